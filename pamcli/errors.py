@@ -1,0 +1,55 @@
+"""Every error that a user can cause, with the exit code it ends in.
+
+The command line turns a `PamError` into one line (`message`, then `hint`: what to do about it);
+a program that uses the library catches `PamError`, or the subclass it cares about.
+"""
+
+from __future__ import annotations
+
+
+class PamError(Exception):
+    """An error with a message for a person, a hint, and an exit code."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(PamError):
+    """Contradictory options, pictures that cannot be paired, outputs that exist already."""
+
+    exit_code = 2
+
+
+class InputError(PamError):
+    """An input that cannot be read or is not what it should be."""
+
+    exit_code = 3
+
+
+class ModelError(PamError):
+    """A network or its weights: unknown, missing, damaged, not reachable."""
+
+    exit_code = 4
+
+
+class DeviceError(PamError):
+    """The device is missing, cannot do what was asked, or has too little memory."""
+
+    exit_code = 5
+
+
+class OutputError(PamError):
+    """A result cannot be written: disk full, no permission, no such folder."""
+
+    exit_code = 7
+
+
+BATCH_FAILED = 6
+"""Exit code of a batch in which at least one pair failed, for whatever reason."""
