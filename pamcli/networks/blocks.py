@@ -1,0 +1,72 @@
+"""Building blocks of PASMnet: convolution units of an hourglass.
+
+The attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SLOPE = 0.1
+"""Negative slope of every LeakyReLU in both networks."""
+
+
+def conv(inputs: int, outputs: int, kernel: int = 3, *, stride: int = 1, bias: bool = False) -> nn.Conv2d:
+    """Convolution that keeps the size (halves it with stride 2)."""
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
+
+
+def conv_unit(
+    inputs: int, outputs: int, kernel: int = 3, *, stride: int = 1, bias: bool = False
+) -> nn.Sequential:
+    """Convolution, batch norm, LeakyReLU."""
+    return nn.Sequential(
+        conv(inputs, outputs, kernel, stride=stride, bias=bias), nn.BatchNorm2d(outputs), nn.LeakyReLU(SLOPE)
+    )
+
+
+def upsample(x: Tensor, factor: int = 2) -> Tensor:
+    """Bilinear enlargement (B, C, H, W) -> (B, C, factor H, factor W)."""
+    return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
+
+
+class ResidualBlock(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            conv(width, width),
+            nn.BatchNorm2d(width),
+            nn.LeakyReLU(SLOPE),
+            conv(width, width),
+            nn.BatchNorm2d(width),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.leaky_relu(x + self.body(x), SLOPE)
+
+
+class Encoder(nn.Module):
+    """3x3 convolution unit, halving the size with `down`, and a residual block."""
+
+    def __init__(self, inputs: int, outputs: int, *, down: bool = False) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv_unit(inputs, outputs, stride=2 if down else 1), ResidualBlock(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x)
+        return out
+
+
+class Decoder(nn.Module):
+    """1x1 convolution unit over the enlarged deeper features and a skip connection, and a residual block."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv_unit(inputs, outputs, 1), ResidualBlock(outputs))
+
+    def forward(self, deeper: Tensor, skip: Tensor | None = None) -> Tensor:
+        x = upsample(deeper)
+        out: Tensor = self.body(x if skip is None else torch.cat((x, skip), 1))
+        return out

@@ -1,0 +1,193 @@
+"""Parallax attention (Section 3): every pixel attends along its epipolar line in the other view.
+
+Shapes: B batch, C channels, H rows, W columns of this view, V columns of the other view.
+A map M of shape (B, H, W, V) tells, for pixel (i, j) of this view, how much pixel (i, k) of the other
+view contributes to it; its rows sum to one. Disparity is positive: column j of the left view matches
+column j - d of the right view. No function here holds weights, and none copies to the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+VALID_MASS = 0.1
+"""Threshold tau of Section 3.3: a pixel that receives less attention than this is taken as occluded."""
+
+SMALLEST_INVALID_REGION = 20
+SMALLEST_VALID_HOLE = 10
+CLOSING_RADIUS = 3
+"""The mask clean-up: regions of fewer pixels than these are flipped, then gaps up to the radius close."""
+
+FILL_DECAY = 1 + 1e-4
+"""The authors' partial convolution divides by this at every pixel that it steps away from a valid one."""
+
+
+@dataclass(frozen=True)
+class ParallaxMaps:
+    """Attention between two views at one scale."""
+
+    right_to_left: Tensor
+    """M_right->left (B, H, W, V): rows are left pixels."""
+    left_to_right: Tensor
+    """M_left->right (B, H, V, W): rows are right pixels."""
+    valid_left: Tensor
+    """(B, H, W) bool: left pixels that the right view sees too (Section 3.3), cleaned up, detached."""
+    valid_right: Tensor
+    """(B, H, V) bool."""
+
+
+def matching_cost(query: Tensor, key: Tensor) -> Tensor:
+    """Similarity of every pixel with every pixel of its epipolar line (the product of Section 3.1).
+
+    `query` (B, C, H, W) and `key` (B, C, H, V) give (B, H, W, V). Always computed in float32: the
+    softmax that follows turns an absolute error of the cost into a relative error of the attention.
+    """
+    q = query.permute(0, 2, 3, 1)  # (B, H, W, C)
+    k = key.permute(0, 2, 1, 3)  # (B, H, C, V)
+    with torch.autocast(query.device.type, enabled=False):
+        return torch.matmul(q.float(), k.float())
+
+
+def attention(
+    cost: Tensor, towards: Literal["left", "right"] | None = None, max_disparity: int | None = None
+) -> Tensor:
+    """Parallax-attention map: softmax of `cost` (B, H, W, V) over the epipolar line.
+
+    `towards="left"` (rows are left pixels) keeps only k <= j, `towards="right"` only k >= j, so that
+    disparities are never negative; None keeps the whole line. `max_disparity` (in pixels of this scale)
+    keeps only disparities below it. What is not kept is exactly zero.
+    """
+    if towards is not None:
+        width, other_width = cost.shape[-2:]
+        j = torch.arange(width, device=cost.device)[:, None]
+        k = torch.arange(other_width, device=cost.device)
+        disparity = j - k if towards == "left" else k - j
+        outside = disparity < 0
+        if max_disparity is not None:
+            outside |= disparity >= max_disparity
+        cost = cost.masked_fill(outside, -torch.inf)
+    return cost.softmax(-1)
+
+
+def parallax_maps(
+    cost_right_to_left: Tensor,
+    cost_left_to_right: Tensor,
+    *,
+    ordered: bool,
+    max_disparity: int | None = None,
+    pad_closing: bool = False,
+) -> ParallaxMaps:
+    """Both attention maps and both valid masks from the two matching costs (Figure 11c).
+
+    `ordered` says that disparities are not negative (stereo matching; super-resolution looks at the
+    whole line). `pad_closing`: see `clean_mask`.
+    """
+    right_to_left = attention(cost_right_to_left, "left" if ordered else None, max_disparity)
+    left_to_right = attention(cost_left_to_right, "right" if ordered else None, max_disparity)
+    return ParallaxMaps(
+        right_to_left,
+        left_to_right,
+        valid_left=clean_mask(received_mass(left_to_right) > VALID_MASS, pad_closing),
+        valid_right=clean_mask(received_mass(right_to_left) > VALID_MASS, pad_closing),
+    )
+
+
+def received_mass(attention_map: Tensor) -> Tensor:
+    """Attention that each pixel of the OTHER view receives: column sums, (B, H, W, V) -> (B, H, V)."""
+    return attention_map.detach().sum(-2)
+
+
+def gather_features(attention_map: Tensor, features: Tensor) -> Tensor:
+    """M (x) R, the geometry-aware product: (B, H, W, V) and (B, C, H, V) give (B, C, H, W)."""
+    values = features.permute(0, 2, 3, 1)  # (B, H, V, C)
+    return torch.matmul(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
+
+
+def cycle_map(there: Tensor, back: Tensor) -> Tensor:
+    """Cycle attention, M_left->right->left = M_right->left (x) M_left->right for instance (Section 3.2).
+
+    (B, H, W, V) and (B, H, V, W) give (B, H, W, W); the identity where both maps are right.
+    """
+    return torch.matmul(there, back)
+
+
+def regress_disparity(right_to_left: Tensor) -> Tensor:
+    """Expected disparity under the attention, in pixels of its scale: (B, H, W, V) -> (B, H, W)."""
+    width, other_width = right_to_left.shape[-2:]
+    j = torch.arange(width, device=right_to_left.device, dtype=right_to_left.dtype)
+    k = torch.arange(other_width, device=right_to_left.device, dtype=right_to_left.dtype)
+    return j - torch.matmul(right_to_left, k)
+
+
+def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
+    """Replace invalid disparities by the nearest valid one to the left in the row, else to the right.
+
+    Both (B, H, W). Same result as the authors' partial convolution, which walks pixel by pixel and fades
+    the value by `FILL_DECAY` at each step; a row without any valid pixel keeps its values (theirs
+    becomes 0).
+    """
+    width = disparity.shape[-1]
+    column = torch.arange(width, device=disparity.device)
+    on_left = torch.where(valid, column, -1).cummax(-1).values
+    on_right = torch.where(valid, column, width).flip(-1).cummin(-1).values.flip(-1)
+    source = torch.where(on_left >= 0, on_left, on_right)  # equals `width` where the row has nothing valid
+    fading = FILL_DECAY ** -(column - source).abs().to(disparity.dtype)
+    filled = disparity.gather(-1, source.clamp(max=width - 1)) * fading
+    return torch.where(valid | (source == width), disparity, filled)
+
+
+def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:
+    """Remove specks, fill holes and close gaps of the INVALID set of a mask (B, H, W) bool, image by image.
+
+    Invalid regions of fewer than 20 pixels become valid, valid holes of fewer than 10 pixels become
+    invalid (8-connected), then the invalid set is closed with a disc of radius 3. Outside the image counts
+    as valid for the dilation and as invalid for the erosion; with `pad_closing` (super-resolution) the
+    closing runs on the image with three valid rows and columns around it.
+    """
+    invalid = ~valid
+    invalid &= ~_in_small_region(invalid, SMALLEST_INVALID_REGION)
+    invalid |= _in_small_region(~invalid, SMALLEST_VALID_HOLE)
+    margin = CLOSING_RADIUS if pad_closing else 0
+    invalid = ~_dilate(~_dilate(F.pad(invalid, (margin,) * 4)))
+    height, width = valid.shape[-2:]
+    return ~invalid[:, margin : margin + height, margin : margin + width]
+
+
+def _in_small_region(mask: Tensor, size: int) -> Tensor:
+    """Pixels of `mask` (B, H, W) that lie in 8-connected regions of fewer than `size` pixels.
+
+    A region that small is crossed in `size` - 2 steps, so after `size` - 1 rounds in which each pixel takes
+    the largest label around it, it bears one label; a larger region either does too, and counts to
+    `size`, or has neighbours of different labels. Fixed work, no loop over regions.
+    """
+    count, height, width = mask.shape
+    exact = torch.float32 if height * width < 2**24 else torch.float64
+    inside = mask.to(exact)
+    label = inside * torch.arange(1, height * width + 1, device=mask.device, dtype=exact).view(height, width)
+    for _ in range(size - 1):
+        label = _largest_around(label) * inside
+    infinite = torch.full_like(label, torch.inf)
+    lowest = -_largest_around(-torch.where(mask, label, infinite))
+    undecided = (_largest_around(label) != label) | (lowest != label)
+    label = label.long().view(count, -1)
+    weight = torch.where(undecided, size, 1).view(count, -1)
+    total = torch.zeros(count, height * width + 1, dtype=torch.long, device=mask.device)
+    total.scatter_add_(1, label, weight)
+    return mask & (total.gather(1, label) < size).view_as(mask)
+
+
+def _largest_around(values: Tensor) -> Tensor:
+    return F.max_pool2d(values, 3, stride=1, padding=1)
+
+
+def _dilate(mask: Tensor) -> Tensor:
+    """Dilation of (B, H, W) bool with the disc x^2 + y^2 <= CLOSING_RADIUS^2; outside the image is empty."""
+    offset = torch.arange(-CLOSING_RADIUS, CLOSING_RADIUS + 1, device=mask.device)
+    disc = (offset[:, None] ** 2 + offset**2 <= CLOSING_RADIUS**2).float()
+    with torch.autocast(mask.device.type, enabled=False):
+        return F.conv2d(mask[:, None].float(), disc[None, None], padding=CLOSING_RADIUS)[:, 0] > 0.5

@@ -1,0 +1,212 @@
+"""PASMnet, the stereo matching network (Section 4.1, Figure 11).
+
+Shapes: B batch, C channels, H rows, W columns (of the scale in question). `views` holds both views joined
+in the batch, left first: (2B, C, H, W). In training, batch norm therefore sees both views at once, where
+the authors ran one after the other. Attribute names are those of the authors' checkpoints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample
+from pamcli.networks.parallax import (
+    ParallaxMaps,
+    fill_occlusions,
+    matching_cost,
+    parallax_maps,
+    regress_disparity,
+)
+
+IMAGE_MEAN = (0.485, 0.456, 0.406)
+IMAGE_STD = (0.229, 0.224, 0.225)
+"""PASMnet's inputs are RGB in [0, 1], less this mean, divided by this deviation."""
+
+SIZE_MULTIPLE = 32
+"""Height and width of PASMnet's inputs are multiples of this."""
+
+STAGE_STRIDES = (16, 8, 4)
+"""Pixels of the input per pixel of the three stages of the cascade."""
+
+
+@dataclass(frozen=True)
+class Matching:
+    """What PASMnet finds out about a batch of pairs."""
+
+    disparity: Tensor
+    """Refined disparity of the left view (B, 1, H, W), pixels, >= 0."""
+    initial: Tensor
+    """Disparity from the attention of stage 3, occlusions filled (B, H/4, W/4), in quarter-size pixels."""
+    maps: tuple[ParallaxMaps, ...]
+    """Attention and masks of the stages 1, 2, 3, or of stage 3 alone."""
+
+
+class PASMnet(nn.Module):
+    """Disparity of the left view of a rectified pair, without a maximum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hourglass = Hourglass()
+        self.cas_pam = CascadedParallaxAttention()
+        self.refine = Refinement()
+
+    def forward(
+        self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = False
+    ) -> Matching:
+        """`left`, `right` (B, 3, H, W), normalised with `IMAGE_MEAN` and `IMAGE_STD`, sides multiples of 32.
+
+        `max_disparity`, a multiple of 16, in pixels: the attention then considers only disparities below it.
+        `all_stages` returns the maps of all three stages, as the losses need them (Section 4.2.3).
+        """
+        F1, F2, F3, F4 = self.hourglass(torch.cat((left, right)))
+        costs = self.cas_pam(F1, F2, F3)
+        stages = (0, 1, 2) if all_stages else (2,)
+        maps = tuple(
+            parallax_maps(*costs[s], ordered=True, max_disparity=_at_stage(max_disparity, s)) for s in stages
+        )
+        initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
+        disparity = self.refine(initial[:, None], F4[: len(left)])
+        return Matching(disparity, initial, maps)
+
+
+def _at_stage(max_disparity: int | None, stage: int) -> int | None:
+    return None if max_disparity is None else max_disparity // STAGE_STRIDES[stage]
+
+
+class Hourglass(nn.Module):
+    """Features of both views, with shared weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.E0 = Encoder(3, 32, down=True)
+        self.E1 = Encoder(32, 64, down=True)
+        self.E2 = Encoder(64, 96, down=True)
+        self.E3 = Encoder(96, 128, down=True)
+        self.E4 = Encoder(128, 160, down=True)
+        self.D0 = Encoder(160, 160)
+        self.D1 = Decoder(160 + 128, 128)
+        self.D2 = Decoder(128 + 96, 96)
+        self.D3 = Decoder(96 + 64, 64)
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(2B, 3, H, W) to F1 (H/16, 128 channels), F2 (H/8, 96), F3 (H/4, 64) and F4 (H/4, 64)."""
+        x1 = self.E1(self.E0(views))  # H/4
+        x2 = self.E2(x1)  # H/8
+        x3 = self.E3(x2)  # H/16
+        x4 = self.D0(self.E4(x3))  # H/32
+        F1 = self.D1(x4, x3)
+        F2 = self.D2(F1, x2)
+        F3 = self.D3(F2, x1)
+        return F1, F2, F3, x1
+
+
+class ParallaxAttentionBlock(nn.Module):
+    """Features, queries and keys of one block; the weights serve both views."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.head = nn.Sequential(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
+        self.query = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+        self.key = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        f = self.head(x)
+        return x + f, self.query(f), self.key(f)
+
+
+class Stage(nn.Module):
+    """Four parallax-attention blocks.
+
+    A block adds query * key / C to the cost of the one before it, and features never depend on the cost:
+    so the four products are one product of the concatenated queries and keys.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.pab1 = ParallaxAttentionBlock(width)
+        self.pab2 = ParallaxAttentionBlock(width)
+        self.pab3 = ParallaxAttentionBlock(width)
+        self.pab4 = ParallaxAttentionBlock(width)
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(2B, C, H, W) to features (2B, C, H, W), and right->left and left->right cost (B, H, W, W)."""
+        queries, keys = [], []
+        for block in (self.pab1, self.pab2, self.pab3, self.pab4):
+            views, query, key = block(views)
+            queries.append(query)
+            keys.append(key)
+        query_left, query_right = torch.cat(queries, 1).chunk(2)  # (B, 4C, H, W) each
+        key_left, key_right = torch.cat(keys, 1).chunk(2)
+        return (
+            views,
+            matching_cost(query_left / self.width, key_right),
+            matching_cost(query_right / self.width, key_left),
+        )
+
+
+class CascadedParallaxAttention(nn.Module):
+    """Matching costs from coarse to fine (Figure 11b)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage1 = Stage(128)
+        self.stage2 = Stage(96)
+        self.stage3 = Stage(64)
+        self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
+        self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
+
+    def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Features of both views to (right->left, left->right) costs (B, H, W, W) of the three stages."""
+        views, *cost1 = self.stage1(f1)
+        views, *cost2 = self.stage2(self.b2(torch.cat((upsample(views), f2), 1)))
+        cost2 = [fine + _upsample_cost(coarse) for fine, coarse in zip(cost2, cost1, strict=True)]
+        views, *cost3 = self.stage3(self.b3(torch.cat((upsample(views), f3), 1)))
+        cost3 = [fine + _upsample_cost(coarse) for fine, coarse in zip(cost3, cost2, strict=True)]
+        return [(cost[0], cost[1]) for cost in (cost1, cost2, cost3)]
+
+
+def _upsample_cost(cost: Tensor) -> Tensor:
+    """Trilinear enlargement over rows and both views' columns: (B, H, W, V) to (B, 2H, 2W, 2V)."""
+    return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
+
+
+class Refinement(nn.Module):
+    """Residual disparity and its blending weight from the initial disparity and the left features (4.1.4)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.E0 = Encoder(1 + 64, 64)
+        self.E1 = Encoder(64, 96, down=True)
+        self.E2 = Encoder(96, 128, down=True)
+        self.E3 = Encoder(128, 160, down=True)
+        self.D0 = Encoder(160, 160)
+        self.D1 = Decoder(160 + 128, 128)
+        self.D2 = Decoder(128 + 96, 96)
+        self.D3 = Decoder(96 + 64, 64)
+        self.D4 = Decoder(64, 32)
+        self.D5 = Decoder(32, 16)
+        self.confidence = nn.Sequential(*conv_unit(16, 16), conv(16, 1), nn.Sigmoid())
+        self.disp = nn.Sequential(*conv_unit(16, 16), conv(16, 1))
+
+    def forward(self, initial: Tensor, features: Tensor) -> Tensor:
+        """`initial` (B, 1, H/4, W/4) in its own pixels and F4 (B, 64, H/4, W/4) give (B, 1, H, W) in pixels.
+
+        The attribute `confidence` bears its name in the checkpoints; it blends two estimates and says
+        nothing about how sure the result is.
+        """
+        scaled = initial / 32
+        x0 = self.E0(torch.cat((scaled, features), 1))  # H/4
+        x1 = self.E1(x0)
+        x2 = self.E2(x1)
+        x3 = self.D0(self.E3(x2))  # H/32
+        x = self.D3(self.D2(self.D1(x3, x2), x1), x0)  # H/4
+        x = self.D5(self.D4(x))  # H
+        blend = self.confidence(x).float()
+        residual = self.disp(x).float().clamp(min=0)
+        refined: Tensor = ((1 - blend) * upsample(scaled, 4) + blend * residual) * 128
+        return refined

@@ -1,0 +1,104 @@
+"""The parts of parallax attention that have no weights, held against golden numbers and plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from formulas import golden
+from reference import reference_clean_mask, reference_filling
+
+from pamcli.networks.parallax import (
+    attention,
+    clean_mask,
+    cycle_map,
+    fill_occlusions,
+    gather_features,
+    matching_cost,
+    parallax_maps,
+    regress_disparity,
+)
+
+
+@pytest.mark.parametrize(("pad_closing", "key"), [(False, "clean_pasmnet"), (True, "clean_passrnet")])
+def test_mask_clean_up(pad_closing: bool, key: str) -> None:
+    g = golden("output_module")
+    cleaned = clean_mask(torch.from_numpy(g["raw_valid"]).bool(), pad_closing)
+    assert np.array_equal(cleaned.numpy(), g[key].astype(bool))
+    assert not np.array_equal(g["raw_valid"], g[key])
+
+
+@pytest.mark.parametrize("pad", [False, True])
+@pytest.mark.parametrize("density", [0.2, 0.45, 0.6, 0.8])
+def test_mask_clean_up_of_random_masks(density: float, pad: bool) -> None:
+    random = torch.Generator().manual_seed(int(100 * density))
+    masks = torch.rand(6, 40, 57, generator=random) < density
+    masks[3:] = masks[3:, ::4, ::3].repeat_interleave(4, 1).repeat_interleave(3, 2)[:, :40, :57]
+    assert torch.equal(clean_mask(masks, pad), reference_clean_mask(masks, pad))
+
+
+@pytest.mark.parametrize("length", [19, 20])
+def test_a_winding_region_is_counted_whole(length: int) -> None:
+    """The longest thin region there is under the limit: labels need the most rounds to cross it."""
+    valid = torch.ones(1, 24, 24, dtype=torch.bool)
+    for step in range(length):
+        valid[0, 1 + step, 1 + step] = False
+    if length == 19:
+        assert clean_mask(valid).all()
+    else:
+        assert torch.equal(clean_mask(valid), reference_clean_mask(valid))
+        assert not clean_mask(valid).all()
+
+
+def test_occlusion_filling() -> None:
+    g = golden("output_module")
+    initial, valid = torch.from_numpy(g["initial"]), torch.from_numpy(g["valid"]).bool()
+    filled = fill_occlusions(initial, valid)
+    some = valid.any(-1)
+    assert (~some).sum() == 1
+    assert (filled - torch.from_numpy(g["filled"]))[some].abs().max() < 1e-4
+    assert torch.equal(filled[~some], initial[~some])  # the authors' code writes 0 here
+    assert torch.all(torch.from_numpy(g["filled"])[~some] == 0)
+
+
+def test_occlusion_filling_equals_the_walk_pixel_by_pixel() -> None:
+    random = torch.Generator().manual_seed(3)
+    disparity = torch.rand(2, 30, 83, generator=random) * 50
+    valid = torch.rand(2, 30, 83, generator=random) < torch.linspace(0, 0.3, 30)[:, None]
+    assert (fill_occlusions(disparity, valid) - reference_filling(disparity, valid)).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("prior", [None, 3])
+def test_attention_keeps_the_order(prior: int | None) -> None:
+    cost = torch.randn(1, 2, 9, 9, generator=torch.Generator().manual_seed(0))
+    left = attention(cost, "left", prior)
+    right = attention(cost, "right", prior)
+    j, k = torch.meshgrid(torch.arange(9), torch.arange(9), indexing="ij")
+    limit = 9 if prior is None else prior
+    assert torch.equal(left[0, 0] > 0, (j - k >= 0) & (j - k < limit))
+    assert torch.equal(right[0, 0] > 0, (k - j >= 0) & (k - j < limit))
+    for m in (left, right, attention(cost)):
+        assert torch.allclose(m.sum(-1), torch.ones(()), atol=1e-6)
+
+
+def test_a_known_shift_is_found() -> None:
+    """Distinct features, right view = left view shifted by d: the toy example of Section 3.1.2."""
+    d, width = 3, 20
+    features = torch.eye(width + d)[None, :, None, :] * 100  # (1, C, 1, W + d): each column its own channel
+    left, right = features[..., :width], features[..., d:]
+    maps = parallax_maps(
+        matching_cost(left, right), matching_cost(right, left), ordered=True, max_disparity=None
+    )
+    found = regress_disparity(maps.right_to_left)
+    assert torch.allclose(found[..., d:], torch.tensor(float(d)), atol=1e-4)
+    cycle = cycle_map(maps.right_to_left, maps.left_to_right)
+    assert torch.allclose(cycle[0, 0, d:, d:], torch.eye(width - d), atol=1e-4)
+    values = torch.arange(width, dtype=torch.float32).expand(1, 2, 1, width)
+    gathered = gather_features(maps.right_to_left, values)
+    assert torch.allclose(gathered[..., d:], values[..., : width - d], atol=1e-4)
+
+
+def test_cost_is_float32_under_autocast() -> None:
+    query = torch.randn(1, 4, 2, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert matching_cost(query.bfloat16(), query.bfloat16()).dtype == torch.float32
