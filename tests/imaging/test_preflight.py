@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from pamcli.imaging.preflight import ENOUGH_MATCHES, PairCheck, check_pair
+
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
+
+Picture = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def sample() -> tuple[Picture, Picture]:
+    left, right = (np.asarray(Image.open(SAMPLE / name).convert("RGB")) for name in ("left.png", "right.png"))
+    return left, right
+
+
+def texture(height: int, width: int, seed: int = 0) -> NDArray[np.float64]:
+    """Smooth noise in [0, 1], different everywhere."""
+    rng = np.random.default_rng(seed)
+    noise = rng.random((height + 4, width + 4))
+    for axis in (0, 1):
+        noise = sum(np.roll(noise, shift, axis) for shift in range(5)) / 5
+    noise = noise[4:, 4:]
+    return (noise - noise.min()) / (noise.max() - noise.min())
+
+
+def scene(
+    far: int, near: int, vertical: int = 0, size: tuple[int, int] = (160, 240)
+) -> tuple[Picture, Picture]:
+    """Two views of a background at disparity `far` with a slab at `near` in front of its lower half."""
+    height, width = size
+    margin = 64
+    back, front = texture(height + 20, width + 2 * margin, 1), texture(height + 20, width + 2 * margin, 2)
+    views = []
+    for shift, down in ((0, 0), (1, vertical)):
+        rows = slice(10 - down, 10 - down + height)
+        view = back[rows, margin + shift * far :][:, :width].copy()
+        half = height // 2
+        slab = front[rows, margin + shift * near :][half:, : width // 2]
+        view[half:, width // 4 : width // 4 + width // 2] = slab
+        views.append((np.repeat(view[..., None], 3, 2) * 255).astype(np.uint8))
+    return views[0], views[1]
+
+
+def test_a_good_pair_gives_no_warning() -> None:
+    check = check_pair(*scene(far=6, near=14))
+    assert check.matches >= 40
+    assert not check.exchanged
+    assert not check.identical
+    assert check.median_disparity == pytest.approx(6, abs=0.1)  # most of it is background
+    assert abs(check.vertical_offset) < 0.1
+    assert check.warnings() == []
+
+
+def test_exchanged_views_are_found() -> None:
+    left, right = scene(far=6, near=14)
+    check = check_pair(right, left)
+    assert check.exchanged
+    assert check.median_disparity < 0
+    (line,) = check.warnings()
+    assert "exchanged" in line
+    assert "swap the two arguments" in line
+    assert "--packed rl" in line
+
+
+def test_cameras_that_converge_are_no_exchange() -> None:
+    for order in (1, -1):
+        check = check_pair(*scene(far=-8, near=10)[::order])
+        assert check.matches >= 40
+        assert not check.exchanged
+
+
+def test_no_disparity_at_all_is_no_exchange() -> None:
+    check = check_pair(*scene(far=0, near=0, vertical=1))
+    assert check.matches >= 40
+    assert not check.exchanged
+
+
+@pytest.mark.parametrize(("vertical", "word"), [(2, "2.0 px lower"), (-3, "3.0 px higher")])
+def test_vertical_offset_is_measured_with_its_sign(vertical: int, word: str) -> None:
+    check = check_pair(*scene(far=6, near=14, vertical=vertical))
+    assert check.vertical_offset == pytest.approx(vertical, abs=0.1)
+    (line,) = check.warnings()
+    assert word in line
+    assert "rectify" in line
+
+
+def test_offsets_that_cancel_out_are_reported_too() -> None:
+    left, right = scene(far=6, near=14)
+    turned = right.copy()
+    turned[:, :120] = np.roll(right, 3, axis=0)[:, :120]
+    turned[:, 120:] = np.roll(right, -3, axis=0)[:, 120:]
+    check = check_pair(left, turned)
+    assert check.vertical_error == pytest.approx(3, abs=0.3)
+    assert "rectify" in check.warnings()[0]
+    cancelled = PairCheck(40, 5.0, False, 0.1, 2.5, False)
+    assert "2.5 px above or below each other" in cancelled.warnings()[0]
+
+
+def test_both_warnings_come_together() -> None:
+    left, right = scene(far=6, near=14, vertical=4)
+    assert len(check_pair(right, left).warnings()) == 2
+
+
+def test_identical_pictures() -> None:
+    left, _ = scene(far=6, near=14)
+    check = check_pair(left, left.copy())
+    assert check.identical
+    (line,) = check.warnings()
+    assert "identical" in line
+    other = left.copy()
+    other[-1, -1, 2] ^= 1
+    assert not check_pair(left, other).identical
+
+
+def test_sixteen_bits_and_another_exposure() -> None:
+    left, right = scene(far=6, near=14)
+    bright = (left.astype(np.float64) / 255) ** 1.5 * 40_000 + 3_000
+    check = check_pair(bright.astype(np.uint16), right.astype(np.uint16) * 257)
+    assert check.matches >= 40
+    assert check.warnings() == []
+
+
+def test_pictures_of_different_things_give_no_verdict() -> None:
+    left, right = (
+        (np.repeat(texture(160, 240, seed)[..., None], 3, 2) * 255).astype(np.uint8) for seed in (5, 6)
+    )
+    check = check_pair(left, right)
+    assert check.matches < ENOUGH_MATCHES
+    assert check.warnings() == []
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 8), (16, 16), (16, 1200), (1200, 16), (11, 40)])
+@pytest.mark.parametrize("flat", [False, True])
+def test_small_and_flat_pictures_give_no_verdict(size: tuple[int, int], flat: bool) -> None:
+    rng = np.random.default_rng(3)
+    left, right = rng.integers(0, 256, (2, *size, 3), dtype=np.uint8)
+    if flat:
+        left, right = np.full_like(left, 7), np.full_like(left, 9)
+    check = check_pair(left, right)
+    assert check.matches < ENOUGH_MATCHES
+    assert check.warnings() == []
+
+
+def test_stripes_have_rivals_and_no_verdict() -> None:
+    stripes = np.tile((np.arange(240) % 20 * 10).astype(np.uint8), (160, 1))[..., None].repeat(3, 2)
+    assert check_pair(stripes, np.roll(stripes, 5, axis=1)).matches == 0
+
+
+def test_shapes_must_agree() -> None:
+    left, right = scene(far=6, near=14)
+    with pytest.raises(ValueError, match="of one size"):
+        check_pair(left, right[:-1])
+    with pytest.raises(ValueError, match="of one size"):
+        check_pair(left[..., 0], right[..., 0])
+
+
+def test_the_sample_pair(sample: tuple[Picture, Picture]) -> None:
+    left, right = sample
+    good = check_pair(left, right)
+    assert good.warnings() == []
+    assert abs(good.vertical_offset) < 0.3
+    swapped = check_pair(right, left)
+    assert swapped.exchanged
+    assert swapped.median_disparity < -20
+    lower = check_pair(left[2:], right[:-2])
+    assert lower.vertical_offset == pytest.approx(2 + good.vertical_offset, abs=0.2)
+    assert lower.vertical_error > 1
+
+
+def test_the_sample_pair_enlarged_is_measured_in_full_size_pixels(sample: tuple[Picture, Picture]) -> None:
+    left, right = (image.repeat(3, 0).repeat(3, 1) for image in sample)
+    check = check_pair(left[4:], right[:-4])
+    assert check.vertical_offset == pytest.approx(4, abs=1)
+    assert 60 < check.median_disparity < 200
