@@ -1,0 +1,164 @@
+"""The floors of the house: what a module may import follows from where it stands."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "pamcli"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+FLOORS: dict[str, tuple[set[str], set[str]]] = {
+    # floor: (floors it may import besides itself, packages from outside it may import)
+    "errors": (set(), set()),
+    "imaging": ({"errors"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs"}),
+    "networks": (set(), {"torch"}),
+    "registry": ({"errors", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
+    "inference": ({"errors", "imaging", "networks", "registry"}, {"torch", "numpy"}),
+    "cli": ({"errors", "imaging", "registry", "inference"}, {"typer", "rich", "numpy"}),
+    "__init__": ({"errors", "imaging", "registry", "inference"}, set()),
+    "__main__": ({"cli"}, set()),
+}
+
+TORCH_AT_THE_TOP: set[str] = {"networks", "inference"}
+"""Floors and modules that import torch when they are imported; everything else does so inside functions.
+
+A module outside networks and inference may stand here when it is itself imported inside functions only.
+"""
+
+NO_PLACE_IN_NETWORKS = {"os", "io", "pathlib", "sys", "shutil", "subprocess", "logging", "tempfile", "urllib"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name."""
+
+    module: str
+    """Absolute: `pamcli.errors`, `torch.nn`."""
+    line: int
+    lazy: bool
+    """Inside a function or under `if TYPE_CHECKING:`; importing the module does not run it."""
+
+
+def module_name(file: Path) -> str:
+    """`pamcli.cli` for pamcli/cli/__init__.py."""
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(file): file for file in FILES}
+
+
+def imports_of(file: Path) -> Iterator[Import]:
+    return imports_in(file.read_text(encoding="utf-8"), file.relative_to(PACKAGE.parent).parent.parts)
+
+
+def imports_in(code: str, package: tuple[str, ...]) -> Iterator[Import]:
+    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(alias.name, child.lineno, lazy)
+            elif isinstance(child, ast.ImportFrom):
+                base = ".".join(package[: len(package) - child.level + 1]) if child.level else ""
+                source = ".".join(part for part in (base, child.module) if part)
+                for alias in child.names:
+                    inner = f"{source}.{alias.name}"
+                    yield Import(
+                        inner if inner in MODULES or source == "pamcli" else source, child.lineno, lazy
+                    )
+            else:
+                inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                typing = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+                yield from visit(child, lazy or inside or typing)
+
+    yield from visit(ast.parse(code), lazy=False)
+
+
+def floor_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def at_import(module: str) -> set[str]:
+    """Every module that importing `module` imports, as far as the package's own files tell."""
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])  # a package's __init__ runs before its modules
+        if name in MODULES:
+            waiting += [found.module for found in imports_of(MODULES[name]) if not found.lazy]
+    return seen
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_a_module_imports_only_from_the_floors_below(file: Path) -> None:
+    floor = floor_of(module_name(file)) if file.parent != PACKAGE else file.stem
+    assert floor in FLOORS, f"a new floor: say in {Path(__file__).name} what it may import"
+    below, outside = FLOORS[floor]
+    for found in imports_of(file):
+        where = f"{file.name}:{found.line} imports {found.module}"
+        top = found.module.partition(".")[0]
+        if found.module == "pamcli.__version__":
+            continue
+        if top == "pamcli":
+            assert floor_of(found.module) in below | {floor}, where
+        elif top not in sys.stdlib_module_names:
+            assert top in outside, where
+
+
+def test_nothing_but_the_entry_point_imports_cli() -> None:
+    importers = {
+        name for name in MODULES if any(i.module.startswith("pamcli.cli") for i in imports_of(MODULES[name]))
+    }
+    assert {name for name in importers if floor_of(name) != "cli"} == {"pamcli.__main__"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_torch_is_imported_at_the_top_only_where_it_is_stated(name: str) -> None:
+    if not {floor_of(name), name} & TORCH_AT_THE_TOP:
+        assert "torch" not in {module.partition(".")[0] for module in at_import(name)}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if floor_of(name) == "networks"])
+def test_networks_have_no_input_output_and_no_device(name: str) -> None:
+    for found in imports_of(MODULES[name]):
+        assert found.module.partition(".")[0] not in NO_PLACE_IN_NETWORKS, (
+            f"line {found.line}: {found.module}"
+        )
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in {"cuda", "mps", "cpu"}, f"line {node.lineno}: .{node.attr}"
+            assert ast.unparse(node) != "torch.device", f"line {node.lineno}"
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name):
+            assert node.func.id not in {"open", "print"}, f"line {node.lineno}: {node.func.id}()"
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+            given = " ".join(ast.unparse(argument) for argument in [*node.args, *node.keywords])
+            assert "device" not in given, f"line {node.lineno}: .to({given})"
+            assert not any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args), given
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_the_walk_sees_relative_and_lazy_imports() -> None:
+    code = "import torch.nn\nfrom ..errors import InputError\ndef f():\n    from pamcli import cli\n"
+    assert list(imports_in(code, package=("pamcli", "imaging"))) == [
+        Import("torch.nn", 1, lazy=False),
+        Import("pamcli.errors", 2, lazy=False),
+        Import("pamcli.cli", 4, lazy=True),
+    ]

@@ -1,0 +1,82 @@
+"""What pip installs: a wheel with weights, licence and command inside; or the checkout, in place."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import pamcli
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    hatchling = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(hatchling, cwd=ROOT, check=True, capture_output=True)
+    (file,) = folder.iterdir()
+    return zipfile.ZipFile(file)
+
+
+def test_the_wheel_carries_every_weight_file_with_its_checksum(wheel: zipfile.ZipFile) -> None:
+    recorded = {}
+    for line in wheel.read("pamcli/weights/SHA256SUMS").decode().splitlines():
+        digest, name = line.split()
+        recorded[name.lstrip("*")] = digest
+    files = {
+        name.removeprefix("pamcli/weights/") for name in wheel.namelist() if name.endswith(".safetensors")
+    }
+    assert {"pasmnet.safetensors", "passrnet-x2.safetensors", "passrnet-x4.safetensors"} <= files
+    assert files == set(recorded)
+    for name, digest in recorded.items():
+        assert hashlib.sha256(wheel.read(f"pamcli/weights/{name}")).hexdigest() == digest
+        assert f"pamcli/weights/{Path(name).stem}.md" in wheel.namelist()
+
+
+def test_the_wheel_names_its_command_version_and_licence(wheel: zipfile.ZipFile) -> None:
+    info = f"pamcli-{pamcli.__version__}.dist-info"
+    assert "pam = pamcli.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    assert wheel.read(f"{info}/licenses/LICENSE").startswith(b"MIT License")
+    metadata = Parser().parsestr(wheel.read(f"{info}/METADATA").decode())
+    assert metadata["Version"] == pamcli.__version__
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    modules = {str(file.relative_to(ROOT)) for file in (ROOT / "pamcli").rglob("*.py")}
+    held = set(wheel.namelist())
+    assert modules | {"pamcli/py.typed"} <= held
+    tops = {name.partition("/")[0] for name in held}
+    assert tops == {"pamcli", f"pamcli-{pamcli.__version__}.dist-info"}
+    assert not [name for name in held if "__pycache__" in name]
+
+
+def test_the_wheel_works_unpacked_anywhere(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "site")
+    code = "import sys; sys.path.insert(0, sys.argv.pop()); import pamcli.cli as cli; cli.main()"
+    verify = [sys.executable, "-P", "-c", code, "weights", "verify", str(tmp_path / "site")]
+    run = subprocess.run(verify, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+    with (tmp_path / "site/pamcli/weights/pasmnet.safetensors").open("r+b") as file:
+        file.truncate(1000)
+    run = subprocess.run(verify, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 4, "it was not the unpacked file that was verified"
+    assert "pasmnet" in run.stdout + run.stderr
+
+
+def test_an_editable_install_uses_the_checkout_and_its_weights(tmp_path: Path) -> None:
+    code = f"import hatchling.build as b, sys; sys.stdout.write(b.build_editable({str(tmp_path)!r}))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    with zipfile.ZipFile(tmp_path / run.stdout.splitlines()[-1]) as editable:
+        (link,) = [name for name in editable.namelist() if name.endswith(".pth")]
+        assert editable.read(link).decode().strip() == str(ROOT)
+    assert (ROOT / "weights" / "pasmnet.safetensors").is_file()

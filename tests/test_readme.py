@@ -1,0 +1,215 @@
+"""Every command and every Python example of the README runs, on miniature stand-ins for its files.
+
+A fenced `sh` or `console` block is one folder's story: its commands run one after the other in a folder of
+their own that holds the files of `prepare` below. A command that needs something else fails here until it has
+its stand-in, there or in `CHECKED_OTHERWISE`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+PROGRAMS = {"pam", "find", "sed", "ls", "cat", "head", "mkdir", "printf", "echo"}
+"""What a README command may call: pam, and what stands on every machine."""
+
+OUTPUT_OPTIONS = {"-o", "--output", "--output-right", "--visible", "--confidence", "--color-map", ">"}
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    line: int
+    text: str
+
+    def commands(self) -> list[str]:
+        """The block's command lines, continued lines joined, comments and shown output left out."""
+        lines = self.text.replace("\\\n", "").splitlines()
+        if self.language == "console":
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def blocks(*languages: str) -> list[Block]:
+    fences = re.finditer(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    found = [Block(m[1], README[: m.start()].count("\n") + 1, m[2]) for m in fences]
+    return [block for block in found if block.language in languages]
+
+
+def words_of(command: str) -> list[str]:
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    return list(lexer)
+
+
+def programs_of(command: str) -> list[str]:
+    """The first word of every command in a pipeline or a list."""
+    programs, first = [], True
+    for word in words_of(command):
+        if first:
+            programs.append(word)
+        first = word != "" and set(word) <= set("|&;")
+    return programs
+
+
+@pytest.fixture(scope="module")
+def network_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint in the authors' layout, made from the shipped network."""
+    import torch
+    from safetensors.torch import load_file
+
+    folder = tmp_path_factory.mktemp("checkpoints")
+    state = load_file(ROOT / "weights" / "pasmnet.safetensors")
+    torch.save({"epoch": 80, "state_dict": state}, folder / "checkpoint.pth.tar")
+    return folder / "checkpoint.pth.tar"
+
+
+def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
+    """Fills the folder with small files of the names that the README uses; returns the environment."""
+    left, right = (
+        Image.open(ROOT / "scripts" / "sample" / f"{side}.png").convert("RGB").crop((300, 200, 396, 264))
+        for side in ("left", "right")
+    )
+    packed = Image.new("RGB", (2 * left.width, left.height))
+    packed.paste(left, (0, 0))
+    packed.paste(right, (left.width, 0))
+
+    def save(picture: Image.Image, *names: str) -> None:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            picture.save(folder / name)
+
+    save(
+        left,
+        "left.png",
+        "lefts/one.png",
+        "lefts/two.png",
+        "day1/three_L.png",
+        "day1/four_L.png",
+        "yard/five.png",
+    )
+    save(
+        right,
+        "right.png",
+        "rights/one.png",
+        "rights/two.png",
+        "day1/three_R.png",
+        "day1/four_R.png",
+        "yard/six.png",
+    )
+    save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg")
+    (folder / "pairs.tsv").write_text("yard/five.png\tyard/six.png\n")
+    for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
+        (folder / name).symlink_to(checkpoint)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "activate").touch()
+
+    # What the README fetches from the Hub lies in the Hub's cache, and there is no network.
+    commit = "0" * 40
+    for repo, file, revision in re.findall(
+        r"hf:([\w.-]+/[\w.-]+)/([\w./-]+\.safetensors)(?:@([\w.-]+))?", block.text
+    ):
+        cached = folder / "hub" / f"models--{repo.replace('/', '--')}"
+        (cached / "refs").mkdir(parents=True, exist_ok=True)
+        (cached / "refs" / (revision or "main")).write_text(commit)
+        (cached / "snapshots" / commit / file).parent.mkdir(parents=True, exist_ok=True)
+        (cached / "snapshots" / commit / file).symlink_to(ROOT / "weights" / "pasmnet.safetensors")
+
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "pam").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m pamcli "$@"\n')
+    (bin_folder / "pam").chmod(0o755)
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
+
+
+def assert_outputs_exist(folder: Path, command: str) -> None:
+    words = words_of(command)
+    for option, value in itertools.pairwise(words):
+        if option not in OUTPUT_OPTIONS or value == "-":
+            continue
+        made = sorted(folder.glob(value.rstrip("/").replace("{}", "*")))
+        assert made, f"{command}\nmade no {value}"
+        for path in made:
+            files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+            assert files, f"{command}\nleft the folder {value} empty"
+            assert all(file.stat().st_size > 0 for file in files)
+
+
+def demo_script_is_tested_in_test_scripts() -> None:
+    assert "scripts/demo.sh" in (ROOT / "tests" / "test_scripts.py").read_text()
+
+
+def test_script_runs_in_continuous_integration() -> None:
+    assert "\nscripts/test.sh\n" in (ROOT / ".ci" / "run").read_text()
+
+
+CHECKED_OTHERWISE = {
+    "scripts/demo.sh": demo_script_is_tested_in_test_scripts,
+    "scripts/test.sh": test_script_runs_in_continuous_integration,
+}
+
+
+@pytest.mark.parametrize("block", blocks("sh", "console"), ids=lambda block: f"line {block.line}")
+def test_the_commands_of_the_readme_work(block: Block, tmp_path: Path, network_files: Path) -> None:
+    environment = prepare(tmp_path, block, network_files)
+    for command in block.commands():
+        programs = programs_of(command)
+        if programs[0] in CHECKED_OTHERWISE:
+            CHECKED_OTHERWISE[programs[0]]()
+            continue
+        if command.startswith(". .venv/bin/activate"):
+            continue
+        assert set(programs) <= PROGRAMS, f"no stand-in for: {command}"
+        run = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )
+        assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
+        assert_outputs_exist(tmp_path, command)
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: f"line {block.line}")
+def test_the_python_of_the_readme_works(block: Block, tmp_path: Path, network_files: Path) -> None:
+    environment = prepare(tmp_path, block, network_files)
+    command = [sys.executable, "-W", "error", "-c", block.text]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, f"{block.text}\n{run.stderr}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "scripts/demo.sh",
+        "scripts/test.sh",
+        "pam disparity",
+        "pam superres",
+        "pam weights list",
+        "pam weights info",
+        "pam weights verify",
+        "pam weights import",
+    ],
+)
+def test_the_readme_shows_every_command(words: str) -> None:
+    shown = [command for block in blocks("sh", "console") for command in block.commands()]
+    assert any(words in command for command in shown)
+
+
+def test_every_fenced_block_has_a_language_that_is_tested_or_is_none_to_run() -> None:
+    languages = re.findall(r"^```(\w*)\n.*?^```$", README, re.MULTILINE | re.DOTALL)
+    assert set(languages) <= {"sh", "console", "python", "text", "json"}

@@ -1,0 +1,135 @@
+"""The README's two commands: what they install, what they leave alone, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def sh(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a shell script with environment.sh loaded, away from the checkout."""
+    lines = f'set -eu; root="{ROOT}"; . "$root/scripts/environment.sh"; {script}'
+    return subprocess.run(
+        ["sh", "-c", lines], cwd="/", env={**os.environ, **environment}, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """An environment with everything in it, borrowed from the one that runs the tests, but without pip."""
+    folder = tmp_path / "filled"
+    venv.create(folder, with_pip=False)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    link = folder / "lib" / version / "site-packages" / "borrowed.pth"
+    link.write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n{ROOT}\n")
+    run = sh('choose_environment; stamp >"$(stamp_file test)"', PAM_VENV=str(folder))
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+def test_the_demo_installs_once_and_then_shows_the_sample(filled: Path) -> None:
+    run = subprocess.run(
+        [ROOT / "scripts/demo.sh"],
+        cwd="/",
+        env={**os.environ, "PAM_VENV": str(filled)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr  # without pip it would have failed to install anything
+    assert "ownloading" not in run.stderr
+    for name in ("disparity.pfm", "disparity_color.png"):
+        assert (ROOT / "demo" / name).stat().st_size > 0
+        assert str(ROOT / "demo" / name) in run.stdout
+    error = re.search(r"end-point error +([\d.]+) px", run.stdout)
+    assert error is not None
+    assert float(error[1]) < 10
+
+
+def test_another_pytorch_or_another_checkout_installs_again(filled: Path, tmp_path: Path) -> None:
+    script = "choose_environment; {} is_installed test"
+    assert sh(script.format(""), PAM_VENV=str(filled)).returncode == 0
+    assert sh(script.format(""), PAM_VENV=str(filled), PAM_TORCH="torch==2.99").returncode == 1
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    assert sh(script.format(f"root='{tmp_path}';"), PAM_VENV=str(filled)).returncode == 1
+
+
+def test_no_python_new_enough_is_said(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    run = sh('prepare_environment ""', PAM_VENV=str(tmp_path / "venv"), PAM_PYTHON=str(old))
+    assert run.returncode == 1
+    assert "No Python 3.11 or newer found" in run.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_a_python_that_cannot_make_environments_is_named(tmp_path: Path) -> None:
+    bare = tmp_path / "python3"
+    bare.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; esac\n')
+    bare.chmod(0o755)
+    run = sh('prepare_environment ""', PAM_VENV=str(tmp_path / "venv"), PAM_PYTHON=str(bare))
+    assert run.returncode == 1
+    assert f"{bare} cannot make virtual environments" in run.stderr
+    assert "python3-venv" in run.stderr
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("keep me")
+    run = sh('prepare_environment ""', PAM_VENV=str(tmp_path))
+    assert run.returncode == 1
+    assert "is not a virtual environment" in run.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_failed_download_says_why_and_the_next_run_takes_it_up(tmp_path: Path) -> None:
+    folder = tmp_path / "venv"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "unfinished").touch()  # as a first run leaves it that was stopped early
+    (folder / "lib" / "half").touch()
+    nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    run = sh("prepare_environment test", PAM_VENV=str(folder), PAM_TORCH="torch==2.99", **nowhere)
+    assert run.returncode == 1
+    assert run.stderr.index("Downloading torch==2.99") < run.stderr.index("ERROR: No matching distribution")
+    assert "PIP_INDEX_URL" in run.stderr
+    assert not (folder / "lib" / "half").exists()
+    assert not list(folder.glob("pam-installed*"))
+
+    # Nothing is made anew the second time: only the installation is tried again.
+    (folder / "mine").touch()
+    run = sh("prepare_environment test", PAM_VENV=str(folder), PAM_TORCH="torch==2.98", **nowhere)
+    assert "Downloading torch==2.98" in run.stderr
+    assert "Making a virtual environment" not in run.stderr
+    assert (folder / "mine").exists()
+
+
+def test_a_pytorch_that_the_chosen_python_has_is_used(filled: Path, tmp_path: Path) -> None:
+    script = 'choose_environment; make_environment; folder_of_torch "$python"'
+    run = sh(script, PAM_VENV=str(tmp_path / "new"), PAM_PYTHON=str(filled / "bin" / "python"))
+    assert run.returncode == 0, run.stderr
+    import torch
+
+    assert run.stdout.strip() == str(Path(torch.__file__).parents[1])
+
+
+def test_the_pinned_pytorch_is_one_that_the_package_accepts() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (asked,) = [re.fullmatch(r"torch>=([\d.]+)", each) for each in project["dependencies"] if "torch" in each]
+    pinned = re.search(r"torch==([\d.]+)", (ROOT / "scripts" / "environment.sh").read_text())
+    assert asked is not None
+    assert pinned is not None
+    assert pinned[1].startswith(asked[1])
+
+
+def test_no_file_of_the_project_names_a_package_index() -> None:
+    for file in [*(ROOT / "scripts").glob("*.sh"), ROOT / "pyproject.toml", ROOT / ".ci" / "run"]:
+        assert not re.search(r"https?://|index-url", file.read_text()), file

@@ -1,0 +1,110 @@
+"""Help, lists and usage errors come back without importing torch, plainly, and with the right exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pamcli
+
+RUN_WITHOUT_TORCH = """
+import os, sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            os.write(2, b"torch was imported\\n")
+            os._exit(97)  # not an exception: nothing can catch it
+
+sys.meta_path.insert(0, NoTorch())
+from pamcli.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files that are never decoded: these commands end before they would be."""
+    for name in ("left.png", "right.png", "there.pfm", "lefts/a.png", "lefts/b.png", "rights/a.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"not a picture: " + name.encode())
+    return tmp_path
+
+
+def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-c", RUN_WITHOUT_TORCH, *arguments]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert "\x1b" not in run.stdout + run.stderr, "colour codes in a pipe"
+    assert "Traceback" not in run.stderr
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--help"], ["disparity", "superres", "weights"]),
+        (["--version"], [pamcli.__version__]),
+        (
+            ["disparity", "--help"],
+            ["--output", "--output-right", "--color-map", "--skip-existing", "--device"],
+        ),
+        (["superres", "--help"], ["--output", "--scale", "--max-pixels"]),
+        (["weights", "--help"], ["list", "info", "verify", "import"]),
+        (["weights", "list"], ["pasmnet", "passrnet-x2", "passrnet-x4"]),
+        (["weights", "info", "pasmnet"], ["pasmnet", "MIT"]),
+    ],
+    ids=" ".join,
+)
+def test_answers_go_to_stdout_without_torch(folder: Path, arguments: list[str], expected: list[str]) -> None:
+    run = pam(folder, *arguments)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert [text for text in expected if text not in run.stdout] == []
+
+
+PAIR = ["left.png", "right.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["nonsense"], 2, ["nonsense"]),
+        (["disparity", *PAIR, "-o", "d.pfm", "--nonsense"], 2, ["--nonsense"]),
+        (
+            ["disparity", *PAIR, "-o", "d.pfm", "--overwrite", "--skip-existing"],
+            2,
+            ["--overwrite", "--skip-existing"],
+        ),
+        (["disparity", *PAIR, "-o", "there.pfm"], 2, ["there.pfm", "--overwrite"]),
+        (["disparity", *PAIR, "-o", "left.png", "--overwrite"], 2, ["left.png"]),
+        (["disparity", *PAIR, "-o", "d.xyz"], 2, [".xyz", ".pfm"]),
+        (["disparity", "left.png", "left.png", "-o", "d.pfm"], 2, ["left.png"]),
+        (["disparity", "left.png", "-o", "d.pfm"], 2, []),
+        (["disparity", "lefts", "rights", "-o", "out/"], 2, ["b.png", "--skip-unpaired"]),
+        (["disparity", "lefts", "rights", "-o", "-", "--format", "pfm", "--skip-unpaired"], 2, ["-o -"]),
+        (["disparity", "none.png", "right.png", "-o", "d.pfm"], 3, ["none.png"]),
+        (["superres", *PAIR, "-o", "l.png", "--overwrite", "--skip-existing"], 2, ["--overwrite"]),
+        (["superres", *PAIR, "--scale", "3", "-o", "l.png"], 2, ["3"]),
+        (["weights", "nonsense"], 2, ["nonsense"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_usage_errors_go_to_stderr_without_torch(
+    folder: Path, arguments: list[str], code: int, expected: list[str]
+) -> None:
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    run = pam(folder, *arguments)
+    assert run.returncode == code, run.stderr
+    assert run.stdout == ""
+    assert run.stderr.strip() != ""
+    assert [text for text in expected if text not in run.stderr] == []
+    assert before == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_python_m_pamcli_is_the_same_command(folder: Path) -> None:
+    command = [sys.executable, "-P", "-m", "pamcli", "--version"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert run.stdout == pam(folder, "--version").stdout
