@@ -114,6 +114,6 @@ install_pam() {
 }
 
 quiet_pip() {
-    "$python" -m pip --quiet --disable-pip-version-check "$@" ||
+    "$python" -m pip --quiet --quiet --disable-pip-version-check "$@" ||
         fail "pip could not do it, for the reason above. Once that is mended, run the same command again."
 }

@@ -79,4 +79,5 @@ def test_an_editable_install_uses_the_checkout_and_its_weights(tmp_path: Path) -
     with zipfile.ZipFile(tmp_path / run.stdout.splitlines()[-1]) as editable:
         (link,) = [name for name in editable.namelist() if name.endswith(".pth")]
         assert editable.read(link).decode().strip() == str(ROOT)
+        assert not [name for name in editable.namelist() if "weights" in name]
     assert (ROOT / "weights" / "pasmnet.safetensors").is_file()
