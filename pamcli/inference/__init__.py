@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: the networks as a program uses them."""

@@ -1,0 +1,1 @@
+"""Where networks come from: names, files, the Hub; what a weights file says about itself; conversion."""

@@ -1,0 +1,82 @@
+"""Which device and precision to compute with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+
+from pamcli.errors import DeviceError, UsageError
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A device and the precision of the convolutions on it (attention and disparity are always float32)."""
+
+    device: torch.device
+    precision: str
+    """"fp32", "bf16" or "fp16"."""
+
+    @classmethod
+    def choose(cls, device: str = "auto", precision: str = "auto") -> Compute:
+        """From the values of `--device` and `--precision`.
+
+        "auto" takes the first GPU, else the CPU, and fp32. Raises UsageError for a value that does not
+        exist, DeviceError for a device that this machine does not have or that lacks the precision.
+        """
+        if precision not in ("auto", *PRECISIONS):
+            raise UsageError(f"no precision {precision!r}", f"one of auto, {', '.join(PRECISIONS)}")
+        chosen = _device(device)
+        if precision == "fp16" and chosen.type == "cpu":
+            raise DeviceError("fp16 needs a GPU", "use --precision fp32 or bf16 on the CPU")
+        if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
+            raise DeviceError(f"{chosen} cannot compute in bf16", "use --precision fp16 or fp32")
+        return cls(chosen, "fp32" if precision == "auto" else precision)
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Context in which the networks compute in this precision."""
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, PRECISIONS[self.precision])
+
+
+@contextmanager
+def memory_errors(width: int, height: int) -> Iterator[None]:
+    """Turn running out of memory into a DeviceError that names the size of the picture."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise _too_large(width, height) from error
+    except RuntimeError as error:
+        if "alloc" in str(error) and "memory" in str(error):  # the CPU allocator has no class of its own
+            raise _too_large(width, height) from error
+        raise
+
+
+def _too_large(width: int, height: int) -> DeviceError:
+    return DeviceError(
+        f"not enough memory for a pair of {width} x {height} pixels",
+        "reduce the pictures, or use a device with more memory",
+    )
+
+
+def _device(text: str) -> torch.device:
+    if text == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", text):
+        raise UsageError(f"no device {text!r}", "one of auto, cpu, cuda, cuda:N, mps")
+    device = torch.device(text)
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise DeviceError(f"this machine has no {text} ({count} CUDA devices)", "use --device cpu")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise DeviceError("this machine has no mps device", "use --device cpu")
+    return device

@@ -1,0 +1,106 @@
+"""Import of the authors' checkpoints: `.pth` (a bare state dict) and `.pth.tar` (one inside a record)."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pamcli.errors import ModelError, UsageError
+from pamcli.registry.catalog import sha256
+from pamcli.registry.load import check_state
+from pamcli.registry.spec import ModelSpec
+
+# Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
+NUMPY_SCALARS = [
+    np._core.multiarray.scalar,  # type: ignore[attr-defined]
+    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # type: ignore[attr-defined] # its old name
+    np.dtype,
+    np.dtypes.Float64DType,
+    np.dtypes.Float32DType,
+    np.dtypes.Int64DType,
+]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A recognised checkpoint of the authors' layout."""
+
+    state: dict[str, Tensor]
+    spec: ModelSpec
+
+
+def read_checkpoint(
+    path: Path,
+    *,
+    max_disparity: int | None = None,
+    training: str = "",
+    licence: str = "unknown",
+    version: str = "",
+) -> Checkpoint:
+    """Tensors of a checkpoint in their stored precision, and which network and scale they belong to.
+
+    `max_disparity` records the prior of a PASMnet, which its tensors cannot show. Loaded with
+    `weights_only=True`: nothing in the file is executed. Raises ModelError for what is neither network,
+    UsageError for a prior where there can be none.
+    """
+    state = _state_dict(_load(path), path)
+    architecture, scale = _recognise(state, path)
+    if max_disparity is not None and architecture != "pasmnet":
+        raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "leave it out")
+    spec = ModelSpec(
+        architecture=architecture,
+        scale=scale,
+        max_disparity=max_disparity,
+        training=training,
+        licence=licence,
+        version=version,
+        source=f"{path.name}, sha256 {sha256(path)}",
+    )
+    check_state(state, spec, str(path))
+    return Checkpoint(state, spec)
+
+
+def _load(path: Path) -> Any:
+    try:
+        with torch.serialization.safe_globals(NUMPY_SCALARS):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ModelError(f"no checkpoint {path}") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
+    except pickle.UnpicklingError as error:
+        raise ModelError(
+            f"{path} is no checkpoint of tensors alone",
+            "it is damaged, or holds Python objects, which pam never executes; save its state dict alone",
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, IndexError) as error:
+        raise ModelError(f"{path} is no PyTorch checkpoint, or a damaged one", "download it again") from error
+
+
+def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
+    """The tensors of a bare state dict or of a record that has one, without DataParallel's `module.`."""
+    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
+    if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
+        raise ModelError(f"{path} holds no state dict", "pass a .pth or .pth.tar checkpoint of the authors")
+    return {str(key).removeprefix("module."): value for key, value in state.items()}
+
+
+def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
+    if "hourglass.E0.body.0.0.weight" in state and "cas_pam.b2.0.weight" in state:
+        return "pasmnet", None
+    last = state.get("upscale.4.weight")
+    if "init_feature.0.weight" in state and "pam.fusion.weight" in state and last is not None:
+        scale = math.isqrt(last.shape[0] // 64)
+        if 64 * scale**2 == last.shape[0]:
+            return "passrnet", scale
+    raise ModelError(
+        f"{path} is neither a PASMnet nor a PASSRnet (first keys: {', '.join(list(state)[:3])})",
+        "only checkpoints in the authors' layout can be imported",
+    )

@@ -1,0 +1,65 @@
+"""Weights file to network, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from pamcli.errors import ModelError
+from pamcli.imaging.atomic import write_atomically
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.spec import ModelSpec, read_header
+
+
+def empty_network(spec: ModelSpec) -> PASMnet | PASSRnet:
+    """The network that `spec` describes, its tensors without memory (on torch's meta device)."""
+    with torch.device("meta"):
+        if spec.architecture == "pasmnet":
+            return PASMnet()
+        assert spec.scale is not None
+        return PASSRnet(spec.scale)
+
+
+def load_network(path: Path) -> tuple[PASMnet | PASSRnet, ModelSpec]:
+    """Network in evaluation mode, in float32 on the CPU whatever the stored precision, and its description.
+
+    Raises ModelError when the file is damaged or its tensors are not those of the network it names.
+    """
+    spec = read_header(path).spec
+    try:
+        state = safetensors.torch.load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is damaged: {error}", "download or convert it again") from error
+    check_state(state, spec, str(path))
+    network = empty_network(spec)
+    exact = {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
+    if not all(bool(value.isfinite().all()) for value in exact.values()):
+        raise ModelError(f"{path} holds values that are not finite", "its training diverged")
+    network.load_state_dict(exact, assign=True)
+    return network.eval().requires_grad_(False), spec
+
+
+def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
+    """Raise ModelError unless `state` has exactly the tensors of the network, in its shapes."""
+    expected = {key: value.shape for key, value in empty_network(spec).state_dict().items()}
+    wrong = [f"{key} is missing" for key in expected if key not in state]
+    wrong += [f"{key} is unknown" for key in state if key not in expected]
+    wrong += [
+        f"{key} is {list(value.shape)}, not {list(expected[key])}"
+        for key, value in state.items()
+        if key in expected and value.shape != expected[key]
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise ModelError(f"{name} does not fit {spec.architecture}: {', '.join(wrong[:3])}{more}")
+
+
+def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path) -> None:
+    """Write tensors, in the precision they have, and description to a safetensors file, atomically."""
+    contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}
+    write_atomically(path, safetensors.torch.save(contiguous, spec.to_metadata()))

@@ -1,0 +1,155 @@
+"""What a weights file says about itself. No torch here: listing models must be quick."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pamcli.errors import ModelError
+
+ARCHITECTURES = ("pasmnet", "passrnet")
+VARIANTS = ("paper",)
+"""Configurations of the networks that this version can build; "paper" is the published one."""
+
+MAX_HEADER_BYTES = 100_000_000
+"""The limit that the safetensors format itself sets."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A network's description, stored as metadata inside its safetensors file.
+
+    Raises ModelError when the fields contradict each other.
+    """
+
+    architecture: str
+    """"pasmnet" (stereo matching) or "passrnet" (super-resolution)."""
+    variant: str = "paper"
+    """Which configuration of the architecture the tensors belong to."""
+    scale: int | None = None
+    """Enlargement of a PASSRnet, 2 or 4; None for PASMnet."""
+    max_disparity: int | None = None
+    """PASMnet: the prior it was trained with, in pixels, a multiple of 16; None: no maximum."""
+    training: str = ""
+    """Data, recipe and figures in a sentence or two."""
+    licence: str = "unknown"
+    version: str = ""
+    """Version of these weights."""
+    source: str = ""
+    """Where the tensors came from, with the sha256 of a converted file."""
+
+    def __post_init__(self) -> None:
+        if self.architecture not in ARCHITECTURES:
+            raise ModelError(f"unknown architecture {self.architecture!r}", "a newer pam may know it")
+        if self.variant not in VARIANTS:
+            raise ModelError(
+                f"unknown variant {self.variant!r} of {self.architecture}", "a newer pam may know it"
+            )
+        if (self.architecture == "passrnet") != (self.scale is not None):
+            raise ModelError("a scale belongs to passrnet, and every passrnet has one")
+        if self.scale is not None and self.scale not in (2, 3, 4, 8):
+            raise ModelError(f"scale {self.scale} is none that passrnet can have")
+        check_max_disparity(self.max_disparity)
+        if self.max_disparity is not None and self.architecture != "pasmnet":
+            raise ModelError("a maximum disparity belongs to pasmnet only")
+
+    def to_metadata(self) -> dict[str, str]:
+        """Strings for a safetensors header; absent values are left out."""
+        fields = {
+            "pam_format": "1",
+            "architecture": self.architecture,
+            "configuration": json.dumps({"variant": self.variant}),
+            "scale": self.scale,
+            "max_disparity": self.max_disparity,
+            "training": self.training,
+            "licence": self.licence,
+            "version": self.version,
+            "source": self.source,
+        }
+        return {key: str(value) for key, value in fields.items() if value not in (None, "")}
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[str, str]) -> ModelSpec:
+        """Raises ModelError when the metadata are not pam's or not understood."""
+        if metadata.get("pam_format") != "1":
+            raise ModelError("the file does not say which network it holds", "convert it: pam weights import")
+        try:
+            return cls(
+                architecture=metadata["architecture"],
+                variant=str(json.loads(metadata["configuration"])["variant"]),
+                scale=_integer(metadata.get("scale")),
+                max_disparity=_integer(metadata.get("max_disparity")),
+                training=metadata.get("training", ""),
+                licence=metadata.get("licence", "unknown"),
+                version=metadata.get("version", ""),
+                source=metadata.get("source", ""),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"its metadata are damaged: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """The header of a safetensors file."""
+
+    path: Path
+    spec: ModelSpec
+    parameters: int
+    precision: str
+    """Stored precision of the tensors: "fp16", "bf16", "fp32" or "mixed"."""
+    size: int
+    """Bytes of the file."""
+
+
+def check_max_disparity(value: int | None) -> None:
+    """Raise ModelError unless `value` is None or a positive multiple of 16."""
+    if value is not None and (value <= 0 or value % 16):
+        raise ModelError(f"a maximum disparity of {value} px is not a positive multiple of 16")
+
+
+def read_header(path: Path) -> WeightsFile:
+    """Description of a weights file, from its header alone.
+
+    Raises ModelError when the file is missing, unreadable, not safetensors, or not pam's.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(size - 8, MAX_HEADER_BYTES):
+                raise ValueError("header longer than the file")
+            header: dict[str, Any] = json.loads(file.read(length))
+        metadata = header.pop("__metadata__", {})
+        tensors = [(str(t["dtype"]), math.prod(t["shape"])) for t in header.values()]
+    except FileNotFoundError:
+        raise ModelError(f"no weights file {path}", "pam weights list shows the names that exist") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
+        raise ModelError(
+            f"{path} is no safetensors file",
+            "a .pth checkpoint of the authors is converted by: pam weights import",
+        ) from None
+    try:
+        spec = ModelSpec.from_metadata(metadata)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error.message}", error.hint) from error
+    kinds = {kind for kind, _ in tensors if kind in PRECISIONS}
+    return WeightsFile(
+        path=path,
+        spec=spec,
+        parameters=sum(count for kind, count in tensors if kind in PRECISIONS),
+        precision=PRECISIONS[kinds.pop()] if len(kinds) == 1 else "mixed",
+        size=size,
+    )
+
+
+PRECISIONS = {"F16": "fp16", "BF16": "bf16", "F32": "fp32", "F64": "fp64"}
+
+
+def _integer(text: str | None) -> int | None:
+    return None if text is None else int(text)
