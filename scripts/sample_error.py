@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pamcli.errors import PamError
 from pamcli.imaging.disparity_files import read_disparity
 
 TRUTH = Path(__file__).resolve().parent / "sample" / "disparity.pfm"
@@ -34,4 +35,7 @@ def main(estimate_file: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(f"usage: {sys.argv[0]} FILE")
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1])
+    except PamError as error:
+        sys.exit(str(error))
