@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pamcli.networks.parallax import ParallaxMaps
 
-VISIBLE_THRESHOLD = 1.0
+VISIBLE_THRESHOLD = 1.5
 """Pixels by which the disparities of both views may differ where a point is seen in both."""
 
 WINDOW = 1.5
