@@ -1,0 +1,72 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from pamcli.errors import OutputError
+
+_HINTS = {
+    errno.ENOSPC: "free some space or write to another disk",
+    errno.EDQUOT: "free some space or write to another disk",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.EROFS: "choose a folder that you may write to",
+    errno.ENAMETOOLONG: "choose a shorter file name",
+}
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path`: into a temporary file in the same folder, which is then renamed.
+
+    Until the rename, a file that stood at `path` before stays as it was; whatever goes wrong, including
+    Ctrl-C, the temporary file is removed. Missing parent folders are made. A symbolic link is followed, and
+    a device or a pipe is written to, not replaced.
+
+    Raises OutputError: disk full, no permission, a folder stands at `path`, a parent is a file, and so on.
+    """
+    try:
+        mode = path.stat().st_mode if path.exists() else stat.S_IFREG
+        if stat.S_ISDIR(mode):
+            raise OutputError(f"cannot write {path}: it is a folder", "name a file")
+        if not stat.S_ISREG(mode):
+            path.write_bytes(data)
+            return
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_and_rename(target, data)
+    except ValueError as error:  # a NUL character in the path
+        raise OutputError(f"cannot write {str(path)!r}: {error}") from error
+    except OSError as error:
+        raise _explained(path, error) from error
+
+
+def _write_and_rename(target: Path, data: bytes) -> None:
+    # The name does not grow with the target's, which may already be as long as a name can be.
+    temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
+    try:
+        # Not tempfile.mkstemp: its 0600 would outlive the rename, while here the umask decides.
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666
+        )
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _explained(path: Path, error: OSError) -> OutputError:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return OutputError(
+            f"cannot write {path}: a part of its folder is a file", "name a folder, or a new one to be made"
+        )
+    reason = error.strerror or str(error)
+    return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}", _HINTS.get(error.errno or 0))

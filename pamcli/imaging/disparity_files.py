@@ -1,0 +1,215 @@
+"""Disparity and confidence maps in files: PFM, 16-bit PNG as KITTI has it, NumPy and TIFF.
+
+In memory a disparity map is (H, W) float32, in pixels, NaN = unknown. In the files:
+
+| suffix        | numbers                                     | unknown |
+| ------------- | ------------------------------------------- | ------- |
+| `.pfm`        | float32, little-endian, last row first      | +inf    |
+| `.png`        | 16 bits, 256 for each pixel of disparity    | 0       |
+| `.npy`        | float32                                     | NaN     |
+| `.tif` `.tiff`| float32                                     | NaN     |
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+import numpy as np
+
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging import png, tiff
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
+from pamcli.imaging.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
+
+PNG_UNITS_PER_PIXEL = 256
+_PNG_MAX = 65535
+
+_PFM_WHITE_SPACE = b" \t\n\v\f\r"
+_PFM_LONGEST_TOKEN = 64
+_NPY_SIGNATURE = b"\x93NUMPY"
+
+
+@dataclass(frozen=True)
+class EncodedDisparity:
+    """The bytes of a disparity file."""
+
+    data: bytes
+    saturated: int
+    """Known pixels whose disparity the format could not hold and that were written as its largest value."""
+
+
+def encode_disparity(disparity: np.ndarray, suffix: str) -> EncodedDisparity:
+    """The bytes of a disparity file.
+
+    disparity: (H, W) float32, pixels, at least 0; NaN or inf = unknown. suffix: one of `DISPARITY_SUFFIXES`,
+    in either case. PNG holds up to 65535 / 256 pixels in steps of 1/256, rounded half to even; a known
+    disparity becomes at least 1/256 there, since 0 is unknown. Raises UsageError: another suffix.
+    """
+    suffix = suffix.lower()
+    known = np.isfinite(disparity)
+    if suffix == ".png":
+        with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits
+            units = np.rint(np.where(known, disparity, 0) * np.float32(PNG_UNITS_PER_PIXEL))
+        stored = np.where(known, np.clip(units, 1, _PNG_MAX), 0).astype(np.uint16)
+        return EncodedDisparity(png.encode_png(stored), int(np.count_nonzero(units > _PNG_MAX)))
+    unknown = np.inf if suffix == ".pfm" else np.nan
+    values = np.where(known, disparity, np.float32(unknown)).astype(np.float32)
+    return EncodedDisparity(_encode_floats(values, suffix, DISPARITY_SUFFIXES), 0)
+
+
+def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
+    """The bytes of a confidence file: float32, but in a `.png` 16 bits, 65535 = 1, rounded.
+
+    confidence: (H, W) float32 in [0, 1]. suffix: one of `CONFIDENCE_SUFFIXES`, in either case.
+    Raises UsageError: another suffix.
+    """
+    suffix = suffix.lower()
+    if suffix == ".png":
+        return png.encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))
+    return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES)
+
+
+def read_disparity(path: Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> np.ndarray:
+    """Read a disparity file in the format that the suffix of `path` stands for.
+
+    Returns (H, W) float32, pixels; NaN = unknown, whichever way the file says it (inf and NaN in floating
+    point, 0 in PNG). Nothing else is changed: a file of negative disparities is returned as it is.
+    max_pixels: the largest width x height, checked in the header; None = no limit.
+    Raises UsageError: unknown suffix. InputError: unreadable, malformed (naming the field), not one channel,
+    over the limit.
+    """
+    suffix = path.suffix.lower()
+    readers = {
+        ".pfm": _read_pfm,
+        ".png": _read_png,
+        ".npy": _read_npy,
+        ".tif": _read_tiff,
+        ".tiff": _read_tiff,
+    }
+    if suffix not in readers:
+        _unknown_suffix(suffix, DISPARITY_SUFFIXES)
+    with open_source(path, str(path)) as stream:
+        values = readers[suffix](stream, str(path), max_pixels)
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes inf, hence unknown
+        disparity = values.astype(np.float32)
+    disparity[~np.isfinite(disparity)] = np.nan
+    return disparity
+
+
+def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...]) -> bytes:
+    if suffix == ".pfm":
+        height, width = values.shape
+        return f"Pf\n{width} {height}\n-1.0\n".encode() + values[::-1].astype("<f4").tobytes()
+    if suffix == ".npy":
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, np.ascontiguousarray(values, "<f4"), allow_pickle=False)
+        return buffer.getvalue()
+    if suffix in (".tif", ".tiff"):
+        return tiff.encode_tiff(values)
+    _unknown_suffix(suffix, allowed)
+
+
+def _unknown_suffix(suffix: str, allowed: tuple[str, ...]) -> NoReturn:
+    raise UsageError(f"{suffix or 'a name without suffix'} is no known format", f"take {', '.join(allowed)}")
+
+
+def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    magic = _token(stream, name, "first word")
+    if magic == "PF":
+        raise InputError(f"{name} is a colour PFM (PF); a disparity map is a grey one (Pf)")
+    if magic != "Pf":
+        raise InputError(f"{name} is not a PFM: it begins with {magic[:16]!r}, not with 'Pf'")
+    width = _whole_number(_token(stream, name, "width"), name, "width")
+    height = _whole_number(_token(stream, name, "height"), name, "height")
+    scale_token = _token(stream, name, "scale")
+    try:
+        scale = float(scale_token)
+    except ValueError:
+        scale = math.nan
+    if scale == 0 or not math.isfinite(scale):
+        raise InputError(f"{name}: the scale in the PFM header is {scale_token!r}, not a number other than 0")
+    check_size(width, height, name, max_pixels)
+    stream.seek(-1, io.SEEK_CUR)
+    data = stream.read()
+    # One white-space character ends the header; where lines end in CR LF, two.
+    data = data[2:] if data[:2] == b"\r\n" and len(data) == 4 * width * height + 2 else data[1:]
+    _check_data(len(data), 4 * width * height, name)
+    return np.frombuffer(data, "<f4" if scale < 0 else ">f4").reshape(height, width)[::-1]
+
+
+def _token(stream: BinaryIO, name: str, field: str) -> str:
+    """The next token; the one white-space character behind it is consumed."""
+    token = b""
+    while byte := stream.read(1):
+        if byte not in _PFM_WHITE_SPACE:
+            token += byte
+        elif token:
+            break
+        if len(token) > _PFM_LONGEST_TOKEN:
+            break
+    if not token:
+        raise InputError(f"{name}: the PFM header ends before its {field}")
+    return token.decode("ascii", "backslashreplace")
+
+
+def _whole_number(token: str, name: str, field: str) -> int:
+    if not (token.isascii() and token.isdigit() and int(token) > 0):
+        raise InputError(f"{name}: the {field} in the PFM header is {token!r}, not a whole number above 0")
+    return int(token)
+
+
+def _check_data(length: int, expected: int, name: str) -> None:
+    if length != expected:
+        kind = "the data are cut short" if length < expected else "there is something behind the data"
+        raise InputError(f"{name}: {kind}, {length} bytes where the header promises {expected}")
+
+
+def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    if stream.read(8) != png.SIGNATURE:
+        raise InputError(f"{name} is not a PNG")
+    samples = png.read_png(stream, name, max_pixels).samples
+    if samples.dtype != np.uint16:
+        raise InputError(
+            f"{name} is an 8-bit PNG; disparities are stored in 16 bits, 256 for each pixel",
+            "a colour picture of a disparity map cannot be read back",
+        )
+    if samples.shape[2] != 1:
+        raise InputError(f"{name} has {samples.shape[2]} channels, a disparity map has one")
+    units = samples[..., 0].astype(np.float32)
+    return np.where(units > 0, units / PNG_UNITS_PER_PIXEL, np.float32(np.nan))
+
+
+def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    if stream.read(6) != _NPY_SIGNATURE:
+        raise InputError(f"{name} is not a NumPy .npy file")
+    stream.seek(0)
+    with decoding(name), quiet():
+        shape, fortran_order, dtype = _npy_header(stream)
+    if dtype.kind != "f":
+        raise InputError(f"{name} holds {dtype}; disparities are floating-point pixels")
+    if len(shape) != 2:
+        raise InputError(f"{name} has the shape {shape}; a disparity map is (H, W)")
+    check_size(shape[1], shape[0], name, max_pixels)
+    data = stream.read()
+    _check_data(len(data), shape[0] * shape[1] * dtype.itemsize, name)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
+
+
+def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    # The header apart from the data: numpy.load would make the array that a header claims, however large.
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(stream)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(stream)
+    raise ValueError(f"version {version} of the format is not known")
+
+
+def _read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    if stream.read(4) not in tiff.SIGNATURES:
+        raise InputError(f"{name} is not a TIFF")
+    return tiff.read_float_tiff(stream, name, max_pixels)

@@ -1,0 +1,207 @@
+"""Pictures in files: read to RGB of 8 or 16 bits, written with all that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import imageio.v3 as iio
+import numpy as np
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging import png, tiff
+from pamcli.imaging.exif import exif_orientation, upright
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
+from pamcli.imaging.suffixes import PICTURE_OUTPUT_SUFFIXES, PICTURE_SUFFIXES
+from pamcli.imaging.webp import read_webp
+
+__all__ = [
+    "DEFAULT_MAX_PIXELS",
+    "PICTURE_SUFFIXES",
+    "Picture",
+    "check_encodable",
+    "encode_mask",
+    "encode_picture",
+    "read_picture",
+]
+
+_READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
+_LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture, upright."""
+
+    pixels: np.ndarray
+    """(H, W, 3), RGB, uint8 or uint16, C-contiguous."""
+    alpha: np.ndarray | None
+    """(H, W), of the type of `pixels`; None = opaque."""
+    grey: bool
+    """The file had one colour channel; `pixels` repeats it three times."""
+    icc_profile: bytes | None
+    """As found in the file; None where there was none, or where it described inks (CMYK)."""
+    orientation: int
+    """The EXIF orientation that was found (1..8); already applied to `pixels` and `alpha`."""
+
+
+def read_picture(
+    source: Path | bytes, *, max_pixels: int | None = DEFAULT_MAX_PIXELS, name: str | None = None
+) -> Picture:
+    """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content, not by its suffix.
+
+    source: a path, or the bytes of a file. max_pixels: the largest width x height, checked in the header
+    before anything is decoded; None = no limit. name: what messages call the source, by default the path.
+
+    PNG and TIFF keep 16 bits; all else is 8 bits, save 16-bit grey PGM. CMYK is converted to RGB without
+    colour management. Of a JPEG with several pictures (a preview, a gain map) the first is taken.
+
+    Raises InputError: missing, a folder, no permission, empty, not a picture, damaged, truncated, over the
+    limit, animated, of several pages, floating point, more than 16 bits or an odd number of channels.
+    """
+    name = name or (str(source) if isinstance(source, Path) else "the picture")
+    with open_source(source, name) as stream:
+        magic = stream.read(16)
+        stream.seek(0)
+        raster = _reader(magic, name)(stream, name, max_pixels)
+    samples = upright(raster.samples, raster.orientation)
+    channels = samples.shape[2]
+    grey = channels <= 2
+    color = np.repeat(samples[..., :1], 3, axis=2) if grey else samples[..., :3]
+    return Picture(
+        pixels=np.ascontiguousarray(color),
+        alpha=np.ascontiguousarray(samples[..., -1]) if channels in (2, 4) else None,
+        grey=grey,
+        icc_profile=raster.icc_profile,
+        orientation=raster.orientation,
+    )
+
+
+def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str) -> None:
+    """Whether `encode_picture` could write such a picture; to be asked before the work is done.
+
+    suffix: ".png", ".tif", ".jpg" ... in either case. bits: 8 or 16. name: the file, for the message.
+    Raises UsageError: unknown suffix, 16 bits or alpha that the format has no room for, too large a side.
+    """
+    suffix = suffix.lower()
+    hint = "take .png or .tif"
+    if suffix not in PICTURE_OUTPUT_SUFFIXES:
+        raise UsageError(
+            f"cannot write {name}: {suffix or 'no suffix'} is not a picture format",
+            f"take one of {', '.join(PICTURE_OUTPUT_SUFFIXES)}",
+        )
+    if bits > 8 and suffix in (".jpg", ".jpeg", ".webp"):
+        raise UsageError(f"cannot write {name}: the input has 16 bits a channel, {suffix} has 8", hint)
+    if alpha and suffix in (".jpg", ".jpeg"):
+        raise UsageError(f"cannot write {name}: the input has an alpha channel, {suffix} has none", hint)
+    if max(height, width) > _LARGEST_SIDE.get(suffix, max(height, width)):
+        limit = _LARGEST_SIDE[suffix]
+        raise UsageError(
+            f"cannot write {name}: {width} x {height} is over the {limit} that {suffix} can", hint
+        )
+
+
+def encode_picture(picture: Picture, suffix: str, *, name: str) -> bytes:
+    """The bytes of a file with the picture: depth, alpha, ICC profile and greyness kept, upright.
+
+    suffix: one of `PICTURE_OUTPUT_SUFFIXES`, in either case. PNG, TIFF and WebP are lossless, JPEG is
+    written at quality 95 without chroma subsampling. Of a grey picture the mean of the channels is written.
+    name: the file, for messages. Raises UsageError as `check_encodable` does.
+    """
+    suffix = suffix.lower()
+    pixels, alpha = picture.pixels, picture.alpha
+    height, width, _ = pixels.shape
+    bits = 8 * pixels.dtype.itemsize
+    check_encodable(suffix, height=height, width=width, bits=bits, alpha=alpha is not None, name=name)
+    color = _mean(pixels)[..., None] if picture.grey else pixels
+    samples = color if alpha is None else np.concatenate([color, alpha[..., None]], axis=2)
+    if samples.shape[2] == 1:
+        samples = samples[..., 0]
+    if suffix == ".png":
+        return png.encode_png(samples, picture.icc_profile)
+    if suffix in (".tif", ".tiff"):
+        return tiff.encode_tiff(samples, picture.icc_profile)
+    options: dict[str, Any] = {"icc_profile": picture.icc_profile} if picture.icc_profile else {}
+    if suffix == ".webp":
+        options |= {"lossless": True, "exact": True}  # exact: keep the colours under a zero alpha
+    else:
+        options |= {"quality": 95, "subsampling": 0}
+    encoded: bytes = iio.imwrite("<bytes>", samples, plugin="pillow", extension=suffix, **options)
+    return encoded
+
+
+def encode_mask(mask: np.ndarray) -> bytes:
+    """(H, W) bool -> the bytes of an 8-bit grey PNG: 255 = True, 0 = False."""
+    return png.encode_png(mask.astype(np.uint8) * np.uint8(255))
+
+
+def _mean(pixels: np.ndarray) -> np.ndarray:
+    """(H, W, 3) -> (H, W), rounded; what is equal in all three stays as it is."""
+    total: np.ndarray = pixels.sum(axis=2, dtype=np.uint32)
+    return ((total + 1) // 3).astype(pixels.dtype)
+
+
+_Reader = Callable[[BinaryIO, str, int | None], Raster]
+
+
+def _reader(magic: bytes, name: str) -> _Reader:
+    if magic.startswith(png.SIGNATURE):
+        return png.read_png
+    if magic.startswith(tiff.SIGNATURES):
+        return tiff.read_tiff
+    if magic.startswith(b"RIFF") and magic[8:12] == b"WEBP":
+        return read_webp
+    if magic.startswith(b"\xff\xd8\xff"):
+        return _read_jpeg
+    if magic.startswith(b"BM"):
+        return _read_bmp
+    if magic[:1] == b"P" and magic[1:2] in b"123456" and magic[2:3].isspace():
+        return _read_ppm
+    if magic[:1] == b"P" and magic[1:2] in b"fF" and magic[2:3].isspace():
+        raise InputError(f"{name} holds floating-point numbers (PFM), not a picture", _READABLE)
+    raise InputError(f"{name} is not a picture that can be read", _READABLE)
+
+
+def _read_jpeg(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+    return _read_with_pillow(JpegImageFile, stream, name, max_pixels)
+
+
+def _read_bmp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+    return _read_with_pillow(BmpImageFile, stream, name, max_pixels)
+
+
+def _read_ppm(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+    return _read_with_pillow(PpmImageFile, stream, name, max_pixels)
+
+
+def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+    # The format's own class, not Image.open (which imageio calls too): that one tries every format there
+    # is, and has a pixel limit of its own that could only be moved for the whole program.
+    with decoding(name):
+        with quiet():
+            image = plugin(stream)
+        check_size(*image.size, name, max_pixels)
+        depth = image.tile[0].args
+        if (
+            image.mode == "RGB"
+            and isinstance(depth, tuple)
+            and isinstance(depth[-1], int)
+            and depth[-1] > 255
+        ):
+            raise InputError(f"{name} is a PPM of 16 bits a channel", "save it as 16-bit PNG or TIFF")
+        icc_profile = image.info.get("icc_profile")
+        if image.mode == "CMYK":
+            icc_profile = None
+        orientation = exif_orientation(image.info.get("exif", b""))
+        if image.mode in ("I", "I;16"):
+            samples = np.asarray(image).astype(np.uint16)
+        else:
+            mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
+            samples = np.asarray(image.convert(mode))
+    return Raster(np.atleast_3d(samples), icc_profile, orientation)

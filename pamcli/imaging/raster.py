@@ -1,0 +1,119 @@
+"""What the readers of every format share: opening a file, the pixel limit, plain words for damage."""
+
+from __future__ import annotations
+
+import errno
+import io
+import struct
+import threading
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pamcli.errors import InputError
+
+DEFAULT_MAX_PIXELS = 400_000_000
+"""Width x height of the largest picture that is read without being asked to."""
+
+_DAMAGE = (
+    # What Pillow, tifffile, imagecodecs and numpy raise on files that are not what they claim to be.
+    OSError,
+    SyntaxError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    struct.error,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True)
+class Raster:
+    """A decoded picture file, as it lies in the file: no orientation applied, no channel repeated."""
+
+    samples: np.ndarray
+    """(H, W, C) uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha."""
+    icc_profile: bytes | None = None
+    orientation: int = 1
+    """EXIF orientation, 1..8."""
+
+
+@contextmanager
+def open_source(source: Path | bytes, name: str) -> Iterator[BinaryIO]:
+    """A seekable stream over a file, a pipe or the bytes themselves.
+
+    Raises InputError: missing, a folder, no permission, empty.
+    """
+    try:
+        stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+        if not stream.seekable():
+            with stream as pipe:
+                stream = io.BytesIO(pipe.read())
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {_reason(error)}") from error
+    except ValueError as error:  # a NUL character in the path
+        raise InputError(f"cannot read {name!r}: {error}") from error
+    with stream:
+        if not stream.read(1):
+            raise InputError(f"{name} is empty")
+        stream.seek(0)
+        yield stream
+
+
+def _reason(error: OSError) -> str:
+    known = {
+        errno.ENOENT: "there is no such file",
+        errno.EISDIR: "it is a folder",
+        errno.EACCES: "no permission",
+    }
+    reason = error.strerror or str(error)
+    return known.get(error.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
+
+
+_filter_lock = threading.Lock()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """For reading headers: Pillow warns about broken EXIF data, numpy about files from Python 2.
+
+    Warning filters belong to the whole process. So this is held as short as possible, by one thread at a
+    time, and names the modules, so that filters restored out of order by other code do little harm.
+    """
+    with _filter_lock, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"(PIL|numpy|pamcli\.imaging)\b")
+        yield
+
+
+@contextmanager
+def decoding(name: str) -> Iterator[None]:
+    """Turns what a decoder raises on a damaged file into one InputError that names the file."""
+    try:
+        yield
+    except ImportError as error:  # a codec that this build of imagecodecs comes without
+        raise InputError(f"{name} is compressed in a way that cannot be read here: {error}") from error
+    except _DAMAGE as error:
+        detail = " ".join(str(error).split())[:120] or type(error).__name__
+        raise InputError(f"{name} is damaged or truncated: {detail}") from error
+
+
+def check_size(width: int, height: int, name: str, max_pixels: int | None) -> None:
+    """Raises InputError: no pixels at all, or more than `max_pixels`. To be asked before decoding."""
+    if width < 1 or height < 1:
+        raise InputError(f"{name} has no pixels: its header says {width} x {height}")
+    if max_pixels is not None and width * height > max_pixels:
+        raise InputError(
+            f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}",
+            "raise the limit with --max-pixels N, or lift it with --max-pixels none",
+        )

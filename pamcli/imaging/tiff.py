@@ -1,0 +1,149 @@
+"""TIFF: pictures of up to 16 bits a channel, and maps of floating-point numbers."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import numpy as np
+import tifffile
+
+from pamcli.errors import InputError
+from pamcli.imaging.raster import Raster, check_size, decoding
+
+SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+# tifffile logs what it stumbles over, and Python prints that where nobody set up logging. What matters
+# here is raised as an error; a program with logging of its own still gets the records.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
+
+_GREY_WHITE_0, _GREY, _RGB, _PALETTE, _INKS, _YCBCR = 0, 1, 2, 3, 5, 6  # photometric interpretations
+_COLORS = {_GREY_WHITE_0: 1, _GREY: 1, _RGB: 3, _PALETTE: 1, _INKS: 4, _YCBCR: 3}
+_PREMULTIPLIED, _ALPHA = 1, 2  # kinds of extra samples
+_REDUCED, _MASK = 1, 4  # page flags: not pictures of their own
+_JPEG = (6, 7)
+_ORIENTATION, _ICC_PROFILE = 274, 34675
+
+
+def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+    """A picture: grey, palette, RGB or CMYK (converted to RGB, its profile dropped), 1 to 8 or 16 bits.
+
+    Raises InputError: too many pixels, several pages, floating point, another number of bits or channels,
+    damaged, truncated.
+    """
+    with _single_page(stream, name, max_pixels) as page:
+        photometric = int(page.photometric)
+        if page.sampleformat != 1 or page.dtype is None:
+            kind = "floating-point numbers" if page.sampleformat == 3 else "no unsigned integers"
+            raise InputError(f"{name} holds {kind}, not a picture of 8 or 16 bits a channel")
+        if page.bitspersample not in (1, 2, 4, 8, 16):
+            raise InputError(f"{name} has {page.bitspersample} bits a channel; 8 and 16 can be read")
+        colors = _COLORS.get(photometric)
+        if colors is None or (photometric == _YCBCR and page.compression not in _JPEG):
+            kind = getattr(page.photometric, "name", page.photometric)
+            raise InputError(f"{name} is a TIFF of a kind that cannot be read ({kind})", "save it as RGB")
+        extra = page.samplesperpixel - colors
+        if extra not in (0, 1):
+            raise InputError(f"{name} has {page.samplesperpixel} channels", "save it as grey or RGB")
+        samples = _samples(page)
+        color, alpha = samples[..., :colors], samples[..., colors:]
+        icc_profile = page.tags.valueof(_ICC_PROFILE)
+        if photometric == _GREY_WHITE_0:
+            color = np.iinfo(color.dtype).max - color
+        elif photometric == _PALETTE:
+            color = (page.colormap.T >> 8).astype(np.uint8)[color[..., 0]]
+        elif photometric == _INKS:
+            color, icc_profile = _rgb_from_inks(color), None
+        # Writers that say nothing about a fourth channel mean alpha; those that say "unspecified" do not.
+        meaning = int(page.extrasamples[0]) if page.extrasamples else _ALPHA
+        if extra and meaning in (_PREMULTIPLIED, _ALPHA) and color.dtype == alpha.dtype:
+            if meaning == _PREMULTIPLIED:
+                color = _divided_by(alpha, color)
+            color = np.concatenate([color, alpha], axis=-1)
+        orientation = page.tags.valueof(_ORIENTATION, 1)
+        return Raster(color, icc_profile, orientation if orientation in range(1, 9) else 1)
+
+
+def read_float_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    """A map of one channel: (H, W), float16, float32 or float64.
+
+    Raises InputError: too many pixels, several pages or channels, integers, damaged, truncated.
+    """
+    with _single_page(stream, name, max_pixels) as page:
+        if page.sampleformat != 3 or page.dtype is None:
+            raise InputError(f"{name} holds integers; a TIFF of disparities holds floating-point pixels")
+        if page.samplesperpixel != 1:
+            raise InputError(f"{name} has {page.samplesperpixel} channels, a disparity map has one")
+        values: np.ndarray = page.asarray()
+        return values
+
+
+def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None) -> bytes:
+    """(H, W) uint8, uint16 or float32; or (H, W, C), uint8 or uint16, C = 2 grey and alpha, 3 RGB, 4 RGBA."""
+    channels = samples.shape[2] if samples.ndim == 3 else 1
+    buffer = io.BytesIO()
+    tifffile.imwrite(
+        buffer,
+        samples,
+        photometric="rgb" if channels >= 3 else "minisblack",
+        planarconfig="contig" if channels > 1 else None,
+        extrasamples=["unassalpha"] if channels in (2, 4) else None,
+        compression="zlib",
+        predictor=True,
+        iccprofile=icc_profile,
+        metadata=None,
+        software="pam",
+    )
+    return buffer.getvalue()
+
+
+@contextmanager
+def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterator[tifffile.TiffPage]:
+    stream.seek(0, io.SEEK_END)
+    size = stream.tell()
+    stream.seek(0)
+    with decoding(name), tifffile.TiffFile(stream) as file:
+        pages = [page for page in file.pages if not int(page.subfiletype) & (_REDUCED | _MASK)]
+        page = pages[0] if pages else file.pages[0]
+        check_size(page.imagewidth, page.imagelength, name, max_pixels)
+        if len(pages) > 1:
+            raise InputError(f"{name} has {len(pages)} pages", "save one page as a file of its own")
+        if page.axes not in ("YX", "YXS", "SYX"):
+            raise InputError(f"{name} is a volume, not a picture")
+        # tifffile fills with zeros what it does not find.
+        segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+        complete = all(offset and count and offset + count <= size for offset, count in segments)
+        if len(segments) != math.prod(page.chunked) or not complete:
+            raise EOFError("the file ends too early")
+        yield page
+
+
+def _samples(page: tifffile.TiffPage) -> np.ndarray:
+    """(H, W, C) in the machine's byte order, scaled to the full range of 8 or 16 bits (palettes excepted)."""
+    samples: np.ndarray = page.asarray()
+    samples = np.moveaxis(samples, 0, -1) if page.axes == "SYX" else np.atleast_3d(samples)
+    if page.bitspersample == 16:
+        return samples.astype(np.uint16, copy=False)
+    samples = samples.astype(np.uint8, copy=False)
+    if page.bitspersample == 8 or int(page.photometric) == _PALETTE:
+        return samples
+    return samples * np.uint8(255 // (2**page.bitspersample - 1))
+
+
+def _rgb_from_inks(inks: np.ndarray) -> np.ndarray:
+    """(H, W, 4) cyan, magenta, yellow, black -> (H, W, 3) RGB, as if the inks were perfect."""
+    full = int(np.iinfo(inks.dtype).max)
+    light = full - inks.astype(np.uint32)
+    return ((light[..., :3] * light[..., 3:] + full // 2) // full).astype(inks.dtype)
+
+
+def _divided_by(alpha: np.ndarray, color: np.ndarray) -> np.ndarray:
+    """Undo a multiplication of the colours by alpha; where alpha is 0 they are lost and stay 0."""
+    full = int(np.iinfo(color.dtype).max)
+    whole = np.maximum(alpha, 1).astype(np.uint64)
+    divided: np.ndarray = np.minimum((color.astype(np.uint64) * full + whole // 2) // whole, full)
+    return divided.astype(color.dtype)

@@ -1,0 +1,170 @@
+"""Results appear whole or not at all, and never leave anything else behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from pamcli.errors import OutputError
+from pamcli.imaging import atomic
+from pamcli.imaging.atomic import write_atomically
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_writes_and_leaves_nothing_else(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "disp.pfm", b"content")
+    assert (tmp_path / "disp.pfm").read_bytes() == b"content"
+    assert names(tmp_path) == ["disp.pfm"]
+
+
+def test_replaces_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "disp.pfm").write_bytes(b"old and longer")
+    write_atomically(tmp_path / "disp.pfm", b"new")
+    assert (tmp_path / "disp.pfm").read_bytes() == b"new"
+
+
+def test_makes_missing_folders(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a" / "b" / "disp.pfm", b"x")
+    assert (tmp_path / "a" / "b" / "disp.pfm").read_bytes() == b"x"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permission bits")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_permissions_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_atomically(tmp_path / "disp.pfm", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "disp.pfm").stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), SystemExit(143)]
+)
+def test_what_stops_the_rename_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    (tmp_path / "disp.pfm").write_bytes(b"old")
+    seen: list[str] = []
+
+    def fail(source: Path, target: Path) -> None:
+        seen.extend(names(tmp_path))
+        raise error
+
+    monkeypatch.setattr(atomic.os, "replace", fail)
+    expected = OutputError if isinstance(error, OSError) else type(error)
+    with pytest.raises(expected):
+        write_atomically(tmp_path / "disp.pfm", b"new")
+    assert len(seen) == 2
+    assert seen[0].startswith(".pam-")
+    assert seen[0].endswith(".tmp")
+    assert names(tmp_path) == ["disp.pfm"]
+    assert (tmp_path / "disp.pfm").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_what_stops_the_writing_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    class FullDisk:
+        def __init__(self, descriptor: int, mode: str) -> None:
+            self.descriptor = descriptor
+
+        def __enter__(self) -> FullDisk:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            os.close(self.descriptor)
+
+        def write(self, data: bytes) -> int:
+            os.write(self.descriptor, data[:2])
+            raise error
+
+    monkeypatch.setattr(atomic, "open", FullDisk, raising=False)
+    expected = OutputError if isinstance(error, OSError) else type(error)
+    with pytest.raises(expected) as caught:
+        write_atomically(tmp_path / "disp.pfm", b"content")
+    assert names(tmp_path) == []
+    if isinstance(caught.value, OutputError):
+        assert caught.value.message == f"cannot write {tmp_path / 'disp.pfm'}: no space left on device"
+        assert caught.value.hint is not None
+        assert "free some space" in caught.value.hint
+
+
+def test_a_folder_at_the_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "disp.pfm").mkdir()
+    with pytest.raises(OutputError, match=r"disp\.pfm: it is a folder"):
+        write_atomically(tmp_path / "disp.pfm", b"x")
+    assert names(tmp_path) == ["disp.pfm"]
+
+
+def test_a_file_in_place_of_a_parent_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"a file")
+    with pytest.raises(OutputError, match="a part of its folder is a file"):
+        write_atomically(tmp_path / "out" / "disp.pfm", b"x")
+    with pytest.raises(OutputError, match="a part of its folder is a file"):
+        write_atomically(tmp_path / "out" / "deeper" / "disp.pfm", b"x")
+    assert (tmp_path / "out").read_bytes() == b"a file"
+
+
+def test_a_name_may_be_as_long_as_it_can_be_and_no_longer(tmp_path: Path) -> None:
+    longest = "d" * 251 + ".pfm"
+    write_atomically(tmp_path / longest, b"x")
+    with pytest.raises(OutputError, match="name too long"):
+        write_atomically(tmp_path / f"d{longest}", b"x")
+    assert names(tmp_path) == [longest]
+
+
+def test_a_nul_character_in_the_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="null"):
+        write_atomically(tmp_path / "disp\0.pfm", b"x")
+
+
+@pytest.mark.parametrize("kind", [errno.EACCES, errno.EROFS])
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(kind, os.strerror(kind))
+
+    monkeypatch.setattr(atomic.os, "open", refuse)
+    with pytest.raises(OutputError) as caught:
+        write_atomically(tmp_path / "disp.pfm", b"x")
+    assert caught.value.hint == "choose a folder that you may write to"
+    assert caught.value.exit_code == 7
+
+
+@pytest.mark.skipif(os.name != "posix", reason="symbolic links and devices")
+class TestOnPosix:
+    def test_a_link_is_followed_not_replaced(self, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "disp.pfm").symlink_to(tmp_path / "elsewhere" / "real.pfm")
+        write_atomically(tmp_path / "disp.pfm", b"x")
+        assert (tmp_path / "disp.pfm").is_symlink()
+        assert (tmp_path / "elsewhere" / "real.pfm").read_bytes() == b"x"
+
+    def test_a_device_is_written_to_not_replaced(self) -> None:
+        write_atomically(Path("/dev/null"), b"x")
+        assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+    def test_a_full_device(self) -> None:
+        with pytest.raises(OutputError, match="no space left on device"):
+            write_atomically(Path("/dev/full"), b"x")
+
+    def test_a_pipe_is_written_to(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        received: list[bytes] = []
+        reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+        reader.start()
+        write_atomically(pipe, b"through the pipe")
+        reader.join()
+        assert received == [b"through the pipe"]
