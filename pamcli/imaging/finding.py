@@ -1,0 +1,158 @@
+"""Files on disk, found by name: what a folder holds, and what a template with `{}` matches.
+
+Only the standard library is used here, so that a mistyped command is answered at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.suffixes import PICTURE_SUFFIXES
+
+
+def shown(path: Path | str) -> str:
+    """A file name for a message: as it is, or escaped where it would break the line or the terminal."""
+    text = str(path)
+    return text if text and text.isprintable() else repr(text)
+
+
+def listed(items: Iterable[Path | str], separator: str = ", ", most: int = 5) -> str:
+    """The first few items, and how many more there are."""
+    texts = [item if isinstance(item, str) else shown(item) for item in items]
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(texts[:most]) + more
+
+
+def natural(text: str) -> tuple[list[str | int], str]:
+    """Sort key that puts frame2 before frame10."""
+    parts = re.split("([0-9]+)", text)
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)], text
+
+
+def require_file(path: Path) -> None:
+    """Raise InputError where this is no existing regular file."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        pattern = "*" in str(path) or "?" in str(path)
+        raise InputError(
+            f"no such file: {shown(path)}",
+            "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
+            if pattern
+            else None,
+        ) from None
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{shown(path)} is a folder, not a picture")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{shown(path)} is not a regular file")
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """Pictures of a folder by their suffixes, without hidden ones and what sub-folders hold, sorted by name.
+
+    Raises UsageError where there is none, InputError where the folder cannot be read.
+    """
+    try:
+        entries = _entries(folder)
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    found = [folder / name for name, is_folder in entries if not is_folder and _is_picture(name)]
+    if found:
+        return sorted(found)
+    hint = f"pictures are those with {', '.join(PICTURE_SUFFIXES)}"
+    if any(is_folder for _, is_folder in entries):
+        hint = "it has sub-folders: use templates such as 'lefts/{}.png' 'rights/{}.png', {} may contain /"
+    raise UsageError(f"no picture in the folder {shown(folder)}", hint)
+
+
+def pictures_by_stem(folder: Path) -> dict[str, Path]:
+    """`pictures_in` by their stems; raises UsageError where two share one."""
+    found: dict[str, Path] = {}
+    twice = []
+    for path in pictures_in(folder):
+        if path.stem in found:
+            twice.append(f"{shown(found[path.stem])} and {shown(path)}")
+        found.setdefault(path.stem, path)
+    if twice:
+        raise UsageError(
+            f"two pictures of one stem in a folder: {listed(twice)}",
+            "keep one of them, or use templates with a suffix such as 'lefts/{}.png'",
+        )
+    return found
+
+
+def files_by_text(template: str) -> dict[str, Path]:
+    """Files that match a template, by the text that stands for its `{}`, which may contain "/".
+
+    Hidden files and folders are left alone unless the template names them, sub-folders that may not be read
+    are passed over. Raises InputError where the folder of the template cannot be read.
+    """
+    normal = Path(template).as_posix()
+    # The folder of the part before the first `{}`: everything below it may match.
+    root = normal[: normal.index("{}")].rpartition("/")
+    folder = root[0] + root[1]
+    wanted = normal[len(folder) :]
+    hidden = wanted.startswith(".") or "/." in wanted
+    pictures_only = wanted.endswith("{}")
+    count = wanted.count("{}")
+    before = wanted.index("{}")
+    found: dict[str, Path] = {}
+    for name in _walk(folder or ".", hidden):
+        length, rest = divmod(len(name) - len(wanted) + 2 * count, count)
+        text = name[before : before + length]
+        if length < 1 or rest or wanted.replace("{}", text) != name:
+            continue
+        if any(part in ("", ".", "..") for part in text.split("/")):
+            continue
+        if pictures_only and not _is_picture(name):
+            continue
+        found[text] = Path(folder + name)
+    return found
+
+
+def _walk(folder: str, hidden: bool) -> Iterator[str]:
+    """Paths of all files below a folder, relative to it, with "/"; links are followed, but not in circles."""
+    waiting = [("", frozenset({os.path.realpath(folder)}))]
+    while waiting:
+        below, above = waiting.pop()
+        try:
+            entries = _entries(os.path.join(folder, below), hidden)
+        except OSError as error:
+            if below:
+                continue
+            raise _unreadable(folder, error) from None
+        for name, is_folder in entries:
+            real = os.path.realpath(os.path.join(folder, below, name)) if is_folder else ""
+            if not is_folder:
+                yield below + name
+            elif real not in above:
+                waiting.append((f"{below}{name}/", above | {real}))
+
+
+def _entries(folder: str | Path, hidden: bool = False) -> list[tuple[str, bool]]:
+    """Names in a folder, and whether each is a folder; links count as what they lead to. Raises OSError."""
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") and not hidden:
+                continue
+            with suppress(OSError):  # a link in a circle is nothing
+                if entry.is_file() or entry.is_dir():
+                    found.append((entry.name, entry.is_dir()))
+    return found
+
+
+def _is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES
+
+
+def _unreadable(folder: str | Path, error: OSError) -> InputError:
+    return InputError(f"the folder {shown(folder)} cannot be read: {error.strerror}")

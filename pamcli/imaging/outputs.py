@@ -1,0 +1,271 @@
+"""Where results go: names planned from the options, and refused before any work where they would do harm.
+
+Only the standard library is used here, so that a mistyped command is answered at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pamcli.errors import UsageError
+from pamcli.imaging.finding import listed, shown
+from pamcli.imaging.pairing import PairName, is_template
+
+_SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
+_CASE_FOLDS = sys.platform.startswith(("darwin", "win"))
+"""Whether A.png and a.png are one file on this system's usual file systems."""
+
+
+@dataclass(frozen=True)
+class OutputKind:
+    """A kind of result that can be asked for, such as a disparity or its colour map."""
+
+    name: str
+    """Key of the result, also in JSON: "disparity", "right", "color_map" ..."""
+    option: str
+    """The option that asks for it, for messages: "--output", "--color-map" ..."""
+    suffixes: tuple[str, ...]
+    """What such a file may be called, lower case with dot; the first is the default inside a folder."""
+    folder_tag: str = ""
+    """What follows the key in a folder's file names: "", "_right", "_color" ..."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """One option: a file name, perhaps with `{}`, or a folder and the suffix of the files in it."""
+
+    kind: OutputKind
+    text: str
+    folder_suffix: str | None = None
+
+    def path(self, key: str) -> Path:
+        if self.folder_suffix is None:
+            return Path(self.text.replace("{}", key))
+        return Path(self.text, f"{key}{self.kind.folder_tag}{self.folder_suffix}")
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    """The names of all results of a command; `plan_outputs` builds it."""
+
+    main: OutputKind
+    targets: tuple[_Target, ...]
+    format_suffix: str | None = None
+
+    def paths(self, pair: PairName) -> dict[str, Path]:
+        """Path of every result of one pair, by the names of the kinds, the main one first.
+
+        The third column of a pair list stands in for the main option. Raises UsageError where its suffix
+        is unknown, contradicts --format, or neither column nor any option names a result.
+        """
+        paths = {target.kind.name: target.path(pair.key) for target in self.targets}
+        if pair.output is not None:
+            at = "" if pair.line is None else f"line {pair.line}: "
+            try:
+                _check_suffix(self.main, str(pair.output), self.format_suffix)
+            except UsageError as error:
+                raise UsageError(f"{at}{error.message}", error.hint) from None
+            paths = {self.main.name: pair.output, **paths}
+            paths[self.main.name] = pair.output
+        elif not paths and pair.line is not None:
+            raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
+        return paths
+
+    def all_paths(self, pairs: Sequence[PairName]) -> list[dict[str, Path]]:
+        """`paths` of every pair; raises one UsageError with the first five bad lines and their count."""
+        planned, errors = [], []
+        for pair in pairs:
+            try:
+                planned.append(self.paths(pair))
+            except UsageError as error:
+                errors.append(error)
+        if errors:
+            raise UsageError(listed([error.message for error in errors], "; "), errors[0].hint)
+        return planned
+
+
+def plan_outputs(
+    options: Mapping[OutputKind, str | None], *, batch: bool, format_name: str | None = None
+) -> OutputPlan:
+    """Understand the output options of a command before any work.
+
+    `options` holds every kind with the text of its option, or None where it was not given; the first kind
+    is the main one. For one pair a text is a file name or a folder (existing, or with a slash at its end);
+    in a batch it is a template with `{}` or a folder (also any name without suffix). `format_name` (as in
+    --format pfm) is the suffix of the main result in a folder, and of the kinds with the same suffixes.
+
+    Raises UsageError for an unknown suffix or format, a format that contradicts the main suffix, and a
+    plain file name in a batch.
+    """
+    main = next(iter(options))
+    format_suffix = None
+    if format_name is not None:
+        format_suffix = "." + format_name.lower().removeprefix(".")
+        if format_suffix not in main.suffixes:
+            names = ", ".join(suffix[1:] for suffix in main.suffixes)
+            raise UsageError(f"unknown format {shown(format_name)}", f"--format takes {names}")
+    targets = tuple(
+        _target(kind, text, batch, format_suffix if kind.suffixes == main.suffixes else None, kind is main)
+        for kind, text in options.items()
+        if text is not None
+    )
+    return OutputPlan(main, targets, format_suffix)
+
+
+def names_folder(text: str, batch: bool) -> bool:
+    """Whether the text of an output option means a folder."""
+    if is_template(text):
+        return False
+    return text.endswith(("/", os.sep)) or os.path.isdir(text) or (batch and not Path(text).suffix)
+
+
+def _target(kind: OutputKind, text: str, batch: bool, format_suffix: str | None, is_main: bool) -> _Target:
+    if not text:
+        raise UsageError(f"{kind.option} names nothing", "give a file or a folder")
+    if text == "-":
+        raise UsageError(f"{kind.option} - is for one result of one pair", "give a file or a folder")
+    if names_folder(text, batch):
+        if os.path.exists(text) and not os.path.isdir(text):
+            raise UsageError(f"{kind.option} {shown(text)} is a file, not a folder")
+        return _Target(kind, text, format_suffix or kind.suffixes[0])
+    if batch and not is_template(text):
+        raise UsageError(
+            f"{kind.option} {shown(text)} is one file for many pairs",
+            f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/",
+        )
+    _check_suffix(kind, text, format_suffix if is_main else None)
+    return _Target(kind, text)
+
+
+def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None) -> None:
+    suffix = os.path.splitext(text)[1].lower()
+    if suffix not in kind.suffixes:
+        what = f"the suffix {shown(suffix)}" if suffix else "no suffix"
+        raise UsageError(
+            f"{kind.option} {shown(text)} has {what}, which says no format: use {', '.join(kind.suffixes)}",
+            f"as in 'out/{{}}{kind.suffixes[0]}'"
+            if is_template(text)
+            else "a folder that does not exist yet needs a slash at its end",
+        )
+    if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
+        raise UsageError(
+            f"{kind.option} {shown(text)} contradicts --format {format_suffix[1:]}", "drop one of them"
+        )
+
+
+class SeenPaths:
+    """Inputs and results so far of a list that is worked off as it comes."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, str] = {}
+        self._inputs: set[str] = set()
+        self._results: dict[str, str] = {}
+
+    def add(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
+        """Take in one pair.
+
+        Raises UsageError, and keeps nothing of the pair, where two results have one name, a result would
+        overwrite an input of this or an earlier pair, or an input is the result of an earlier pair.
+        """
+        inputs = self._input_places(pair)
+        bad = [
+            f"{shown(path)} is a result of {self._results[place]}"
+            for place, path in inputs.items()
+            if place in self._results
+        ]
+        bad += self.collisions(pair, outputs)
+        if bad:
+            at = "" if pair.line is None else f"line {pair.line}: "
+            raise UsageError(f"{at}{listed(bad, '; ')}", "give the results other names")
+        self.add_inputs(pair)
+        self.add_results(pair, outputs)
+
+    def add_inputs(self, pair: PairName) -> None:
+        """Note the inputs of a pair that is known in advance."""
+        self._inputs.update(self._input_places(pair))
+
+    def add_results(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
+        """Note the results of a pair; of two pairs with one result the first is its owner."""
+        for path in outputs.values():
+            self._results.setdefault(self._place(path), str(pair))
+
+    def collisions(self, pair: PairName, outputs: Mapping[str, Path]) -> list[str]:
+        """What the results of a pair would overwrite, one text each."""
+        own_inputs = self._input_places(pair)
+        own: dict[str, str] = {}
+        bad = []
+        for name, path in outputs.items():
+            place = self._place(path)
+            if place in self._inputs or place in own_inputs:
+                bad.append(f"{shown(path)} would overwrite an input")
+            elif place in own:
+                bad.append(f"{shown(path)} would be both {own[place]} and {name}")
+            elif place in self._results:
+                bad.append(f"{shown(path)} would come from {self._results[place]} and from {pair}")
+            own[place] = name
+        return bad
+
+    def _input_places(self, pair: PairName) -> dict[str, Path]:
+        """The names of the inputs and, where they are links, also what they lead to."""
+        places = {}
+        for path in (pair.left, pair.right):
+            if path is not None:
+                places[self._place(path)] = path
+                if os.path.islink(path):
+                    places[self._place(Path(os.path.realpath(path)))] = path
+        return places
+
+    def _place(self, path: Path) -> str:
+        """One text for one place on the disk; links are followed in the folder only, as a rename does."""
+        folder, name = os.path.split(path)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        place = os.path.join(self._folders[folder], name)
+        return place.casefold() if _CASE_FOLDS else place
+
+
+def check_collisions(pairs: Sequence[PairName], outputs: Sequence[Mapping[str, Path]]) -> None:
+    """Raise UsageError where two results share a name or one would overwrite an input of any pair.
+
+    `outputs` are the paths of each pair's results. The first five cases are named, with their count.
+    """
+    seen = SeenPaths()
+    for pair in pairs:
+        seen.add_inputs(pair)
+    bad: list[str] = []
+    for pair, paths in zip(pairs, outputs, strict=True):
+        bad += seen.collisions(pair, paths)
+        seen.add_results(pair, paths)
+    if bad:
+        raise UsageError(listed(bad, "; "), "results take their names from the left pictures or the list")
+
+
+def check_existing(
+    outputs: Sequence[Mapping[str, Path]], *, overwrite: bool, skip_existing: bool
+) -> list[bool]:
+    """Whether each pair is to be skipped: with `skip_existing`, where every result asked for exists.
+
+    Raises UsageError where both flags are given, where a result's name is that of a folder, and, without
+    either flag, where a result exists already (the first five and the count).
+    """
+    if overwrite and skip_existing:
+        raise UsageError("--overwrite and --skip-existing contradict each other", "give one of them")
+    there = [[path for path in paths.values() if os.path.exists(path)] for paths in outputs]
+    existing = [path for paths in there for path in paths]
+    folders = [path for path in existing if os.path.isdir(path)]
+    if folders:
+        raise UsageError(f"a folder has the name of a result: {listed(folders)}")
+    if existing and not (overwrite or skip_existing):
+        count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
+        raise UsageError(
+            f"{count} already: {listed(existing)}",
+            "--overwrite replaces them, --skip-existing leaves them out",
+        )
+    return [
+        skip_existing and bool(paths) and len(found) == len(paths)
+        for paths, found in zip(outputs, there, strict=True)
+    ]

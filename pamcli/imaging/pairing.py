@@ -1,0 +1,336 @@
+"""Which pictures belong together: always by name, never guessed, and decided before any work.
+
+Only the standard library is used here, so that a mistyped command is answered at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from pamcli.errors import InputError, PamError, UsageError
+from pamcli.imaging.finding import (
+    files_by_text,
+    listed,
+    natural,
+    pictures_by_stem,
+    pictures_in,
+    require_file,
+    shown,
+)
+
+
+@dataclass(frozen=True)
+class PairName:
+    """Two views that are wanted together, by name."""
+
+    left: Path
+    right: Path | None
+    """None: `left` is a packed picture that holds both views."""
+    key: str
+    """What stands for `{}` in output names: may contain "/", never starts with it nor holds a ".." part."""
+    output: Path | None = None
+    """Third column of a pair list: the name of the main output."""
+    line: int | None = None
+    """Line of the pair list, from 1 (of a NUL-separated list: the number of the pair)."""
+
+    def __str__(self) -> str:
+        """How a message names this pair."""
+        name = shown(self.left)
+        return name if self.line is None else f"{name} (line {self.line})"
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The pairs that were found, in natural order of their keys, and the files without a partner."""
+
+    pairs: tuple[PairName, ...]
+    unpaired: tuple[Path, ...] = ()
+
+
+def is_template(text: str) -> bool:
+    """Whether a name contains `{}`, the place of the text that both views share."""
+    return "{}" in text
+
+
+def resolve_pairs(left: str, right: str) -> tuple[Pairing, bool]:
+    """The pairs that two arguments mean, and whether they are a batch (two folders or two templates).
+
+    Raises UsageError for a mixture of kinds, for one file on both sides and where nothing matches, and
+    InputError for what does not exist or cannot be read.
+    """
+    if is_template(left) != is_template(right):
+        lacking = right if is_template(left) else left
+        raise UsageError(
+            f"only one of {shown(left)} and {shown(right)} contains {{}}",
+            f"put {{}} into {shown(lacking)} too: it stands for the same text on both sides",
+        )
+    if is_template(left):
+        return pair_templates(left, right), True
+    lefts, rights = Path(left), Path(right)
+    if os.path.isdir(lefts) and os.path.isdir(rights):
+        return pair_folders(lefts, rights), True
+    if os.path.isdir(lefts) or os.path.isdir(rights):
+        folder, other = (lefts, rights) if os.path.isdir(lefts) else (rights, lefts)
+        require_file(other)
+        raise UsageError(
+            f"{shown(folder)} is a folder and {shown(other)} is a file",
+            "give two pictures, two folders or two templates with {}",
+        )
+    return Pairing((single_pair(lefts, rights),)), False
+
+
+def single_pair(left: Path, right: Path) -> PairName:
+    """Two pictures; the key is the stem of the left one.
+
+    Raises InputError naming what is missing or is no file, and UsageError for one file on both sides.
+    """
+    require_file(left)
+    require_file(right)
+    pair = PairName(left, right, left.stem)
+    _refuse_same_file([pair])
+    return pair
+
+
+def pair_folders(lefts: Path, rights: Path) -> Pairing:
+    """Pictures of two folders that have the same stem; sub-folders and hidden files are left alone.
+
+    Raises UsageError where a folder holds two pictures of one stem, where no stem is in both folders, and
+    for one file on both sides; InputError for a folder that cannot be read.
+    """
+    left_by_stem, right_by_stem = pictures_by_stem(lefts), pictures_by_stem(rights)
+    if os.path.samefile(lefts, rights):
+        raise UsageError(
+            f"both views would come from one folder, {shown(lefts)}",
+            "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'",
+        )
+    both = left_by_stem.keys() & right_by_stem.keys()
+    if not both:
+        raise UsageError(
+            f"no picture in {shown(lefts)} ({len(left_by_stem)}) has the stem of one in {shown(rights)} "
+            f"({len(right_by_stem)}): {shown(min(left_by_stem, key=natural))} and "
+            f"{shown(min(right_by_stem, key=natural))}, for example",
+            "for names that differ use templates such as 'lefts/{}_L.png' 'rights/{}_R.png'",
+        )
+    return _pairing(left_by_stem, right_by_stem)
+
+
+def pair_templates(left: str, right: str) -> Pairing:
+    """Files whose names differ from each other as two templates do.
+
+    Every `{}` of both templates stands for one and the same text, which may contain "/". Hidden files and
+    folders are left alone unless a template names them, sub-folders that may not be read are passed over.
+    A template that ends in `{}` finds pictures only, any other one what its suffix says.
+
+    Raises UsageError where nothing matches or both templates are the same, InputError where the folder of
+    a template cannot be read.
+    """
+    for template in (left, right):
+        if not is_template(template):
+            raise UsageError(f"{shown(template)} contains no {{}}")
+    if Path(left) == Path(right):
+        raise UsageError(f"both templates are {shown(left)}", "name the left and the right view")
+    left_by_text, right_by_text = files_by_text(left), files_by_text(right)
+    if not left_by_text.keys() & right_by_text.keys():
+        raise UsageError(
+            f"no pair: {shown(left)} matches {_files(len(left_by_text))}, {shown(right)} matches "
+            f"{_files(len(right_by_text))}"
+            + (", none with the same text" if left_by_text and right_by_text else ""),
+            "{} stands for the same text in both; check the folders, the rest of the names and the suffix",
+        )
+    return _pairing(left_by_text, right_by_text)
+
+
+def resolve_packed(paths: Sequence[str]) -> tuple[Pairing, bool]:
+    """Packed pictures that some arguments mean, and whether they are a batch (a folder, or several files)."""
+    names = [Path(path) for path in paths]
+    return packed_pictures(names), len(names) > 1 or any(os.path.isdir(path) for path in names)
+
+
+def packed_pictures(paths: Sequence[Path]) -> Pairing:
+    """Pictures that hold both views, from files and folders (not what is below a folder's sub-folders).
+
+    A key is the path below the common parent of all pictures, without suffix. Raises InputError for what
+    does not exist, UsageError where a folder holds no picture or `paths` is empty.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if os.path.isdir(path):
+            found += pictures_in(path)
+        else:
+            require_file(path)
+            found.append(path)
+    if not found:
+        raise UsageError("no packed picture is given", "name files or folders")
+    named = [
+        PairName(path, None, key) for path, key in zip(found, _keys_below_common_parent(found), strict=True)
+    ]
+    return Pairing(tuple(sorted(named, key=lambda pair: natural(pair.key))))
+
+
+def require_all_paired(pairing: Pairing) -> None:
+    """Raise UsageError where files have no partner, naming the first five and the count."""
+    count = len(pairing.unpaired)
+    if count:
+        raise UsageError(
+            f"{_files(count)} without a partner: {listed(pairing.unpaired)}",
+            "--skip-unpaired leaves them out",
+        )
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line of a streamed pair list that names no usable pair."""
+
+    line: int
+    text: str
+    """The line as it came, without its end."""
+    error: PamError
+    """UsageError, or InputError for a missing file; its message begins with the line number."""
+
+
+def read_pair_list(path: Path, nul: bool = False) -> tuple[PairName, ...]:
+    """The pairs of a whole list, in its order: left<TAB>right[<TAB>output] a line, or left NUL right NUL.
+
+    Paths are relative to the current folder; blank lines, CRLF and a byte order mark are fine. A key is the
+    left's path below the common parent of all lefts, without suffix.
+
+    Raises UsageError with all bad lines (the first five and the count) or for a list without pairs, and
+    InputError for a list that cannot be read.
+    """
+    pairs: list[PairName] = []
+    bad: list[str] = []
+    outputs: dict[str, int] = {}
+    try:
+        with open(path, "rb") as stream:
+            if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise InputError(f"the pair list {shown(path)} is in UTF-16", "save it as UTF-8")
+            for item in iter_pair_list(stream, nul):
+                if isinstance(item, BadLine):
+                    bad.append(item.error.message)
+                    continue
+                if item.output is not None and item.line is not None:
+                    first = outputs.setdefault(os.path.abspath(item.output), item.line)
+                    if first != item.line:
+                        bad.append(
+                            f"line {item.line}: the output of line {first} again, {shown(item.output)}"
+                        )
+                pairs.append(item)
+    except OSError as error:
+        raise InputError(f"the pair list {shown(path)} cannot be read: {error.strerror}") from None
+    if bad:
+        count = "1 bad line" if len(bad) == 1 else f"{len(bad)} bad lines"
+        columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
+        raise UsageError(
+            f"{shown(path)}: {count}: {listed(bad, '; ')}",
+            f"a list holds {columns}, with paths relative to the current folder",
+        )
+    if not pairs:
+        raise UsageError(f"the pair list {shown(path)} holds no pair")
+    keys = _keys_below_common_parent([pair.left for pair in pairs])
+    return tuple(replace(pair, key=key) for pair, key in zip(pairs, keys, strict=True))
+
+
+def iter_pair_list(stream: BinaryIO, nul: bool = False) -> Iterator[PairName | BadLine]:
+    """The pairs of a list that may never end, each as soon as its line is complete; a bad line stops nothing.
+
+    A key is the left's path below the current folder without suffix; what lies outside of it mirrors its
+    absolute path without the root. Formats as for `read_pair_list`.
+    """
+    base = os.getcwd()
+    for line, columns in _nul_pairs(stream) if nul else _tab_lines(stream):
+        item: PairName | BadLine
+        try:
+            item = _listed_pair(columns, line, base, nul)
+        except PamError as error:
+            text = ("\0" if nul else "\t").join(columns)
+            item = BadLine(line, text, type(error)(f"line {line}: {error.message}", error.hint))
+        yield item
+
+
+def _tab_lines(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+    for line, raw in enumerate(iter(stream.readline, b""), start=1):
+        if line == 1:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if raw.strip(b" \r"):
+            yield line, [os.fsdecode(column) for column in raw.split(b"\t")]
+
+
+def _nul_pairs(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
+    columns: list[str] = []
+    line, field = 1, bytearray()
+    # One byte at a time: a larger read would wait for the next pair before it yields this one.
+    for byte in iter(lambda: stream.read(1), b""):
+        if byte != b"\0":
+            field += byte
+            continue
+        columns.append(os.fsdecode(bytes(field)))
+        field.clear()
+        if len(columns) == 2:
+            yield line, columns
+            line, columns = line + 1, []
+    if field and (columns or field != b"\n"):
+        columns.append(os.fsdecode(bytes(field)))
+    if columns:
+        yield line, columns
+
+
+def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairName:
+    if nul and len(columns) != 2:
+        raise UsageError("a left picture without its right one")
+    if any("\0" in column for column in columns):
+        raise UsageError("NUL characters in a list of lines", "-0 reads a NUL-separated list")
+    if not nul and len(columns) not in (2, 3):
+        raise UsageError(
+            f"{len(columns)} column{'s' if len(columns) > 1 else ''} instead of 2 or 3",
+            "columns are separated by one tab",
+        )
+    if "" in columns:
+        raise UsageError(f"column {columns.index('') + 1} is empty")
+    left, right = Path(columns[0]), Path(columns[1])
+    require_file(left)
+    require_file(right)
+    output = Path(columns[2]) if len(columns) == 3 else None
+    pair = PairName(left, right, _key_below(left, base), output, line)
+    _refuse_same_file([pair])
+    return pair
+
+
+def _keys_below_common_parent(paths: Sequence[Path]) -> list[str]:
+    try:
+        base = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    except ValueError:  # several drives
+        base = ""
+    return [_key_below(path, base) for path in paths]
+
+
+def _key_below(path: Path, base: str) -> str:
+    """The path below the absolute folder `base` without suffix; outside, the absolute path without root."""
+    absolute = Path(os.path.abspath(path))
+    inside = bool(base) and absolute.is_relative_to(base)
+    return absolute.relative_to(base if inside else absolute.anchor).with_suffix("").as_posix()
+
+
+def _pairing(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:
+    both = sorted(lefts.keys() & rights.keys(), key=natural)
+    pairs = tuple(PairName(lefts[key], rights[key], key) for key in both)
+    _refuse_same_file(pairs)
+    # A right view can look like a left one: '{}.png' also finds what '{}_R.png' is meant for.
+    used = {path for pair in pairs for path in (pair.left, pair.right)}
+    alone = {path for path in (*lefts.values(), *rights.values()) if path not in used}
+    return Pairing(pairs, tuple(sorted(alone, key=lambda path: natural(str(path)))))
+
+
+def _refuse_same_file(pairs: Sequence[PairName]) -> None:
+    same = [pair for pair in pairs if pair.right is not None and os.path.samefile(pair.left, pair.right)]
+    if same:
+        names = listed(f"{shown(pair.left)} = {shown(pair.right or '')}" for pair in same)
+        raise UsageError(f"the same file on both sides: {names}", "give the left and the right view")
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pamcli.errors import UsageError
+from pamcli.imaging import outputs as module
+from pamcli.imaging.outputs import (
+    OutputKind,
+    OutputPlan,
+    SeenPaths,
+    check_collisions,
+    check_existing,
+    names_folder,
+    plan_outputs,
+)
+from pamcli.imaging.pairing import PairName
+
+DISPARITY = OutputKind("disparity", "--output", (".pfm", ".png", ".npy", ".tif", ".tiff"))
+RIGHT = OutputKind("right", "--output-right", DISPARITY.suffixes, "_right")
+COLOR = OutputKind("color_map", "--color-map", (".png", ".jpg"), "_color")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def pair(left: str = "in/a.png", right: str = "in/b.png", key: str = "a", **more: object) -> PairName:
+    return PairName(Path(left), Path(right), key, **more)  # type: ignore[arg-type]
+
+
+def plan(
+    output: str | None = None,
+    right: str | None = None,
+    color: str | None = None,
+    *,
+    batch: bool = False,
+    format_name: str | None = None,
+) -> OutputPlan:
+    return plan_outputs({DISPARITY: output, RIGHT: right, COLOR: color}, batch=batch, format_name=format_name)
+
+
+def names(planned: OutputPlan, one: PairName | None = None) -> dict[str, str]:
+    return {name: str(path) for name, path in planned.paths(one or pair()).items()}
+
+
+# --- names ----------------------------------------------------------------------------------------------
+
+
+def test_one_pair_into_files() -> None:
+    assert names(plan("disp.PNG", "r.npy", "c.png")) == {
+        "disparity": "disp.PNG",
+        "right": "r.npy",
+        "color_map": "c.png",
+    }
+    assert names(plan("out/{}.pfm")) == {"disparity": "out/a.pfm"}
+    assert names(plan(color="c.jpg")) == {"color_map": "c.jpg"}
+    assert names(plan()) == {}
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_all_results_can_share_a_folder(batch: bool) -> None:
+    planned = plan("out/", "out/", "out/", batch=batch)
+    assert names(planned, pair(key="x/a.b")) == {
+        "disparity": "out/x/a.b.pfm",
+        "right": "out/x/a.b_right.pfm",
+        "color_map": "out/x/a.b_color.png",
+    }
+    assert names(plan("out/", "out/", "out/", batch=batch, format_name="NPY")) == {
+        "disparity": "out/a.npy",
+        "right": "out/a_right.npy",
+        "color_map": "out/a_color.png",
+    }
+
+
+def test_what_counts_as_a_folder() -> None:
+    Path("there.v2").mkdir()
+    assert names(plan("there.v2")) == {"disparity": "there.v2/a.pfm"}
+    assert names(plan("there.v2", batch=True)) == {"disparity": "there.v2/a.pfm"}
+    assert names(plan("new", batch=True)) == {"disparity": "new/a.pfm"}
+    assert names(plan(".", batch=True)) == {"disparity": "a.pfm"}
+    assert names_folder("new", batch=True)
+    assert not names_folder("new", batch=False)
+    assert not names_folder("new/{}", batch=True)
+
+
+def test_a_batch_takes_templates() -> None:
+    planned = plan("out/{}/{}.tif", None, "out/{}_color.png", batch=True)
+    assert names(planned, pair(key="x/a")) == {
+        "disparity": "out/x/a/x/a.tif",
+        "color_map": "out/x/a_color.png",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "batch", "parts"),
+    [
+        ({"output": "d.exr"}, False, ["--output d.exr", ".exr", ".pfm, .png, .npy, .tif, .tiff"]),
+        ({"output": "d"}, False, ["no suffix", "slash"]),
+        ({"output": ".pfm"}, False, ["no suffix"]),
+        ({"color": "c.pfm"}, False, ["--color-map c.pfm", ".png, .jpg"]),
+        ({"output": "d.pfm"}, True, ["one file for many pairs", "'out/{}.pfm'", "out/"]),
+        ({"color": "new.v2"}, True, ["one file for many pairs", "'out/{}.png'"]),
+        ({"output": "out/{}"}, True, ["no suffix", "'out/{}.pfm'"]),
+        ({"output": "out/{}/"}, True, ["no suffix", "'out/{}.pfm'"]),
+        ({"output": "out/{}.x"}, True, ["the suffix .x"]),
+        ({"output": ""}, False, ["--output names nothing"]),
+        ({"output": "-"}, True, ["one result of one pair"]),
+        ({"output": "d.pfm", "format_name": "npy"}, False, ["--output d.pfm", "--format npy"]),
+        ({"output": "{}.png", "format_name": "tif"}, True, ["--output {}.png", "--format tif"]),
+        ({"output": "out/", "format_name": "exr"}, True, ["unknown format exr", "pfm, png, npy, tif"]),
+    ],
+)
+def test_options_that_cannot_be_meant(options: dict[str, str], batch: bool, parts: list[str]) -> None:
+    with pytest.raises(UsageError) as error:
+        plan(**options, batch=batch)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_a_file_where_a_folder_should_be() -> None:
+    Path("out").write_bytes(b"")
+    with pytest.raises(UsageError, match="--output out is a file, not a folder"):
+        plan("out", batch=True)
+
+
+def test_format_agrees_with_the_suffix() -> None:
+    assert names(plan("d.tiff", "r.npy", format_name="tif")) == {"disparity": "d.tiff", "right": "r.npy"}
+    assert names(plan("d.PFM", format_name=".pfm")) == {"disparity": "d.PFM"}
+    assert plan(None, format_name="npy").format_suffix == ".npy"
+
+
+def test_the_third_column_replaces_the_main_name() -> None:
+    listed = pair(output=Path("mine.npy"), line=3)
+    assert names(plan("out/", color="out/", batch=True), listed) == {
+        "disparity": "mine.npy",
+        "color_map": "out/a_color.png",
+    }
+    assert list(names(plan(color="out/", batch=True), listed)) == ["disparity", "color_map"]
+    assert names(plan(batch=True), listed) == {"disparity": "mine.npy"}
+    with pytest.raises(UsageError, match=r"line 3: --output mine\.npy contradicts --format pfm"):
+        plan("out/", batch=True, format_name="pfm").paths(listed)
+
+
+def test_bad_third_columns_are_collected() -> None:
+    lines = [pair(output=Path(f"m{i}.exr"), line=i) for i in range(1, 8)]
+    with pytest.raises(UsageError) as error:
+        plan("out/", batch=True).all_paths([*lines, pair(line=9)])
+    text = str(error.value)
+    assert "line 5: --output m5.exr" in text
+    assert "line 6" not in text
+    assert "and 2 more" in text
+    with pytest.raises(UsageError, match="line 9: no output"):
+        plan(batch=True).all_paths([pair(output=Path("ok.pfm"), line=8), pair(line=9)])
+    assert plan("out/", batch=True).all_paths([pair()]) == [{"disparity": Path("out/a.pfm")}]
+
+
+# --- collisions -----------------------------------------------------------------------------------------
+
+
+def test_results_apart_from_each_other_are_fine() -> None:
+    pairs = [pair("in/a.png", "in/b.png", "a"), pair("in/c.png", "in/d.png", "c")]
+    check_collisions(pairs, plan("out/", "out/", batch=True).all_paths(pairs))
+
+
+def test_two_results_of_one_name() -> None:
+    pairs = [pair("in/a.png", key="a"), pair("in/a.jpg", key="a", line=7)]
+    with pytest.raises(UsageError) as error:
+        check_collisions(pairs, plan("out/", batch=True).all_paths(pairs))
+    assert "out/a.pfm would come from in/a.png and from in/a.jpg (line 7)" in str(error.value)
+    one = [pair()]
+    with pytest.raises(UsageError, match=r"x\.png would be both disparity and color_map"):
+        check_collisions(one, plan("x.png", None, "./x.png").all_paths(one))
+
+
+def test_one_place_by_two_ways() -> None:
+    Path("real").mkdir()
+    os.symlink("real", "link")
+    paths = [{"disparity": Path("real/a.pfm")}, {"disparity": Path("link/a.pfm")}]
+    with pytest.raises(UsageError, match=r"link/a\.pfm would come from"):
+        check_collisions([pair(), pair("in/c.png")], paths)
+
+
+def test_results_never_overwrite_inputs(here: Path) -> None:
+    Path("in").mkdir()
+    Path("store").mkdir()
+    for name in ("in/a.png", "in/b.png", "store/c.png"):
+        Path(name).write_bytes(b"")
+    os.symlink("../store/c.png", "in/c.png")
+    pairs = [pair(), pair("in/c.png", "in/d.png", "c")]
+    for target in ("in/b.png", str(here / "in/c.png"), "store/c.png", "in/../in/d.png"):
+        with pytest.raises(UsageError, match="would overwrite an input"):
+            check_collisions(pairs, [{"disparity": Path(target)}, {"disparity": Path("o.png")}])
+
+
+def test_many_collisions_are_counted() -> None:
+    pairs = [pair(f"in/{i}.png", key="a") for i in range(9)]
+    with pytest.raises(UsageError, match="and 3 more"):
+        check_collisions(pairs, plan("out/", batch=True).all_paths(pairs))
+
+
+def test_case_counts_where_the_file_system_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [pair(key="A"), pair("in/c.png", key="a")]
+    paths = plan("out/", batch=True).all_paths(pairs)
+    monkeypatch.setattr(module, "_CASE_FOLDS", False)
+    check_collisions(pairs, paths)
+    monkeypatch.setattr(module, "_CASE_FOLDS", True)
+    with pytest.raises(UsageError, match="would come from"):
+        check_collisions(pairs, paths)
+
+
+def test_a_list_as_it_comes() -> None:
+    seen = SeenPaths()
+    planned = plan("out/", batch=True)
+    first = pair(line=1)
+    seen.add(first, planned.paths(first))
+    again = pair("in/a.jpg", line=2)
+    with pytest.raises(UsageError, match=r"line 2: out/a\.pfm would come from in/a\.png \(line 1\)"):
+        seen.add(again, planned.paths(again))
+    with pytest.raises(UsageError, match=r"line 3: in/a\.png would overwrite an input"):
+        seen.add(pair("in/x.png", line=3), {"disparity": Path("in/a.png")})
+    with pytest.raises(UsageError, match=r"line 4: in/y\.png would overwrite an input"):
+        seen.add(pair("in/y.png", line=4), {"disparity": Path("in/y.png")})
+    with pytest.raises(UsageError, match=r"line 5: out/a\.pfm is a result of in/a\.png \(line 1\)"):
+        seen.add(pair("out/a.pfm", line=5), {"disparity": Path("z.pfm")})
+    seen.add(pair("in/z.png", line=6), {"disparity": Path("z.pfm")})  # nothing of line 5 was kept
+    seen.add(pair("in/w.png", line=7), {"disparity": Path("in/x.png")})  # nor of line 3
+
+
+# --- what exists already --------------------------------------------------------------------------------
+
+
+def test_existing_results_are_refused_without_a_flag() -> None:
+    paths = [{"disparity": Path(f"{i}.pfm")} for i in range(8)]
+    assert check_existing(paths, overwrite=False, skip_existing=False) == [False] * 8
+    for i in range(7):
+        Path(f"{i}.pfm").write_bytes(b"")
+    with pytest.raises(UsageError) as error:
+        check_existing(paths, overwrite=False, skip_existing=False)
+    text = str(error.value)
+    assert "7 results exist already: 0.pfm, 1.pfm, 2.pfm, 3.pfm, 4.pfm and 2 more" in text
+    assert "--overwrite" in text
+    assert "--skip-existing" in text
+    assert check_existing(paths, overwrite=True, skip_existing=False) == [False] * 8
+    assert check_existing(paths, overwrite=False, skip_existing=True) == [True] * 7 + [False]
+
+
+def test_a_pair_is_skipped_when_every_result_exists() -> None:
+    Path("a.pfm").write_bytes(b"")
+    half = [{"disparity": Path("a.pfm"), "right": Path("b.pfm")}]
+    assert check_existing(half, overwrite=False, skip_existing=True) == [False]
+    Path("b.pfm").write_bytes(b"")
+    assert check_existing(half, overwrite=False, skip_existing=True) == [True]
+    assert check_existing([{}], overwrite=False, skip_existing=True) == [False]
+
+
+def test_flags_that_contradict_and_folders_in_the_way() -> None:
+    with pytest.raises(UsageError, match="contradict"):
+        check_existing([], overwrite=True, skip_existing=True)
+    Path("a.pfm").mkdir()
+    for flags in ((True, False), (False, True), (False, False)):
+        with pytest.raises(UsageError, match=r"a folder has the name of a result: a\.pfm"):
+            check_existing([{"disparity": Path("a.pfm")}], overwrite=flags[0], skip_existing=flags[1])

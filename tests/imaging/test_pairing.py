@@ -1,0 +1,443 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.finding import listed, shown
+from pamcli.imaging.pairing import (
+    BadLine,
+    PairName,
+    is_template,
+    iter_pair_list,
+    packed_pictures,
+    pair_folders,
+    pair_templates,
+    read_pair_list,
+    require_all_paired,
+    resolve_packed,
+    resolve_pairs,
+    single_pair,
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test works in an empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make(*names: str) -> None:
+    for name in names:
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+
+
+def triples(pairs: tuple[PairName, ...]) -> list[tuple[str, str, str]]:
+    return [(str(pair.left), str(pair.right), pair.key) for pair in pairs]
+
+
+def one_line(error: pytest.ExceptionInfo[UsageError] | pytest.ExceptionInfo[InputError]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+# --- one pair -------------------------------------------------------------------------------------------
+
+
+def test_single_pair() -> None:
+    make("a/left.view.png", "b/right.jpg")
+    pair = single_pair(Path("a/left.view.png"), Path("b/right.jpg"))
+    assert pair == PairName(Path("a/left.view.png"), Path("b/right.jpg"), "left.view")
+    pairing, batch = resolve_pairs("a/left.view.png", "b/right.jpg")
+    assert pairing.pairs == (pair,)
+    assert not batch
+
+
+def test_a_missing_picture_is_named() -> None:
+    make("left.png")
+    with pytest.raises(InputError, match=r"no such file: right\.png"):
+        resolve_pairs("left.png", "right.png")
+    with pytest.raises(InputError, match=r"no such file: lost\.png"):
+        resolve_pairs("lost.png", "left.png")
+    with pytest.raises(InputError, match=r"no such file: left\.png/x"):
+        resolve_pairs("left.png/x", "left.png")
+
+
+def test_an_unexpanded_pattern_is_told_about_templates() -> None:
+    with pytest.raises(InputError) as error:
+        resolve_pairs("lefts/*.png", "rights/*.png")
+    assert "{}" in one_line(error)
+
+
+def test_what_is_no_regular_file(here: Path) -> None:
+    make("left.png")
+    os.mkfifo(here / "pipe")
+    with pytest.raises(InputError, match="pipe is not a regular file"):
+        resolve_pairs("left.png", "pipe")
+
+
+@pytest.mark.parametrize("how", ["same", "dots", "symlink", "hardlink"])
+def test_the_same_file_on_both_sides(how: str) -> None:
+    make("left.png", "x/y")
+    right = {"same": "left.png", "dots": "x/../left.png"}.get(how, "right.png")
+    if how == "symlink":
+        os.symlink("left.png", "right.png")
+    if how == "hardlink":
+        os.link("left.png", "right.png")
+    with pytest.raises(UsageError, match="the same file on both sides") as error:
+        resolve_pairs("left.png", right)
+    assert f"left.png = {right}" in one_line(error)
+
+
+# --- folders --------------------------------------------------------------------------------------------
+
+
+def test_folders_are_paired_by_stem_in_natural_order() -> None:
+    make("l/f10.png", "l/f2.PNG", "l/f1.a.jpg", "r/f1.a.png", "r/f2.webp", "r/f10.tif")
+    make("l/.hidden.png", "r/.hidden.png", "l/notes.txt", "r/notes.txt", "l/sub/x.png", "r/sub/x.png")
+    pairing, batch = resolve_pairs("l", "r/")
+    assert batch
+    assert triples(pairing.pairs) == [
+        ("l/f1.a.jpg", "r/f1.a.png", "f1.a"),
+        ("l/f2.PNG", "r/f2.webp", "f2"),
+        ("l/f10.png", "r/f10.tif", "f10"),
+    ]
+    assert pairing.unpaired == ()
+    require_all_paired(pairing)
+
+
+def test_orphans_are_named_by_the_caller_s_choice() -> None:
+    make("l/a.png", "r/a.png", "r/z.png", *(f"l/o{i}.png" for i in range(6)))
+    pairing = pair_folders(Path("l"), Path("r"))
+    assert [pair.key for pair in pairing.pairs] == ["a"]
+    assert len(pairing.unpaired) == 7
+    with pytest.raises(UsageError) as error:
+        require_all_paired(pairing)
+    text = one_line(error)
+    assert "7 files without a partner: l/o0.png, l/o1.png, l/o2.png, l/o3.png, l/o4.png and 2 more" in text
+    assert "--skip-unpaired" in text
+
+
+def test_two_pictures_of_one_stem() -> None:
+    make("l/a.png", "l/a.jpg", "r/a.png")
+    with pytest.raises(UsageError, match=r"l/a\.jpg and l/a\.png"):
+        pair_folders(Path("l"), Path("r"))
+
+
+def test_a_folder_without_pictures() -> None:
+    make("l/a.png", "l/b.png")
+    Path("r").mkdir()
+    with pytest.raises(UsageError, match="no picture in the folder r"):
+        pair_folders(Path("l"), Path("r"))
+    make("r/day1/a.png")
+    with pytest.raises(UsageError, match=r"sub-folders.*templates"):
+        pair_folders(Path("l"), Path("r"))
+
+
+def test_folders_without_a_common_stem() -> None:
+    make("l/a_L.png", "l/b_L.png", "r/a_R.png")
+    with pytest.raises(UsageError) as error:
+        pair_folders(Path("l"), Path("r"))
+    text = one_line(error)
+    assert "l (2)" in text
+    assert "r (1)" in text
+    assert "a_L and a_R" in text
+    assert "{}_L.png" in text
+
+
+def test_one_folder_twice_and_links_to_the_same_pictures() -> None:
+    make("l/a.png", "r/b.png", "l/b.png")
+    with pytest.raises(UsageError, match="one folder"):
+        pair_folders(Path("l"), Path("l/../l"))
+    os.symlink("../l/a.png", "r/a.png")
+    with pytest.raises(UsageError, match=r"the same file on both sides: l/a\.png = r/a\.png"):
+        pair_folders(Path("l"), Path("r"))
+
+
+def test_mixtures_are_refused() -> None:
+    make("l/a.png", "b.png")
+    with pytest.raises(UsageError, match=r"l is a folder and b\.png is a file"):
+        resolve_pairs("l", "b.png")
+    with pytest.raises(UsageError, match=r"l is a folder and b\.png is a file"):
+        resolve_pairs("b.png", "l")
+    with pytest.raises(UsageError, match=r"put \{\} into l too"):
+        resolve_pairs("{}_L.png", "l")
+    with pytest.raises(UsageError, match=r"put \{\} into b\.png too"):
+        resolve_pairs("b.png", "{}_R.png")
+    with pytest.raises(InputError, match="no such file: lost"):
+        resolve_pairs("l", "lost")
+
+
+# --- templates ------------------------------------------------------------------------------------------
+
+
+def test_templates_stand_for_the_same_text_with_slashes() -> None:
+    make("day1/a_L.png", "day1/a_R.png", "day1/x/b2_L.png", "day1/x/b2_R.png", "day1/x/b10_L.png")
+    make("day1/x/b10_R.png", "day1/readme.txt", "day2/c_L.png", "day1/.x/d_L.png", "day1/.x/d_R.png")
+    pairing, batch = resolve_pairs("./day1/{}_L.png", "day1//{}_R.png")
+    assert batch
+    assert triples(pairing.pairs) == [
+        ("day1/a_L.png", "day1/a_R.png", "a"),
+        ("day1/x/b2_L.png", "day1/x/b2_R.png", "x/b2"),
+        ("day1/x/b10_L.png", "day1/x/b10_R.png", "x/b10"),
+    ]
+    assert pairing.unpaired == ()
+
+
+def test_template_of_folders_of_absolute_paths_and_of_the_current_folder(here: Path) -> None:
+    make("s1/left.png", "s1/right.png", "s2/deep/left.png", "s2/deep/right.png", "left.png", "right.png")
+    assert [pair.key for pair in pair_templates("{}/left.png", "{}/right.png").pairs] == ["s1", "s2/deep"]
+    pairs = pair_templates(f"{here}/{{}}/left.png", f"{here}/{{}}/right.png").pairs
+    assert [(pair.left, pair.key) for pair in pairs] == [
+        (here / "s1/left.png", "s1"),
+        (here / "s2/deep/left.png", "s2/deep"),
+    ]
+
+
+def test_several_places_are_one_text() -> None:
+    make("a/a_L.png", "a/b_L.png", "R/a/a.png", "b/b_L.png", "R/b/b.png")
+    pairs = pair_templates("{}/{}_L.png", "R/{}/{}.png").pairs
+    assert triples(pairs) == [("a/a_L.png", "R/a/a.png", "a"), ("b/b_L.png", "R/b/b.png", "b")]
+
+
+def test_a_template_without_suffix_finds_pictures_only() -> None:
+    make("l/a.png", "l/a.txt", "r/a.png", "r/a.txt", "l/a.raw", "r/a.raw")
+    assert [pair.key for pair in pair_templates("l/{}", "r/{}").pairs] == ["a.png"]
+    assert [pair.key for pair in pair_templates("l/{}.raw", "r/{}.raw").pairs] == ["a"]
+
+
+def test_hidden_files_are_found_when_the_template_names_them() -> None:
+    make("s/.l/a.png", "s/.r/a.png")
+    assert [pair.key for pair in pair_templates("{}/.l/a.png", "{}/.r/a.png").pairs] == ["s"]
+    with pytest.raises(UsageError):
+        pair_templates("s/{}/a.png", "s/{}/b.png")
+
+
+def test_a_right_view_that_looks_like_a_left_one_is_no_orphan() -> None:
+    make("a.png", "a_R.png", "b.png")
+    pairing = pair_templates("{}.png", "{}_R.png")
+    assert triples(pairing.pairs) == [("a.png", "a_R.png", "a")]
+    assert pairing.unpaired == (Path("b.png"),)
+
+
+def test_links_are_followed_but_not_in_circles() -> None:
+    make("store/a_L.png", "store/a_R.png")
+    Path("in").mkdir()
+    os.symlink("../store", "in/link")
+    os.symlink("..", "store/up")
+    os.symlink("loop", "in/loop")
+    pairs = pair_templates("in/{}_L.png", "in/{}_R.png").pairs
+    assert "link/a" in [pair.key for pair in pairs]
+    assert len(pairs) <= 2
+
+
+def test_templates_that_match_nothing_say_what_was_looked_for() -> None:
+    make("l/a_L.png", "l/b_L.png", "r/c.png")
+    with pytest.raises(UsageError) as error:
+        pair_templates("l/{}_L.png", "r/{}_R.png")
+    assert "l/{}_L.png matches 2 files, r/{}_R.png matches 0 files" in one_line(error)
+    with pytest.raises(UsageError, match="1 file, none with the same text"):
+        pair_templates("l/{}_L.png", "r/{}.png")
+    with pytest.raises(InputError, match="the folder lost/ cannot be read"):
+        pair_templates("lost/{}.png", "r/{}.png")
+    with pytest.raises(UsageError, match="both templates"):
+        pair_templates("l/{}.png", "./l/{}.png")
+    with pytest.raises(UsageError, match="contains no"):
+        pair_templates("l/{}.png", "r.png")
+    assert is_template("a{}b")
+    assert not is_template("a{b}")
+
+
+# --- packed pictures ------------------------------------------------------------------------------------
+
+
+def test_packed_pictures_mirror_the_common_parent() -> None:
+    make("in/day1/a.jpg", "in/day2/a.png", "in/day2/b.png", "in/day2/deep/c.png", "in/day2/x.txt")
+    pairing = packed_pictures([Path("in/day1/a.jpg"), Path("in/day2")])
+    assert [(str(pair.left), pair.right, pair.key) for pair in pairing.pairs] == [
+        ("in/day1/a.jpg", None, "day1/a"),
+        ("in/day2/a.png", None, "day2/a"),
+        ("in/day2/b.png", None, "day2/b"),
+    ]
+    assert resolve_packed(["in/day1/a.jpg"])[1] is False
+    assert resolve_packed(["in/day2/"])[1] is True
+    assert [pair.key for pair in resolve_packed(["in/day2"])[0].pairs] == ["a", "b"]
+
+
+def test_packed_pictures_that_are_missing() -> None:
+    Path("empty").mkdir()
+    with pytest.raises(InputError, match=r"no such file: x\.png"):
+        packed_pictures([Path("x.png")])
+    with pytest.raises(UsageError, match="no picture in the folder empty"):
+        packed_pictures([Path("empty")])
+    with pytest.raises(UsageError, match="no packed picture"):
+        packed_pictures([])
+
+
+# --- pair lists -----------------------------------------------------------------------------------------
+
+
+def write_list(data: bytes) -> Path:
+    path = Path("pairs.tsv")
+    path.write_bytes(data)
+    return path
+
+
+def test_a_list_with_everything_that_is_fine() -> None:
+    make("in/a/1.png", "in/b/2.png", "r 1.png", "r2.png", "in/ü.png")
+    pairs = read_pair_list(
+        write_list(
+            b"\xef\xbb\xbfin/a/1.png\tr 1.png\r\n\r\n \nin/b/2.png\tr2.png\tout/x.pfm\r\n"
+            b"in/\xc3\xbc.png\tr2.png"
+        )
+    )
+    assert pairs == (
+        PairName(Path("in/a/1.png"), Path("r 1.png"), "a/1", None, 1),
+        PairName(Path("in/b/2.png"), Path("r2.png"), "b/2", Path("out/x.pfm"), 4),
+        PairName(Path("in/ü.png"), Path("r2.png"), "ü", None, 5),
+    )
+    assert str(pairs[1]) == "in/b/2.png (line 4)"
+
+
+def test_all_bad_lines_are_collected() -> None:
+    make("a.png", "b.png", "d/x.png")
+    lines = [
+        b"a.png\tb.png\tout.pfm",
+        b"a.png b.png",
+        b"a.png\tlost.png",
+        b"\tb.png",
+        b"a.png\t./a.png",
+        b"a.png\tb.png\t./out.pfm",
+        b"a.png\tb.png\tc\td",
+        b"d\tb.png",
+    ]
+    with pytest.raises(UsageError) as error:
+        read_pair_list(write_list(b"\n".join(lines)))
+    text = one_line(error)
+    assert "pairs.tsv: 7 bad lines: " in text
+    for part in (
+        "line 2: 1 column instead of 2 or 3",
+        "line 3: no such file: lost.png",
+        "line 4: column 1 is empty",
+        "line 5: the same file on both sides",
+        "line 6: the output of line 1 again",
+    ):
+        assert part in text
+    assert "line 7" not in text
+    assert "and 2 more" in text
+
+
+def test_lists_that_are_no_lists() -> None:
+    with pytest.raises(UsageError, match="holds no pair"):
+        read_pair_list(write_list(b"\r\n\n"))
+    with pytest.raises(InputError, match=r"lost\.tsv cannot be read"):
+        read_pair_list(Path("lost.tsv"))
+    with pytest.raises(InputError, match="cannot be read"):
+        read_pair_list(Path("."))
+    with pytest.raises(InputError, match="UTF-16"):
+        read_pair_list(write_list("a.png\tb.png\n".encode("utf-16")))
+    with pytest.raises(UsageError, match="NUL"):
+        read_pair_list(write_list(b"a.png\0b.png\0"))
+
+
+def test_file_names_are_bytes(here: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.png")
+    make_bytes = os.path.join(os.fsencode(here), b"caf\xe9.png")
+    try:
+        Path(os.fsdecode(make_bytes)).write_bytes(b"x")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    make("b.png")
+    (pair,) = read_pair_list(write_list(b"caf\xe9.png\tb.png\n"))
+    assert pair.left == Path(name)
+    assert str(pair).isprintable()
+
+
+def test_nul_separated_lists() -> None:
+    make("a\nb.png", "c.png", "in/d.png")
+    for tail in (b"", b"\0", b"\0\n"):
+        pairs = read_pair_list(write_list(b"a\nb.png\0c.png\0in/d.png\0c.png" + tail), nul=True)
+        assert [(str(pair.left), pair.key, pair.line) for pair in pairs] == [
+            ("a\nb.png", "a\nb", 1),
+            ("in/d.png", "in/d", 2),
+        ]
+    with pytest.raises(UsageError, match="line 2: a left picture without its right one"):
+        read_pair_list(write_list(b"a\nb.png\0c.png\0in/d.png\0"), nul=True)
+    with pytest.raises(UsageError) as error:
+        read_pair_list(write_list(b"x\ny\0c.png\0"), nul=True)
+    assert "'x\\ny'" in one_line(error)
+
+
+def test_a_stream_goes_on_past_bad_lines(here: Path) -> None:
+    make("work/in/a.png", "work/b.png", "other/c.png")
+    os.chdir("work")
+    data = (
+        b"in/a.png\tb.png\r\nlost.png\tb.png\n\nnonsense\nb.png\tb.png\n../other/c.png\tb.png\to.pfm\n"
+        + os.fsencode(here / "work" / "b.png")
+        + b"\tin/a.png"
+    )
+    items = list(iter_pair_list(io.BytesIO(data)))
+    assert items[0] == PairName(Path("in/a.png"), Path("b.png"), "in/a", None, 1)
+    bad = items[1:4]
+    assert [type(item.error) for item in bad if isinstance(item, BadLine)] == [
+        InputError,
+        UsageError,
+        UsageError,
+    ]
+    assert [item.line for item in bad] == [2, 4, 5]
+    assert isinstance(items[1], BadLine)
+    assert items[1].text == "lost.png\tb.png"
+    assert items[1].error.message == "line 2: no such file: lost.png"
+    outside = items[4]
+    assert isinstance(outside, PairName)
+    assert outside.key == (here / "other/c").as_posix().lstrip("/")
+    assert outside.output == Path("o.pfm")
+    inside = items[5]
+    assert isinstance(inside, PairName)
+    assert inside.key == "b"
+
+
+@pytest.mark.parametrize("nul", [False, True])
+def test_a_pair_is_there_as_soon_as_its_line_is_complete(nul: bool) -> None:
+    make("a.png", "b.png")
+    between, end = (b"\0", b"\0") if nul else (b"\t", b"\n")
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stream:
+        items = iter_pair_list(stream, nul)
+        for number in (1, 2):  # would never come back if it waited for more than one pair
+            os.write(writing, b"a.png" + between + b"b.png" + end)
+            item = next(items)
+            assert isinstance(item, PairName)
+            assert item.line == number
+        os.close(writing)
+        assert list(items) == []
+
+
+# --- messages and imports -------------------------------------------------------------------------------
+
+
+def test_names_in_messages() -> None:
+    assert shown(Path("ü x.png")) == "ü x.png"
+    assert shown("a\nb") == "'a\\nb'"
+    assert shown("\udce9") == "'\\udce9'"
+    assert listed(str(i) for i in range(5)) == "0, 1, 2, 3, 4"
+    assert listed((str(i) for i in range(12)), "; ") == "0; 1; 2; 3; 4 and 7 more"
+
+
+def test_only_the_standard_library_is_imported() -> None:
+    code = (
+        "import sys, pamcli.imaging.pairing, pamcli.imaging.outputs\n"
+        "print([n for n in ('numpy', 'torch', 'PIL', 'typer') if n in sys.modules])"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout == "[]\n"
