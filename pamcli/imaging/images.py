@@ -40,7 +40,7 @@ class Picture:
     """A picture, upright."""
 
     pixels: np.ndarray
-    """(H, W, 3), RGB, uint8 or uint16, C-contiguous."""
+    """(H, W, 3), RGB, uint8 or uint16, C-contiguous and writable when read from a file."""
     alpha: np.ndarray | None
     """(H, W), of the type of `pixels`; None = opaque."""
     grey: bool
@@ -200,8 +200,8 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
             icc_profile = None
         orientation = exif_orientation(image.info.get("exif", b""))
         if image.mode in ("I", "I;16"):
-            samples = np.asarray(image).astype(np.uint16)
+            samples = np.array(image).astype(np.uint16)
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
-            samples = np.asarray(image.convert(mode))
+            samples = np.array(image.convert(mode))  # a copy: Pillow's own memory is read-only
     return Raster(np.atleast_3d(samples), icc_profile, orientation)

@@ -55,7 +55,8 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         if photometric == _GREY_WHITE_0:
             color = np.iinfo(color.dtype).max - color
         elif photometric == _PALETTE:
-            color = (page.colormap.T >> 8).astype(np.uint8)[color[..., 0]]
+            table = page.colormap.reshape(3, 2**page.bitspersample)
+            color = (table.T >> 8).astype(np.uint8)[color[..., 0]]
         elif photometric == _INKS:
             color, icc_profile = _rgb_from_inks(color), None
         # Writers that say nothing about a fourth channel mean alpha; those that say "unspecified" do not.

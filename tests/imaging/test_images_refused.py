@@ -1,0 +1,274 @@
+"""What is no picture, or none that may be read: one line that names the file, and silence beside it."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import struct
+import warnings
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from pamcli.errors import InputError
+from pamcli.imaging.images import Picture, encode_picture, read_picture
+
+
+def pillow_bytes(image: Image.Image, format_: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format_, **options)
+    return buffer.getvalue()
+
+
+def tiff_bytes(array: np.ndarray, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    tifffile.imwrite(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+
+NOISE = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
+IMAGE = Image.fromarray(NOISE)
+
+GOOD = {
+    "png": pillow_bytes(IMAGE, "PNG"),
+    "palette.png": pillow_bytes(IMAGE.quantize(16), "PNG"),
+    "16.png": encode_picture(Picture(NOISE * np.uint16(257), None, False, None, 1), ".png", name="a"),
+    "jpg": pillow_bytes(IMAGE, "JPEG"),
+    "progressive.jpg": pillow_bytes(IMAGE, "JPEG", progressive=True),
+    "lossless.webp": pillow_bytes(IMAGE, "WEBP", lossless=True),
+    "lossy.webp": pillow_bytes(IMAGE, "WEBP"),
+    "tif": tiff_bytes(NOISE, photometric="rgb"),
+    "lzw.tif": tiff_bytes(NOISE, photometric="rgb", compression="lzw", rowsperstrip=7),
+    "jpeg.tif": tiff_bytes(NOISE, photometric="rgb", compression="jpeg"),
+    "16.tif": encode_picture(Picture(NOISE * np.uint16(257), None, False, None, 1), ".tif", name="a"),
+    "bmp": pillow_bytes(IMAGE, "BMP"),
+    "ppm": pillow_bytes(IMAGE, "PPM"),
+}
+
+
+@pytest.mark.parametrize("kind", GOOD)
+@pytest.mark.parametrize("kept", [-1, 0.95, 0.5, 40, 20])
+def test_truncated(tmp_path: Path, kind: str, kept: float, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"left.{kind}"
+    whole = GOOD[kind]
+    path.write_bytes(whole[: int(kept * len(whole)) if 0 < kept < 1 else int(kept)])
+    if kept == -1 and kind.endswith(("jpg", "bmp")):
+        pytest.skip("half an end marker or padding: every pixel is there")
+    with pytest.raises(InputError, match="damaged or truncated") as caught:
+        read_picture(path)
+    assert str(path) in caught.value.message
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 3
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["png", "16.png"])
+def test_a_wrong_checksum(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    data = bytearray(GOOD[kind])
+    data[len(data) // 2] ^= 1
+    with pytest.raises(InputError, match="wrong checksum in IDAT"):
+        read_picture(bytes(data))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_too_little_behind_a_right_checksum(capfd: pytest.CaptureFixture[str]) -> None:
+    data = GOOD["16.png"][:33] + png_chunk(b"IDAT", zlib.compress(bytes(50))) + png_chunk(b"IEND", b"")
+    with pytest.raises(InputError, match="damaged or truncated"):
+        read_picture(data)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_broken_profile_is_dropped_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    for kind in ("png", "16.png"):
+        good = GOOD[kind]
+        read = read_picture(good[:33] + png_chunk(b"iCCP", b"name\0\0rubbish") + good[33:])
+        assert read.icc_profile is None
+        np.testing.assert_array_equal(read.pixels, read_picture(good).pixels)
+    assert capfd.readouterr() == ("", "")
+
+
+class TestNotThere:
+    def test_missing(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"cannot read .*left\.png: there is no such file"):
+            read_picture(tmp_path / "left.png")
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="it is a folder"):
+            read_picture(tmp_path)
+
+    def test_empty(self, tmp_path: Path) -> None:
+        (tmp_path / "left.png").touch()
+        with pytest.raises(InputError, match=r"left\.png is empty"):
+            read_picture(tmp_path / "left.png")
+
+    def test_no_permission(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:  # the tests may run as root, who may read everything
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        monkeypatch.setattr(Path, "open", refuse)
+        with pytest.raises(InputError, match=r"cannot read .*left\.png: no permission"):
+            read_picture(tmp_path / "left.png")
+
+    def test_a_name_that_cannot_be(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="null"):
+            read_picture(tmp_path / "left\0.png")
+        with pytest.raises(InputError, match="file name too long"):
+            read_picture(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"hello",
+        b"P",
+        b"\x89PNG",
+        pillow_bytes(IMAGE, "GIF"),
+        pillow_bytes(IMAGE, "EPS"),
+        pillow_bytes(IMAGE, "PDF"),
+        pillow_bytes(IMAGE, "ICO"),
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"RIFF\x00\x00\x00\x00WAVEfmt ",
+    ],
+    ids=lambda content: content[:12].decode("ascii", "replace"),
+)
+def test_not_a_picture(content: bytes) -> None:
+    with pytest.raises(InputError, match=r"^left is not a picture that can be read") as caught:
+        read_picture(content, name="left")
+    assert caught.value.hint == "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
+
+
+def test_the_bytes_have_a_name_in_messages() -> None:
+    with pytest.raises(InputError, match=r"^the picture is not a picture"):
+        read_picture(b"hello")
+    with pytest.raises(InputError, match=r"^standard input is empty"):
+        read_picture(b"", name="standard input")
+
+
+class TestKindsThatAreRefused:
+    def test_animated(self) -> None:
+        frames = {"save_all": True, "append_images": [Image.fromarray(NOISE[::-1])], "duration": 100}
+        for format_ in ("PNG", "WEBP"):
+            with pytest.raises(InputError, match="is animated"):
+                read_picture(pillow_bytes(IMAGE, format_, **frames))
+
+    def test_pages(self) -> None:
+        data = tiff_bytes(np.stack([NOISE, NOISE]), photometric="rgb")
+        with pytest.raises(InputError, match="has 2 pages") as caught:
+            read_picture(data)
+        assert caught.value.hint == "save one page as a file of its own"
+
+    @pytest.mark.parametrize(
+        ("array", "options", "message"),
+        [
+            (np.zeros((8, 9, 3), np.float32), {"photometric": "rgb"}, "floating-point numbers"),
+            (np.zeros((8, 9), np.float32), {}, "floating-point numbers"),
+            (np.zeros((8, 9), np.int16), {}, "no unsigned integers"),
+            (np.zeros((8, 9), np.uint32), {}, "32 bits a channel"),
+            (np.zeros((8, 9, 5), np.uint8), {"photometric": "rgb"}, "5 channels"),
+            (
+                np.zeros((8, 9, 6), np.uint16),
+                {"photometric": "minisblack", "planarconfig": "contig"},
+                "6 chan",
+            ),
+            (np.zeros((8, 9, 3), np.uint8), {"photometric": "cielab"}, "CIELAB"),
+            (np.zeros((8, 9, 3), np.uint8), {"photometric": "ycbcr"}, "YCBCR"),
+            (np.zeros((16, 16, 16), np.uint8), {"volumetric": True, "tile": (16, 16, 16)}, "volume"),
+        ],
+    )
+    def test_tiff(self, array: np.ndarray, options: dict[str, object], message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            read_picture(tiff_bytes(array, **options))
+
+    @pytest.mark.parametrize("magic", [b"Pf", b"PF"])
+    def test_pfm(self, magic: bytes) -> None:
+        with pytest.raises(InputError, match="floating-point numbers"):
+            read_picture(magic + b"\n1 1\n-1\n" + bytes(12))
+
+
+def claiming(kind: str, width: int, height: int) -> bytes:
+    """A few dozen bytes whose header claims a picture of that size."""
+    if kind == "png":
+        header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+        return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", b"x")
+    if kind == "tif":
+        entries = [(256, 4, width), (257, 4, height), (258, 3, 8), (262, 3, 1), (273, 4, 8), (279, 4, 1)]
+        return (
+            struct.pack("<4sIH", b"II*\0", 8, len(entries))
+            + b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in entries)
+            + bytes(4)
+        )
+    if kind == "webp":
+        extended = (
+            struct.pack("<I", 0) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+        )
+        return b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0" + extended
+    if kind == "bmp":
+        return b"BM" + struct.pack("<IIIIiiHHIIIIII", 54, 0, 54, 40, width, height, 1, 24, 0, 0, 0, 0, 0, 0)
+    if kind == "ppm":
+        return b"P6 %d %d 255\n" % (width, height)
+    frame = struct.pack(">HBHHB", 11, 8, height, width, 1) + b"\x01\x11\0"
+    return b"\xff\xd8\xff\xc0" + frame + b"\xff\xda\0\x08\x01\x01\0\0\x3f\0"
+
+
+class TestThePixelLimit:
+    @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm", "webp"])
+    def test_is_asked_before_decoding(self, tmp_path: Path, kind: str) -> None:
+        path = tmp_path / f"left.{kind}"
+        path.write_bytes(claiming(kind, 100_000, 100_000))
+        assert path.stat().st_size < 120
+        with pytest.raises(InputError) as caught:
+            read_picture(path)
+        assert caught.value.message == (
+            f"{path} has 100000 x 100000 = 10,000,000,000 pixels, over the limit of 400,000,000"
+        )
+        assert caught.value.hint is not None
+        assert "--max-pixels" in caught.value.hint
+
+    def test_of_a_jpeg(self) -> None:
+        with pytest.raises(InputError, match=r"60000 x 60000 = 3,600,000,000 pixels"):
+            read_picture(claiming("jpg", 60_000, 60_000))
+
+    @pytest.mark.parametrize("kind", GOOD)
+    def test_counts_pixels(self, kind: str) -> None:
+        assert read_picture(GOOD[kind], max_pixels=2000).pixels.shape == (40, 50, 3)
+        assert read_picture(GOOD[kind], max_pixels=None).pixels.shape == (40, 50, 3)
+        with pytest.raises(InputError, match=r"50 x 40 = 2,000 pixels, over the limit of 1,999"):
+            read_picture(GOOD[kind], max_pixels=1999)
+
+    @pytest.mark.parametrize("kind", GOOD)
+    def test_pillow_has_no_say(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+        assert read_picture(GOOD[kind]).pixels.shape == (40, 50, 3)
+        assert Image.MAX_IMAGE_PIXELS == 100
+
+    @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "ppm"])
+    def test_no_pixels_at_all(self, kind: str) -> None:
+        with pytest.raises(InputError, match=r"no pixels|damaged"):
+            read_picture(claiming(kind, 0, 5))
+
+
+def test_reading_in_threads_leaves_the_warning_filters_as_they_were() -> None:
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        read = list(pool.map(read_picture, [*GOOD.values()] * 8))
+    assert all(picture.pixels.shape == (40, 50, 3) for picture in read)
+    assert all(picture.pixels.flags.writeable for picture in read)
+    assert list(warnings.filters) == before
+
+
+def test_opencv_agrees_on_the_good_ones() -> None:
+    for kind in ("png", "16.png", "lossless.webp", "tif", "lzw.tif", "16.tif", "bmp", "ppm"):
+        array = cv2.imdecode(np.frombuffer(GOOD[kind], np.uint8), cv2.IMREAD_UNCHANGED)
+        assert array is not None
+        np.testing.assert_array_equal(read_picture(GOOD[kind]).pixels, array[..., ::-1])
