@@ -21,7 +21,7 @@ from pamcli.errors import InputError
 DEFAULT_MAX_PIXELS = 400_000_000
 """Width x height of the largest picture that is read without being asked to."""
 
-_DAMAGE = (
+_DAMAGE: tuple[type[Exception], ...] = (
     # What Pillow, tifffile, imagecodecs and numpy raise on files that are not what they claim to be.
     OSError,
     SyntaxError,
@@ -32,6 +32,7 @@ _DAMAGE = (
     ArithmeticError,
     AssertionError,
     AttributeError,
+    ImportError,
     EOFError,
     struct.error,
     zlib.error,
@@ -97,14 +98,19 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def decoding(name: str) -> Iterator[None]:
-    """Turns what a decoder raises on a damaged file into one InputError that names the file."""
+def decoding(name: str, *also: type[Exception]) -> Iterator[None]:
+    """Turns what a decoder raises on a damaged file into one InputError that names the file.
+
+    also: exceptions of the decoder's own that are no subclasses of the usual ones.
+    """
+    damage: tuple[type[Exception], ...] = (*_DAMAGE, *also)
     try:
         yield
-    except ImportError as error:  # a codec that this build of imagecodecs comes without
-        raise InputError(f"{name} is compressed in a way that cannot be read here: {error}") from error
-    except _DAMAGE as error:
+    except damage as error:
         detail = " ".join(str(error).split())[:120] or type(error).__name__
+        # Compressions come and go with the build of imagecodecs.
+        if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:
+            raise InputError(f"{name} is of a kind that cannot be read here: {detail}") from error
         raise InputError(f"{name} is damaged or truncated: {detail}") from error
 
 

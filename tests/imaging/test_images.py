@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 import cv2
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
@@ -307,6 +308,8 @@ class TestKindsOfFiles:
 
     @pytest.mark.parametrize("compression", ["group3", "group4", "tiff_lzw"])
     def test_tiff_of_one_bit(self, compression: str) -> None:
+        if compression.startswith("group") and not hasattr(imagecodecs, "ccittfax4_decode"):
+            pytest.skip("this release of imagecodecs comes without fax compression")
         image = Image.fromarray(noise(20, 30)).convert("1")
         read = read_picture(pillow_bytes(image, "TIFF", compression=compression))
         np.testing.assert_array_equal(read.pixels[..., 0], np.asarray(image.convert("L")))

@@ -190,6 +190,13 @@ class TestKindsThatAreRefused:
         with pytest.raises(InputError, match=message):
             read_picture(tiff_bytes(array, **options))
 
+    def test_a_compression_that_nothing_here_reads(self) -> None:
+        data = tiff_bytes(NOISE, photometric="rgb", compression="lzw")
+        entry = struct.pack("<HHII", 259, 3, 1, 5)
+        assert data.count(entry) == 1
+        with pytest.raises(InputError, match="is of a kind that cannot be read here"):
+            read_picture(data.replace(entry, struct.pack("<HHII", 259, 3, 1, 32809)))
+
     @pytest.mark.parametrize("magic", [b"Pf", b"PF"])
     def test_pfm(self, magic: bytes) -> None:
         with pytest.raises(InputError, match="floating-point numbers"):
