@@ -1,0 +1,99 @@
+"""The `pam` command: the only floor that parses options, prints, or exits."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import traceback
+import warnings
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from pamcli import __version__
+from pamcli.cli import disparity, superres, weights
+from pamcli.cli.console import complain
+from pamcli.errors import PamError
+
+CLOSED_PIPE = 141
+"""Exit code when nobody reads stdout any more, as a program ends that the signal stops."""
+
+app = typer.Typer(
+    name="pam",
+    help="Stereo images: where each pixel of the left picture sits in the right one, and larger pictures "
+    "with detail borrowed from each other.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: it comes at once, and a pipe gets no decoration
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("disparity")(disparity.command)
+app.command("superres")(superres.command)
+app.add_typer(weights.app, name="weights")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pam {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with the code of `pamcli.errors`.
+
+    PAM_TRACEBACK=1 in the environment shows where an unexpected error came from.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # libraries warn their developers, not the users of pam
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.stdout = _Stdout(sys.stdout.buffer, encoding=sys.stdout.encoding, errors="surrogateescape")
+    try:
+        app()
+    except PamError as error:
+        complain(str(error))
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
+        if os.environ.get("PAM_TRACEBACK"):
+            traceback.print_exc()
+        complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)")
+        code = 1
+    sys.exit(code)
+
+
+def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + signal_number)
+
+
+class _Stdout(io.TextIOWrapper):
+    """Standard output that ends the program quietly when its reader has gone (`| head`)."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self._abandon()
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._abandon()
+
+    def _abandon(self) -> NoReturn:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # for the flush at the interpreter's end
+        sys.exit(CLOSED_PIPE)

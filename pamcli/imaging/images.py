@@ -41,13 +41,13 @@ class Picture:
 
     pixels: np.ndarray
     """(H, W, 3), RGB, uint8 or uint16, C-contiguous and writable when read from a file."""
-    alpha: np.ndarray | None
+    alpha: np.ndarray | None = None
     """(H, W), of the type of `pixels`; None = opaque."""
-    grey: bool
+    grey: bool = False
     """The file had one colour channel; `pixels` repeats it three times."""
-    icc_profile: bytes | None
+    icc_profile: bytes | None = None
     """As found in the file; None where there was none, or where it described inks (CMYK)."""
-    orientation: int
+    orientation: int = 1
     """The EXIF orientation that was found (1..8); already applied to `pixels` and `alpha`."""
 
 

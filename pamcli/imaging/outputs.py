@@ -32,6 +32,8 @@ class OutputKind:
     """What such a file may be called, lower case with dot; the first is the default inside a folder."""
     folder_tag: str = ""
     """What follows the key in a folder's file names: "", "_right", "_color" ..."""
+    joins_main_folder: bool = False
+    """Written too, without being asked for, where the main option names a folder."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,14 @@ def plan_outputs(
         if format_suffix not in main.suffixes:
             names = ", ".join(suffix[1:] for suffix in main.suffixes)
             raise UsageError(f"unknown format {shown(format_name)}", f"--format takes {names}")
+    main_text = options[main]
+    folder = main_text if main_text and names_folder(main_text, batch) else None
+    asked = [
+        (kind, folder if text is None and kind.joins_main_folder else text) for kind, text in options.items()
+    ]
     targets = tuple(
         _target(kind, text, batch, format_suffix if kind.suffixes == main.suffixes else None, kind is main)
-        for kind, text in options.items()
+        for kind, text in asked
         if text is not None
     )
     return OutputPlan(main, targets, format_suffix)

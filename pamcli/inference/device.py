@@ -38,6 +38,10 @@ class Compute:
             raise DeviceError(f"{chosen} cannot compute in bf16", "use --precision fp16 or fp32")
         return cls(chosen, "fp32" if precision == "auto" else precision)
 
+    def describe(self) -> dict[str, str]:
+        """Device and precision by name."""
+        return {"device": str(self.device), "precision": self.precision}
+
     def autocast(self) -> AbstractContextManager[object]:
         """Context in which the networks compute in this precision."""
         if self.precision == "fp32":

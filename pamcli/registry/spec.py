@@ -99,6 +99,7 @@ class WeightsFile:
     path: Path
     spec: ModelSpec
     parameters: int
+    """Trained numbers; the running statistics of batch norm do not count."""
     precision: str
     """Stored precision of the tensors: "fp16", "bf16", "fp32" or "mixed"."""
     size: int
@@ -124,7 +125,7 @@ def read_header(path: Path) -> WeightsFile:
                 raise ValueError("header longer than the file")
             header: dict[str, Any] = json.loads(file.read(length))
         metadata = header.pop("__metadata__", {})
-        tensors = [(str(t["dtype"]), math.prod(t["shape"])) for t in header.values()]
+        tensors = [(name, str(t["dtype"]), math.prod(t["shape"])) for name, t in header.items()]
     except FileNotFoundError:
         raise ModelError(f"no weights file {path}", "pam weights list shows the names that exist") from None
     except OSError as error:
@@ -138,11 +139,13 @@ def read_header(path: Path) -> WeightsFile:
         spec = ModelSpec.from_metadata(metadata)
     except ModelError as error:
         raise ModelError(f"{path}: {error.message}", error.hint) from error
-    kinds = {kind for kind, _ in tensors if kind in PRECISIONS}
+    kinds = {kind for _, kind, _ in tensors if kind in PRECISIONS}
     return WeightsFile(
         path=path,
         spec=spec,
-        parameters=sum(count for kind, count in tensors if kind in PRECISIONS),
+        parameters=sum(
+            count for name, kind, count in tensors if kind in PRECISIONS and "running_" not in name
+        ),
         precision=PRECISIONS[kinds.pop()] if len(kinds) == 1 else "mixed",
         size=size,
     )

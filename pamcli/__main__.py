@@ -1,0 +1,5 @@
+"""python -m pamcli"""
+
+from pamcli.cli import main
+
+main()

@@ -1,0 +1,254 @@
+"""pam disparity: where each pixel of the left picture sits in the right one."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pamcli.cli import options
+from pamcli.cli.batch import Encoded, Job, Selection, Task, plan_jobs, run_jobs
+from pamcli.cli.console import Console
+from pamcli.errors import UsageError
+from pamcli.imaging.outputs import OutputKind
+from pamcli.imaging.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+
+if TYPE_CHECKING:
+    from pamcli.imaging.stereo_pair import StereoPair
+    from pamcli.inference.matcher import StereoMatcher, StereoResult
+
+DISPARITY = OutputKind("disparity", "--output", DISPARITY_SUFFIXES)
+RIGHT = OutputKind("right_disparity", "--output-right", DISPARITY_SUFFIXES, "_right")
+COLOR_MAP = OutputKind("color_map", "--color-map", PICTURE_OUTPUT_SUFFIXES, "_color")
+VISIBLE = OutputKind("visible", "--visible", (".png",), "_visible")
+CONFIDENCE = OutputKind("confidence", "--confidence", CONFIDENCE_SUFFIXES, "_confidence")
+
+DEFAULT_RANGE = (0.0, 192.0)
+AUTO_PERCENTILES = (1, 99)
+"""`--range auto` runs from the lowest of the pictures' first to the highest of their second percentile."""
+
+
+def command(
+    inputs: options.Inputs = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE|FOLDER|TEMPLATE|-",
+            help="Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel).",
+        ),
+    ] = None,
+    output_right: Annotated[
+        str | None, typer.Option("--output-right", metavar="FILE|...", help="Disparity of the right view.")
+    ] = None,
+    color_map: Annotated[
+        str | None,
+        typer.Option("--color-map", metavar="FILE|...", help="The disparity as colours; unknown is black."),
+    ] = None,
+    visible: Annotated[
+        str | None,
+        typer.Option("--visible", metavar="FILE|...", help="Mask (.png): 255 where both views see a pixel."),
+    ] = None,
+    confidence: Annotated[
+        str | None,
+        typer.Option("--confidence", metavar="FILE|...", help="How sure the disparity is, in [0, 1]."),
+    ] = None,
+    format_name: Annotated[
+        Literal["pfm", "png", "npy", "tif"] | None,
+        typer.Option("--format", help="Of disparities in a folder or on stdout.", show_default="pfm"),
+    ] = None,
+    color_range: Annotated[
+        str | None,
+        typer.Option(
+            "--range",
+            metavar="MIN:MAX|auto",
+            show_default="0:192",
+            help="Disparities between which the colours run; auto: one range for the whole batch.",
+        ),
+    ] = None,
+    unknown: Annotated[
+        Literal["occluded", "none"],
+        typer.Option("--unknown", help="Pixels of the left view to mark as unknown in -o and --color-map."),
+    ] = "none",
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            "--min-confidence", metavar="T", min=0, max=1, help="Mark less confident pixels as unknown too."
+        ),
+    ] = None,
+    max_disparity: Annotated[
+        str | None,
+        typer.Option(
+            "--max-disparity",
+            metavar="N|none",
+            show_default="as stored with the weights",
+            help="Search only disparities below N px (rounded up to a multiple of 16).",
+        ),
+    ] = None,
+    pairs: options.PairList = None,
+    null: options.Null = False,
+    packed: options.Packed = None,
+    side_by_side: options.SideBySide = False,
+    skip_unpaired: options.SkipUnpaired = False,
+    skip_existing: options.SkipExisting = False,
+    overwrite: options.Overwrite = False,
+    max_pixels: options.MaxPixels = "400000000",
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    jsonl: options.JsonLines = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Find, for each pixel of the left picture, where it sits in the right one.
+
+    The pictures must be rectified: a point lies in the same row of both, and left pixel (y, x) matches right
+    pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
+    """
+    console = Console(quiet, verbose, jsonl)
+    limit = options.number_or_none(max_pixels, "--max-pixels")
+    prior: int | str | None = "stored"
+    if max_disparity is not None:
+        prior = options.number_or_none(max_disparity, "--max-disparity")
+    if color_range is not None and color_map is None:
+        raise UsageError("--range is about the colours of --color-map, which is not asked for")
+    colors = DEFAULT_RANGE if color_range is None else _parse_range(color_range)
+    if colors is None and (skip_existing or pairs == "-"):
+        other = "--skip-existing" if skip_existing else "--pairs -"
+        raise UsageError(f"--range auto needs the whole batch, which {other} has not", "give MIN:MAX")
+    layout = options.layout(packed, side_by_side)
+    plan = plan_jobs(
+        Selection(inputs or (), pairs, null, layout, skip_unpaired, skip_existing, overwrite),
+        {
+            DISPARITY: output,
+            RIGHT: output_right,
+            COLOR_MAP: color_map,
+            VISIBLE: visible,
+            CONFIDENCE: confidence,
+        },
+        format_name,
+        console,
+    )
+    extras = set()
+    if output_right is not None:
+        extras.add("right_disparity")
+    if visible is not None or unknown == "occluded":
+        extras.add("visible")
+    if confidence is not None or min_confidence is not None:
+        extras.add("confidence")
+
+    from pamcli.cli.network import load_matcher
+
+    matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
+    with tempfile.TemporaryDirectory(prefix="pam-") as spool:
+        task = _Matching(matcher, extras, unknown == "occluded", min_confidence, colors, Path(spool), console)
+        run_jobs(plan, task, limit, console)
+
+
+class _Matching(Task["StereoResult"]):
+    def __init__(
+        self,
+        matcher: StereoMatcher,
+        extras: set[str],
+        only_visible: bool,
+        min_confidence: float | None,
+        colors: tuple[float, float] | None,
+        spool: Path,
+        console: Console,
+    ) -> None:
+        self.matcher, self.extras, self.console = matcher, extras, console
+        self.only_visible, self.min_confidence = only_visible, min_confidence
+        self.colors = colors
+        self.colored_at_the_end = colors is None
+        self.spool = spool
+        self.waiting: list[tuple[Path, Path]] = []
+        """With the range of the whole batch: a stored disparity, and the picture to make of it."""
+        self.low, self.high = math.inf, -math.inf
+        self.constants: Mapping[str, Any] = matcher.compute.describe()
+
+    def apply(self, job: Job, pair: StereoPair) -> StereoResult:
+        return self.matcher(pair.left.pixels, pair.right.pixels, extras=self.extras)
+
+    def encode(
+        self, job: Job, name: str, suffix: str, pair: StereoPair, result: StereoResult
+    ) -> Encoded | None:
+        from pamcli.imaging.disparity_files import encode_confidence, encode_disparity
+        from pamcli.imaging.images import encode_mask
+
+        if name == VISIBLE.name:
+            assert result.visible is not None
+            return Encoded(encode_mask(result.visible))
+        if name == CONFIDENCE.name:
+            assert result.confidence is not None
+            return Encoded(encode_confidence(result.confidence, suffix))
+        if name == RIGHT.name:
+            assert result.right_disparity is not None
+            disparity = result.right_disparity
+        else:
+            disparity = result.disparity_where(visible=self.only_visible, min_confidence=self.min_confidence)
+        if name == COLOR_MAP.name:
+            if self.colors is None:
+                self._keep(disparity, job.outputs[name])
+                return None
+            return _colored(disparity, self.colors, suffix)
+        file = encode_disparity(disparity, suffix)
+        if not file.saturated:
+            return Encoded(file.data)
+        share = f"{file.saturated} pixels are beyond 255.996 px, the most that a disparity PNG can hold"
+        return Encoded(file.data, [f"{share}; .pfm, .npy and .tif hold any"])
+
+    def _keep(self, disparity: Any, target: Path) -> None:
+        import numpy as np
+
+        known = disparity[np.isfinite(disparity)]
+        if known.size:
+            low, high = np.percentile(known, AUTO_PERCENTILES)
+            self.low, self.high = min(self.low, float(low)), max(self.high, float(high))
+        stored = self.spool / f"{len(self.waiting)}.npy"
+        np.save(stored, disparity)
+        self.waiting.append((stored, target))
+
+    def finish(self) -> None:
+        if not self.waiting:
+            return
+        import numpy as np
+
+        from pamcli.imaging.atomic import write_atomically
+
+        low, high = (self.low, self.high) if self.low < self.high else DEFAULT_RANGE
+        self.console.inform(f"colours run from {low:.2f} to {high:.2f} px")
+        for stored, target in self.waiting:
+            write_atomically(target, _colored(np.load(stored), (low, high), target.suffix).data)
+
+
+def _colored(disparity: Any, colors: tuple[float, float], suffix: str) -> Encoded:
+    import numpy as np
+
+    from pamcli.imaging.colormap import colorize
+    from pamcli.imaging.images import Picture, encode_picture
+
+    colored = colorize(disparity, *colors)
+    data = encode_picture(Picture(colored.pixels), suffix, name="the colour map")
+    share = 100 * colored.saturated / max(int(np.isfinite(disparity).sum()), 1)
+    if share < 0.05:
+        return Encoded(data)
+    low, high = colors
+    return Encoded(data, [f"{share:.1f} % of the colour map lies outside {low:g}:{high:g} px (--range)"])
+
+
+def _parse_range(text: str) -> tuple[float, float] | None:
+    """MIN:MAX, or None for auto. Raises UsageError."""
+    if text == "auto":
+        return None
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UsageError(f"--range {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or auto")
+    return low, high

@@ -1,0 +1,144 @@
+"""pam weights: what networks there are, what a file holds, whether it is whole, and import."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pamcli.cli.console import Console
+from pamcli.cli.options import Overwrite, number_or_none
+from pamcli.errors import BATCH_FAILED, PamError, UsageError
+from pamcli.registry.catalog import REGISTERED, Located, locate, sha256
+from pamcli.registry.spec import WeightsFile, read_header
+
+app = typer.Typer(help="The networks' weights: list, describe, verify, import.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+WeightsName = Annotated[
+    str, typer.Argument(metavar="NAME|PATH|hf:...", help="A registered name, a file, or a Hub address.")
+]
+
+
+@app.command("list")
+def list_weights(json: Json = False) -> None:
+    """Show the networks that come with pam."""
+    console = Console()
+    rows = []
+    for name, purpose in REGISTERED.items():
+        file = read_header(locate(name, check=False).path)
+        rows.append({"name": name, "purpose": purpose, **_summary(file)})
+    if json:
+        for row in rows:
+            console.record(row)
+        return
+    table = [["NAME", "SIZE", "STORED", "VERSION", "LICENCE", "PURPOSE"]]
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.1f} MB"
+        table.append([row["name"], size, row["precision"], row["version"], row["licence"], row["purpose"]])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        console.result("  ".join(cells).rstrip())
+
+
+@app.command()
+def info(weights: WeightsName, json: Json = False) -> None:
+    """Show what a weights file says about itself."""
+    console = Console()
+    located = locate(weights, check=False)
+    _say_commit(located, console)
+    file = read_header(located.path)
+    values: dict[str, Any] = {
+        "name": weights,
+        **_summary(file),
+        "path": file.path,
+        "sha256": sha256(file.path),
+    }
+    if json:
+        console.record(values)
+        return
+    for key, value in values.items():
+        if value not in (None, ""):
+            console.result(f"{key.replace('_', ' '):14} {value}")
+
+
+@app.command()
+def verify(
+    weights: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME|PATH|hf:...]", help="What to check; by default all that come with pam."
+        ),
+    ] = None,
+) -> None:
+    """Check that weights are whole: the recorded sha256 of a registered name, every tensor of any file."""
+    from pamcli.registry.load import load_network
+
+    console = Console()
+    failures: list[PamError] = []
+    names = weights or list(REGISTERED)
+    for name in names:
+        try:
+            located = locate(name)
+            _say_commit(located, console)
+            load_network(located.path)
+        except PamError as error:
+            failures.append(error)
+            console.error(f"{name}: {error}")
+        else:
+            console.result(f"{name}: ok, sha256 {sha256(located.path)}")
+    if failures:
+        raise typer.Exit(failures[0].exit_code if len(names) == 1 else BATCH_FAILED)
+
+
+@app.command("import")
+def import_checkpoint(
+    checkpoint: Annotated[Path, typer.Argument(help="A .pth or .pth.tar file in the authors' layout.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .safetensors file to write.")],
+    max_disparity: Annotated[
+        str,
+        typer.Option(
+            "--max-disparity",
+            metavar="N|none",
+            help="The prior that a PASMnet was trained with: its tensors cannot show it.",
+        ),
+    ] = "none",
+    training: Annotated[str, typer.Option("--training", help="Data and recipe, to be stored.")] = "",
+    licence: Annotated[str, typer.Option("--licence", help="Licence of the weights.")] = "unknown",
+    version: Annotated[str, typer.Option("--version", help="Version of the weights.")] = "",
+    overwrite: Overwrite = False,
+) -> None:
+    """Convert a checkpoint of the authors to a safetensors file; nothing in the checkpoint is executed."""
+    prior = number_or_none(max_disparity, "--max-disparity")
+    if output.suffix != ".safetensors":
+        raise UsageError(f"{output} must end in .safetensors")
+    if output.is_dir() or (output.exists() and not overwrite):
+        raise UsageError(f"{output} exists already", "--overwrite replaces it")
+    from pamcli.registry.convert import read_checkpoint
+    from pamcli.registry.load import save_network
+
+    found = read_checkpoint(
+        checkpoint, max_disparity=prior, training=training, licence=licence, version=version
+    )
+    save_network(found.state, found.spec, output)
+    scale = "" if found.spec.scale is None else f" x{found.spec.scale}"
+    console = Console()
+    console.inform(f"{checkpoint} holds a {found.spec.architecture}{scale}, {len(found.state)} tensors")
+    console.result(str(output))
+
+
+def _summary(file: WeightsFile) -> dict[str, Any]:
+    return {
+        **asdict(file.spec),
+        "parameters": file.parameters,
+        "precision": file.precision,
+        "bytes": file.size,
+    }
+
+
+def _say_commit(located: Located, console: Console) -> None:
+    if located.commit is not None:
+        console.inform(f"{located.name} is commit {located.commit}")

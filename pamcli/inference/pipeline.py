@@ -1,0 +1,98 @@
+"""A batch whose loading, computing and saving overlap, so that the network sets the pace. No torch here."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pamcli.errors import PamError
+
+Job = TypeVar("Job")
+Loaded = TypeVar("Loaded")
+Computed = TypeVar("Computed")
+Saved = TypeVar("Saved")
+
+AT_ONCE = 3
+"""Jobs in the pipeline: one being loaded, one computed, one saved."""
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Job, Saved]):
+    """What became of one job: `saved` where it went well, else `error`."""
+
+    job: Job
+    saved: Saved | None
+    error: PamError | None
+
+
+def run_overlapped(
+    jobs: Iterable[Job],
+    load: Callable[[Job], Loaded],
+    compute: Callable[[Job, Loaded], Computed],
+    save: Callable[[Job, Computed], Saved],
+) -> Iterator[Outcome[Job, Saved]]:
+    """Run three steps for every job and yield the outcomes in the order of the jobs.
+
+    `load` runs in one thread, which also iterates `jobs` (a slow producer holds up nobody), `compute` in the
+    caller's, `save` in a third. A step that raises ends its own job only. What `jobs` itself raises is raised
+    once the jobs before it are done. When the caller stops early or is interrupted, what is being saved is
+    saved whole, and nothing after it.
+    """
+    events: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+    room = threading.Semaphore(AT_ONCE)
+    stopped = threading.Event()
+
+    def load_all() -> None:
+        failure = None
+        try:
+            for job in jobs:
+                room.acquire()
+                if stopped.is_set():
+                    return
+                events.put(("loaded", job, _attempt(load, job)))
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
+            failure = error
+        events.put(("all loaded", None, failure))
+
+    def save_one(job: Any, computed: Any) -> None:
+        events.put(("saved", job, _attempt(save, job, computed)))
+
+    # A daemon, for it may be waiting for a producer that never ends when the program does.
+    threading.Thread(target=load_all, name="load", daemon=True).start()
+    failure, loading, unsaved = None, True, 0
+    saver = ThreadPoolExecutor(1, "save")
+    try:
+        while loading or unsaved:
+            event, job, value = events.get()
+            if event == "loaded":
+                saver.submit(save_one, job, _attempt(compute, job, value))
+                unsaved += 1
+            elif event == "saved":
+                unsaved -= 1
+                room.release()
+                failed = isinstance(value, PamError)
+                yield Outcome(job, None if failed else value, value if failed else None)
+            else:
+                loading, failure = False, value
+    finally:
+        stopped.set()
+        room.release()
+        saver.shutdown(wait=True, cancel_futures=True)
+    if failure is not None:
+        raise failure
+
+
+def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
+    """The step's result, or its error as a value; an error that comes in as an argument goes straight on."""
+    if isinstance(arguments[-1], PamError):
+        return arguments[-1]
+    try:
+        return step(*arguments)
+    except PamError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
+        return PamError(f"unexpected {type(error).__name__}: {error}")
