@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pamcli.errors import PamError
+from pamcli.errors import DeviceError, PamError
 
 Job = TypeVar("Job")
 Loaded = TypeVar("Loaded")
@@ -94,5 +94,7 @@ def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
         return step(*arguments)
     except PamError as error:
         return error
+    except MemoryError:
+        return DeviceError("not enough memory for this pair", "reduce the pictures")
     except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
         return PamError(f"unexpected {type(error).__name__}: {error}")
