@@ -1,7 +1,9 @@
-"""Loading the network of a command, saying what is used."""
+"""Finding the weights and loading the network of a command, saying what is used."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.cli.console import Console
@@ -12,11 +14,27 @@ if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
 
 
+def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
+    """File behind a `--weights` value, as `locate` finds it; says which commit of the Hub was taken.
+
+    Raises ModelError, UsageError.
+    """
+    # The Hub's library talks on stderr, too: what is wrong comes from pam, once. A value that is set stays.
+    if not console.verbose:
+        os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    if console.quiet:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    located = locate(weights, check=check)
+    if located.commit is not None:
+        console.inform(f"{weights} is commit {located.commit}; add @{located.commit} to keep to it")
+    return located.path
+
+
 def load_matcher(
     weights: str, device: str, precision: str, max_disparity: Any, console: Console
 ) -> StereoMatcher:
     """A PASMnet. `max_disparity` as of `StereoMatcher.load`. Raises ModelError, DeviceError, UsageError."""
-    path = _locate(weights, console)
+    path = find_weights(weights, console)
     from pamcli.inference.matcher import StereoMatcher
 
     matcher = StereoMatcher.load(path, device=device, precision=precision, max_disparity=max_disparity)
@@ -27,19 +45,12 @@ def load_matcher(
 
 def load_upscaler(weights: str, device: str, precision: str, console: Console) -> StereoUpscaler:
     """A PASSRnet. Raises ModelError, DeviceError, UsageError."""
-    path = _locate(weights, console)
+    path = find_weights(weights, console)
     from pamcli.inference.upscaler import StereoUpscaler
 
     upscaler = StereoUpscaler.load(path, device=device, precision=precision)
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler
-
-
-def _locate(weights: str, console: Console) -> str:
-    located = locate(weights)
-    if located.commit is not None:
-        console.inform(f"{weights} is commit {located.commit}; add @{located.commit} to keep to it")
-    return str(located.path)
 
 
 def _compute(network: StereoMatcher | StereoUpscaler) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from pamcli.cli.console import Console
+from pamcli.cli.network import find_weights
 from pamcli.cli.options import Overwrite, number_or_none
 from pamcli.errors import BATCH_FAILED, PamError, UsageError
-from pamcli.registry.catalog import REGISTERED, Located, locate, sha256
+from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
 
 app = typer.Typer(help="The networks' weights: list, describe, verify, import.", no_args_is_help=True)
@@ -48,9 +50,7 @@ def list_weights(json: Json = False) -> None:
 def info(weights: WeightsName, json: Json = False) -> None:
     """Show what a weights file says about itself."""
     console = Console()
-    located = locate(weights, check=False)
-    _say_commit(located, console)
-    file = read_header(located.path)
+    file = read_header(find_weights(weights, console, check=False))
     values: dict[str, Any] = {
         "name": weights,
         **_summary(file),
@@ -82,14 +82,13 @@ def verify(
     names = weights or list(REGISTERED)
     for name in names:
         try:
-            located = locate(name)
-            _say_commit(located, console)
-            load_network(located.path)
+            path = find_weights(name, console)
+            load_network(path)
         except PamError as error:
             failures.append(error)
             console.error(f"{name}: {error}")
         else:
-            console.result(f"{name}: ok, sha256 {sha256(located.path)}")
+            console.result(f"{name}: ok, sha256 {sha256(path)}")
     if failures:
         raise typer.Exit(failures[0].exit_code if len(names) == 1 else BATCH_FAILED)
 
@@ -113,9 +112,13 @@ def import_checkpoint(
 ) -> None:
     """Convert a checkpoint of the authors to a safetensors file; nothing in the checkpoint is executed."""
     prior = number_or_none(max_disparity, "--max-disparity")
+    if prior is not None and prior % 16:
+        raise UsageError(f"--max-disparity {prior} is not a multiple of 16, as those of checkpoints are")
     if output.suffix != ".safetensors":
         raise UsageError(f"{output} must end in .safetensors")
-    if output.is_dir() or (output.exists() and not overwrite):
+    if os.path.isdir(output):
+        raise UsageError(f"{output} is a folder", "name a file")
+    if os.path.lexists(output) and not overwrite:  # of os.path: a name that cannot be is no error yet
         raise UsageError(f"{output} exists already", "--overwrite replaces it")
     from pamcli.registry.convert import read_checkpoint
     from pamcli.registry.load import save_network
@@ -137,8 +140,3 @@ def _summary(file: WeightsFile) -> dict[str, Any]:
         "precision": file.precision,
         "bytes": file.size,
     }
-
-
-def _say_commit(located: Located, console: Console) -> None:
-    if located.commit is not None:
-        console.inform(f"{located.name} is commit {located.commit}")

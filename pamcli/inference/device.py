@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -54,19 +55,22 @@ def memory_errors(width: int, height: int) -> Iterator[None]:
     """Turn running out of memory into a DeviceError that names the size of the picture."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise _too_large(width, height) from error
-    except RuntimeError as error:
-        if "alloc" in str(error) and "memory" in str(error):  # the CPU allocator has no class of its own
-            raise _too_large(width, height) from error
-        raise
+    except (MemoryError, RuntimeError) as error:
+        if not _is_memory_error(error):
+            raise
+        traceback.clear_frames(error.__traceback__)  # they hold the network's tensors
+        raise DeviceError(
+            f"not enough memory for a pair of {width} x {height} pixels",
+            "reduce the pictures, or use a device with more memory",
+        ) from error
 
 
-def _too_large(width: int, height: int) -> DeviceError:
-    return DeviceError(
-        f"not enough memory for a pair of {width} x {height} pixels",
-        "reduce the pictures, or use a device with more memory",
-    )
+def _is_memory_error(error: MemoryError | RuntimeError) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    # The allocators of the CPU and of CUDA's libraries have no class of their own.
+    telling = r"out of memory|alloc.*memory|memory.*alloc|alloc_failed"
+    return re.search(telling, str(error), re.IGNORECASE | re.DOTALL) is not None
 
 
 def _device(text: str) -> torch.device:
@@ -74,7 +78,7 @@ def _device(text: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", text):
+    if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
         raise UsageError(f"no device {text!r}", "one of auto, cpu, cuda, cuda:N, mps")
     device = torch.device(text)
     if device.type == "cuda":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -83,7 +84,7 @@ class StereoMatcher:
     @classmethod
     def load(
         cls,
-        weights: str = "pasmnet",
+        weights: str | Path = "pasmnet",
         *,
         device: str = "auto",
         precision: str = "auto",
@@ -91,9 +92,10 @@ class StereoMatcher:
     ) -> StereoMatcher:
         """Load a network once.
 
-        `weights`: a registered name, a path, or hf:owner/repo/file.safetensors[@revision]. `device`: auto,
-        cpu, cuda, cuda:N, mps. `precision`: auto, fp32, bf16, fp16. `max_disparity`: a number of pixels,
-        None for no limit, or "stored" for the prior that the weights were trained with.
+        `weights`: a registered name, a path, or hf:owner/repo/file.safetensors[@revision]; a `Path` is always
+        a path. `device`: auto, cpu, cuda, cuda:N, mps. `precision`: auto, fp32, bf16, fp16.
+        `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
+        were trained with.
         Raises ModelError, DeviceError, UsageError.
         """
         compute = Compute.choose(device, precision)
@@ -115,8 +117,8 @@ class StereoMatcher:
             raise UsageError(
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
-        height, width = left.shape[:2]
         left_view, right_view = to_tensors(left, right, SMALLEST_SIDE)
+        height, width = left_view.shape[-2:]
         with torch.inference_mode(), memory_errors(width, height):
             matching = self._match(left_view, right_view)
             maps = matching.maps[-1]

@@ -42,8 +42,9 @@ def to_tensors(left: NDArray[np.generic], right: NDArray[np.generic], smallest: 
 def from_tensor(picture: Tensor, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
     """(1, 3, H, W) in about [0, 1] to (H, W, 3) of `dtype`, clamped to the range, integers rounded."""
     clamped = picture[0].clamp(0, 1).permute(1, 2, 0)
-    if dtype in RANGES:
-        return np.ascontiguousarray((clamped * RANGES[dtype]).round().cpu().numpy().astype(dtype))
+    largest = RANGES.get(dtype.newbyteorder("="))
+    if largest is not None:
+        return np.ascontiguousarray((clamped * largest).round().cpu().numpy().astype(dtype))
     return np.ascontiguousarray(clamped.cpu().numpy().astype(dtype))
 
 
@@ -59,8 +60,9 @@ def crop_padding(values: Tensor, height: int, width: int) -> Tensor:
 
 
 def _to_unit_range(view: NDArray[np.generic], name: str) -> NDArray[np.float32]:
-    if view.dtype in RANGES:
-        return view.astype(np.float32) / np.float32(RANGES[view.dtype])
+    largest = RANGES.get(view.dtype.newbyteorder("="))
+    if largest is not None:
+        return view.astype(np.float32) / np.float32(largest)
     if not np.issubdtype(view.dtype, np.floating):
         raise InputError(f"the {name} picture is {view.dtype}", "pass uint8, uint16 or float in [0, 1]")
     values = view.astype(np.float32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -36,7 +38,7 @@ class StereoUpscaler:
 
     @classmethod
     def load(
-        cls, weights: str = "passrnet-x4", *, device: str = "auto", precision: str = "auto"
+        cls, weights: str | Path = "passrnet-x4", *, device: str = "auto", precision: str = "auto"
     ) -> StereoUpscaler:
         """Load a network once; arguments and errors as of `StereoMatcher.load`."""
         compute = Compute.choose(device, precision)
@@ -64,8 +66,8 @@ class StereoUpscaler:
     def _enlarge(
         self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool
     ) -> SuperResolution:
-        height, width = left.shape[:2]
         views = to_tensors(left, right, SMALLEST_SIDE)
+        height, width = views[0].shape[-2:]
         with torch.inference_mode(), memory_errors(width, height), self.compute.autocast():
             left_view, right_view = (view.to(self.compute.device) for view in views)
             result: SuperResolution = self.network(left_view, right_view, both=both)

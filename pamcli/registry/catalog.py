@@ -26,7 +26,7 @@ class Located:
 
     path: Path
     name: str
-    """As the user gave it."""
+    """As it was asked for."""
     commit: str | None = None
     """Hub: the commit that was taken, when the user pinned none."""
 
@@ -38,12 +38,15 @@ def weights_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "weights"
 
 
-def locate(weights: str, *, check: bool = True) -> Located:
+def locate(weights: str | Path, *, check: bool = True) -> Located:
     """File behind a `--weights` value: a registered name, a path, or hf:owner/repo/file[@revision].
 
-    A registered name wins; anything with a separator or a suffix is a path. With `check`, the sha256 of a
-    registered file must be the recorded one. Raises ModelError.
+    A registered name wins; anything with a separator or a suffix is a path, and so is every `Path`. With
+    `check`, the sha256 of a registered file must be the recorded one. Raises ModelError, and UsageError for a
+    malformed Hub address.
     """
+    if isinstance(weights, Path):
+        return Located(weights, str(weights))
     if weights.startswith("hf:"):
         return _from_hub(weights)
     if weights in REGISTERED:
@@ -87,52 +90,62 @@ def sha256(path: Path) -> str:
 
 
 def _from_hub(text: str) -> Located:
-    address, _, revision = text.removeprefix("hf:").partition("@")
+    address, at, revision = text.removeprefix("hf:").partition("@")
     parts = address.split("/")
-    if len(parts) < 3 or not all(parts) or not address.endswith(".safetensors"):
-        raise UsageError(f"{text!r} is no Hub address", "write hf:owner/repo/file.safetensors[@revision]")
+    form = "write hf:owner/repo/file.safetensors[@revision]"
+    if len(parts) < 3 or not all(parts) or not address.endswith(".safetensors") or (at and not revision):
+        raise UsageError(f"{text!r} is no Hub address", form)
     repository, file = "/".join(parts[:2]), "/".join(parts[2:])
 
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import (
+    from huggingface_hub.errors import (  # type: ignore[attr-defined]
         EntryNotFoundError,
         GatedRepoError,
-        HFValidationError,
+        HTTPError,  # of httpx or httpx2, whichever the Hub's library is built on
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
     )
 
-    offline = ModelError(
-        f"the Hub cannot be reached for {text}, and no copy is in the local cache",
-        "go online once, or download the file and give its path",
-    )
     try:
         path = Path(hf_hub_download(repository, file, revision=revision or None))
     except LocalEntryNotFoundError as error:
-        raise offline from error
+        raise ModelError(
+            f"no copy of {text} is in the local cache, and the Hub gave none: {_reason(error)}",
+            "try again online, or download the file elsewhere and give its path",
+        ) from error
     except GatedRepoError as error:
         raise ModelError(
-            f"{repository} asks you to accept its terms first", "then run: hf auth login"
+            f"{repository} asks you to accept its terms first", "do so on its page, then run: hf auth login"
         ) from error
     except RepositoryNotFoundError as error:
         raise ModelError(
             f"the Hub has no repository {repository}", "a private one needs: hf auth login"
         ) from error
     except RevisionNotFoundError as error:
-        raise ModelError(f"{repository} has no revision {revision}") from error
-    except EntryNotFoundError as error:
-        raise ModelError(f"{repository} has no file {file}") from error
-    except HFValidationError as error:
-        raise UsageError(f"{text!r} is no Hub address: {error}") from error
-    except OSError as error:  # every other answer of the server or the network, a full disk included
         raise ModelError(
-            f"cannot download {text}: {error}", "try again, or give the path of a file"
+            f"{repository} has no revision {revision}", "name a branch, a tag or a commit of its page"
         ) from error
-    return Located(path, text, commit=None if revision else _commit_of(path))
+    except EntryNotFoundError as error:
+        raise ModelError(f"{repository} has no file {file}", "its page lists what it has") from error
+    except (OSError, RuntimeError, HTTPError) as error:  # any other answer, a broken line, a full disk
+        raise ModelError(
+            f"cannot download {text}: {_reason(error)}",
+            "try again, or download the file elsewhere and give its path",
+        ) from error
+    except ValueError as error:  # of the names' form
+        raise UsageError(f"{text!r} is no Hub address: {_reason(error)}", form) from error
+    commit = path.parents[file.count("/")].name  # the cache keeps files below snapshots/<commit>/
+    return Located(path, text, commit=None if revision else commit)
 
 
-def _commit_of(cached: Path) -> str | None:
-    """The Hub's cache keeps a file below snapshots/<commit>/."""
-    parts = cached.parts
-    return parts[parts.index("snapshots") + 1] if "snapshots" in parts else None
+def _reason(error: Exception) -> str:
+    """What went wrong in a few words: the Hub's library wraps the cause, and explains it at length."""
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        return _reason(error.__cause__)
+    if isinstance(error, HfHubHTTPError):
+        answer = error.response
+        return f"it answers {answer.status_code}, {error.server_message or answer.reason_phrase}"
+    return str(error).strip().partition("\n")[0] or type(error).__name__

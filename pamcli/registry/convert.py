@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import pickle
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.spec import PASSRNET_SCALES, ModelSpec
 
 # Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -26,6 +28,20 @@ NUMPY_SCALARS = [
     np.dtypes.Float32DType,
     np.dtypes.Int64DType,
 ]
+
+DAMAGE = (
+    # What torch.load raises on files that are not what they claim to be.
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    AssertionError,
+    ArithmeticError,
+    struct.error,
+    SafetensorError,
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ def _load(path: Path) -> Any:
             f"{path} is no checkpoint of tensors alone",
             "it is damaged, or holds Python objects, which pam never executes; save its state dict alone",
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, IndexError) as error:
+    except DAMAGE as error:
         raise ModelError(f"{path} is no PyTorch checkpoint, or a damaged one", "download it again") from error
 
 
@@ -96,9 +112,9 @@ def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
     if "hourglass.E0.body.0.0.weight" in state and "cas_pam.b2.0.weight" in state:
         return "pasmnet", None
     last = state.get("upscale.4.weight")
-    if "init_feature.0.weight" in state and "pam.fusion.weight" in state and last is not None:
+    if "init_feature.0.weight" in state and "pam.fusion.weight" in state and last is not None and last.ndim:
         scale = math.isqrt(last.shape[0] // 64)
-        if 64 * scale**2 == last.shape[0]:
+        if scale in PASSRNET_SCALES and 64 * scale**2 == last.shape[0]:
             return "passrnet", scale
     raise ModelError(
         f"{path} is neither a PASMnet nor a PASSRnet (first keys: {', '.join(list(state)[:3])})",

@@ -38,25 +38,27 @@ def load_network(path: Path) -> tuple[PASMnet | PASSRnet, ModelSpec]:
     check_state(state, spec, str(path))
     network = empty_network(spec)
     exact = {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
-    if not all(bool(value.isfinite().all()) for value in exact.values()):
-        raise ModelError(f"{path} holds values that are not finite", "its training diverged")
     network.load_state_dict(exact, assign=True)
     return network.eval().requires_grad_(False), spec
 
 
 def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
-    """Raise ModelError unless `state` has exactly the tensors of the network, in its shapes."""
-    expected = {key: value.shape for key, value in empty_network(spec).state_dict().items()}
-    wrong = [f"{key} is missing" for key in expected if key not in state]
-    wrong += [f"{key} is unknown" for key in state if key not in expected]
-    wrong += [
-        f"{key} is {list(value.shape)}, not {list(expected[key])}"
-        for key, value in state.items()
-        if key in expected and value.shape != expected[key]
-    ]
+    """Raise ModelError unless `state` has exactly the tensors of the network, in its shapes, all finite."""
+    expected = empty_network(spec).state_dict()
+    wrong = [f"{key} is unknown" for key in state if key not in expected]
+    for key, fitting in expected.items():
+        value = state.get(key)
+        if value is None:
+            wrong.append(f"{key} is missing")
+        elif value.shape != fitting.shape:
+            wrong.append(f"{key} is {list(value.shape)}, not {list(fitting.shape)}")
+        elif value.is_floating_point() != fitting.is_floating_point() or value.layout != fitting.layout:
+            wrong.append(f"{key} is {value.dtype}, {value.layout}")
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise ModelError(f"{name} does not fit {spec.architecture}: {', '.join(wrong[:3])}{more}")
+    if not all(bool(value.float().isfinite().all()) for value in state.values()):
+        raise ModelError(f"{name} holds values that are not finite", "its training diverged")
 
 
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path) -> None:

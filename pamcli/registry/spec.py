@@ -15,6 +15,9 @@ ARCHITECTURES = ("pasmnet", "passrnet")
 VARIANTS = ("paper",)
 """Configurations of the networks that this version can build; "paper" is the published one."""
 
+PASSRNET_SCALES = (2, 3, 4, 8)
+"""Enlargements that a PASSRnet may have been trained for; the shipped ones enlarge 2 and 4 times."""
+
 MAX_HEADER_BYTES = 100_000_000
 """The limit that the safetensors format itself sets."""
 
@@ -31,7 +34,7 @@ class ModelSpec:
     variant: str = "paper"
     """Which configuration of the architecture the tensors belong to."""
     scale: int | None = None
-    """Enlargement of a PASSRnet, 2 or 4; None for PASMnet."""
+    """Enlargement of a PASSRnet, one of `PASSRNET_SCALES`; None for PASMnet."""
     max_disparity: int | None = None
     """PASMnet: the prior it was trained with, in pixels, a multiple of 16; None: no maximum."""
     training: str = ""
@@ -51,7 +54,7 @@ class ModelSpec:
             )
         if (self.architecture == "passrnet") != (self.scale is not None):
             raise ModelError("a scale belongs to passrnet, and every passrnet has one")
-        if self.scale is not None and self.scale not in (2, 3, 4, 8):
+        if self.scale is not None and self.scale not in PASSRNET_SCALES:
             raise ModelError(f"scale {self.scale} is none that passrnet can have")
         check_max_disparity(self.max_disparity)
         if self.max_disparity is not None and self.architecture != "pasmnet":
@@ -88,7 +91,7 @@ class ModelSpec:
                 version=metadata.get("version", ""),
                 source=metadata.get("source", ""),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"its metadata are damaged: {error!r}") from error
 
 
@@ -101,7 +104,7 @@ class WeightsFile:
     parameters: int
     """Trained numbers; the running statistics of batch norm do not count."""
     precision: str
-    """Stored precision of the tensors: "fp16", "bf16", "fp32" or "mixed"."""
+    """Stored precision of the tensors: "fp16", "bf16", "fp32", "fp64" or "mixed"."""
     size: int
     """Bytes of the file."""
 
@@ -124,8 +127,11 @@ def read_header(path: Path) -> WeightsFile:
             if length > min(size - 8, MAX_HEADER_BYTES):
                 raise ValueError("header longer than the file")
             header: dict[str, Any] = json.loads(file.read(length))
-        metadata = header.pop("__metadata__", {})
-        tensors = [(name, str(t["dtype"]), math.prod(t["shape"])) for name, t in header.items()]
+        metadata = dict(header.pop("__metadata__", {}))
+        tensors = [
+            (name, str(tensor["dtype"]), math.prod(int(side) for side in tensor["shape"]))
+            for name, tensor in header.items()
+        ]
     except FileNotFoundError:
         raise ModelError(f"no weights file {path}", "pam weights list shows the names that exist") from None
     except OSError as error:
