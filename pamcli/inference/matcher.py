@@ -127,11 +127,12 @@ class StereoMatcher:
             if "right_disparity" in extras or "visible" in extras:
                 # Mirrored, the right view is the left view of a pair whose disparities are positive again.
                 mirrored = self._match(right_view.flip(-1), left_view.flip(-1))
-                right_disparity = crop_padding(mirrored.disparity, height, width).flip(-1)
-            if "visible" in extras and right_disparity is not None:
-                attended = F.interpolate(maps.valid_left[:, None].float(), scale_factor=4)
-                visible = consistent(disparity, right_disparity)
-                visible &= crop_padding(attended, height, width) > 0.5
+                of_right = crop_padding(mirrored.disparity, height, width).flip(-1)
+                right_disparity = of_right if "right_disparity" in extras else None
+                if "visible" in extras:
+                    attended = F.interpolate(maps.valid_left[:, None].float(), scale_factor=4)
+                    visible = consistent(disparity, of_right)
+                    visible &= crop_padding(attended, height, width) > 0.5
             if "confidence" in extras:
                 quarter = cycle_confidence(matching.disparity, maps)[:, None]
                 confidence = crop_padding(upsample(quarter, 4), height, width)

@@ -1,0 +1,34 @@
+"""The shipped networks, loaded once, and cuts of the sample pair."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sample_cut import Cut, whole_sample
+
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.upscaler import StereoUpscaler
+
+torch.set_num_threads(1)  # pictures this small: threads only get in the way of the tests beside
+
+
+@pytest.fixture(scope="session")
+def large() -> Cut:
+    """240 x 400 px, large enough for statistics."""
+    return whole_sample()[:240, :400]
+
+
+@pytest.fixture(scope="session")
+def small(large: Cut) -> Cut:
+    """61 x 90 px: neither side is a multiple of anything that a network asks for."""
+    return large[40:101, 200:290]
+
+
+@pytest.fixture(scope="session")
+def matcher() -> StereoMatcher:
+    return StereoMatcher.load("pasmnet", device="cpu")
+
+
+@pytest.fixture(scope="session", params=["passrnet-x2", "passrnet-x4"])
+def upscaler(request: pytest.FixtureRequest) -> StereoUpscaler:
+    return StereoUpscaler.load(request.param, device="cpu")

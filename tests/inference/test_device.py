@@ -1,0 +1,157 @@
+"""Which device and precision a value stands for, and what running out of memory becomes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pamcli.errors import DeviceError, UsageError
+from pamcli.inference.device import Compute
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.registry.spec import ModelSpec
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend to have so many GPUs, with or without bf16, or Apple's."""
+
+    def pretend(gpus: int = 0, bf16: bool = True, mps: bool = False) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    pretend()
+    return pretend
+
+
+def test_auto_takes_what_the_machine_has(machine: Callable[..., None]) -> None:
+    assert Compute.choose().describe() == {"device": "cpu", "precision": "fp32"}
+    machine(mps=True)
+    assert Compute.choose().describe() == {"device": "mps", "precision": "fp32"}
+    machine(gpus=2, mps=True)
+    assert Compute.choose().describe() == {"device": "cuda:0", "precision": "fp32"}
+
+
+def test_a_gpu_is_taken_by_its_number(machine: Callable[..., None]) -> None:
+    machine(gpus=2)
+    assert Compute.choose("cuda", "fp16").device == torch.device("cuda")
+    assert Compute.choose("cuda:1", "bf16").device == torch.device("cuda:1")
+    with pytest.raises(DeviceError, match=r"no cuda:2 \(2 CUDA devices\) \(use --device cpu\)"):
+        Compute.choose("cuda:2")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:99", "mps"])
+def test_a_device_that_is_not_there(machine: Callable[..., None], device: str) -> None:
+    with pytest.raises(DeviceError, match=f"this machine has no {device}") as caught:
+        Compute.choose(device)
+    assert caught.value.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "",
+        "gpu",
+        "CPU",
+        "cpu:0",
+        "mps:0",
+        "meta",
+        "cuda:",
+        "cuda:-1",
+        "cuda:01",
+        "cuda:128",
+        "cuda:٣",
+        "cuda\n",
+    ],
+)
+def test_a_device_that_does_not_exist(device: str) -> None:
+    with pytest.raises(UsageError, match="no device") as caught:
+        Compute.choose(device)
+    assert "cuda:N" in str(caught.value)
+
+
+def test_precisions(machine: Callable[..., None]) -> None:
+    assert Compute.choose("cpu", "bf16").precision == "bf16"
+    with pytest.raises(DeviceError, match="fp16 needs a GPU") as caught:
+        Compute.choose("cpu", "fp16")
+    assert caught.value.exit_code == 5
+    with pytest.raises(UsageError, match="no precision 'half'"):
+        Compute.choose("cpu", "half")
+    machine(gpus=1, bf16=False)
+    with pytest.raises(DeviceError, match="cannot compute in bf16"):
+        Compute.choose("cuda", "bf16")
+
+
+def test_the_context_computes_in_the_precision() -> None:
+    a = torch.ones(2, 2)
+    for precision, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with Compute.choose("cpu", precision).autocast():
+            assert (a @ a).dtype == kind
+
+
+class Failing(nn.Module):
+    """A network that allocates, and then fails."""
+
+    scale = 2
+
+    def __init__(self, error: BaseException | None) -> None:
+        super().__init__()
+        self.error = error
+        self.activations: weakref.ref[Tensor] | None = None
+
+    def forward(self, left: Tensor, right: Tensor, *arguments: object, **named: object) -> Tensor:
+        features = left + 1
+        self.activations = weakref.ref(features)
+        if self.error is None:
+            return torch.empty(2**59)  # the allocator's own words
+        raise self.error
+
+
+def run(failing: Failing, which: str) -> None:
+    pair = (np.zeros((20, 30, 3), np.uint8),) * 2
+    compute = Compute.choose("cpu")
+    if which == "matcher":
+        StereoMatcher(failing, ModelSpec("pasmnet"), compute)(*pair)  # type: ignore[arg-type]
+    else:
+        StereoUpscaler(failing, ModelSpec("passrnet", scale=2), compute)(*pair)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("which", ["matcher", "upscaler"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9.00 GiB."),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB, other allocations: 1.00 GB)"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"),
+    ],
+    ids=lambda error: "really" if error is None else str(error)[:30] or type(error).__name__,
+)
+def test_running_out_of_memory_is_a_device_error(error: BaseException | None, which: str) -> None:
+    failing = Failing(error)
+    with pytest.raises(DeviceError, match="not enough memory for a pair of 30 x 20 pixels") as caught:
+        run(failing, which)
+    assert caught.value.hint
+    assert failing.activations is not None
+    assert failing.activations() is None, "the error keeps the memory that the next pair needs"
+
+
+@pytest.mark.parametrize("which", ["matcher", "upscaler"])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("shapes do not fit"), ValueError("memory"), KeyboardInterrupt()]
+)
+def test_other_errors_stay_what_they_are(error: BaseException, which: str) -> None:
+    with pytest.raises(type(error)) as caught:
+        run(Failing(error), which)
+    assert caught.value is error

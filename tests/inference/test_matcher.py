@@ -1,0 +1,243 @@
+"""Stereo matching of arrays, with the shipped network on a cut of the sample pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sample_cut import Cut
+
+from pamcli.errors import InputError, ModelError, UsageError
+from pamcli.inference.device import Compute
+from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
+from pamcli.registry.spec import ModelSpec
+
+
+@pytest.fixture(scope="module")
+def result(matcher: StereoMatcher, large: Cut) -> StereoResult:
+    return matcher(large.left, large.right)
+
+
+@pytest.mark.parametrize(("height", "width"), [(16, 16), (17, 33), (40, 100), (61, 90)])
+def test_every_size_gives_maps_of_its_size(
+    matcher: StereoMatcher, large: Cut, height: int, width: int
+) -> None:
+    cut = large[:height, 100 : 100 + width]
+    found = matcher(cut.left, cut.right)
+    assert found.right_disparity is not None
+    assert found.visible is not None
+    assert found.confidence is not None
+    for values, kind in (
+        (found.disparity, np.float32),
+        (found.right_disparity, np.float32),
+        (found.visible, np.bool_),
+        (found.confidence, np.float32),
+    ):
+        assert values.shape == (height, width)
+        assert values.dtype == kind
+        assert values.flags.c_contiguous
+        assert np.isfinite(values).all()
+    assert min(found.disparity.min(), found.right_disparity.min()) >= 0
+    assert 0 <= found.confidence.min() <= found.confidence.max() <= 1
+
+
+@pytest.mark.parametrize(("height", "width"), [(15, 40), (40, 15)])
+def test_a_picture_below_16_px_is_refused(matcher: StereoMatcher, height: int, width: int) -> None:
+    with pytest.raises(InputError, match=f"{width} x {height} pixels .both sides must have at least 16"):
+        matcher(np.zeros((height, width, 3), np.uint8), np.zeros((height, width, 3), np.uint8))
+
+
+def test_what_is_no_picture_is_an_input_error(matcher: StereoMatcher) -> None:
+    with pytest.raises(InputError, match=r"has shape \(5,\)"):
+        matcher(np.zeros(5), np.zeros(5))
+
+
+def test_types_of_the_same_picture_give_the_same_result(matcher: StereoMatcher, small: Cut) -> None:
+    expected = matcher(small.left, small.right, extras=())
+    for left, right in (
+        (small.left.astype(np.uint16) * 257, small.right.astype(np.uint16) * 257),
+        (small.left.astype(np.float32) / 255, small.right.astype(np.float32) / 255),
+        (small.left / 255, small.right),
+    ):
+        assert np.abs(matcher(left, right, extras=()).disparity - expected.disparity).max() < 1e-3
+
+
+def test_the_right_disparity_is_that_of_the_mirrored_exchanged_pair(
+    matcher: StereoMatcher, small: Cut
+) -> None:
+    found = matcher(small.left, small.right)
+    mirrored = matcher(small.right[:, ::-1], small.left[:, ::-1])
+    assert found.right_disparity is not None
+    assert mirrored.right_disparity is not None
+    assert np.array_equal(found.right_disparity, mirrored.disparity[:, ::-1])
+    assert np.array_equal(found.disparity, mirrored.right_disparity[:, ::-1])
+
+
+def test_disparity_is_right_where_confidence_is_high(result: StereoResult, large: Cut) -> None:
+    assert result.confidence is not None
+    known = np.isfinite(large.truth)
+    error = np.abs(result.disparity - large.truth)[known]
+    confidence = result.confidence[known]
+    sure = confidence > 0.9
+    assert sure.mean() > 0.5
+    assert np.median(error[sure]) < 0.5
+    assert (error[sure] > 3).mean() < 0.1
+
+
+def test_errors_fall_from_each_fifth_of_confidence_to_the_next(result: StereoResult, large: Cut) -> None:
+    assert result.confidence is not None
+    known = np.isfinite(large.truth)
+    wrong = (np.abs(result.disparity - large.truth) > 3)[known]
+    confidence = result.confidence[known]
+    fifth = np.digitize(confidence, np.quantile(confidence, [0.2, 0.4, 0.6, 0.8]))
+    share = [wrong[fifth == n].mean() for n in range(5)]
+    assert share == sorted(share, reverse=True)
+    assert share[0] > 0.5
+    assert share[4] < 0.05
+
+
+def test_visible_takes_away_what_is_wrong_or_hidden(result: StereoResult, large: Cut) -> None:
+    assert result.visible is not None
+    error = np.abs(result.disparity - large.truth)
+    assert result.visible[error <= 1].mean() > 0.85
+    assert result.visible[error > 3].mean() < 0.35
+    outside = np.arange(large.truth.shape[1]) - large.truth < 0  # of the right view, by the truth
+    assert outside.sum() > 1000
+    assert result.visible[outside].mean() < 0.1
+
+
+def test_bf16_is_close_to_fp32(matcher: StereoMatcher, result: StereoResult, large: Cut) -> None:
+    half = StereoMatcher(matcher.network, matcher.spec, Compute.choose("cpu", "bf16"))
+    found = half(large.left, large.right, extras=())
+    assert found.disparity.dtype == np.float32
+    difference = np.abs(found.disparity - result.disparity)
+    assert 0 < np.median(difference) < 0.25
+    assert result.confidence is not None
+    assert (difference[result.confidence > 0.9] > 1).mean() < 0.02
+    truth = large.truth
+    wrong = [(np.abs(d - truth) > 3)[np.isfinite(truth)].mean() for d in (found.disparity, result.disparity)]
+    assert abs(wrong[0] - wrong[1]) < 0.01
+
+
+def test_only_what_is_asked_for_is_computed(
+    matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = 0
+    run = matcher.network.forward
+
+    def counted(*arguments: object, **named: object) -> object:
+        nonlocal passes
+        passes += 1
+        return run(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(matcher.network, "forward", counted)
+    everything = matcher(small.left, small.right)
+    assert passes == 2
+    for extras in ((), ("confidence",), ("visible",), ("right_disparity",), EXTRAS):
+        passes = 0
+        found = matcher(small.left, small.right, extras=extras)
+        assert passes == (2 if {"visible", "right_disparity"} & set(extras) else 1)
+        assert np.array_equal(found.disparity, everything.disparity)
+        for name in ("visible", "confidence"):
+            value = getattr(found, name)
+            assert (value is not None) == (name in extras)
+            assert value is None or np.array_equal(value, getattr(everything, name))
+        if "right_disparity" in extras:
+            assert found.right_disparity is not None
+
+
+def test_what_was_not_asked_for_is_none(matcher: StereoMatcher, small: Cut) -> None:
+    assert matcher(small.left, small.right, extras={"visible"}).right_disparity is None
+
+
+def test_an_unknown_extra_is_refused(matcher: StereoMatcher, small: Cut) -> None:
+    with pytest.raises(UsageError, match=r"no result is called 'depth' .known: confidence, right_disparity"):
+        matcher(small.left, small.right, extras={"visible", "depth"})
+
+
+def made_by_hand() -> StereoResult:
+    return StereoResult(
+        disparity=np.array([[1, 2, 3, 4]], np.float32),
+        visible=np.array([[True, False, True, True]]),
+        confidence=np.array([[0.2, 0.9, 0.5, 0.9]], np.float32),
+    )
+
+
+def test_the_disparity_where_it_is_known() -> None:
+    result, nan = made_by_hand(), np.nan
+    for arguments, expected in (
+        ({}, [1, 2, 3, 4]),
+        ({"visible": True}, [1, nan, 3, 4]),
+        ({"min_confidence": 0.5}, [nan, 2, 3, 4]),
+        ({"visible": True, "min_confidence": 0.5}, [nan, nan, 3, 4]),
+        ({"min_confidence": 0.0}, [1, 2, 3, 4]),
+    ):
+        found = result.disparity_where(**arguments)  # type: ignore[arg-type]
+        assert found.dtype == np.float32
+        assert np.array_equal(found, np.array([expected], np.float32), equal_nan=True)
+    assert np.array_equal(result.disparity, [[1, 2, 3, 4]]), "the result itself stays whole"
+
+
+def test_what_was_not_computed_cannot_be_asked_about() -> None:
+    bare = StereoResult(disparity=np.ones((2, 2), np.float32))
+    with pytest.raises(UsageError, match="visibility was not computed"):
+        bare.disparity_where(visible=True)
+    with pytest.raises(UsageError, match="confidence was not computed"):
+        bare.disparity_where(min_confidence=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [(None, None), (1, 16), (16, 16), (17, 32), (192, 192), (193, 208)]
+)
+def test_a_maximum_disparity_is_rounded_up(
+    matcher: StereoMatcher, given: int | None, used: int | None
+) -> None:
+    limited = StereoMatcher(matcher.network, matcher.spec, matcher.compute, given)
+    assert limited.max_disparity == used
+
+
+@pytest.mark.parametrize("given", [0, -16])
+def test_a_maximum_disparity_that_leaves_nothing_is_refused(matcher: StereoMatcher, given: int) -> None:
+    with pytest.raises(UsageError, match="leaves nothing to search"):
+        StereoMatcher(matcher.network, matcher.spec, matcher.compute, given)
+
+
+def test_the_search_ends_below_the_maximum(matcher: StereoMatcher, large: Cut) -> None:
+    """The scene has disparities up to 60 px; with 16 the attention considers 0, 4, 8 and 12 px."""
+    limited = StereoMatcher(matcher.network, matcher.spec, matcher.compute, 16)
+    free = matcher(large.left, large.right, extras=())
+    found = limited(large.left, large.right, extras=())
+    assert np.quantile(free.disparity, 0.9) > 30
+    assert np.quantile(found.disparity, 0.9) < 20
+    assert np.array_equal(
+        matcher(large.left, large.right, extras=()).disparity, free.disparity
+    )  # the network itself remembers no limit
+
+
+def test_loading_takes_the_stored_prior_unless_told_otherwise(
+    matcher: StereoMatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModelSpec("pasmnet", max_disparity=192)
+    monkeypatch.setattr("pamcli.inference.matcher.load_network", lambda path: (matcher.network, spec))
+    assert StereoMatcher.load("pasmnet", device="cpu").max_disparity == 192
+    assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=None).max_disparity is None
+    assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=100).max_disparity == 112
+
+
+def test_the_shipped_network_has_no_maximum(matcher: StereoMatcher) -> None:
+    assert matcher.spec.max_disparity is None
+    assert matcher.max_disparity is None
+
+
+def test_a_network_of_the_other_kind_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"passrnet-x2 is a passrnet, which finds no disparity .use pasmnet"):
+        StereoMatcher.load("passrnet-x2", device="cpu")
+
+
+def test_a_path_is_a_path_even_when_its_name_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="no weights file pasmnet"):
+        StereoMatcher.load(Path("pasmnet"), device="cpu")

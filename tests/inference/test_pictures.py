@@ -1,0 +1,138 @@
+"""What pictures the networks take, and the padding that the user never hears of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sample_cut import Cut
+
+from pamcli.errors import InputError
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.pictures import crop_padding, from_tensor, pad_to_multiple, to_tensors
+
+FLOATS = np.random.default_rng(0).random((20, 30, 3))
+BYTES = (FLOATS * 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        (BYTES, BYTES / 255),
+        (BYTES.astype(np.uint16) * 257, BYTES / 255),
+        (BYTES.astype(">u2") * 257, BYTES / 255),
+        (FLOATS, FLOATS),
+        (FLOATS.astype(np.float32), FLOATS),
+        (FLOATS.astype(">f8"), FLOATS),
+        (FLOATS.astype(np.float16), FLOATS.astype(np.float16)),
+        (FLOATS[:, ::-1].astype(np.float32), FLOATS[:, ::-1]),
+        (FLOATS.astype(np.float32)[::-1, ::-1, ::-1], FLOATS[::-1, ::-1, ::-1]),
+        (np.asfortranarray(BYTES), BYTES / 255),
+    ],
+    ids=[
+        "uint8",
+        "uint16",
+        "uint16 >",
+        "float64",
+        "float32",
+        "float64 >",
+        "float16",
+        "view",
+        "flip",
+        "fortran",
+    ],
+)
+def test_every_type_becomes_rgb_in_0_to_1(
+    picture: NDArray[np.generic], expected: NDArray[np.float64]
+) -> None:
+    picture.flags.writeable = False
+    for tensor in to_tensors(picture, picture, 16):
+        assert tensor.shape == (1, 3, 20, 30)
+        assert tensor.dtype == torch.float32
+        assert np.abs(tensor[0].permute(1, 2, 0).numpy() - expected).max() < 1e-7
+
+
+def test_the_ends_of_the_range_are_met() -> None:
+    for white in (np.uint8(255), np.uint16(65535), np.float32(1)):
+        picture = np.zeros((16, 16, 3), white.dtype)
+        picture[0, 0] = white
+        left, right = to_tensors(picture, picture, 16)
+        assert left.max() == right.max() == 1
+        assert left.min() == 0
+
+
+@pytest.mark.parametrize(
+    ("picture", "words"),
+    [
+        (FLOATS - 0.5, "has values from -0."),
+        (FLOATS * 255, "has values from .* .floating-point pictures are in"),
+        (np.where(FLOATS > 0.9, np.nan, FLOATS), "has values from nan to nan"),
+        (np.where(FLOATS > 0.9, np.inf, FLOATS), "has values from .* to inf"),
+        (BYTES.astype(np.int32), "is int32 .pass uint8, uint16 or float"),
+        (BYTES.astype(np.int8), "is int8"),
+        (BYTES > 9, "is bool"),
+        (FLOATS.astype(complex), "is complex128"),
+        (BYTES[..., 0], r"has shape \(20, 30\), not \(height, width, 3\)"),
+        (BYTES[..., :1], r"has shape \(20, 30, 1\)"),
+        (np.dstack((BYTES, BYTES[..., 0])), r"has shape \(20, 30, 4\)"),
+        (BYTES[None], r"has shape \(1, 20, 30, 3\)"),
+        (BYTES[0, 0, 0], r"has shape \(\)"),
+        (BYTES[:15], "is 30 x 15 pixels .both sides must have at least 16"),
+        (BYTES[:, :15], "is 15 x 20 pixels"),
+        (BYTES[:0], "is 30 x 0 pixels"),
+    ],
+)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_is_no_picture_is_refused(picture: NDArray[np.generic], words: str, side: str) -> None:
+    views = (picture, BYTES) if side == "left" else (BYTES, picture)
+    with pytest.raises(InputError, match=f"the {side} picture {words}") as caught:
+        to_tensors(*views, 16)
+    assert caught.value.exit_code == 3
+
+
+def test_views_of_different_sizes_are_refused() -> None:
+    with pytest.raises(InputError, match=r"left 30 x 20, right 29 x 20.*rectified pictures have one size"):
+        to_tensors(BYTES, BYTES[:, 1:], 16)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, ">u2", np.float16, np.float32, np.float64])
+def test_results_are_clamped_and_rounded_to_the_type(dtype: np.dtype[np.generic]) -> None:
+    kind = np.dtype(dtype)
+    values = torch.tensor([-0.5, 0.0, 0.5, 1.0, 1.5]).expand(1, 3, 2, 5)
+    made = from_tensor(values, kind)
+    assert made.shape == (2, 5, 3)
+    assert made.dtype == kind
+    assert made.flags.c_contiguous
+    largest = {1: 255, 2: 65535}[kind.itemsize] if kind.kind == "u" else 1
+    expected = [0, 0, largest / 2, largest, largest]
+    assert np.array_equal(made[0, :, 0], np.rint(expected) if kind.kind == "u" else expected)
+
+
+def test_padding_of_every_size_repeats_the_edge_at_the_top_and_the_right_and_is_undone() -> None:
+    whole = torch.rand(1, 3, 70, 70, generator=torch.Generator().manual_seed(0))
+    for height in range(16, 71):
+        for width in range(16, 71):
+            picture = whole[..., :height, :width]
+            padded = pad_to_multiple(picture, 32)
+            top, right = padded.shape[-2] - height, padded.shape[-1] - width
+            assert (height + top) % 32 == (width + right) % 32 == 0
+            assert 0 <= top < 32
+            assert 0 <= right < 32
+            by_hand = np.pad(picture[0].numpy(), ((0, 0), (top, 0), (0, right)), mode="edge")
+            assert np.array_equal(padded[0].numpy(), by_hand)
+            assert torch.equal(crop_padding(padded, height, width), picture)
+
+
+def test_the_matcher_pads_as_one_would_by_hand(matcher: StereoMatcher, small: Cut) -> None:
+    height, width = small.truth.shape
+    padding = ((-height % 32, 0), (0, -width % 32), (0, 0))
+    padded = [np.pad(view, padding, mode="edge") for view in (small.left, small.right)]
+    assert padded[0].shape == (64, 96, 3)
+    assert small.left.shape == (61, 90, 3)
+    by_hand = matcher(*padded, extras={"confidence"})
+    ours = matcher(small.left, small.right, extras={"confidence"})
+    assert ours.confidence is not None
+    assert by_hand.confidence is not None
+    assert np.array_equal(ours.disparity, by_hand.disparity[3:, :90])
+    assert np.array_equal(ours.confidence, by_hand.confidence[3:, :90])

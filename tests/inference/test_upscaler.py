@@ -1,0 +1,115 @@
+"""Super-resolution of arrays, with the shipped networks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sample_cut import Cut
+
+from pamcli.errors import InputError, ModelError
+from pamcli.inference.device import Compute
+from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.parallax import ParallaxMaps
+from pamcli.networks.passrnet import PASSRnet, SuperResolution
+from pamcli.registry.spec import ModelSpec
+
+
+@pytest.fixture(scope="session")
+def tiny(large: Cut) -> Cut:
+    return large[60:93, 200:241]
+
+
+def test_the_scale_is_that_of_the_name(upscaler: StereoUpscaler) -> None:
+    assert upscaler.spec.scale == upscaler.scale
+    assert upscaler.scale in (2, 4)
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (9, 31), (33, 41)])
+def test_both_views_grow_by_the_scale(upscaler: StereoUpscaler, tiny: Cut, height: int, width: int) -> None:
+    cut = tiny[:height, :width]
+    for view in upscaler(cut.left, cut.right):
+        assert view.shape == (height * upscaler.scale, width * upscaler.scale, 3)
+        assert view.dtype == np.uint8
+        assert view.flags.c_contiguous
+
+
+@pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32, np.float64])
+def test_the_type_is_kept_and_the_picture_is_the_same(
+    upscaler: StereoUpscaler, tiny: Cut, dtype: type[np.generic]
+) -> None:
+    expected = upscaler.left_only(tiny.left / 255, tiny.right / 255)
+    largest = {np.uint8: 255, np.uint16: 65535}.get(dtype, 1)
+    left, right = ((view / 255 * largest).astype(dtype) for view in (tiny.left, tiny.right))
+    found = upscaler.left_only(left, right)
+    assert found.dtype == dtype
+    rounding = {np.uint8: 0.5 / 255, np.uint16: 1 / 65535, np.float16: 2**-8}.get(dtype, 0) + 1e-5
+    assert np.abs(found.astype(np.float64) / largest - expected.astype(np.float64)).max() < rounding
+
+
+def test_each_view_keeps_its_own_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    left, right = upscaler(tiny.left[:8, :8], tiny.right[:8, :8].astype(np.float32) / 255)
+    assert (left.dtype, right.dtype) == (np.uint8, np.float32)
+
+
+def test_the_result_is_the_picture_in_more_pixels(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    for view, larger in zip((tiny.left, tiny.right), upscaler(tiny.left, tiny.right), strict=True):
+        s = upscaler.scale
+        height, width = view.shape[:2]
+        reduced = larger.reshape(height, s, width, s, 3).mean((1, 3))
+        assert np.abs(reduced - view).mean() < 4
+        assert np.corrcoef(reduced.ravel(), view.ravel())[0, 1] > 0.99
+
+
+def test_the_left_view_alone_is_the_left_of_both(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    left, right = upscaler(tiny.left, tiny.right)
+    assert np.array_equal(upscaler.left_only(tiny.left, tiny.right), left)
+    assert not np.array_equal(left, right)
+
+
+def test_the_right_view_is_the_left_of_the_exchanged_pair(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    _, right = upscaler(tiny.left, tiny.right)
+    exchanged = upscaler.left_only(tiny.right, tiny.left)
+    assert np.abs(exchanged.astype(int) - right).max() <= 1  # a sum in another order may round otherwise
+
+
+def test_detail_comes_from_the_other_view(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    other = upscaler.left_only(tiny.left, np.zeros_like(tiny.right))
+    assert not np.array_equal(upscaler.left_only(tiny.left, tiny.right), other)
+
+
+def test_what_leaves_the_range_is_clamped() -> None:
+    class Overshooting(PASSRnet):
+        def forward(self, left: torch.Tensor, right: torch.Tensor, *, both: bool = False) -> SuperResolution:
+            picture = torch.linspace(-1, 2, 16 * 16).view(1, 1, 16, 16).expand(1, 3, 16, 16)
+            nothing = torch.zeros(1, 8, 8, 8)
+            everywhere = torch.ones(1, 8, 8, dtype=torch.bool)
+            maps = ParallaxMaps(nothing, nothing, everywhere, everywhere)
+            return SuperResolution(picture, picture if both else None, maps)
+
+    upscaler = StereoUpscaler(Overshooting(2), ModelSpec("passrnet", scale=2), Compute.choose("cpu"))
+    for dtype, largest in ((np.uint8, 255), (np.uint16, 65535), (np.float32, 1)):
+        pair = (np.zeros((8, 8, 3), dtype),) * 2
+        for view in upscaler(*pair):
+            assert (view.min(), view.max()) == (0, largest)
+            assert np.all(np.diff(view[..., 0].ravel().astype(float)) >= 0)
+
+
+def test_a_picture_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:
+    pair = (np.zeros((7, 20, 3), np.uint8),) * 2
+    for call in (upscaler, upscaler.left_only):
+        with pytest.raises(InputError, match=r"20 x 7 pixels .both sides must have at least 8"):
+            call(*pair)
+
+
+def test_a_network_of_the_other_kind_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"pasmnet is a pasmnet, which enlarges nothing .use passrnet-x4"):
+        StereoUpscaler.load("pasmnet", device="cpu")
+
+
+def test_bf16_is_close_to_fp32(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    half = StereoUpscaler(upscaler.network, upscaler.spec, Compute.choose("cpu", "bf16"))
+    exact, rough = (u.left_only(tiny.left / 255, tiny.right / 255) for u in (upscaler, half))
+    difference = np.abs(exact.astype(np.float64) - rough.astype(np.float64))
+    assert 0 < difference.mean() < 0.005
