@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import struct
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,8 @@ def read_checkpoint(
 
 def _load(path: Path) -> Any:
     try:
-        with torch.serialization.safe_globals(NUMPY_SCALARS):
+        with torch.serialization.safe_globals(NUMPY_SCALARS), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the protocol of the pickle, which is the file's affair
             return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ModelError(f"no checkpoint {path}") from None

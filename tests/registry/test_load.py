@@ -1,0 +1,141 @@
+"""Weights files to networks: any stored precision, and nothing that does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from network_states import NAMES, shipped, state_of
+from torch import Tensor
+
+from pamcli.errors import ModelError, OutputError
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.load import check_state, empty_network, load_network, save_network
+from pamcli.registry.spec import ModelSpec, read_header
+
+X2 = ModelSpec("passrnet", scale=2)
+LAST = "upscale.7.weight"
+
+
+def saved(folder: Path, spec: ModelSpec = X2, **changed: Tensor) -> Path:
+    """A PASSRnet x2 with some tensors changed."""
+    file = folder / "changed.safetensors"
+    save_network({**state_of("passrnet-x2"), **changed}, spec, file)
+    return file
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_network_loads_into_fp32_ready_to_use(name: str) -> None:
+    network, spec = load_network(shipped(name))
+    assert isinstance(network, PASMnet if name == "pasmnet" else PASSRnet)
+    assert getattr(network, "scale", None) == spec.scale
+    assert not network.training
+    stored = state_of(name)
+    state = network.state_dict()
+    assert state.keys() == stored.keys()
+    for key, value in state.items():
+        assert value.device.type == "cpu"
+        assert value.dtype == (torch.float32 if stored[key].is_floating_point() else torch.int64)
+        assert torch.equal(value, stored[key].to(value.dtype))
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_any_stored_precision_loads_into_fp32_and_is_written_as_it_is(
+    kind: torch.dtype, tmp_path: Path
+) -> None:
+    file = tmp_path / "w.safetensors"
+    state = {key: value.to(kind) for key, value in state_of("passrnet-x2").items()}
+    save_network(state, X2, file)
+    names = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64"}
+    assert read_header(file).precision == names[kind]
+    network, spec = load_network(file)
+    assert spec == X2
+    for key, value in network.state_dict().items():
+        assert value.dtype == torch.float32
+        assert torch.equal(value, state[key].float())
+
+
+def test_a_network_without_values_takes_no_memory() -> None:
+    assert all(p.is_meta for p in empty_network(ModelSpec("pasmnet")).parameters())
+    assert isinstance(empty_network(X2), PASSRnet)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (torch.zeros(3, 3, 3), r"upscale.7.weight is \[3, 3, 3\], not \[3, 3, 3, 3\]"),
+        (torch.zeros(1, 3, 3, 3), r"upscale.7.weight is \[1, 3, 3, 3\]"),
+        (torch.zeros(3, 3, 3, 3, dtype=torch.int64), "upscale.7.weight is torch.int64"),
+        (torch.zeros(3, 3, 3, 3, dtype=torch.bool), "upscale.7.weight is torch.bool"),
+        (torch.full((3, 3, 3, 3), torch.nan), "holds values that are not finite .its training diverged"),
+        (torch.full((3, 3, 3, 3), torch.inf), "holds values that are not finite"),
+        (torch.full((3, 3, 3, 3), 1e300, dtype=torch.float64), "holds values that are not finite"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named_with_the_file(value: Tensor, words: str, tmp_path: Path) -> None:
+    file = saved(tmp_path, **{LAST: value})
+    with pytest.raises(ModelError, match=words) as caught:
+        load_network(file)
+    assert str(file) in caught.value.message
+    assert caught.value.exit_code == 4
+
+
+def test_a_file_that_names_another_network_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path, ModelSpec("passrnet", scale=4))
+    with pytest.raises(ModelError, match=r"does not fit passrnet: upscale.4.weight is \[256, "):
+        load_network(file)
+    file = saved(tmp_path, ModelSpec("pasmnet"))
+    with pytest.raises(ModelError, match=r"does not fit pasmnet: .* is unknown, .* and [0-9]+ more$"):
+        load_network(file)
+
+
+def test_missing_and_extra_tensors_are_named() -> None:
+    state = state_of("passrnet-x2")
+    check_state(state, X2, "it")
+    value = state.pop(LAST)
+    with pytest.raises(ModelError, match=f"^it does not fit passrnet: {LAST} is missing$"):
+        check_state(state, X2, "it")
+    with pytest.raises(ModelError, match=f"^it does not fit passrnet: more is unknown, {LAST} is missing$"):
+        check_state({**state, "more": value}, X2, "it")
+    with pytest.raises(ModelError, match=r"it does not fit passrnet: .* is missing, .* and [0-9]+ more"):
+        check_state({}, X2, "it")
+
+
+@pytest.mark.parametrize("cut", [1, 1000, 2_000_000])
+def test_a_truncated_file_is_damaged(cut: int, tmp_path: Path) -> None:
+    file = tmp_path / "cut.safetensors"
+    file.write_bytes(shipped("passrnet-x2").read_bytes()[:-cut])
+    with pytest.raises(ModelError, match=r"cut.safetensors is damaged: .* \(download or convert it again\)"):
+        load_network(file)
+
+
+def test_a_file_with_bytes_to_spare_is_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "long.safetensors"
+    file.write_bytes(shipped("passrnet-x2").read_bytes() + b"more")
+    with pytest.raises(ModelError, match=r"long.safetensors is damaged"):
+        load_network(file)
+
+
+def test_saving_takes_parameters_and_any_layout_in_memory(tmp_path: Path) -> None:
+    state = state_of("passrnet-x2")
+    turned = {
+        key: torch.nn.Parameter(value.float().transpose(0, -1).contiguous().transpose(0, -1))
+        if value.dim() > 1
+        else value.float()
+        for key, value in reversed(state.items())
+    }
+    save_network(turned, X2, tmp_path / "w.safetensors")
+    network, spec = load_network(tmp_path / "w.safetensors")
+    assert spec == X2
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, state[key].float())
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError):
+        save_network(state_of("passrnet-x2"), X2, tmp_path / "file" / "w.safetensors")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

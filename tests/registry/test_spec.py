@@ -1,0 +1,197 @@
+"""What a weights file says about itself: round trips, contradictions, damage."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from network_states import NAMES, shipped
+
+from pamcli.errors import ModelError
+from pamcli.registry.spec import PASSRNET_SCALES, ModelSpec, read_header
+
+FULL = ModelSpec(
+    "pasmnet",
+    max_disparity=192,
+    training="Scenes, 1,500 steps; “D1” 22 %\nand a second line",
+    licence="MIT",
+    version="1.2",
+    source="PASMnet_192.pth.tar, sha256 00ff",
+)
+
+
+@pytest.mark.parametrize(
+    "spec", [FULL, ModelSpec("pasmnet"), *(ModelSpec("passrnet", scale=scale) for scale in PASSRNET_SCALES)]
+)
+def test_metadata_give_the_description_back(spec: ModelSpec) -> None:
+    metadata = spec.to_metadata()
+    assert all(isinstance(value, str) for value in metadata.values())
+    assert ModelSpec.from_metadata(metadata) == spec
+
+
+def test_the_variant_is_stored_so_that_others_can_follow() -> None:
+    metadata = FULL.to_metadata()
+    assert json.loads(metadata["configuration"]) == {"variant": "paper"}
+    metadata["configuration"] = json.dumps({"variant": "without cascade"})
+    with pytest.raises(ModelError, match=r"unknown variant 'without cascade' of pasmnet \(a newer pam may"):
+        ModelSpec.from_metadata(metadata)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"architecture": "psmnet"}, "unknown architecture 'psmnet'"),
+        ({"architecture": "passrnet"}, "every passrnet has one"),
+        ({"architecture": "pasmnet", "scale": 2}, "a scale belongs to passrnet"),
+        ({"architecture": "passrnet", "scale": 0}, "scale 0"),
+        ({"architecture": "passrnet", "scale": 5}, "scale 5"),
+        ({"architecture": "passrnet", "scale": 2, "max_disparity": 192}, "belongs to pasmnet only"),
+        ({"architecture": "pasmnet", "max_disparity": 17}, "17 px is not a positive multiple of 16"),
+        ({"architecture": "pasmnet", "max_disparity": 0}, "0 px is not a positive multiple of 16"),
+        ({"architecture": "pasmnet", "max_disparity": -16}, "-16 px"),
+    ],
+)
+def test_contradictions_are_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        ModelSpec(**fields)
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("max_disparity", [16, 192, 1600, None])
+def test_a_prior_is_a_multiple_of_16(max_disparity: int | None) -> None:
+    assert ModelSpec("pasmnet", max_disparity=max_disparity).max_disparity == max_disparity
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_of_a_shipped_file(name: str) -> None:
+    header = read_header(shipped(name))
+    assert header.path == shipped(name)
+    assert header.size == shipped(name).stat().st_size
+    assert header.precision == "fp16"
+    assert header.spec.scale == {"pasmnet": None, "passrnet-x2": 2, "passrnet-x4": 4}[name]
+    assert header.spec.licence == "MIT"
+    assert header.spec.training
+    millions = {"pasmnet": 7.82, "passrnet-x2": 1.37, "passrnet-x4": 1.42}[name]  # of the paper
+    assert round(header.parameters / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize(
+    ("kinds", "precision"),
+    [
+        ((torch.float32, torch.float32), "fp32"),
+        ((torch.bfloat16, torch.bfloat16), "bf16"),
+        ((torch.float16, torch.int64), "fp16"),
+        ((torch.float64, torch.float64), "fp64"),
+        ((torch.float16, torch.float32), "mixed"),
+    ],
+)
+def test_precision_and_parameters(
+    kinds: tuple[torch.dtype, torch.dtype], precision: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "w.safetensors"
+    tensors = {"a": torch.zeros(2, 3, dtype=kinds[0]), "b": torch.zeros((), dtype=kinds[1])}
+    tensors["a.running_mean"] = torch.zeros(100, dtype=kinds[0])
+    safetensors.torch.save_file(tensors, file, FULL.to_metadata())
+    header = read_header(file)
+    assert header.precision == precision
+    assert header.parameters == 6 + kinds[1].is_floating_point
+    assert header.size == file.stat().st_size
+
+
+TENSOR = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+GOOD = FULL.to_metadata()
+
+
+def packed(header: object) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(8)
+
+
+def test_the_header_that_the_damaged_ones_come_from_is_good(tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(packed({"__metadata__": GOOD, "a": TENSOR}))
+    assert (read_header(file).spec, read_header(file).parameters) == (FULL, 2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"1234567",
+        bytes(8),
+        b"hello, this is a text file\n" * 9,
+        struct.pack("<Q", 2**63) + b"{}",
+        struct.pack("<Q", 3) + b"{}",
+        packed(b"{"),
+        packed(b"\xff\xfe"),
+        packed(b"[" * 100_000),
+        packed([]),
+        packed(5),
+        packed(None),
+        packed({"__metadata__": "text", "a": TENSOR}),
+        packed({"__metadata__": [1], "a": TENSOR}),
+        packed({"__metadata__": None, "a": TENSOR}),
+        packed({"__metadata__": GOOD, "a": 5}),
+        packed({"__metadata__": GOOD, "a": {"dtype": "F32"}}),
+        packed({"__metadata__": GOOD, "a": {"dtype": "F32", "shape": 3}}),
+        packed({"__metadata__": GOOD, "a": {"dtype": "F32", "shape": ["x"]}}),
+        packed({"__metadata__": GOOD, "a": {"dtype": "F32", "shape": [None]}}),
+    ],
+    ids=lambda content: repr(content[:60]),
+)
+def test_what_is_no_safetensors_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(content)
+    with pytest.raises(ModelError, match="is no safetensors file") as caught:
+        read_header(file)
+    assert str(file) in caught.value.message
+    assert "pam weights import" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({}, "does not say which network it holds .convert it: pam weights import"),
+        ({"format": "pt"}, "does not say which network it holds"),
+        ({**GOOD, "pam_format": "2"}, "does not say which network it holds"),
+        ({**GOOD, "architecture": "psmnet"}, "unknown architecture 'psmnet'"),
+        ({key: GOOD[key] for key in GOOD if key != "architecture"}, "its metadata are damaged"),
+        ({key: GOOD[key] for key in GOOD if key != "configuration"}, "its metadata are damaged"),
+        ({**GOOD, "configuration": "{"}, "its metadata are damaged"),
+        ({**GOOD, "configuration": "[]"}, "its metadata are damaged"),
+        ({**GOOD, "configuration": "[" * 100_000}, "its metadata are damaged"),
+        ({**GOOD, "max_disparity": "many"}, "its metadata are damaged"),
+        ({**GOOD, "max_disparity": "9" * 5000}, "its metadata are damaged"),
+        ({**GOOD, "max_disparity": "100"}, "100 px is not a positive multiple of 16"),
+        ({**GOOD, "scale": "2"}, "a scale belongs to passrnet"),
+    ],
+)
+def test_metadata_that_are_not_understood_are_refused(
+    metadata: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(packed({"__metadata__": metadata, "a": TENSOR}))
+    with pytest.raises(ModelError, match=words) as caught:
+        read_header(file)
+    assert caught.value.message.startswith(str(file))
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no weights file .*none.safetensors .pam weights list shows"):
+        read_header(tmp_path / "none.safetensors")
+    with pytest.raises(ModelError, match=f"cannot read {tmp_path}: Is a directory"):
+        read_header(tmp_path)
+    with pytest.raises(ModelError, match="Not a directory"):
+        read_header(shipped("pasmnet") / "w.safetensors")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+def test_what_has_no_size_is_no_safetensors_file() -> None:
+    with pytest.raises(ModelError, match="/dev/zero is no safetensors file"):
+        read_header(Path("/dev/zero"))
