@@ -93,8 +93,9 @@ def _from_hub(text: str) -> Located:
     address, at, revision = text.removeprefix("hf:").partition("@")
     parts = address.split("/")
     form = "write hf:owner/repo/file.safetensors[@revision]"
-    if len(parts) < 3 or not all(parts) or not address.endswith(".safetensors") or (at and not revision):
-        raise UsageError(f"{text!r} is no Hub address", form)
+    named = len(parts) >= 3 and not {"", ".", ".."} & set(parts) and address.endswith(".safetensors")
+    if not named or (at and not revision):
+        raise UsageError(f"{text!r} is not a Hub address", form)
     repository, file = "/".join(parts[:2]), "/".join(parts[2:])
 
     from huggingface_hub import hf_hub_download
@@ -134,7 +135,7 @@ def _from_hub(text: str) -> Located:
             "try again, or download the file elsewhere and give its path",
         ) from error
     except ValueError as error:  # of the names' form
-        raise UsageError(f"{text!r} is no Hub address: {_reason(error)}", form) from error
+        raise UsageError(f"{text!r} is not a Hub address: {_reason(error)}", form) from error
     commit = path.parents[file.count("/")].name  # the cache keeps files below snapshots/<commit>/
     return Located(path, text, commit=None if revision else commit)
 

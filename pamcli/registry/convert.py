@@ -95,11 +95,11 @@ def _load(path: Path) -> Any:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
     except pickle.UnpicklingError as error:
         raise ModelError(
-            f"{path} is no checkpoint of tensors alone",
+            f"{path} is not a checkpoint of tensors alone",
             "it is damaged, or holds Python objects, which pam never executes; save its state dict alone",
         ) from error
     except DAMAGE as error:
-        raise ModelError(f"{path} is no PyTorch checkpoint, or a damaged one", "download it again") from error
+        raise ModelError(f"{path} is not a PyTorch checkpoint, or is damaged", "download it again") from error
 
 
 def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:

@@ -138,7 +138,7 @@ def read_header(path: Path) -> WeightsFile:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
         raise ModelError(
-            f"{path} is no safetensors file",
+            f"{path} is not a safetensors file",
             "a .pth checkpoint of the authors is converted by: pam weights import",
         ) from None
     try:

@@ -127,7 +127,7 @@ def test_a_safetensors_file_without_description_is_imported_too(tmp_path: Path) 
         load_network(tmp_path / "w.safetensors")
     assert read_checkpoint(tmp_path / "w.safetensors").spec.scale == 2
     (tmp_path / "w.safetensors").write_bytes(shipped(X2).read_bytes()[:-1])
-    with pytest.raises(ModelError, match="is no PyTorch checkpoint, or a damaged one"):
+    with pytest.raises(ModelError, match="is not a PyTorch checkpoint, or is damaged"):
         read_checkpoint(tmp_path / "w.safetensors")
 
 
@@ -235,7 +235,7 @@ def test_a_pasmnet_that_is_not_quite_one_is_refused(
 def test_what_is_no_checkpoint_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "c.pth"
     file.write_bytes(content)
-    with pytest.raises(ModelError, match=r"is no (PyTorch checkpoint|checkpoint of tensors)") as caught:
+    with pytest.raises(ModelError, match=r"is not a (PyTorch checkpoint|checkpoint of tensors)") as caught:
         read_checkpoint(file)
     assert str(file) in caught.value.message
     assert caught.value.hint

@@ -148,7 +148,7 @@ def test_the_header_that_the_damaged_ones_come_from_is_good(tmp_path: Path) -> N
 def test_what_is_no_safetensors_file_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     file.write_bytes(content)
-    with pytest.raises(ModelError, match="is no safetensors file") as caught:
+    with pytest.raises(ModelError, match="is not a safetensors file") as caught:
         read_header(file)
     assert str(file) in caught.value.message
     assert "pam weights import" in str(caught.value.hint)
@@ -193,5 +193,5 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
 def test_what_has_no_size_is_no_safetensors_file() -> None:
-    with pytest.raises(ModelError, match="/dev/zero is no safetensors file"):
+    with pytest.raises(ModelError, match="/dev/zero is not a safetensors file"):
         read_header(Path("/dev/zero"))
