@@ -18,7 +18,7 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import PASSRNET_SCALES, ModelSpec
+from pamcli.registry.spec import PASSRNET_SCALES, ModelSpec, read_header
 
 # Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -65,8 +65,11 @@ def read_checkpoint(
 
     `max_disparity` records the prior of a PASMnet, which its tensors cannot show. Loaded with
     `weights_only=True`: nothing in the file is executed. Raises ModelError for what is neither network,
-    UsageError for a prior where there can be none.
+    UsageError for a file of pam's own, which says more than its tensors do, and for a prior where there can
+    be none.
     """
+    if _is_imported(path):
+        raise UsageError(f"{path} is a weights file of pam already", "use it as it is")
     state = _state_dict(_load(path), path)
     architecture, scale = _recognise(state, path)
     if max_disparity is not None and architecture != "pasmnet":
@@ -82,6 +85,14 @@ def read_checkpoint(
     )
     check_state(state, spec, str(path))
     return Checkpoint(state, spec)
+
+
+def _is_imported(path: Path) -> bool:
+    try:
+        read_header(path)
+    except ModelError:
+        return False
+    return True
 
 
 def _load(path: Path) -> Any:

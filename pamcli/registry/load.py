@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import safetensors.torch
@@ -14,6 +15,9 @@ from pamcli.imaging.atomic import write_atomically
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec, read_header
+
+STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Precisions in which weights may be stored."""
 
 
 def empty_network(spec: ModelSpec) -> PASMnet | PASSRnet:
@@ -35,9 +39,9 @@ def load_network(path: Path) -> tuple[PASMnet | PASSRnet, ModelSpec]:
         state = safetensors.torch.load_file(path)
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path} is damaged: {error}", "download or convert it again") from error
-    check_state(state, spec, str(path))
-    network = empty_network(spec)
     exact = {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
+    check_state(exact, spec, str(path))
+    network = empty_network(spec)
     network.load_state_dict(exact, assign=True)
     return network.eval().requires_grad_(False), spec
 
@@ -52,12 +56,12 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
             wrong.append(f"{key} is missing")
         elif value.shape != fitting.shape:
             wrong.append(f"{key} is {list(value.shape)}, not {list(fitting.shape)}")
-        elif value.is_floating_point() != fitting.is_floating_point() or value.layout != fitting.layout:
+        elif (value.dtype in STORED) != fitting.is_floating_point() or value.layout != fitting.layout:
             wrong.append(f"{key} is {value.dtype}, {value.layout}")
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise ModelError(f"{name} does not fit {spec.architecture}: {', '.join(wrong[:3])}{more}")
-    if not all(bool(value.float().isfinite().all()) for value in state.values()):
+    if not all(math.isfinite(bound) for value in state.values() for bound in value.aminmax()):
         raise ModelError(f"{name} holds values that are not finite", "its training diverged")
 
 

@@ -126,9 +126,15 @@ def test_a_safetensors_file_without_description_is_imported_too(tmp_path: Path) 
     with pytest.raises(ModelError, match="pam weights import"):
         load_network(tmp_path / "w.safetensors")
     assert read_checkpoint(tmp_path / "w.safetensors").spec.scale == 2
-    (tmp_path / "w.safetensors").write_bytes(shipped(X2).read_bytes()[:-1])
+    (tmp_path / "w.safetensors").write_bytes((tmp_path / "w.safetensors").read_bytes()[:-1])
     with pytest.raises(ModelError, match="is not a PyTorch checkpoint, or is damaged"):
         read_checkpoint(tmp_path / "w.safetensors")
+
+
+def test_a_file_of_pam_is_not_imported_again() -> None:
+    """Its description, the prior included, would be lost."""
+    with pytest.raises(UsageError, match=r"passrnet-x2.safetensors is a weights file of pam already"):
+        read_checkpoint(shipped(X2))
 
 
 def test_the_prior_is_recorded(tmp_path: Path) -> None:
@@ -219,6 +225,7 @@ def test_a_scale_that_cannot_be_is_refused(shape: tuple[int, ...], tmp_path: Pat
         ({"refine.disp.3.weight": torch.full((1, 16, 3, 3), torch.nan)}, "values that are not finite"),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to_sparse()}, "torch.sparse_coo"),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3, dtype=torch.int32)}, "is torch.int32"),
+        ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to(torch.float8_e4m3fn)}, "is torch.float8"),
     ],
 )
 def test_a_pasmnet_that_is_not_quite_one_is_refused(

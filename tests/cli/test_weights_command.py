@@ -1,0 +1,307 @@
+"""pam weights list, info, verify, import."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+import torch
+from pam_program import Run, files, names, pam, refuse, unchanged
+from safetensors.torch import load_file
+
+from pamcli.registry import catalog
+from pamcli.registry.catalog import recorded_sha256, sha256, weights_folder
+from pamcli.registry.load import load_network, save_network
+from pamcli.registry.spec import ModelSpec, read_header
+
+NAMES = ["pasmnet", "passrnet-x2", "passrnet-x4"]
+OUTPUT = ["-o", "new.safetensors"]
+
+
+def shipped(name: str) -> Path:
+    return weights_folder() / f"{name}.safetensors"
+
+
+@pytest.fixture
+def checkpoint(here: Path) -> str:
+    """A checkpoint of a PASSRnet x2 as the authors' training writes it."""
+    state = OrderedDict((f"module.{key}", value) for key, value in load_file(shipped("passrnet-x2")).items())
+    torch.save({"epoch": 80, "state_dict": state}, "c.pth.tar")
+    return "c.pth.tar"
+
+
+def value_of(run: Run, key: str) -> str:
+    """The value beside a key of `info`."""
+    (line,) = (line for line in run.lines if line.startswith(f"{key} "))
+    return line.removeprefix(key).strip()
+
+
+# --- list ---------------------------------------------------------------------------------------------------
+
+
+def test_list_is_a_table_of_the_registered_networks() -> None:
+    run = pam("weights", "list")
+    assert (run.code, run.stderr) == (0, "")
+    head, *rows = run.lines
+    assert head.split() == ["NAME", "SIZE", "STORED", "VERSION", "LICENCE", "PURPOSE"]
+    assert [row.split()[0] for row in rows] == NAMES
+    for name, row in zip(NAMES, rows, strict=True):
+        cells = re.split(r"  +", row)
+        assert cells[:3] == [name, f"{shipped(name).stat().st_size / 1e6:.1f} MB", "fp16"]
+        assert cells[4] == "MIT"
+        assert row.index("MIT") == head.index("LICENCE")
+        assert row == row.rstrip()
+
+
+def test_list_as_json_is_one_object_a_line() -> None:
+    run = pam("weights", "list", "--json")
+    assert (run.code, run.stderr) == (0, "")
+    assert [record["name"] for record in run.records] == NAMES
+    for record in run.records:
+        assert record["bytes"] == shipped(record["name"]).stat().st_size
+        assert record["precision"] == "fp16"
+        assert record["parameters"] > 1_000_000
+        assert record["licence"] == "MIT"
+        assert record["architecture"] == record["name"].partition("-")[0]
+    assert [record["scale"] for record in run.records] == [None, 2, 4]
+
+
+# --- info ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_info_of_a_name_says_all_there_is(name: str) -> None:
+    run = pam("weights", "info", name)
+    assert (run.code, run.stderr) == (0, "")
+    spec = read_header(shipped(name)).spec
+    assert value_of(run, "name") == name
+    assert value_of(run, "architecture") == spec.architecture
+    assert value_of(run, "licence") == "MIT"
+    assert value_of(run, "training") == spec.training
+    assert value_of(run, "path") == str(shipped(name))
+    assert value_of(run, "sha256") == recorded_sha256(name) == sha256(shipped(name))
+    assert "max disparity" not in run.stdout.decode(), "what is absent is left out"
+
+
+def test_info_as_json_has_the_same() -> None:
+    run = pam("weights", "info", "passrnet-x4", "--json")
+    (record,) = run.records
+    assert record["name"] == "passrnet-x4"
+    assert record["scale"] == 4
+    assert record["max_disparity"] is None
+    assert record["sha256"] == recorded_sha256("passrnet-x4")
+    assert record["path"] == str(shipped("passrnet-x4"))
+
+
+def test_info_of_a_path(here: Path) -> None:
+    spec = ModelSpec("pasmnet", max_disparity=192, source="here")
+    save_network(load_file(shipped("pasmnet")), spec, Path("mine.safetensors"))
+    run = pam("weights", "info", "mine.safetensors")
+    assert run.code == 0
+    assert value_of(run, "max disparity") == "192"
+    assert value_of(run, "path") == "mine.safetensors"
+    assert value_of(run, "licence") == "unknown"
+    assert value_of(run, "parameters") == str(read_header(shipped("pasmnet")).parameters)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("pasmnett", ["no network is called 'pasmnett'", "did you mean pasmnet?"]),
+        ("none.safetensors", ["no weights file none.safetensors", "pam weights list"]),
+        (".", ["cannot read .: Is a directory"]),
+        ("c.pth.tar", ["c.pth.tar is not a safetensors file", "pam weights import"]),
+        ("empty.safetensors", ["empty.safetensors is not a safetensors file"]),
+    ],
+)
+def test_info_of_what_is_none(checkpoint: str, weights: str, said: list[str]) -> None:
+    Path("empty.safetensors").touch()
+    for option in ([], ["--json"]):
+        refuse(pam("weights", "info", weights, *option), 4, *said)
+
+
+# --- verify -------------------------------------------------------------------------------------------------
+
+
+def test_verify_checks_all_that_come_with_pam() -> None:
+    run = pam("weights", "verify")
+    assert (run.code, run.stderr) == (0, "")
+    assert run.lines == [f"{name}: ok, sha256 {recorded_sha256(name)}" for name in NAMES]
+
+
+def test_verify_of_some() -> None:
+    shutil.copy(shipped("passrnet-x2"), "mine.safetensors")
+    run = pam("weights", "verify", "mine.safetensors", "passrnet-x4")
+    assert run.code == 0
+    assert run.lines == [
+        f"mine.safetensors: ok, sha256 {recorded_sha256('passrnet-x2')}",
+        f"passrnet-x4: ok, sha256 {recorded_sha256('passrnet-x4')}",
+    ]
+
+
+def test_verify_of_one_that_is_damaged() -> None:
+    content = shipped("passrnet-x2").read_bytes()
+    Path("cut.safetensors").write_bytes(content[:-1])
+    refuse(pam("weights", "verify", "cut.safetensors"), 4, "cut.safetensors", "is damaged")
+    state = load_file(shipped("passrnet-x2"))
+    state["upscale.7.weight"] = torch.full((3, 3, 3, 3), torch.nan)
+    save_network(state, ModelSpec("passrnet", scale=2), Path("nan.safetensors"))
+    refuse(pam("weights", "verify", "nan.safetensors"), 4, "nan.safetensors", "values that are not finite")
+    refuse(pam("weights", "verify", "none.safetensors"), 4, "no weights file none.safetensors")
+    refuse(pam("weights", "verify", "hf:owner/net.pth"), 2, "is not a Hub address")
+
+
+def test_verify_goes_on_past_what_is_damaged(here: Path) -> None:
+    Path("cut.safetensors").write_bytes(shipped("passrnet-x2").read_bytes()[:-1])
+    run = pam("weights", "verify", "none.safetensors", "passrnet-x2", "cut.safetensors")
+    assert run.code == 6
+    assert run.lines == [f"passrnet-x2: ok, sha256 {recorded_sha256('passrnet-x2')}"]
+    assert len(run.complaints) == 2
+    assert run.complaints[0].startswith("error: none.safetensors: ")
+    assert run.complaints[1].startswith("error: cut.safetensors: ")
+
+
+def test_verify_sees_that_a_shipped_file_was_changed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that leaves a working network: only the checksum tells."""
+    shutil.copytree(weights_folder(), "weights")
+    monkeypatch.setattr(catalog, "weights_folder", lambda: here / "weights")
+    file = here / "weights" / "passrnet-x2.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.write_bytes(content)
+    load_network(file)
+    refuse(pam("weights", "verify", "passrnet-x2"), 4, str(file), "sha256 differs", "install pam again")
+    run = pam("weights", "verify")
+    assert run.code == 6
+    assert [line.partition(":")[0] for line in run.lines] == ["pasmnet", "passrnet-x4"]
+
+
+# --- import -------------------------------------------------------------------------------------------------
+
+
+def test_import_recognises_the_network_and_says_so(checkpoint: str) -> None:
+    run = pam("weights", "import", checkpoint, *OUTPUT)
+    assert run.code == 0
+    assert run.lines == ["new.safetensors"]
+    assert run.complaints == ["c.pth.tar holds a passrnet x2, 52 tensors"]
+    header = read_header(Path("new.safetensors"))
+    assert header.spec == ModelSpec(
+        "passrnet", scale=2, source=f"c.pth.tar, sha256 {sha256(Path(checkpoint))}"
+    )
+    assert header.precision == "fp16"
+    expected = load_file(shipped("passrnet-x2"))
+    found = load_file("new.safetensors")
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[key], expected[key]) for key in found)
+    assert pam("weights", "verify", "new.safetensors").code == 0
+    assert names(".") == ["c.pth.tar", "new.safetensors"]
+
+
+def test_import_stores_what_it_is_told(here: Path) -> None:
+    torch.save(load_file(shipped("pasmnet")), "PASMnet_192.pth")
+    told = ["--max-disparity", "192", "--training", "KITTI, 80 epochs", "--licence", "CC0", "--version", "7"]
+    run = pam("weights", "import", "PASMnet_192.pth", "-o", "deep/in/pasm.safetensors", *told)
+    assert run.code == 0
+    assert run.complaints == ["PASMnet_192.pth holds a pasmnet, 706 tensors"]
+    spec = read_header(Path("deep/in/pasm.safetensors")).spec
+    assert (spec.max_disparity, spec.training, spec.licence, spec.version) == (
+        192,
+        "KITTI, 80 epochs",
+        "CC0",
+        "7",
+    )
+
+    from pamcli.inference.matcher import StereoMatcher
+
+    path = "deep/in/pasm.safetensors"
+    assert StereoMatcher.load(path, device="cpu").max_disparity == 192
+    assert StereoMatcher.load(path, device="cpu", max_disparity=None).max_disparity is None
+
+
+def test_import_does_not_replace_unless_told_to(checkpoint: str) -> None:
+    Path("new.safetensors").write_bytes(b"precious")
+    with unchanged():
+        refuse(pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors exists", "--overwrite")
+    assert pam("weights", "import", checkpoint, *OUTPUT, "--overwrite").code == 0
+    assert read_header(Path("new.safetensors")).spec.scale == 2
+    os.remove("new.safetensors")
+    os.symlink("nowhere", "new.safetensors")
+    with unchanged():
+        refuse(pam("weights", "import", checkpoint, *OUTPUT), 2, "new.safetensors exists", "--overwrite")
+
+
+def test_import_refuses_what_it_cannot_write_to(checkpoint: str) -> None:
+    os.mkdir("folder.safetensors")
+    with unchanged():
+        for name in ("new.pth", "new", "new.SAFE", "folder/"):
+            refuse(pam("weights", "import", checkpoint, "-o", name), 2, "must end in .safetensors")
+        for option in ([], ["--overwrite"]):
+            run = pam("weights", "import", checkpoint, "-o", "folder.safetensors", *option)
+            refuse(run, 2, "folder.safetensors is a folder")
+        refuse(
+            pam("weights", "import", checkpoint, "-o", "c.pth.tar/new.safetensors"),
+            7,
+            "cannot write c.pth.tar/new.safetensors",
+        )
+        long = f"{'x' * 300}.safetensors"
+        refuse(pam("weights", "import", checkpoint, "-o", long), 7, "cannot write", "a shorter file name")
+        run = pam("weights", "import", checkpoint)
+        assert run.code == 2
+        assert "Missing option '--output'" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("100", "--max-disparity 100 is not a multiple of 16"),
+        ("0", "--max-disparity '0' is neither"),
+        ("-16", "--max-disparity '-16' is neither"),
+        ("many", "--max-disparity 'many' is neither a positive whole number nor none"),
+    ],
+)
+def test_import_refuses_a_prior_that_can_be_none(checkpoint: str, given: str, said: str) -> None:
+    with unchanged():
+        refuse(pam("weights", "import", checkpoint, *OUTPUT, f"--max-disparity={given}"), 2, said)
+
+
+def test_import_refuses_a_prior_for_a_passrnet(checkpoint: str) -> None:
+    with unchanged():
+        run = pam("weights", "import", checkpoint, *OUTPUT, "--max-disparity", "192")
+        refuse(run, 2, "c.pth.tar holds a passrnet, which has no maximum disparity")
+    assert pam("weights", "import", checkpoint, *OUTPUT, "--max-disparity", "none").code == 0
+
+
+def test_import_refuses_what_is_no_checkpoint(here: Path) -> None:
+    Path("empty.pth").touch()
+    Path("text.pth").write_text("not a checkpoint\n" * 20)
+    torch.save({"conv1.weight": torch.zeros(3)}, "other.pth")
+    before = files(here)
+    for name, said in (
+        ("none.pth", "no checkpoint none.pth"),
+        (".", "cannot read .: Is a directory"),
+        ("empty.pth", "empty.pth is not a PyTorch checkpoint, or is damaged"),
+        ("text.pth", "text.pth is not a"),
+        ("other.pth", "other.pth is neither a PASMnet nor a PASSRnet (first keys: conv1.weight)"),
+    ):
+        refuse(pam("weights", "import", name, *OUTPUT), 4, said)
+    assert files(here) == before
+
+
+def test_import_refuses_what_was_imported(checkpoint: str) -> None:
+    assert pam("weights", "import", checkpoint, *OUTPUT).code == 0
+    with unchanged():
+        run = pam("weights", "import", "new.safetensors", "-o", "again.safetensors")
+        refuse(run, 2, "new.safetensors is a weights file of pam already", "use it as it is")
+
+
+def test_json_of_info_is_one_line(here: Path) -> None:
+    spec = ModelSpec("passrnet", scale=2, training="two\nlines, “quoted”")
+    save_network(load_file(shipped("passrnet-x2")), spec, Path("mine.safetensors"))
+    run = pam("weights", "info", "mine.safetensors", "--json")
+    assert len(run.lines) == 1
+    assert json.loads(run.lines[0])["training"] == spec.training
