@@ -1,0 +1,1 @@
+"""Stereo data sets as their publishers ship them, read one sample at a time."""

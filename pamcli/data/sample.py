@@ -1,0 +1,56 @@
+"""One pair of a data set with all that is known about it, and what every data source offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Geometry of a rectified pair: depth = focal_length * baseline / (disparity + offset)."""
+
+    focal_length: float
+    """Pixels of the pictures as stored."""
+    baseline: float
+    """Metres."""
+    offset: float = 0.0
+    """Middlebury's doffs, pixels: horizontal distance of the principal points."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A rectified pair. Masks and truths have the size of the pictures."""
+
+    name: str
+    """Unique within its source, without suffix; "/" separates folders. Predictions go by this name."""
+    left: NDArray[np.generic]
+    """(H, W, 3) RGB, uint8 or uint16."""
+    right: NDArray[np.generic]
+    disparity: NDArray[np.float32] | None = None
+    """(H, W) truth of the left view, pixels, NaN = unknown; where the source has all pixels, all of them."""
+    right_disparity: NDArray[np.float32] | None = None
+    """(H, W) truth of the right view, pixels, positive too, NaN = unknown."""
+    visible: NDArray[np.bool_] | None = None
+    """(H, W) left pixels that the right view sees too (non-occluded); None = not known."""
+    foreground: NDArray[np.bool_] | None = None
+    """(H, W) KITTI's object map: pixels of cars; None = not known."""
+    calibration: Calibration | None = None
+
+
+class Source(Protocol):
+    """A data set on disk. Opening one lists it; pictures are read by `load` alone."""
+
+    names: tuple[str, ...]
+    """Names of the samples, in a stable natural order."""
+    missing: tuple[str, ...]
+    """Parts of the published tree that are absent here, a line each ("no object maps (obj_map)")."""
+
+    def __len__(self) -> int: ...
+
+    def load(self, index: int) -> Sample:
+        """Read one sample. Raises InputError naming the file that is damaged."""
+        ...

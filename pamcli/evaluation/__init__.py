@@ -1,0 +1,1 @@
+"""Metrics as the benchmarks define them, and what is made of them: tables, reports, submissions."""
