@@ -1,0 +1,131 @@
+"""Figures in rows and columns: as text for the terminal, as CSV, as objects for JSON.
+
+What could not be computed (NaN, None, or no value at all) is "-" in text, empty in CSV, null in JSON, and
+never a number. An infinite figure (the PSNR of equal pictures) is "inf" everywhere, for JSON has no such number.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pamcli.imaging.finding import shown
+
+Value = str | int | float | np.integer | np.floating | None
+"""What a cell can hold."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, and how its figures are shown."""
+
+    key: str
+    """Name in the rows, in CSV and in JSON: stable, for programs."""
+    title: str
+    """Name for people."""
+    unit: str = ""
+    """"px", "%", "dB", "s"; empty for plain numbers and text."""
+    decimals: int = 2
+    """Digits behind the point, where a person reads; files for programs hold all of them."""
+    text: bool = False
+    """Holds words, to be set flush left."""
+    note: str = ""
+    """How the figure is defined, in a sentence."""
+
+    @property
+    def heading(self) -> str:
+        """The title with its unit: "D1 (%)"."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of figures. A row may lack some of the columns; a key that is no column is a ValueError."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Value], ...]
+
+    def __post_init__(self) -> None:
+        keys = [column.key for column in self.columns]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"two columns have one key: {keys}")
+        for row in self.rows:
+            if unknown := set(row) - set(keys):
+                raise ValueError(f"no such column: {sorted(unknown)}")
+
+    def shown(self, row: Mapping[str, Value], column: Column) -> str:
+        """One cell as a person reads it."""
+        return shown_value(row.get(column.key), column.decimals)
+
+
+def shown_value(value: Value, decimals: int) -> str:
+    """A figure with so many digits behind the point; "-" where it could not be computed."""
+    if isinstance(value, str):
+        return shown(value)
+    if _is_missing(value):
+        return "-"
+    assert value is not None
+    text = f"{float(value):.{decimals}f}"
+    # -0.001 rounds to -0.00, which looks like a figure below zero.
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+def text_table(table: Table) -> str:
+    """Columns flush, numbers to the right, two blanks between; without a line break at the end."""
+    lines = [[column.heading for column in table.columns]]
+    lines += [[table.shown(row, column) for column in table.columns] for row in table.rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return "\n".join(_line(cells, widths, table.columns) for cells in lines)
+
+
+def csv_table(table: Table) -> str:
+    """RFC 4180: commas, CR LF, quotes where they must be; the first line holds the keys of the columns.
+
+    Numbers are written with all the digits that are needed to read the same number back.
+    """
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)  # the "excel" dialect is RFC 4180's
+    writer.writerow([column.key for column in table.columns])
+    for row in table.rows:
+        writer.writerow([_exact(row.get(column.key)) for column in table.columns])
+    return out.getvalue()
+
+
+def json_rows(table: Table) -> list[dict[str, str | int | float | None]]:
+    """The rows for `json.dumps(..., allow_nan=False)`: every row has every column."""
+    return [{column.key: json_value(row.get(column.key)) for column in table.columns} for row in table.rows]
+
+
+def json_value(value: Value) -> str | int | float | None:
+    """NaN becomes None, infinity "inf" or "-inf", NumPy's numbers become Python's."""
+    if isinstance(value, str):
+        return value
+    if _is_missing(value):
+        return None
+    assert value is not None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
+
+
+def _is_missing(value: Value) -> bool:
+    return value is None or (not isinstance(value, str) and math.isnan(float(value)))
+
+
+def _exact(value: Value) -> str:
+    plain = json_value(value)
+    return "" if plain is None else str(plain)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
+    padded = [
+        cell.ljust(width) if column.text else cell.rjust(width)
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    ]
+    return "  ".join(padded).rstrip()

@@ -1,0 +1,87 @@
+"""Tables as text, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+
+from pamcli.evaluation.tables import Column, Table, csv_table, json_rows, shown_value, text_table
+
+COLUMNS = (
+    Column("name", "Pair", text=True),
+    Column("pixels", "Pixels", decimals=0),
+    Column("d1", "D1", unit="%"),
+    Column("psnr", "PSNR", unit="dB", decimals=1),
+)
+TABLE = Table(
+    COLUMNS,
+    (
+        {"name": "000000_10", "pixels": 91234, "d1": np.float32(8.125), "psnr": math.inf},
+        {"name": 'a "b", c', "pixels": np.int64(7), "d1": math.nan},
+    ),
+)
+
+
+def test_text_is_aligned_and_a_missing_figure_is_a_dash() -> None:
+    assert text_table(TABLE).splitlines() == [
+        "Pair       Pixels  D1 (%)  PSNR (dB)",
+        "000000_10   91234    8.12        inf",
+        'a "b", c        7       -          -',
+    ]
+
+
+def test_a_table_without_rows_is_its_heading() -> None:
+    assert text_table(Table(COLUMNS, ())) == "Pair  Pixels  D1 (%)  PSNR (dB)"
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "shown"),
+    [
+        (1.005, 1, "1.0"),
+        (-0.001, 2, "0.00"),
+        (-0.01, 2, "-0.01"),
+        (3, 0, "3"),
+        (3, 1, "3.0"),
+        (None, 2, "-"),
+        (math.nan, 2, "-"),
+        (np.float32("nan"), 2, "-"),
+        (-math.inf, 2, "-inf"),
+        ("pooled", 2, "pooled"),
+        ("two\nlines", 2, "'two\\nlines'"),
+    ],
+)
+def test_figures_are_rounded_for_reading(value: float | str | None, decimals: int, shown: str) -> None:
+    assert shown_value(value, decimals) == shown
+
+
+def test_csv_is_rfc_4180_with_exact_figures() -> None:
+    text = csv_table(TABLE)
+    assert text == 'name,pixels,d1,psnr\r\n000000_10,91234,8.125,inf\r\n"a ""b"", c",7,,\r\n'
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert rows[1] == {"name": 'a "b", c', "pixels": "7", "d1": "", "psnr": ""}
+
+
+def test_csv_numbers_read_back_as_they_were() -> None:
+    value = 0.1 + 0.2
+    text = csv_table(Table((Column("x", "X"),), ({"x": value},)))
+    assert float(text.splitlines()[1]) == value
+
+
+def test_json_has_every_column_and_no_nan() -> None:
+    rows = json.loads(json.dumps(json_rows(TABLE), allow_nan=False))
+    assert rows == [
+        {"name": "000000_10", "pixels": 91234, "d1": 8.125, "psnr": "inf"},
+        {"name": 'a "b", c', "pixels": 7, "d1": None, "psnr": None},
+    ]
+
+
+def test_columns_and_rows_must_fit() -> None:
+    with pytest.raises(ValueError, match="one key"):
+        Table((COLUMNS[0], COLUMNS[0]), ())
+    with pytest.raises(ValueError, match="bad1"):
+        Table(COLUMNS, ({"name": "a", "bad1": 3.0},))
