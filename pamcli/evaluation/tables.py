@@ -1,7 +1,7 @@
 """Figures in rows and columns: as text for the terminal, as CSV, as objects for JSON.
 
 What could not be computed (NaN, None, or no value at all) is "-" in text, empty in CSV, null in JSON, and
-never a number. An infinite figure (the PSNR of equal pictures) is "inf" everywhere, for JSON has no such number.
+never a number. An infinite figure (the PSNR of equal pictures) is "inf" everywhere: JSON has no such number.
 """
 
 from __future__ import annotations
