@@ -1,0 +1,140 @@
+"""What `--data` says, and the data set it means: NAME[/SPLIT]:PATH[?key=value&...]."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pamcli.data.sources import COMMON_KEYS, SOURCES, SourceInfo
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.finding import shown
+
+if TYPE_CHECKING:
+    from pamcli.data.listing import Listed
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """A data set that was asked for, checked against the table of sources, not yet looked for on disk."""
+
+    text: str
+    """As it was given."""
+    info: SourceInfo
+    split: str
+    path: Path
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Those of the source itself, defaults not filled in."""
+    first: int | None = None
+    weight: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """NAME/SPLIT, for tables."""
+        return self.info.name if len(self.info.splits) == 1 else f"{self.info.name}/{self.split}"
+
+
+def parse_data(text: str) -> DataSpec:
+    """Take apart NAME[/SPLIT]:PATH[?key=value&...].
+
+    The first colon ends the name, later ones belong to the path; keys begin at the last "?" that no "/"
+    follows. "~" at the beginning of the path is the home folder.
+    Raises UsageError: unknown name, split, key or value, with the known ones and the nearest.
+    """
+    head, colon, rest = text.partition(":")
+    name, slash, split = head.partition("/")
+    if not colon or (name not in SOURCES and not re.fullmatch(r"\w+", name)):
+        raise UsageError(f"{text!r} does not begin with the name of a data set", _form(SOURCES))
+    info = SOURCES.get(name)
+    if info is None:
+        raise _unknown("data set", name, list(SOURCES))
+    split = split if slash else info.splits[0]
+    if split not in info.splits:
+        raise _unknown(f"split of {name}", split, info.splits)
+    path, question, query = rest.rpartition("?")
+    if not question or not query or "/" in query:
+        path, query = rest, ""
+    if not path:
+        raise UsageError(f"{text!r} names no folder", f"{name}:PATH")
+    keys = _keys(query, info)
+    first, weight = keys.pop("first", None), keys.pop("weight", None)
+    return DataSpec(
+        text=text,
+        info=info,
+        split=split,
+        path=Path(path).expanduser(),
+        keys=keys,
+        first=None if first is None else _count(first),
+        weight=1.0 if weight is None else _weight(weight),
+    )
+
+
+def open_data(data: str | DataSpec) -> Listed:
+    """The data set that `--data` means; its samples are listed, no picture is read.
+
+    Raises UsageError as `parse_data` does, InputError: no such folder, or its tree is not recognised.
+    """
+    spec = parse_data(data) if isinstance(data, str) else data
+    if not spec.path.is_dir():
+        what = "is not a folder" if spec.path.exists() else "does not exist"
+        raise InputError(f"{shown(spec.path)} {what}", f"give the folder that holds {spec.info.name}")
+    source = spec.info.open(spec.path, spec.split, spec.keys)
+    if not len(source):
+        asked = "".join(f", {key}={value}" for key, value in spec.keys.items())
+        lonely = f"; {source.unpaired[0]}" if source.unpaired else ""
+        raise InputError(
+            f"{shown(spec.path)} holds no pair of {spec.label}{asked}{lonely}",
+            f"expected {spec.info.expected}",
+        )
+    return source if spec.first is None else source.first(spec.first)
+
+
+def _form(names: Mapping[str, SourceInfo]) -> str:
+    return f"give NAME:PATH, NAME one of {', '.join(names)}"
+
+
+def _unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
+    near = get_close_matches(given.lower(), known, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return UsageError(f"unknown {kind}: {given!r}", f"{meant}known: {', '.join(known)}")
+
+
+def _keys(query: str, info: SourceInfo) -> dict[str, str]:
+    known = {key.name: key for key in info.keys}
+    common = [name for name, _ in COMMON_KEYS]
+    found: dict[str, str] = {}
+    for item in filter(None, query.split("&")):
+        name, equals, value = item.partition("=")
+        if not equals or not value:
+            raise UsageError(
+                f"{item!r} is not key=value", f"keys of {info.name}: {', '.join([*known, *common])}"
+            )
+        if name in found:
+            raise UsageError(f"{name} is given twice in {query!r}")
+        if name in known:
+            if value not in known[name].choices:
+                raise _unknown(f"{name} of {info.name}", value, known[name].choices)
+        elif name not in common:
+            raise _unknown(f"key of {info.name}", name, [*known, *common])
+        found[name] = value
+    return found
+
+
+def _count(value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) > 0):
+        raise UsageError(f"first={value} is not a whole number above 0")
+    return int(value)
+
+
+def _weight(value: str) -> float:
+    try:
+        weight = float(value)
+    except ValueError:
+        weight = math.nan
+    if not (weight > 0 and math.isfinite(weight)):
+        raise UsageError(f"weight={value} is not a number above 0")
+    return weight

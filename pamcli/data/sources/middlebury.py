@@ -1,0 +1,173 @@
+"""Middlebury stereo, 2001 to 2021, and the tree of the version 3 evaluation.
+
+| years            | left, right                      | truth, left and right   | stored                     |
+| ---------------- | -------------------------------- | ----------------------- | -------------------------- |
+| 2001             | im2.ppm, im6.ppm                 | disp2.pgm, disp6.pgm    | 8 levels a pixel           |
+| 2001 map         | im0.pgm, im1.pgm                 | disp0.pgm, disp1.pgm    | 8 levels a pixel           |
+| 2001 tsukuba     | scene1.row3.col3.ppm, ...col4.ppm| truedisp.row3.col3.pgm  | 16 levels a pixel          |
+| 2003             | im2.png, im6.png (or ppm)        | disp2.png, disp6.png    | 4 levels a pixel (450x375) |
+| 2005, 2006       | view1.png, view5.png             | disp1.png, disp5.png    | pixels of the full size    |
+| 2014, 2021       | im0.png, im1.png                 | disp0.pfm, disp1.pfm    | PFM, +inf unknown          |
+| MiddEval3        | im0.png, im1.png                 | disp0GT.pfm, disp1GT.pfm| PFM, +inf unknown          |
+
+Level 0 is unknown. mask0nocc.png: 255 = seen by both views, 128 = by the left one, 0 = unknown.
+A sample is called by the path of its folder, as MiddEval3 wants its results ("trainingQ/Adirondack").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.decoding import (
+    read_levels,
+    read_mask,
+    read_middlebury_calibration,
+    read_scaled_disparity,
+)
+from pamcli.data.listing import (
+    Files,
+    Listed,
+    Truth,
+    absent_line,
+    existing,
+    folders,
+    folders_below,
+    root_of,
+    truth_of_both_views,
+)
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.finding import shown
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The names of the files in a scene's folder; of each the first that is there."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    disparity: tuple[str, ...]
+    right_disparity: tuple[str, ...]
+
+
+_LAYOUTS = (
+    # 2003 first: its larger sizes hold im0 to im8, and im0 and im1 are not the pair that the truth is for.
+    _Layout(
+        ("im2.png", "im2.ppm"), ("im6.png", "im6.ppm"), ("disp2.png", "disp2.pgm"), ("disp6.png", "disp6.pgm")
+    ),
+    _Layout(("im0.png",), ("im1.png",), ("disp0GT.pfm", "disp0.pfm"), ("disp1GT.pfm", "disp1.pfm")),
+    _Layout(("view1.png",), ("view5.png",), ("disp1.png",), ("disp5.png",)),
+    _Layout(("im0.pgm",), ("im1.pgm",), ("disp0.pgm",), ("disp1.pgm",)),
+    _Layout(("scene1.row3.col3.ppm",), ("scene1.row3.col4.ppm",), ("truedisp.row3.col3.pgm",), ()),
+)
+
+_SCENES_2001 = ("barn1", "barn2", "bull", "poster", "sawtooth", "venus")
+_HEIGHT_2003, _HEIGHT_2005 = 1500, 1110  # pixels at full size
+_SHRUNK = {"F": 1, "H": 2, "T": 3, "Q": 4}
+
+
+def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+    size = keys.get("size")
+    home = root_of(root, "MiddEval3", holds=[f"{part}{s}" for part in ("training", "test") for s in "FHQ"])
+    sizes = [s for s in "FHQ" if (home / f"{split}{s}").is_dir()]
+    evaluation = any((home / f"{part}{s}").is_dir() for part in ("training", "test") for s in "FHQ")
+    if evaluation:
+        if size is None and len(sizes) > 1:
+            raise UsageError(
+                f"{shown(home)} has {split} pictures of several sizes",
+                "say which: " + " or ".join(f"?size={size}" for size in sizes),
+            )
+        size = size or (sizes or ["Q"])[0]
+        top = f"{split}{size}"
+        scenes = {f"{top}/{name}": folder for name, folder in folders(home / top).items()}
+        found, unpaired = _pairs(scenes)
+    elif split == "training":
+        scenes = {below or root.name: folder for below, folder, _ in folders_below(root, depth=4)}
+        found, unpaired = _pairs(scenes)
+    else:
+        found, unpaired = [], []
+    absent = []
+    if split == "training":
+        absent += absent_line("truth", found, lambda files: "disparity" in files.parts)
+        absent += absent_line("visible pixels (mask0nocc.png)", found, lambda f: "visible" in f.parts)
+    absent += absent_line("calibration (calib.txt)", found, lambda files: "calibration" in files.parts)
+    return Listed(found, partial(_truth, size=size), absent=absent, unpaired=unpaired)
+
+
+def _pairs(scenes: Mapping[str, Path]) -> tuple[list[Files], list[str]]:
+    found, unpaired = [], []
+    for name, folder in scenes.items():
+        for layout in _LAYOUTS:
+            left, right = _there(folder, layout.left), _there(folder, layout.right)
+            if left and right:
+                parts = {
+                    "disparity": _there(folder, layout.disparity),
+                    "right_disparity": _there(folder, layout.right_disparity),
+                    "visible": _there(folder, ("mask0nocc.png",)),
+                    "calibration": _there(folder, ("calib.txt",)),
+                }
+                found.append(Files(name, left, right, existing({k: v for k, v in parts.items() if v})))
+                break
+            if left or right:
+                unpaired.append(
+                    f"{shown(left or right or folder)} has no {'right' if left else 'left'} picture"
+                )
+                break
+    return found, unpaired
+
+
+def _there(folder: Path, names: tuple[str, ...]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _truth(files: Files, size: str | None) -> Truth:
+    mask, calibration = files.parts.get("visible"), files.parts.get("calibration")
+    return replace(
+        truth_of_both_views(files, partial(_disparity, size=size)),
+        visible=read_mask(mask, 255) if mask else None,
+        calibration=read_middlebury_calibration(calibration) if calibration else None,
+    )
+
+
+def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
+    if path.suffix == ".pfm":
+        disparity: NDArray[np.float32] = read_disparity(path)
+        return disparity
+    return read_scaled_disparity(path, _levels_per_pixel(path, size))
+
+
+def _levels_per_pixel(path: Path, size: str | None) -> float:
+    """How a truth of 8 bits is scaled. Raises InputError where neither file, folder nor size tells."""
+    scene = path.parent.name.lower()
+    if path.name.startswith("truedisp"):
+        return 16
+    if path.name in ("disp0.pgm", "disp1.pgm"):
+        return 8
+    if path.stem in ("disp2", "disp6"):
+        if any(name in scene for name in _SCENES_2001):
+            return 8
+        if "cones" in scene or "teddy" in scene:
+            # Quarter size, the usual one, has 4 levels a pixel; larger ones have 2 and 1.
+            return 4 / {"F": 4, "H": 2}.get(size or _size(path, _HEIGHT_2003, "FHQ"), 1)
+        raise InputError(
+            f"how {shown(path)} is scaled is told by the name of its folder, which is none of Middlebury's",
+            f"call the folder {', '.join(_SCENES_2001)}, cones or teddy, or store the truth as disp0GT.pfm",
+        )
+    return _SHRUNK[size or _size(path, _HEIGHT_2005, "FHT")]
+
+
+def _size(path: Path, full_height: int, sizes: str) -> str:
+    height = read_levels(path).shape[0]
+    for size in sizes:
+        if height == full_height // _SHRUNK[size]:
+            return size
+    raise InputError(
+        f"{shown(path)} is {height} pixels high, which is none of Middlebury's sizes",
+        "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size",
+    )
