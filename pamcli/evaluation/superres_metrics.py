@@ -1,0 +1,183 @@
+"""PSNR and SSIM of stereo super-resolution in the literature's protocols, side by side.
+
+Protocols, both on pictures of 8 bits, one value per pair, averaged over the pairs:
+
+- "left": the left view without its 64 left-most columns, which the right view hardly sees
+  (PASSRnet, iPASSR);
+- "both": the mean of the values of both views at full width (iPASSR, NAFSSR, NTIRE).
+
+Metrics: "psnr", "ssim-ipassr", "ssim-skimage"; see `psnr` and `ssim`. The SSIM of the parallax-attention
+papers' own tables is defined nowhere (its figures are above both for Middlebury) and is not computed.
+
+Low-resolution pictures are made as in the literature: cropped at the right and the bottom to a multiple of
+the scale, reduced by MATLAB's bicubic, rounded to 8 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.errors import InputError
+from pamcli.imaging.resize import imresize
+
+LEFT_MARGIN = 64
+"""Columns of the high resolution that the "left" protocol leaves out, at every scale."""
+
+PROTOCOLS = {
+    "left": "left view without its 64 left-most columns",
+    "both": "mean of both views at full width",
+}
+METRICS = {
+    "psnr": "PSNR in dB over all pixels and channels",
+    "ssim-ipassr": "SSIM, 7x7 uniform window, population covariance, channels side by side",
+    "ssim-skimage": "SSIM, 7x7 uniform window, sample covariance (49/48), mean of the channels",
+}
+
+_WINDOW = 7
+_K1, _K2 = 0.01, 0.03
+
+Figures = Mapping[str, Mapping[str, float]]
+"""Protocol ("left", "both") -> metric ("psnr", "ssim-ipassr", "ssim-skimage") -> value."""
+
+
+@dataclass(frozen=True)
+class SuperresPair:
+    """What a method gets, and what it is compared with: (H, W, 3) uint8 each, truth `scale` times larger."""
+
+    left: NDArray[np.uint8]
+    right: NDArray[np.uint8]
+    low_left: NDArray[np.uint8]
+    low_right: NDArray[np.uint8]
+    scale: int
+
+    def bicubic(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The baseline: both views enlarged by MATLAB's bicubic, rounded to 8 bits."""
+        return _resized(self.low_left, self.scale), _resized(self.low_right, self.scale)
+
+
+def superres_pair(
+    left: NDArray[np.generic], right: NDArray[np.generic], scale: int, *, name: str
+) -> SuperresPair:
+    """Cut the truth to a multiple of the scale (right and bottom) and make its low-resolution pair.
+
+    left, right: (H, W, 3) RGB uint8 of one size. name: the pair, for messages.
+    Raises InputError: not 8 bits, sizes that differ, too small for the protocols.
+    """
+    for view in (left, right):
+        if view.dtype != np.uint8 or view.ndim != 3:
+            raise InputError(
+                f"{name} has {8 * view.itemsize} bits a channel; PSNR and SSIM are defined here on 8 bits",
+                "convert the pictures to 8 bits first",
+            )
+    if left.shape != right.shape:
+        raise InputError(f"{name}: the views differ in size, {_size(left)} and {_size(right)} pixels")
+    height, width = (side - side % scale for side in left.shape[:2])
+    if width < LEFT_MARGIN + _WINDOW or height < _WINDOW:
+        raise InputError(
+            f"{name} is too small to measure: {_size(left)} pixels",
+            f"the smallest is {LEFT_MARGIN + _WINDOW} x {_WINDOW}",
+        )
+    views = [np.ascontiguousarray(view[:height, :width]).astype(np.uint8) for view in (left, right)]
+    low = [_resized(view, Fraction(1, scale)) for view in views]
+    return SuperresPair(views[0], views[1], low[0], low[1], scale)
+
+
+def superres_figures(
+    pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic], *, name: str
+) -> Figures:
+    """All metrics in all protocols for one pair.
+
+    left, right: results, (H, W, 3) RGB uint8 of the size of `pair.left`. PSNR is inf where both are equal.
+    Raises InputError: another size or type.
+    """
+    for result in (left, right):
+        if result.shape != pair.left.shape or result.dtype != np.uint8:
+            raise InputError(
+                f"{name}: a result is {_size(result)} pixels of {result.dtype}, "
+                f"the truth {_size(pair.left)} of uint8",
+                f"the truth is cut at the right and the bottom to a multiple of {pair.scale}",
+            )
+    whole = [_measured(pair.left, left), _measured(pair.right, right)]
+    return {
+        "left": _measured(pair.left[:, LEFT_MARGIN:], left[:, LEFT_MARGIN:]),
+        "both": {metric: (whole[0][metric] + whole[1][metric]) / 2 for metric in METRICS},
+    }
+
+
+def mean_figures(figures: list[Figures]) -> Figures:
+    """Means over the pairs, as every table of the field has them. Raises InputError: no pair."""
+    if not figures:
+        raise InputError("no pair was measured", "an empty set has no mean")
+    return {
+        protocol: {
+            metric: float(np.mean([one[protocol][metric] for one in figures]))
+            for metric in figures[0][protocol]
+        }
+        for protocol in figures[0]
+    }
+
+
+def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
+    """Peak signal-to-noise ratio in dB: 10 log10(255^2 / mean squared error over all pixels and channels).
+
+    truth, result: uint8 of one shape. Returns inf where they are equal.
+    """
+    error = float(np.mean((truth.astype(np.float64) - result.astype(np.float64)) ** 2))
+    return float("inf") if error == 0 else float(10 * np.log10(255**2 / error))
+
+
+def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float, float]:
+    """Structural similarity as iPASSR's tables and as scikit-image have it: means over windows of 7x7.
+
+    truth, result: (H, W, C) uint8 of one shape, at least 7 x 7 pixels. Returns (iPASSR's, scikit-image's).
+    Both take equal weights, windows wholly inside the picture, K = (0.01, 0.03), and L = 255 on 0 ... 255,
+    which is L = 1 on [0, 1].
+
+    iPASSR: the published evaluation hands (H, W, 3) to filters for two dimensions, which see (H, 3 W): the
+    channels side by side, so 6 windows of each row span each seam. Its tables follow that (bicubic x4 on
+    KITTI 2012 .7310 / .7372; the mean of the channels gives .7303 / .7366). Covariance divided by 49.
+    scikit-image: `structural_similarity(channel_axis=2, data_range=255)`: each channel on its own, then
+    their mean; covariance divided by 48; the 3 pixels at the borders cropped, hence windows as above.
+    """
+    width, channels = truth.shape[1:]
+    x, y = (np.hstack([view[..., c].astype(np.int64) for c in range(channels)]) for view in (truth, result))
+    count = _WINDOW**2
+    mean_x, mean_y = _sums(x) / count, _sums(y) / count
+    var_x = _sums(x * x) / count - mean_x**2
+    var_y = _sums(y * y) / count - mean_y**2
+    cov = _sums(x * y) / count - mean_x * mean_y
+    c1, c2 = (_K1 * 255) ** 2, (_K2 * 255) ** 2
+    brightness = (2 * mean_x * mean_y + c1) / (mean_x**2 + mean_y**2 + c1)
+
+    def similarity(ratio: float) -> NDArray[np.float64]:
+        return brightness * (2 * ratio * cov + c2) / (ratio * (var_x + var_y) + c2)
+
+    apart = similarity(count / (count - 1))
+    inside = [apart[:, start : start + width - _WINDOW + 1] for start in range(0, channels * width, width)]
+    return float(np.mean(similarity(1.0))), float(np.mean([np.mean(channel) for channel in inside]))
+
+
+def _measured(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[str, float]:
+    ipassr, skimage = ssim(truth, result)
+    return {"psnr": psnr(truth, result), "ssim-ipassr": ipassr, "ssim-skimage": skimage}
+
+
+def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums over all 7x7 windows, exact: (H, W) -> (H - 6, W - 6)."""
+    rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
+    columns = np.cumsum(np.pad(rows[_WINDOW:] - rows[:-_WINDOW], ((0, 0), (1, 0))), axis=1)
+    sums: NDArray[np.int64] = columns[:, _WINDOW:] - columns[:, :-_WINDOW]
+    return sums
+
+
+def _resized(picture: NDArray[np.uint8], scale: int | Fraction) -> NDArray[np.uint8]:
+    return imresize(picture, float(scale)).astype(np.uint8, copy=False)
+
+
+def _size(picture: NDArray[np.generic]) -> str:
+    return f"{picture.shape[1]} x {picture.shape[0]}"

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pamcli.errors import InputError
+from pamcli.evaluation.superres_metrics import (
+    LEFT_MARGIN,
+    mean_figures,
+    psnr,
+    ssim,
+    superres_figures,
+    superres_pair,
+)
+from pamcli.imaging.resize import imresize
+
+
+def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def slow_ssim(x: np.ndarray, y: np.ndarray, divisor: int) -> float:
+    """Of one channel in [0, 1], window by window."""
+    values = []
+    for top in range(x.shape[0] - 6):
+        for left in range(x.shape[1] - 6):
+            a, b = (view[top : top + 7, left : left + 7].ravel() for view in (x, y))
+            da, db = a - a.mean(), b - b.mean()
+            var_a, var_b, cov = ((p @ q) / divisor for p, q in ((da, da), (db, db), (da, db)))
+            above = (2 * a.mean() * b.mean() + 0.01**2) * (2 * cov + 0.03**2)
+            values.append(above / ((a.mean() ** 2 + b.mean() ** 2 + 0.01**2) * (var_a + var_b + 0.03**2)))
+    return float(np.mean(values))
+
+
+def test_psnr_of_one_wrong_value() -> None:
+    truth = np.zeros((10, 10, 3), np.uint8)
+    result = truth.copy()
+    result[4, 5, 1] = 255  # 1 of 300 values wrong by all: the mean squared error is 255^2 / 300
+    assert psnr(truth, result) == pytest.approx(10 * math.log10(300))
+
+
+def test_psnr_does_not_wrap_around_and_of_equal_pictures_is_infinite() -> None:
+    dark, light = np.zeros((8, 8, 3), np.uint8), np.full((8, 8, 3), 255, np.uint8)
+    assert psnr(dark, light) == psnr(light, dark) == 0
+    assert psnr(light, light) == math.inf
+
+
+def test_ssim_of_one_window_by_hand() -> None:
+    # Constant pictures: only the brightness counts, (2 a b + c1) / (a^2 + b^2 + c1).
+    one, other = np.full((7, 7, 3), 51, np.uint8), np.full((7, 7, 3), 102, np.uint8)
+    expected = (2 * 0.2 * 0.4 + 1e-4) / (0.2**2 + 0.4**2 + 1e-4)
+    assert ssim(one, other)[1] == pytest.approx(expected)
+    assert ssim(one, one) == (1, 1)
+
+
+def test_ssim_equals_a_loop_over_windows() -> None:
+    truth = noise(9, 11)
+    result = np.clip(truth.astype(int) + noise(9, 11, 1) // 4 - 20, 0, 255).astype(np.uint8)
+    ipassr, skimage = ssim(truth, result)
+    a, b = truth / 255, result / 255
+    channels = range(3)
+    assert skimage == pytest.approx(np.mean([slow_ssim(a[..., c], b[..., c], 48) for c in channels]))
+    # iPASSR: the channels side by side, windows across their seams included.
+    wide_a, wide_b = (np.concatenate([view[..., c] for c in channels], axis=1) for view in (a, b))
+    assert ipassr == pytest.approx(slow_ssim(wide_a, wide_b, 49))
+
+
+def test_the_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() -> None:
+    left, right = noise(31, 103), noise(31, 103, 1)
+    pair = superres_pair(left, right, 4, name="x")
+    assert np.array_equal(pair.left, left[:28, :100])
+    assert np.array_equal(pair.right, right[:28, :100])
+    assert pair.low_left.shape == (7, 25, 3)
+    assert pair.low_left.dtype == np.uint8
+    assert np.array_equal(pair.low_right, imresize(right[:28, :100], 0.25))
+    assert np.array_equal(pair.bicubic()[0], imresize(pair.low_left, 4))
+
+
+def test_what_the_protocols_look_at() -> None:
+    pair = superres_pair(noise(28, 100), noise(28, 100, 1), 2, name="x")
+    margin = pair.left.copy()
+    margin[:, :LEFT_MARGIN] ^= 255
+    figures = superres_figures(pair, margin, pair.right, name="x")
+    assert figures["left"] == {"psnr": math.inf, "ssim-ipassr": 1, "ssim-skimage": 1}
+    assert figures["both"]["ssim-skimage"] < 0.99
+
+    one_off = pair.left.copy()
+    one_off[..., 0] ^= 1  # every third value wrong by one: the mean squared error is 1/3
+    other = pair.right ^ 1  # every value: 1
+    figures = superres_figures(pair, one_off, other, name="x")
+    whole = 20 * math.log10(255)
+    assert figures["left"]["psnr"] == pytest.approx(whole + 10 * math.log10(3))
+    assert figures["both"]["psnr"] == pytest.approx(whole + 10 * math.log10(3) / 2)  # mean of dB, not errors
+
+
+def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
+    one = {"left": {"psnr": 20.0}, "both": {"psnr": 30.0}}
+    other = {"left": {"psnr": 21.0}, "both": {"psnr": 34.0}}
+    assert mean_figures([one, other]) == {"left": {"psnr": 20.5}, "both": {"psnr": 32.0}}
+    with pytest.raises(InputError, match="no pair"):
+        mean_figures([])
+
+
+def test_what_cannot_be_measured_is_refused_by_name() -> None:
+    picture = noise(28, 100)
+    with pytest.raises(InputError, match=r"deep has 16 bits"):
+        superres_pair(picture.astype(np.uint16), picture.astype(np.uint16), 2, name="deep")
+    with pytest.raises(InputError, match=r"uneven.*100 x 28 and 99 x 28"):
+        superres_pair(picture, picture[:, 1:], 2, name="uneven")
+    with pytest.raises(InputError, match=r"small is too small"):
+        superres_pair(picture[:, :70], picture[:, :70], 2, name="small")
+    pair = superres_pair(picture, picture, 2, name="x")
+    with pytest.raises(InputError, match=r"odd: a result is 99 x 28"):
+        superres_figures(pair, picture[:, 1:], picture, name="odd")
+    with pytest.raises(InputError, match="float64"):
+        superres_figures(pair, picture / 255, picture, name="float")
