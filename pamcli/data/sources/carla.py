@@ -1,4 +1,4 @@
-"""CARLA high-resolution virtual stereo (HR-VS, by the authors of HSMNet): named as Middlebury's, PFM truth."""
+"""CARLA high-resolution virtual stereo (HR-VS, from the authors of HSMNet): named like Middlebury's."""
 
 from __future__ import annotations
 

@@ -1,0 +1,100 @@
+"""A contact sheet of a data set: a row a sample, with left and right picture, disparity, and occlusion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from pamcli.data.sample import Sample, Source
+from pamcli.imaging.colormap import colorize
+from pamcli.imaging.resize import nearest
+
+_GAP = 4  # pixels between cells
+_LINE = 14  # pixels for the text above a row
+_DARK, _LIGHT = (24, 24, 24), (230, 230, 230)
+_OCCLUDED, _UNKNOWN = np.uint8(0), np.uint8(96)
+
+
+def contact_sheet(
+    source: Source, indices: Sequence[int] | None = None, *, cell_width: int = 320
+) -> NDArray[np.uint8]:
+    """(H, W, 3) uint8 RGB: for each sample its name and a row of four cells.
+
+    indices: which samples; None = up to eight, spread evenly. cell_width: pixels; cells have the shape of
+    the pictures. Disparities are coloured from their own 1st to 99th percentile, which the text states; the
+    last cell is white where both views see a pixel, black where the left one alone does, grey where this is
+    unknown; a cell of what a source does not have stays dark.
+    Raises InputError: a sample that cannot be read.
+    """
+    if indices is None:
+        count = min(8, len(source))
+        indices = [round(i * (len(source) - 1) / max(count - 1, 1)) for i in range(count)]
+    rows = [_row(source.load(index), cell_width) for index in indices]
+    gap = np.full((_GAP, 4 * cell_width + 5 * _GAP, 3), _DARK, np.uint8)
+    return np.concatenate([gap, *(part for row in rows for part in (row, gap))])
+
+
+def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
+    height = max(1, round(sample.left.shape[0] * width / sample.left.shape[1]))
+    cells: list[NDArray[np.uint8] | None] = [
+        _shrunk(_eight_bits(view), width, height) for view in _views(sample)
+    ]
+    text = f"{sample.name}   {sample.left.shape[1]} x {sample.left.shape[0]}"
+    if sample.disparity is None:
+        cells += [None]
+        text += "   no truth"
+    else:
+        known = sample.disparity[np.isfinite(sample.disparity)]
+        low, high = np.percentile(known, [1, 99]) if known.size else (0.0, 0.0)
+        colored = colorize(sample.disparity, float(low), float(high)).pixels
+        cells += [nearest(colored, width, height).astype(np.uint8)]
+        text += f"   disparity {low:.1f} to {high:.1f} px, {known.size / sample.disparity.size:.0%} known"
+    cells += [
+        None if sample.visible is None else nearest(_visibility(sample), width, height).astype(np.uint8)
+    ]
+    row = np.full((height + _LINE, 4 * width + 5 * _GAP, 3), _DARK, np.uint8)
+    for column, cell in enumerate(cells):
+        if cell is not None:
+            start = _GAP + column * (width + _GAP)
+            row[_LINE:, start : start + width] = cell
+    return _with_text(row, text)
+
+
+def _views(sample: Sample) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    return sample.left, sample.right
+
+
+def _visibility(sample: Sample) -> NDArray[np.uint8]:
+    """(H, W, 3): black where the truth is known and the mask says no, grey where neither knows anything."""
+    assert sample.visible is not None
+    unseen = (
+        _OCCLUDED
+        if sample.disparity is None
+        else np.where(np.isfinite(sample.disparity), _OCCLUDED, _UNKNOWN)
+    )
+    levels = np.where(sample.visible, np.uint8(255), unseen).astype(np.uint8)
+    return np.repeat(levels[..., None], 3, axis=2)
+
+
+def _eight_bits(picture: NDArray[np.generic]) -> NDArray[np.uint8]:
+    if picture.dtype == np.uint16:
+        return (picture.astype(np.uint16) >> 8).astype(np.uint8)
+    return picture.astype(np.uint8)
+
+
+def _shrunk(picture: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint8]:
+    # The mean over the pixels that fall together: quick, and good enough to look at.
+    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BOX))
+
+
+def _with_text(row: NDArray[np.uint8], text: str) -> NDArray[np.uint8]:
+    image = Image.fromarray(row)
+    font = ImageFont.load_default()
+    # The built-in font may know ASCII alone.
+    ImageDraw.Draw(image).text(
+        (_GAP, 1), text.encode("ascii", "backslashreplace").decode(), fill=_LIGHT, font=font
+    )
+    return np.asarray(image)

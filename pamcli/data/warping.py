@@ -1,0 +1,127 @@
+"""Whether a truth warps the right picture onto the left one, and if not, what would make it fit.
+
+Each left pixel (y, x) of known disparity d is compared with right pixel (y, x - d). The same is done with the
+truth scaled, negated, turned over, or with the views exchanged; a truth that is right beats all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.sample import Sample
+
+_SCALES = {
+    1 / 2: "half of it fits",
+    2.0: "twice of it fits",
+    1 / 4: "a quarter of it fits",
+    4.0: "4 times of it fits",
+    1 / 16: "1/16 of it fits",
+    16.0: "16 times of it fits",
+    1 / 256: "1/256 of it fits",
+    256.0: "256 times of it fits",
+}
+_NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
+_MOST_PIXELS = 40_000  # known pixels that are compared; more tell nothing new
+_FEWEST_PIXELS = 200  # with fewer nothing can be told
+_LEAST_PIXELS = 0.5  # a truth scaled down to nothing fits whatever is far away, and says nothing
+_BOX = 9  # pixels: what is slower than this (brightness, vignetting) is no part of the comparison
+_CLEARLY = 0.9  # another reading of the truth fits better when its error is below this part
+_UNRELATED = 0.9  # a truth is unrelated to the pictures when its error is above this part of chance
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well one reading of the truth fits."""
+
+    reading: str
+    """"" = as it is; else what was done to it."""
+    error: float
+    """Mean difference of high-passed grey values, cut off at three standard deviations, in these."""
+
+
+def judge(sample: Sample) -> str | None:
+    """What is wrong with the truth of a sample, in a few words; None where it fits or nothing can be told."""
+    if sample.disparity is None:
+        return None
+    known = sample.disparity[np.isfinite(sample.disparity)]
+    if not known.size:
+        return "no pixel has a known disparity"
+    negative = float((known < 0).mean())
+    if 0.01 < negative < 0.99:
+        return f"{negative:.0%} of the disparities are negative"
+    if known.size < _FEWEST_PIXELS:
+        return None
+    fits = list(readings(sample))
+    own, chance, others = fits[0], fits[1], sorted(fits[2:], key=lambda fit: fit.error)
+    best, second = others[:2]
+    if best.error < _CLEARLY * min(own.error, chance.error):
+        # A wrong sign and exchanged pictures look alike where surfaces are smooth.
+        alike = {best.reading, second.reading} == {_NEGATED, _EXCHANGED} and second.error < 1.1 * best.error
+        reading = f"{_NEGATED}, or the {_EXCHANGED}" if alike else best.reading
+        return f"the truth does not fit the pictures: {reading}"
+    if own.error > _UNRELATED * chance.error:
+        return "the truth does not fit the pictures, whichever way it is turned or scaled"
+    return None
+
+
+def readings(sample: Sample) -> Iterator[Fit]:
+    """The truth as it is, a reading that fits by chance alone, and all that might be meant instead."""
+    truth = sample.disparity
+    assert truth is not None
+    left, right = _high_pass(sample.left), _high_pass(sample.right)
+    spread = float(np.sqrt((left**2).mean())) or 1.0
+    height = truth.shape[0]
+
+    def fit(
+        reading: str, disparity: NDArray[np.float32], to: NDArray[np.float32], source: NDArray[np.float32]
+    ) -> Fit:
+        return Fit(reading, _error(to, source, disparity) / spread)
+
+    yield fit("", truth, left, right)
+    # Rows of another place: disparities of a likely size that belong to other pixels.
+    yield fit("chance", np.roll(truth, height // 3, axis=0)[:, ::-1], left, right)
+    typical = float(np.nanmedian(np.abs(truth)))
+    for scale, reading in _SCALES.items():
+        if typical * scale >= _LEAST_PIXELS:
+            yield fit(reading, truth * np.float32(scale), left, right)
+    yield fit(_NEGATED, -truth, left, right)
+    yield fit(_EXCHANGED, truth, right, left)
+    yield fit("it is the truth of the right view", -truth, right, left)
+    yield fit("it is mirrored", truth[:, ::-1], left, right)
+    yield fit("the pictures are mirrored, the truth is not", -truth[:, ::-1], left, right)
+    yield fit("it is upside down", truth[::-1], left, right)
+
+
+def _high_pass(picture: NDArray[np.generic]) -> NDArray[np.float32]:
+    """(H, W, 3) -> (H, W): grey values less their mean over a box."""
+    grey = picture.mean(axis=2, dtype=np.float64)
+    padded = np.pad(grey, _BOX // 2, mode="edge")
+    sums = np.pad(padded.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+    box = sums[_BOX:, _BOX:] - sums[:-_BOX, _BOX:] - sums[_BOX:, :-_BOX] + sums[:-_BOX, :-_BOX]
+    high: NDArray[np.float32] = (grey - box / _BOX**2).astype(np.float32)
+    return high
+
+
+def _error(to: NDArray[np.float32], source: NDArray[np.float32], disparity: NDArray[np.float32]) -> float:
+    """Mean difference between `to` (y, x) and `source` (y, x - disparity), each cut off.
+
+    What leads out of the picture counts as the cut-off, so that a reading does not win by leading there.
+    """
+    rows, columns = np.nonzero(np.isfinite(disparity))
+    step = max(1, len(rows) // _MOST_PIXELS)
+    rows, columns = rows[::step], columns[::step]
+    width = to.shape[1]
+    places = columns - disparity[rows, columns].astype(np.float64)
+    inside = (places >= 0) & (places <= width - 1)
+    places = np.clip(places, 0, width - 1)
+    before = places.astype(np.intp)
+    after = np.minimum(before + 1, width - 1)
+    weight = places - before
+    values = (1 - weight) * source[rows, before] + weight * source[rows, after]
+    cut_off = 3 * float(np.sqrt((to**2).mean()))
+    differences = np.minimum(np.abs(to[rows, columns] - values), cut_off)
+    return float(np.where(inside, differences, cut_off).mean())
