@@ -1,0 +1,163 @@
+"""The pictures of a report: reduced, encoded into the page, and put together for one pair."""
+
+from __future__ import annotations
+
+import base64
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.evaluation.error_map import error_map
+from pamcli.imaging.colormap import colorize
+from pamcli.imaging.images import Picture, encode_picture
+
+MAX_WIDTH = 480
+
+_FRAME = (255, 0, 140)
+_SPARSE = 0.5  # a truth of fewer pixels than this part is drawn thicker
+
+PanelKind = Literal["photo", "map", "errors", "crop"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture with its title."""
+
+    title: str
+    pixels: NDArray[np.generic]
+    """(H, W, 3) RGB, uint8 or uint16."""
+    kind: PanelKind = "photo"
+    """photo: reduced by its mean. map: colours that stand for numbers, black = unknown, never mixed.
+    errors: a map in KITTI's error colours. crop: a cut whose single pixels are to be seen."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One pair, shown."""
+
+    name: str
+    caption: str
+    """Its figures, in words: "D1 31.2 %, end-point error 4.10 px"."""
+    panels: tuple[Panel, ...]
+
+
+def disparity_example(
+    name: str,
+    caption: str,
+    left: NDArray[np.generic],
+    disparity: NDArray[np.float32],
+    truth: NDArray[np.float32],
+    *,
+    visible: NDArray[np.bool_] | None = None,
+) -> Example:
+    """Left view, disparity and truth in one range of colours, and KITTI's error map.
+
+    left: (H, W, 3) RGB. disparity, truth: (H, W), pixels, NaN = unknown. visible: (H, W), see `error_map`.
+    The range is that of the truth without its lowest and highest hundredth.
+    """
+    known = truth[np.isfinite(truth)]
+    low, high = (float(np.percentile(known, part)) for part in (1, 99)) if known.size else (0.0, 1.0)
+    low, high = math.floor(low), math.ceil(high)
+    errors = error_map(disparity, truth, visible=visible, thicken=known.size < _SPARSE * truth.size)
+    return Example(
+        name,
+        caption,
+        (
+            Panel("Left view", left),
+            Panel(f"Disparity, dark {low} to bright {high} px", colorize(disparity, low, high).pixels, "map"),
+            Panel("Truth, in the same colours", colorize(truth, low, high).pixels, "map"),
+            Panel("Error", errors, "errors"),
+        ),
+    )
+
+
+def superres_example(
+    name: str,
+    caption: str,
+    bicubic: NDArray[np.uint8],
+    result: NDArray[np.uint8] | None,
+    truth: NDArray[np.uint8],
+    *,
+    crop: tuple[int, int] = (120, 160),
+) -> Example:
+    """The left view, and the place where the result is worst: bicubic, result and truth, pixel by pixel.
+
+    bicubic, result, truth: (H, W, 3) RGB of one size; result None = bicubic alone was measured.
+    crop: height and width of what is cut out.
+    """
+    y, x, height, width = _worst_window(bicubic if result is None else result, truth, crop)
+    cut = (slice(y, y + height), slice(x, x + width))
+    panels = [Panel("Left view, and what is shown below", _framed(truth, cut))]
+    panels.append(Panel("Bicubic", bicubic[cut], "crop"))
+    if result is not None:
+        panels.append(Panel("Result", result[cut], "crop"))
+    panels.append(Panel("Truth", truth[cut], "crop"))
+    return Example(name, caption, tuple(panels))
+
+
+def data_uri(panel: Panel) -> tuple[str, int, int]:
+    """A picture as it stands in the page: its data: URI, width and height, at most `MAX_WIDTH` px wide.
+
+    Photographs are JPEG, everything else lossless WebP.
+    """
+    small = _eight_bits(panel.pixels)
+    factor = -(-small.shape[1] // MAX_WIDTH)
+    if factor > 1:
+        small = _picked(small, factor) if panel.kind in ("map", "errors") else _averaged(small, factor)
+    suffix, media = (".jpg", "jpeg") if panel.kind == "photo" else (".webp", "webp")
+    data = encode_picture(Picture(np.ascontiguousarray(small)), suffix, name=panel.title)
+    return f"data:image/{media};base64,{base64.b64encode(data).decode()}", small.shape[1], small.shape[0]
+
+
+def _eight_bits(pixels: NDArray[np.generic]) -> NDArray[np.uint8]:
+    wide = pixels.dtype == np.uint16
+    return (pixels.astype(np.uint16) // 257).astype(np.uint8) if wide else pixels.astype(np.uint8)
+
+
+def _blocks(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
+    """(H, W, 3) -> (H / factor, W / factor, factor * factor, 3); the last ones are repeated at the edges."""
+    height, width = (-(-side // factor) for side in pixels.shape[:2])
+    padding = ((0, height * factor - pixels.shape[0]), (0, width * factor - pixels.shape[1]), (0, 0))
+    padded = np.pad(pixels, padding, mode="edge")
+    blocks = padded.reshape(height, factor, width, factor, 3).swapaxes(1, 2)
+    stacked: NDArray[np.uint8] = blocks.reshape(height, width, factor * factor, 3)
+    return stacked
+
+
+def _averaged(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
+    mean: NDArray[np.float64] = _blocks(pixels, factor).mean(axis=2)
+    return np.rint(mean).astype(np.uint8)
+
+
+def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
+    """The first pixel of each block that is not black: sparse maps keep their brightness."""
+    blocks = _blocks(pixels, factor)
+    first = blocks.any(axis=3).argmax(axis=2)
+    return np.take_along_axis(blocks, first[..., None, None], axis=2)[:, :, 0]
+
+
+def _worst_window(
+    result: NDArray[np.uint8], truth: NDArray[np.uint8], crop: tuple[int, int]
+) -> tuple[int, int, int, int]:
+    """y, x, height, width of the window with the largest sum of squared errors."""
+    height, width = (min(side, most) for side, most in zip(truth.shape[:2], crop, strict=True))
+    squared = np.square(result.astype(np.float64) - truth).sum(axis=2)
+    sums = np.pad(squared.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+    inside = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
+    y, x = np.unravel_index(int(inside.argmax()), inside.shape)
+    return int(y), int(x), height, width
+
+
+def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.uint8]:
+    """A copy with a frame around the window, thick enough to outlive the reduction."""
+    thick = max(2, 2 * -(-pixels.shape[1] // MAX_WIDTH))
+    framed = pixels.copy()
+    rows, columns = cut
+    inner = pixels[rows, columns]
+    around = [slice(max(0, side.start - thick), side.stop + thick) for side in (rows, columns)]
+    framed[around[0], around[1]] = _FRAME
+    framed[rows, columns] = inner
+    return framed
