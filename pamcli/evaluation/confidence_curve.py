@@ -1,0 +1,110 @@
+"""Sparsification: how the error falls when the least confident pixels are left out.
+
+With the fraction f of pixels removed, least confident first, the curve is the error of those that stay; the
+oracle removes the largest errors first. AUSE, the area under the sparsification error (Ilg et al., ECCV
+2018), is the area between both curves over f = 0, 0.01 ... 0.99 (trapezoids), each divided by the error at
+f = 0; 0 means an order as good as the oracle's. Given for the end-point error and for bad-2. Pixels of equal
+confidence are removed in random order, so their mean counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.errors import InputError
+from pamcli.evaluation.error_histogram import ErrorHistogram
+
+FRACTIONS = tuple(index / 100 for index in range(100))
+"""Removed fractions at which curves are given."""
+
+BAD = 2.0
+"""Threshold of the second curve, px."""
+
+_LEVELS = 65536  # of confidence, as in pam's 16-bit confidence files
+
+
+@dataclass(frozen=True)
+class ConfidenceCurve:
+    """Error of what remains at each of `FRACTIONS`."""
+
+    pixels: int
+    epe: tuple[float, ...]
+    """px"""
+    epe_oracle: tuple[float, ...]
+    bad_2: tuple[float, ...]
+    """percent"""
+    bad_2_oracle: tuple[float, ...]
+    ause_epe: float
+    ause_bad_2: float
+
+
+class ConfidenceTally:
+    """Errors by confidence, of one picture or of many, in 14 MB however many there are."""
+
+    def __init__(self) -> None:
+        self._errors = ErrorHistogram()
+        self._counts = np.zeros(_LEVELS)
+        self._sums = np.zeros(_LEVELS)
+        self._bad = np.zeros(_LEVELS)
+
+    def add(self, errors: NDArray[np.floating], confidence: NDArray[np.floating], *, name: str) -> None:
+        """errors: (N,) px, finite. confidence: (N,) in [0, 1]. name: the sample, for messages.
+
+        Raises InputError: a confidence that is unknown or outside [0, 1].
+        """
+        if not ((confidence >= 0) & (confidence <= 1)).all():
+            raise InputError(
+                f"{name}: a pixel with a disparity has no confidence in [0, 1]",
+                "confidence runs from 0, no idea, to 1, sure",
+            )
+        levels = np.rint(confidence * (_LEVELS - 1)).astype(np.intp)
+        self._errors.add(errors)
+        self._counts += np.bincount(levels, minlength=_LEVELS)
+        self._sums += np.bincount(levels, weights=errors, minlength=_LEVELS)
+        self._bad += np.bincount(levels, weights=errors > BAD, minlength=_LEVELS)
+
+    def merge(self, other: ConfidenceTally) -> None:
+        self._errors.merge(other._errors)
+        self._counts += other._counts
+        self._sums += other._sums
+        self._bad += other._bad
+
+    def curve(self) -> ConfidenceCurve | None:
+        """None where nothing was added."""
+        pixels = int(self._counts.sum())
+        if not pixels:
+            return None
+        # Groups in the order in which they stay: surest first; for the oracle, smallest errors first.
+        epe = _remaining(self._counts[::-1], self._sums[::-1])
+        epe_oracle = _remaining(self._errors.counts, self._errors.sums)
+        bad = 100 * _remaining(self._counts[::-1], self._bad[::-1])
+        wrong = self._bad.sum()
+        bad_oracle = 100 * _remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong]))
+        return ConfidenceCurve(
+            pixels,
+            epe=tuple(epe.tolist()),
+            epe_oracle=tuple(epe_oracle.tolist()),
+            bad_2=tuple(bad.tolist()),
+            bad_2_oracle=tuple(bad_oracle.tolist()),
+            ause_epe=_area(epe, epe_oracle),
+            ause_bad_2=_area(bad, bad_oracle),
+        )
+
+
+def _remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[np.float64]:
+    """Mean over what stays at each fraction, groups in the order in which they stay longest."""
+    used = counts > 0
+    upto = np.concatenate([[0.0], np.cumsum(counts[used])])
+    total = np.concatenate([[0.0], np.cumsum(sums[used])])
+    staying = (1 - np.array(FRACTIONS)) * upto[-1]
+    means: NDArray[np.float64] = np.interp(staying, upto, total) / staying
+    return means
+
+
+def _area(curve: NDArray[np.float64], oracle: NDArray[np.float64]) -> float:
+    if curve[0] == 0:
+        return 0.0  # nothing is wrong: every order is the oracle's
+    return float(np.trapezoid((curve - oracle) / curve[0], FRACTIONS))

@@ -1,0 +1,321 @@
+"""Errors of disparity maps as KITTI and Middlebury define them, of each picture and of a whole set.
+
+Counted is every pixel whose truth is known and above 0. Figures have names (`METRICS`) and are given for
+parts of the picture (`REGIONS`). Of a set there are two kinds, which differ: pooled, over all pixels of all
+pictures, as KITTI 2015 ranks and as everything in pam's documentation is stated; and means of the pictures'
+figures, as KITTI 2012 and Middlebury rank (there weighted, see `MIDDLEBURY_WEIGHTS`).
+
+Holes of a result: KITTI fills them first (`interpolate_background`) and states the density before. Anywhere
+else they stay: wrong by every threshold, and left out of means and quantiles, which have no value for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.sample import Sample
+from pamcli.errors import InputError
+from pamcli.evaluation.confidence_curve import ConfidenceCurve, ConfidenceTally
+from pamcli.evaluation.error_histogram import ErrorHistogram
+from pamcli.evaluation.kitti import interpolate_background
+
+BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5)
+"""px; 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those of Middlebury and ETH3D."""
+
+QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
+
+REGIONS = {
+    "all": "every pixel with truth (KITTI: occ)",
+    "noc": "of them, those that both views see",
+    "occluded": "of them, those that the right view does not see",
+    "bg": "background (KITTI's object map)",
+    "fg": "foreground (KITTI's object map)",
+    "noc-bg": "background that both views see",
+    "noc-fg": "foreground that both views see",
+    "0-100": "truth below 100 px",
+    "100-200": "truth from 100 to 200 px",
+    ">200": "truth above 200 px",
+    ">192": "truth above 192 px, the usual maximum of cost volumes",
+}
+
+METRICS = {
+    "pixels": "pixels counted",
+    "density": "% of them with an estimate, before KITTI's interpolation",
+    "invalid": "% of them without one (Middlebury)",
+    "epe": "mean error, px, of estimated pixels (KITTI: after interpolation); Avg, avgerr",
+    "rms": "root of the mean squared error, px, of the same pixels",
+    **{f"bad-{t:g}": f"% with an error above {t:g} px, or without an estimate" for t in BAD_THRESHOLDS},
+    "d1": "% with an error above 3 px and above 5 % of the truth, or without an estimate",
+    "d1-estimated": "the same of the pixels that had an estimate before interpolation",
+    **{
+        name: f"px, error that {q:.0%} of the estimated pixels do not exceed (all and noc only)"
+        for name, q in QUANTILES.items()
+    },
+    "visible-precision": "% seen by both views of the pixels said to be",
+    "visible-recall": "% said to be seen by both views of those that are",
+    "occluded-precision": "% occluded of the pixels said to be",
+    "occluded-recall": "% said to be occluded of those that are",
+    "ause-epe": "area under the sparsification error of the confidence, by end-point error",
+    "ause-bad-2": "the same by bad-2",
+}
+
+MIDDLEBURY_WEIGHTS = dict.fromkeys(("PianoL", "Playroom", "Playtable", "Shelves", "Vintage"), 0.5)
+"""Weights of scenes in the means of the Middlebury v3 table; all others have 1."""
+
+Figures = Mapping[str, Mapping[str, float]]
+"""Region -> metric -> value; a region without pixels is absent; NaN where no pixel has an estimate."""
+
+
+@dataclass(frozen=True)
+class ImageFigures:
+    """What one picture got. `regions` is empty where no pixel was counted."""
+
+    name: str
+    regions: Figures
+    curve: ConfidenceCurve | None = None
+
+
+@dataclass(frozen=True)
+class DisparitySummary:
+    """What a set got."""
+
+    images: int
+    """Pictures in which pixels were counted."""
+    pooled: Figures
+    """Over all pixels of the set: the headline."""
+    image_means: Figures
+    """Means of the pictures' figures, over the pictures that have the region."""
+    region_images: Mapping[str, int]
+    """How many pictures have the region."""
+    errors: ErrorHistogram
+    """Of all counted pixels with an estimate."""
+    curve: ConfidenceCurve | None
+    """Pooled; None where no confidence was given."""
+
+
+class DisparityMeter:
+    """Takes one sample after the other; memory does not grow with the set but for the figures of each."""
+
+    def __init__(self, *, kitti: bool = False, max_gt: float | None = None) -> None:
+        """kitti: fill holes as KITTI does, before measuring. max_gt: count only truth below this, in px
+        (the paper: 192), which flatters methods that cannot see further; None = all."""
+        self.kitti = kitti
+        self.max_gt = max_gt
+        self.images: list[ImageFigures] = []
+        self._counters: dict[str, Counter[str]] = {}
+        self._histograms = {"all": ErrorHistogram(), "noc": ErrorHistogram()}
+        self._confidence = ConfidenceTally()
+
+    def add(
+        self,
+        sample: Sample,
+        estimate: NDArray[np.floating],
+        *,
+        visible: NDArray[np.bool_] | None = None,
+        confidence: NDArray[np.floating] | None = None,
+    ) -> ImageFigures:
+        """Measure one result.
+
+        estimate: (H, W) px; NaN or inf = no estimate (KITTI: below 0, too). visible: (H, W), the result's
+        word on which pixels the right view sees; it is measured where the truth knows occluded ones.
+        confidence: (H, W) in [0, 1]. A sample none of whose pixels counts adds nothing.
+        Raises InputError naming the sample: no truth, another size, a confidence outside [0, 1].
+        """
+        truth = sample.disparity
+        if truth is None:
+            raise InputError(
+                f"{sample.name} has no true disparity", "measure on a split that comes with ground truth"
+            )
+        _check_sizes(sample, truth.shape, estimate=estimate, visible=visible, confidence=confidence)
+        estimated = np.isfinite(estimate)
+        if self.kitti:
+            estimated &= estimate >= 0
+            estimate = interpolate_background(np.where(estimated, estimate, np.nan).astype(np.float32))
+        with np.errstate(invalid="ignore"):
+            counted = np.isfinite(truth) & (truth > 0)
+            if self.max_gt is not None:
+                counted &= truth < self.max_gt
+            error = np.abs(np.where(np.isfinite(estimate), estimate, np.inf).astype(np.float64) - truth)
+        curve = None
+        if confidence is not None:
+            tally = ConfidenceTally()
+            sure = counted & estimated
+            tally.add(error[sure], confidence[sure], name=sample.name)
+            self._confidence.merge(tally)
+            curve = tally.curve()
+        regions: dict[str, dict[str, float]] = {}
+        for region, mask in _regions(sample, truth, counted).items():
+            if not mask.any():
+                continue
+            counters = _counters(error[mask], truth[mask], estimated[mask])
+            if region == "all" and visible is not None and sample.visible is not None:
+                counters.update(_agreement(visible[mask], sample.visible[mask]))
+            finite = error[mask & np.isfinite(error)] if region in self._histograms else None
+            if finite is not None:
+                self._histograms[region].add(finite)
+            self._counters.setdefault(region, Counter()).update(counters)
+            regions[region] = _figures(counters) | _exact_quantiles(finite)
+        if regions:
+            regions["all"] |= _areas(curve)
+        image = ImageFigures(sample.name, regions, curve)
+        self.images.append(image)
+        return image
+
+    def summary(self, weights: Mapping[str, float] | None = None) -> DisparitySummary:
+        """Figures of all samples so far.
+
+        weights: of pictures in the means, by the last part of their names (`MIDDLEBURY_WEIGHTS`); 1 for the
+        others. Raises InputError: no pixel was counted; an empty set has no score.
+        """
+        if not self._counters:
+            limit = "" if self.max_gt is None else f" below {self.max_gt:g} px"
+            raise InputError(
+                f"nothing to measure: no pixel with a true disparity{limit} in {len(self.images)} pictures",
+                "an empty set has no score",
+            )
+        order = [region for region in REGIONS if region in self._counters]
+        pooled = {
+            region: _figures(self._counters[region]) | _pooled_quantiles(self._histograms.get(region))
+            for region in order
+        }
+        curve = self._confidence.curve()
+        pooled["all"] |= _areas(curve)
+        having = {region: [image for image in self.images if region in image.regions] for region in order}
+        return DisparitySummary(
+            images=len(having["all"]),
+            pooled=pooled,
+            image_means={region: _means(region, images, weights or {}) for region, images in having.items()},
+            region_images={region: len(images) for region, images in having.items()},
+            errors=self._histograms["all"],
+            curve=curve,
+        )
+
+
+def _check_sizes(sample: Sample, shape: tuple[int, ...], **maps: NDArray[np.generic] | None) -> None:
+    for kind, values in maps.items():
+        if values is not None and values.shape != shape:
+            sizes = [" x ".join(str(side) for side in reversed(size)) for size in (values.shape, shape)]
+            raise InputError(
+                f"{sample.name}: the {kind} has {sizes[0]} pixels, the true disparity {sizes[1]}",
+                "results are measured at the size of the truth; nothing is resized silently",
+            )
+
+
+def _regions(
+    sample: Sample, truth: NDArray[np.float32], counted: NDArray[np.bool_]
+) -> dict[str, NDArray[np.bool_]]:
+    masks = {"all": counted}
+    if sample.visible is not None:
+        masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
+    if sample.foreground is not None:
+        masks |= {"bg": counted & ~sample.foreground, "fg": counted & sample.foreground}
+    if sample.visible is not None and sample.foreground is not None:
+        masks |= {"noc-bg": masks["bg"] & sample.visible, "noc-fg": masks["fg"] & sample.visible}
+    with np.errstate(invalid="ignore"):
+        masks |= {
+            "0-100": counted & (truth < 100),
+            "100-200": counted & (truth >= 100) & (truth <= 200),
+            ">200": counted & (truth > 200),
+            ">192": counted & (truth > 192),
+        }
+    return masks
+
+
+def _counters(
+    error: NDArray[np.float64], truth: NDArray[np.float32], estimated: NDArray[np.bool_]
+) -> Counter[str]:
+    """What adds up over pixels. error: (N,), inf = no estimate even after filling."""
+    finite = error[np.isfinite(error)]
+    # 20 * error > truth is exact; KITTI's kit divides in float32, where exactly 5 % exceeds 0.05 by a hair.
+    outlier = (error > 3) & (20 * error > truth)
+    counters: Counter[str] = Counter()
+    counters.update(
+        {
+            "pixels": len(error),
+            "estimated": _count(estimated),
+            "finite": len(finite),
+            "sum": finite.sum(),
+            "squares": (finite**2).sum(),
+            "d1": _count(outlier),
+            "d1-estimated": _count(outlier & estimated),
+        }
+        | {f"bad-{t:g}": _count(error > t) for t in BAD_THRESHOLDS}
+    )
+    return counters
+
+
+def _agreement(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> dict[str, int]:
+    if true.all():
+        return {}  # the truth knows no occlusion here
+    return {
+        "both-visible": _count(said & true),
+        "said-visible": _count(said),
+        "is-visible": _count(true),
+        "both-occluded": _count(~said & ~true),
+        "said-occluded": _count(~said),
+        "is-occluded": _count(~true),
+    }
+
+
+def _count(mask: NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(mask))
+
+
+def _figures(counters: Counter[str]) -> dict[str, float]:
+    pixels, finite = counters["pixels"], counters["finite"]
+    density = 100 * counters["estimated"] / pixels
+    figures = {
+        "pixels": pixels,
+        "density": density,
+        "invalid": 100 - density,
+        "epe": _ratio(counters["sum"], finite),
+        "rms": _ratio(counters["squares"], finite) ** 0.5,
+    }
+    figures |= {
+        name: 100 * counters[name] / pixels for name in (*(f"bad-{t:g}" for t in BAD_THRESHOLDS), "d1")
+    }
+    figures["d1-estimated"] = 100 * _ratio(counters["d1-estimated"], counters["estimated"])
+    if "is-visible" in counters:
+        for kind in ("visible", "occluded"):
+            both = counters[f"both-{kind}"]
+            figures[f"{kind}-precision"] = 100 * _ratio(both, counters[f"said-{kind}"])
+            figures[f"{kind}-recall"] = 100 * _ratio(both, counters[f"is-{kind}"])
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _exact_quantiles(errors: NDArray[np.float64] | None) -> dict[str, float]:
+    if errors is None:
+        return {}
+    if not len(errors):
+        return dict.fromkeys(QUANTILES, float("nan"))
+    values = np.quantile(errors, list(QUANTILES.values()), method="inverted_cdf")
+    return dict(zip(QUANTILES, values.tolist(), strict=True))
+
+
+def _pooled_quantiles(histogram: ErrorHistogram | None) -> dict[str, float]:
+    return {} if histogram is None else {name: histogram.quantile(q) for name, q in QUANTILES.items()}
+
+
+def _areas(curve: ConfidenceCurve | None) -> dict[str, float]:
+    return {} if curve is None else {"ause-epe": curve.ause_epe, "ause-bad-2": curve.ause_bad_2}
+
+
+def _means(region: str, images: list[ImageFigures], weights: Mapping[str, float]) -> dict[str, float]:
+    """NaN where a picture has no estimate at all: leaving it out would flatter."""
+    means = {}
+    for metric in METRICS:
+        having = [image for image in images if metric in image.regions[region]]
+        if having:
+            values = [image.regions[region][metric] for image in having]
+            factors = [weights.get(image.name.rpartition("/")[2], 1.0) for image in having]
+            means[metric] = float(np.average(values, weights=factors))
+    return means

@@ -1,0 +1,268 @@
+"""Every figure on arrays small enough to count by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pamcli.data.sample import Sample
+from pamcli.errors import InputError
+from pamcli.evaluation.disparity_metrics import (
+    METRICS,
+    MIDDLEBURY_WEIGHTS,
+    REGIONS,
+    DisparityMeter,
+    Figures,
+)
+
+NAN = math.nan
+
+
+def sample(
+    truth: list[list[float]] | None,
+    *,
+    name: str = "one",
+    visible: list[list[int]] | None = None,
+    foreground: list[list[int]] | None = None,
+) -> Sample:
+    views = np.zeros((1, 1, 3), np.uint8)
+    return Sample(
+        name,
+        views,
+        views,
+        disparity=None if truth is None else np.array(truth, np.float32),
+        visible=None if visible is None else np.array(visible, bool),
+        foreground=None if foreground is None else np.array(foreground, bool),
+    )
+
+
+def measured(one: Sample, estimate: list[list[float]], *, kitti: bool = False) -> Figures:
+    return DisparityMeter(kitti=kitti).add(one, np.array(estimate, np.float32)).regions
+
+
+def test_one_pixel_wrong() -> None:
+    figures = measured(sample([[10, 20, 30, 40]]), [[10, 20, 34, 40]])["all"]
+    assert figures["pixels"] == 4
+    assert (figures["epe"], figures["rms"]) == (1, 2)
+    assert [figures[f"bad-{t}"] for t in ("0.5", "1", "2", "3")] == [25] * 4
+    assert (figures["bad-4"], figures["bad-5"]) == (0, 0)  # 4 px is not more than 4 px
+    assert figures["d1"] == 25
+    assert (figures["density"], figures["invalid"]) == (100, 0)
+    assert (figures["a50"], figures["a90"], figures["a99"]) == (0, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("truth", "estimate", "wrong"),
+    [
+        (10, 13, False),  # exactly 3 px
+        (10, 13.01, True),
+        (10, 7, False),
+        (100, 105, False),  # exactly 5 %
+        (100, 95, False),
+        (100, 105.01, True),
+        (100, 104, False),  # more than 3 px, less than 5 %
+        (60, 63, False),  # both at once
+        (60, 63.01, True),
+        (20, 22, False),  # 10 %, but 2 px
+        (255, 267.75, False),  # exactly 5 % in 1/256 px
+    ],
+)
+def test_d1_at_its_borders(truth: float, estimate: float, wrong: bool) -> None:
+    figures = measured(sample([[truth]]), [[estimate]])["all"]
+    assert figures["d1"] == (100 if wrong else 0)
+
+
+def test_only_pixels_with_truth_count() -> None:
+    figures = measured(sample([[NAN, 0, math.inf, -1, 8]]), [[1, 1, 1, 1, 9]])["all"]
+    assert figures["pixels"] == 1
+    assert figures["epe"] == 1
+
+
+def test_holes_are_wrong_and_have_no_error() -> None:
+    figures = measured(sample([[10, 10, 10, 10]]), [[10, NAN, 16, math.inf]])["all"]
+    assert (figures["density"], figures["invalid"]) == (50, 50)
+    assert figures["bad-5"] == figures["d1"] == 75
+    assert (figures["epe"], figures["a50"], figures["a90"]) == (3, 0, 6)
+    assert figures["d1-estimated"] == 50
+
+
+def test_kitti_fills_holes_first_and_states_the_density_before() -> None:
+    # The gap takes the smaller neighbour, 10; below 0 is a hole, too.
+    figures = measured(sample([[10, 10, 20, 20]]), [[10, NAN, -1, 20]], kitti=True)["all"]
+    assert figures["density"] == 50
+    assert figures["epe"] == 2.5  # 0, 0, 10, 0
+    assert (figures["d1"], figures["d1-estimated"]) == (25, 0)
+
+
+def test_nothing_estimated_is_all_wrong() -> None:
+    for kitti in (False, True):
+        figures = measured(sample([[10, 20]]), [[NAN, NAN]], kitti=kitti)["all"]
+        assert figures["bad-0.5"] == figures["bad-5"] == figures["d1"] == 100
+        assert figures["density"] == 0
+        assert all(math.isnan(figures[name]) for name in ("epe", "rms", "a50", "a99", "d1-estimated"))
+
+
+def test_regions() -> None:
+    one = sample([[10, 20, 30, 40, NAN]], visible=[[1, 1, 0, 0, 1]], foreground=[[0, 1, 0, 1, 1]])
+    figures = measured(one, [[11, 22, 33, 44, 0]])
+    expected = {"all": 2.5, "noc": 1.5, "occluded": 3.5, "bg": 2, "fg": 3, "noc-bg": 1, "noc-fg": 2}
+    assert {name: figures[name]["epe"] for name in expected} == expected
+    assert set(figures) == {*expected, "0-100"}
+    assert "a50" in figures["noc"]
+    assert "a50" not in figures["fg"]
+
+
+def test_all_occluded() -> None:
+    figures = measured(sample([[10, 20]], visible=[[0, 0]]), [[10, 20]])
+    assert "noc" not in figures
+    assert figures["occluded"]["pixels"] == 2
+
+
+def test_ranges_of_the_truth() -> None:
+    truth = [[1, 99.5, 100, 192, 193, 200, 200.5, 300]]
+    figures = measured(sample(truth), [[0] * 8])
+    pixels = {name: figures[name]["pixels"] for name in ("0-100", "100-200", ">200", ">192")}
+    assert pixels == {"0-100": 2, "100-200": 4, ">200": 2, ">192": 4}
+
+
+def test_a_limit_of_the_truth_leaves_pixels_out() -> None:
+    meter = DisparityMeter(max_gt=192)
+    figures = meter.add(sample([[191.5, 192, 250]]), np.full((1, 3), 191.5, np.float32)).regions
+    assert figures["all"]["pixels"] == 1
+    assert figures["all"]["epe"] == 0
+    assert ">192" not in figures
+
+
+def test_pooled_and_means_of_pictures_differ() -> None:
+    meter = DisparityMeter()
+    meter.add(sample([[10, 10, 10]], name="large"), np.array([[10, 10, 10]], np.float32))
+    meter.add(sample([[10, NAN, NAN]], name="small"), np.array([[18, 0, 0]], np.float32))
+    summary = meter.summary()
+    assert summary.images == 2
+    assert (summary.pooled["all"]["d1"], summary.image_means["all"]["d1"]) == (25, 50)
+    assert (summary.pooled["all"]["epe"], summary.image_means["all"]["epe"]) == (2, 4)
+    assert summary.pooled["all"]["rms"] == 4
+    assert [image.name for image in meter.images] == ["large", "small"]
+
+
+def test_pooled_quantiles_are_close() -> None:
+    meter = DisparityMeter()
+    errors = np.random.default_rng(0).gamma(1, 3, (4, 50, 40)).astype(np.float32)
+    for error in errors:
+        meter.add(sample(np.full((50, 40), 300.0).tolist()), 300 + error)
+    exact = np.quantile(errors, [0.5, 0.9, 0.95, 0.99])
+    pooled = meter.summary().pooled["all"]
+    assert [pooled[name] for name in ("a50", "a90", "a95", "a99")] == pytest.approx(exact, rel=2e-3)
+
+
+def test_means_take_the_pictures_that_have_the_region() -> None:
+    meter = DisparityMeter()
+    meter.add(sample([[10, 10]], foreground=[[1, 0]]), np.array([[12, 10]], np.float32))
+    meter.add(sample([[10, 10]], foreground=[[0, 0]]), np.array([[10, 10]], np.float32))
+    meter.add(sample([[10, 10]]), np.array([[10, 10]], np.float32))
+    summary = meter.summary()
+    assert summary.region_images == {"all": 3, "bg": 2, "fg": 1, "0-100": 3}
+    assert summary.image_means["fg"]["epe"] == 2
+
+
+def test_a_picture_without_an_estimate_is_not_left_out_of_the_means() -> None:
+    meter = DisparityMeter()
+    meter.add(sample([[10]]), np.array([[10]], np.float32))
+    meter.add(sample([[10]]), np.array([[NAN]], np.float32))
+    summary = meter.summary()
+    assert summary.image_means["all"]["d1"] == summary.pooled["all"]["d1"] == 50
+    assert math.isnan(summary.image_means["all"]["epe"])
+
+
+def test_weights_of_middlebury() -> None:
+    meter = DisparityMeter()
+    meter.add(sample([[10]], name="trainingH/Shelves"), np.array([[16]], np.float32))
+    meter.add(sample([[10]], name="trainingH/Adirondack"), np.array([[10]], np.float32))
+    means = meter.summary(MIDDLEBURY_WEIGHTS).image_means["all"]
+    assert means["epe"] == pytest.approx(6 * 0.5 / 1.5)
+    assert meter.summary().image_means["all"]["epe"] == 3
+
+
+def test_visibility_is_measured_where_the_truth_knows_occlusion() -> None:
+    meter = DisparityMeter()
+    truth = sample([[10, 10, 10, 10, NAN]], visible=[[1, 1, 1, 0, 0]])
+    estimate = np.full((1, 5), 10, np.float32)
+    said = np.array([[1, 1, 0, 1, 1]], bool)
+    figures = meter.add(truth, estimate, visible=said).regions["all"]
+    assert figures["visible-precision"] == pytest.approx(200 / 3)
+    assert figures["visible-recall"] == pytest.approx(200 / 3)
+    assert (figures["occluded-precision"], figures["occluded-recall"]) == (0, 0)
+    # A picture whose truth has no occluded pixel says nothing about the mask.
+    blind = meter.add(sample([[10] * 5], visible=[[1] * 5]), estimate, visible=said).regions["all"]
+    assert "visible-precision" not in blind
+    assert meter.summary().pooled["all"]["visible-precision"] == pytest.approx(200 / 3)
+
+
+def test_a_mask_that_never_says_occluded_has_no_precision_there() -> None:
+    one = sample([[10, 10]], visible=[[1, 0]])
+    meter = DisparityMeter()
+    figures = meter.add(one, np.full((1, 2), 10.0), visible=np.ones((1, 2), bool)).regions["all"]
+    assert figures["visible-recall"] == 100
+    assert figures["occluded-recall"] == 0
+    assert math.isnan(figures["occluded-precision"])
+
+
+def test_a_good_confidence_has_a_small_area() -> None:
+    truth = np.full((10, 10), 50.0)
+    error = np.arange(100.0).reshape(10, 10) / 20
+    one = sample(truth.tolist())
+    good, bad = DisparityMeter(), DisparityMeter()
+    image = good.add(one, truth + error, confidence=1 - error / 10)
+    bad.add(one, truth + error, confidence=error / 10)
+    assert image.regions["all"]["ause-epe"] == pytest.approx(0, abs=1e-3)
+    assert good.summary().pooled["all"]["ause-bad-2"] == pytest.approx(0, abs=1e-9)
+    assert bad.summary().pooled["all"]["ause-epe"] > 0.5
+    curve = bad.summary().curve
+    assert curve is not None
+    assert curve.pixels == 100
+
+
+def test_nothing_to_measure_is_an_error() -> None:
+    with pytest.raises(InputError, match="in 0 pictures"):
+        DisparityMeter().summary()
+    meter = DisparityMeter()
+    image = meter.add(sample([[NAN, 0]], name="unknown"), np.ones((1, 2)), confidence=np.ones((1, 2)))
+    assert image.regions == {}
+    with pytest.raises(InputError, match="no pixel with a true disparity in 1 pictures"):
+        meter.summary()
+    meter = DisparityMeter(max_gt=192)
+    meter.add(sample([[200]]), np.ones((1, 1)))
+    with pytest.raises(InputError, match="below 192 px"):
+        meter.summary()
+
+
+def test_a_picture_without_known_truth_changes_nothing() -> None:
+    meter = DisparityMeter()
+    meter.add(sample([[10]]), np.full((1, 1), 12.0))
+    meter.add(sample([[NAN]]), np.full((1, 1), 12.0))
+    summary = meter.summary()
+    assert summary.images == 1
+    assert summary.image_means["all"]["epe"] == summary.pooled["all"]["epe"] == 2
+
+
+def test_errors_name_the_sample() -> None:
+    meter = DisparityMeter()
+    with pytest.raises(InputError, match="bare has no true disparity"):
+        meter.add(sample(None, name="bare"), np.ones((1, 1)))
+    with pytest.raises(InputError, match=r"tall: the estimate has 1 x 2 pixels, the true disparity 2 x 1"):
+        meter.add(sample([[1, 1]], name="tall"), np.ones((2, 1)))
+    with pytest.raises(InputError, match=r"odd: a pixel with a disparity has no confidence"):
+        meter.add(sample([[1, 1]], name="odd"), np.ones((1, 2)), confidence=np.full((1, 2), 1.5))
+    with pytest.raises(InputError, match="in 0 pictures"):  # and they left nothing behind
+        meter.summary()
+
+
+def test_every_figure_has_a_name_and_a_meaning() -> None:
+    meter = DisparityMeter()
+    one = sample([[10, 150, 201, 10]], visible=[[1, 0, 1, 1]], foreground=[[1, 1, 0, 0]])
+    meter.add(one, np.full((1, 4), 10.0), visible=np.ones((1, 4), bool), confidence=np.ones((1, 4)))
+    pooled = meter.summary().pooled
+    assert list(pooled) == list(REGIONS)
+    assert set(pooled["all"]) == set(METRICS)
