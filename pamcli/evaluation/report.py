@@ -147,8 +147,8 @@ def _error_legend() -> str:
     return (
         '<p class="quiet">Errors have the colours of KITTI\'s benchmark. Each begins at the error written '
         "under it, in px; for a truth above 60&nbsp;px, of which 5&nbsp;% are more than 3&nbsp;px, the "
-        "limits grow with the truth. Warm colours count as wrong (D1). Half as bright: what the right view does not "
-        f'see, where that is known. Black: no truth.</p>\n<ol class="colors">{items}</ol>\n'
+        "limits grow with the truth. Warm colours count as wrong (D1). Half as bright: what the right view "
+        f'does not see, where that is known. Black: no truth.</p>\n<ol class="colors">{items}</ol>\n'
     )
 
 

@@ -1,0 +1,262 @@
+"""The HTML report: what it says, and, where there is a browser, what it does."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pamcli.evaluation.report import Published, ReportData, render_report
+from pamcli.evaluation.report_charts import Curve, CurveChart, Histogram
+from pamcli.evaluation.report_pictures import disparity_example, superres_example
+from pamcli.evaluation.tables import Column, Table
+
+NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' ${x} $y"
+
+IMAGE_COLUMNS = (
+    Column("name", "Pair", text=True),
+    Column("d1", "D1", unit="%", note="More than 3 px and more than 5 %."),
+    Column("psnr", "PSNR", unit="dB"),
+)
+IMAGE_ROWS = (
+    {"name": "frame10", "d1": 10.5, "psnr": math.inf},
+    {"name": "frame2", "d1": 9.25, "psnr": 21.0},
+    {"name": "frame1", "d1": math.nan, "psnr": 30.0},
+    {"name": NASTY, "d1": 100.0, "psnr": -5.0},
+    {"name": "frame9", "d1": 9.25, "psnr": 21.0},
+)
+
+
+def report_data() -> ReportData:
+    rng = np.random.default_rng(4)
+    left = rng.integers(0, 256, (20, 30, 3), np.uint8)
+    truth = rng.uniform(5, 40, (20, 30)).astype(np.float32)
+    wide = rng.integers(0, 256, (20, 1000, 3), np.uint8)
+    summary = Table(
+        (Column("how", "Averaged", text=True), *IMAGE_COLUMNS[1:]), ({"how": "pooled", "d1": 8.0},)
+    )
+    return ReportData(
+        title=f"Disparity {NASTY}",
+        facts=(("Network", "pasmnet"), ("Weights (sha256)", "ab" * 32), ("Date", NASTY)),
+        summary=summary,
+        images=Table(IMAGE_COLUMNS, IMAGE_ROWS),
+        notes=("no object maps (obj_map)", NASTY),
+        published=(
+            Published(
+                Table(IMAGE_COLUMNS, ({"name": "SegStereo", "d1": 8.79},)), f"Protocol {NASTY}.", "A paper"
+            ),
+        ),
+        charts=(
+            Histogram(f"Errors {NASTY}", (0, 1, 3, math.inf), (5, 3, 2), wrong_from=3, caption=NASTY),
+            CurveChart(
+                "Confidence",
+                (Curve(NASTY, (0, 50, 100), (2, 1, math.nan)), Curve("oracle", (0, 50, 100), (2, 0.5, 0))),
+                "left out (%)",
+                "error (px)",
+            ),
+        ),
+        examples=(
+            disparity_example(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
+            superres_example("sr", "21 dB", wide, wide, 255 - wide, crop=(10, 10)),
+        ),
+    )
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and the text of each."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(page.decode("utf-8"))
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.elements[-1][0] if self.elements else "", data))
+
+    def text_of(self, tag: str) -> list[str]:
+        return [text for owner, text in self.texts if owner == tag]
+
+
+@pytest.fixture(scope="module")
+def page() -> bytes:
+    return render_report(report_data())
+
+
+def test_the_page_says_what_was_measured(page: bytes) -> None:
+    text = " ".join(text for tag, text in Page(page).texts if tag not in ("style", "script"))
+    for words in ("pasmnet", "ab" * 32, "no object maps (obj_map)", "Averaged", "pooled", "8.00", "D1 (%)"):
+        assert words in text
+    assert "Published, not measured here" in text
+    assert "Source: A paper." in text
+    assert "SegStereo" in text
+    assert "How the figures are defined" in text
+    assert "More than 3 px and more than 5 %." in text
+
+
+def test_whatever_a_text_holds_it_stays_text(page: bytes) -> None:
+    parsed = Page(page)
+    assert [tag for tag, _ in parsed.elements].count("script") == 1
+    # Title, heading, fact, note, protocol, chart and its caption, name and caption of a pair, cell.
+    assert sum(NASTY in text for _, text in parsed.texts) >= 10
+    assert b"<script>document" not in page
+
+
+def test_nothing_points_outside(page: bytes) -> None:
+    parsed = Page(page)
+    assert {tag for tag, _ in parsed.elements}.isdisjoint({"link", "iframe", "object", "embed", "base", "a"})
+    for tag, attributes in parsed.elements:
+        for name in ("src", "href", "srcset", "data", "action", "xlink:href", "poster", "background"):
+            value = attributes.get(name)
+            assert value is None or value.startswith("data:image/"), f"<{tag} {name}={value!r:.60}>"
+        assert "url(" not in (attributes.get("style") or "")
+    style = "".join(parsed.text_of("style"))
+    assert "prefers-color-scheme: dark" in style
+    assert "url(" not in style
+    assert "@import" not in style
+    (policy,) = [a["content"] for _, a in parsed.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert (policy or "").startswith("default-src 'none'; img-src data:;")
+
+
+def test_missing_figures_are_dashes_and_numbers_carry_their_exact_value(page: bytes) -> None:
+    html = page.decode()
+    assert (
+        '<td class="text" data-value="frame1">frame1</td><td>-</td><td data-value="30.0">30.00</td>' in html
+    )
+    assert '<td data-value="Infinity">inf</td>' in html
+
+
+def test_a_report_needs_neither_pictures_nor_charts() -> None:
+    data = report_data()
+    bare = replace(data, published=(), charts=(), examples=(), notes=())
+    parsed = Page(render_report(bare))
+    assert not [tag for tag, _ in parsed.elements if tag in ("img", "svg", "figure")]
+    assert [text for text in parsed.text_of("h2") if text.strip()] == [
+        "Summary",
+        "All pairs",
+        "How the figures are defined",
+    ]
+
+
+def test_the_error_colors_are_explained_where_they_are_used() -> None:
+    data = report_data()
+    assert b'class="colors"' in render_report(data)
+    assert b'class="colors"' not in render_report(replace(data, examples=data.examples[1:]))
+
+
+def test_a_file_name_that_is_no_utf8_does_not_break_the_page() -> None:
+    data = replace(report_data(), title="broken \udcff name", examples=())
+    assert b"broken ? name" in render_report(data)
+
+
+# ----------------------------------------------------------------- in a browser
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+PROBE = """
+<pre id="probe"></pre>
+<script>
+addEventListener("load", () => {
+  const seen = {};
+  const table = document.querySelector("table.sortable");
+  const names = () => Array.from(table.tBodies[0].rows, (row) => row.cells[0].textContent);
+  const click = (column) => {
+    const button = table.tHead.rows[0].cells[column].querySelector("button");
+    button.focus();
+    seen.focused = (seen.focused ?? true) && document.activeElement === button && button.tabIndex === 0;
+    button.click();
+    const sorts = Array.from(table.tHead.rows[0].cells, (cell) => cell.getAttribute("aria-sort"));
+    return { names: names(), sorts };
+  };
+  seen.given = names();
+  seen.clicks = [1, 1, 0, 0, 2].map(click);
+  seen.align = getComputedStyle(table.tBodies[0].rows[0].cells[1]).textAlign;
+  seen.title = document.title;
+  seen.images = Array.from(document.images, (image) => [image.naturalWidth, image.naturalHeight]);
+  seen.loaded = performance.getEntriesByType("resource").map((entry) => entry.name);
+  seen.refused = [];
+  addEventListener("securitypolicyviolation", (event) => {
+    seen.refused.push(event.blockedURI);
+    document.getElementById("probe").textContent = JSON.stringify(seen);
+  });
+  new Image().src = "http://127.0.0.1:9/outside.png";
+});
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(page: bytes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"no browser on PATH: none of {', '.join(BROWSERS)}")
+    folder = tmp_path_factory.mktemp("browser")
+    file = folder / "report.html"
+    file.write_bytes(page.replace(b"</body>", PROBE.encode() + b"</body>"))
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-dev-shm-usage",
+        f"--user-data-dir={folder / 'profile'}",
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+    ]
+    ran = subprocess.run([browser, *options, file.as_uri()], capture_output=True, timeout=120, check=True)
+    yield json.loads("".join(Page(ran.stdout).text_of("pre")))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_browser_shows_every_picture(seen: dict[str, Any]) -> None:
+    assert seen["images"] == [[30, 20]] * 4 + [[334, 7]] + [[10, 10]] * 3
+
+
+def test_the_browser_loads_nothing_and_may_not(seen: dict[str, Any]) -> None:
+    assert [name for name in seen["loaded"] if not name.startswith("data:")] == []
+    assert seen["refused"] == ["http://127.0.0.1:9/outside.png"]
+
+
+def test_the_browser_runs_no_text(seen: dict[str, Any]) -> None:
+    assert seen["title"] == f"Disparity {NASTY}"
+
+
+def test_a_click_on_a_heading_sorts(seen: dict[str, Any]) -> None:
+    assert seen["given"] == ["frame10", "frame2", "frame1", NASTY, "frame9"]
+    up, down, by_name, by_name_down, infinite = seen["clicks"]
+    # Equal ones stay in the order given; the one without a figure is last both ways.
+    assert up == {
+        "names": ["frame2", "frame9", "frame10", NASTY, "frame1"],
+        "sorts": [None, "ascending", None],
+    }
+    assert down == {
+        "names": [NASTY, "frame10", "frame2", "frame9", "frame1"],
+        "sorts": [None, "descending", None],
+    }
+    assert by_name == {
+        "names": [NASTY, "frame1", "frame2", "frame9", "frame10"],
+        "sorts": ["ascending", None, None],
+    }
+    assert by_name_down["names"] == by_name["names"][::-1]
+    assert infinite["names"] == [NASTY, "frame2", "frame9", "frame1", "frame10"]
+
+
+def test_headings_are_reached_by_keyboard_and_numbers_stand_to_the_right(seen: dict[str, Any]) -> None:
+    assert seen["focused"] is True
+    assert seen["align"] == "right"

@@ -1,0 +1,100 @@
+"""Charts as SVG: what is drawn where."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from pamcli.evaluation.report_charts import (
+    Curve,
+    CurveChart,
+    Histogram,
+    curve_legend,
+    curves_svg,
+    histogram_svg,
+)
+
+
+def parsed(svg: str) -> ET.Element:
+    return ET.fromstring(svg)
+
+
+def texts(svg: ET.Element) -> list[str]:
+    return [element.text or "" for element in svg.iter("text")]
+
+
+def test_bars_are_shares_of_the_pixels() -> None:
+    svg = parsed(histogram_svg(Histogram("Errors", (0, 1, 3, math.inf), (50, 30, 20), wrong_from=3)))
+    bars = list(svg.iter("rect"))
+    assert [bar.get("class") for bar in bars] == ["right", "right", "wrong"]
+    heights = [float(bar.get("height", "")) for bar in bars]
+    assert heights[1] / heights[0] == pytest.approx(0.6, abs=0.01)
+    assert heights[2] / heights[0] == pytest.approx(0.4, abs=0.01)
+    bottoms = {round(float(bar.get("y", "")) + float(bar.get("height", "")), 1) for bar in bars}
+    assert len(bottoms) == 1
+    tips = [element.text for element in svg.iter("title")]
+    assert tips == ["0 to 1 px: 50.00 %", "1 to 3 px: 30.00 %", "3 px and more: 20.00 %"]
+    assert {"50.0", "30.0", "20.0", "error (px)"} <= set(texts(svg))
+
+
+def test_axes_end_at_a_round_number_above_the_highest() -> None:
+    svg = parsed(histogram_svg(Histogram("Errors", (0, 1, 2, 3, 4), (267, 233, 250, 250))))
+    assert [text for text in texts(svg) if text.endswith("%")] == ["0 %", "10 %", "20 %", "30 %"]
+    assert texts(svg)[-2] == "4"  # a last edge that is finite is written, too
+
+
+def test_no_pixels_at_all_are_empty_bars() -> None:
+    svg = parsed(histogram_svg(Histogram("Errors", (0, 1, 2), (0, 0))))
+    assert [bar.get("height") for bar in svg.iter("rect")] == ["0.0", "0.0"]
+
+
+def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known() -> None:
+    chart = CurveChart(
+        "Confidence",
+        (Curve("measured", (0, 50, 100), (4, 2, math.nan)), Curve("oracle", (0, 50, 100), (4, 1, 0))),
+        "left out (%)",
+        "error (px)",
+    )
+    svg = parsed(curves_svg(chart))
+    oracle, measured = (
+        [[float(number) for number in point.split(",")] for point in (line.get("points") or "").split()]
+        for line in svg.iter("polyline")
+    )
+    assert [line.get("class") for line in svg.iter("polyline")] == ["curve c1", "curve c0"]
+    assert len(measured) == 2
+    assert measured[0] == oracle[0]
+    assert measured[1][1] < oracle[1][1]  # y grows downwards: the oracle has less error left
+    (left, top), (middle, _), (right, bottom) = oracle
+    assert middle == pytest.approx((left + right) / 2, abs=0.1)
+    assert (bottom - oracle[1][1]) / (bottom - top) == pytest.approx(0.25, abs=0.01)
+    assert svg.get("aria-label") == "Confidence: error (px) over left out (%), measured and oracle"
+    assert "measured, at 50: 2" in [element.text for element in svg.iter("title")]
+
+
+def test_the_legend_names_every_curve_in_order() -> None:
+    chart = CurveChart("T", (Curve("a < b", (0,), (1,)), Curve("c", (0,), (1,))), "x", "y")
+    legend = curve_legend(chart)
+    assert re.findall(r"curve (c\d)", legend) == ["c0", "c1"]
+    assert "a &lt; b" in legend
+    assert len(list(parsed(curves_svg(chart)).iter("circle"))) == 2
+
+
+@pytest.mark.parametrize("highest", [1e-9, 0.013, 0.99, 1, 4.5, 9.99, 100, 123456.0])
+def test_an_axis_has_a_few_round_steps(highest: float) -> None:
+    chart = CurveChart("T", (Curve("a", (0, 1), (0, highest)),), "x", "y")
+    svg = parsed(curves_svg(chart))
+    assert 4 <= len(list(svg.iter("line"))) <= 6
+    highest_point = min(float(circle.get("cy") or "") for circle in svg.iter("circle"))
+    assert highest_point >= min(float(line.get("y1") or "") for line in svg.iter("line"))
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    with pytest.raises(ValueError, match="one edge more"):
+        Histogram("T", (0, 1), (1, 2))
+    with pytest.raises(ValueError, match="as many x as y"):
+        Curve("T", (0, 1), (1,))
+    with pytest.raises(ValueError, match="one to three"):
+        CurveChart("T", (), "x", "y")
