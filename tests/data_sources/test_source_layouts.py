@@ -1,0 +1,352 @@
+"""Each data source on a miniature tree in its published layout: names, pictures, the numbers of its truth."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import source_trees
+from source_trees import HEIGHT, MIDDLEBURY_CALIBRATION, TREES, WIDTH, levels, pair, pfm, text
+
+from pamcli.data.listing import Listed
+from pamcli.data.open import open_data
+from pamcli.data.sample import Calibration
+from pamcli.data.sources import SOURCES
+from pamcli.errors import InputError, UsageError
+
+
+def opened(data: str, root: Path, query: str = "") -> Listed:
+    """The tree of the source that `data` names is made below `root`, and opened."""
+    TREES[data if data in TREES else data.partition("/")[0]](root)
+    return open_data(f"{data}:{root}{query}")
+
+
+def first_row(values: np.ndarray | None, count: int) -> list[float]:
+    assert values is not None
+    assert values.shape == (HEIGHT, WIDTH)
+    return [pytest.approx(value, nan_ok=True) for value in values[0, :count].tolist()]
+
+
+NAN = float("nan")
+
+
+def test_every_source_of_the_table_has_a_tree() -> None:
+    assert {data.partition("/")[0] for data in TREES} == set(SOURCES)
+
+
+@pytest.mark.parametrize("data", TREES)
+def test_every_source_reads_its_pictures_lazily_and_can_be_pickled(data: str, tmp_path: Path) -> None:
+    source = opened(data, tmp_path)
+    assert len(source) == len(source.names) == len(set(source.names)) >= 2
+    assert source.missing == ()
+    copy = pickle.loads(pickle.dumps(source))
+    sample = copy.load(0)
+    assert sample.name == source.names[0]
+    assert sample.left.shape == sample.right.shape == (HEIGHT, WIDTH, 3)
+    assert abs(int(sample.left[0, 0, 0]) - 90) <= 2
+    assert abs(int(sample.right[0, 0, 0]) - 120) <= 2
+    assert source.first(1).names == source.names[:1]
+
+
+def test_sceneflow(tmp_path: Path) -> None:
+    source = opened("sceneflow", tmp_path)
+    assert source.names == (
+        "Driving/15mm_focallength/scene_backwards/fast/0001",
+        "FlyingThings3D/TRAIN/A/0000/0006",
+        "Monkaa/a_rain_of_stones_x2/0000",
+    )
+    sample = source.load(1)
+    assert first_row(sample.disparity, 3) == [2.5, NAN, 1]
+    assert first_row(sample.right_disparity, 3) == [3.5, NAN, 1]  # all negative in the file
+    assert sample.visible is None
+
+
+def test_sceneflow_by_part_split_and_pass(tmp_path: Path) -> None:
+    source_trees.sceneflow(tmp_path)
+    assert open_data(f"sceneflow/test:{tmp_path}").names == ("FlyingThings3D/TEST/B/0001/0006",)
+    assert open_data(f"sceneflow:{tmp_path}?part=monkaa").names == ("Monkaa/a_rain_of_stones_x2/0000",)
+    alone = open_data(f"sceneflow:{tmp_path / 'FlyingThings3D'}")
+    assert alone.names == ("TRAIN/A/0000/0006",)
+    with pytest.raises(InputError, match="frames_cleanpass") as caught:
+        open_data(f"sceneflow:{tmp_path / 'Monkaa'}?pass=clean")
+    assert "pass=final" in str(caught.value)
+
+
+def test_kitti2015(tmp_path: Path) -> None:
+    source = opened("kitti2015", tmp_path)
+    assert source.names == ("000000_10", "000001_10")
+    sample = source.load(0)
+    assert first_row(sample.disparity, 4) == [2.5, NAN, 65535 / 256, 1 / 256]
+    assert sample.visible is not None
+    assert sample.visible[0, :4].tolist() == [True, False, False, True]
+    assert sample.foreground is not None
+    assert sample.foreground[0, :4].tolist() == [False, True, True, True]
+    assert sample.calibration is not None
+    assert sample.calibration.focal_length == 720
+    assert sample.calibration.baseline == pytest.approx((44 + 340) / 720)
+    testing = open_data(f"kitti2015/testing:{tmp_path}").load(0)
+    assert testing.disparity is testing.visible is testing.foreground is None
+
+
+def test_kitti_truth_of_visible_pixels(tmp_path: Path) -> None:
+    sample = opened("kitti2015", tmp_path, "?truth=noc").load(0)
+    assert first_row(sample.disparity, 4) == [2.5, NAN, NAN, 1 / 256]
+    assert sample.visible is not None
+    assert sample.visible[0, :4].tolist() == [True, False, False, True]
+
+
+def test_kitti_with_one_of_the_two_truths(tmp_path: Path) -> None:
+    source_trees.kitti2015(tmp_path)
+    training = tmp_path / "training"
+    (training / "disp_occ_0/000001_10.png").unlink()
+    (training / "disp_noc_0/000000_10.png").unlink()
+    source = open_data(f"kitti2015:{tmp_path}")
+    assert source.missing == (
+        "no truth of all pixels (disp_occ_0) for 1 of 2 pairs: 000001_10",
+        "no truth of visible pixels (disp_noc_0) for 1 of 2 pairs: 000000_10",
+    )
+    all_alone, visible_alone = source.load(0), source.load(1)
+    assert first_row(all_alone.disparity, 3) == [2.5, NAN, 65535 / 256]
+    assert all_alone.visible is None
+    assert first_row(visible_alone.disparity, 3) == [2.5, NAN, NAN]
+    assert visible_alone.visible is not None
+
+
+def test_kitti2012(tmp_path: Path) -> None:
+    source = opened("kitti2012", tmp_path)
+    assert source.names == ("000000_10", "000001_10")
+    sample = source.load(1)
+    assert first_row(sample.disparity, 3) == [2.5, NAN, 65535 / 256]
+    assert sample.foreground is None
+    assert sample.calibration == Calibration(700, 380 / 700)
+
+
+def test_kitti2012_in_grey(tmp_path: Path) -> None:
+    source_trees.kitti2012(tmp_path / "data_stereo_flow")
+    training = tmp_path / "data_stereo_flow/training"
+    (training / "colored_0").rename(training / "image_0")
+    (training / "colored_1").rename(training / "image_1")
+    source = open_data(f"kitti2012:{tmp_path}")
+    assert source.missing == ("no colour pictures (colored_0, colored_1)",)
+    assert source.load(0).calibration == Calibration(700, 380 / 700)
+
+
+def test_middlebury_2014(tmp_path: Path) -> None:
+    source = opened("middlebury", tmp_path)
+    assert source.names == ("Adirondack-perfect", "Piano-perfect")
+    sample = source.load(0)
+    assert first_row(sample.disparity, 3) == [20.25, NAN, 1]
+    assert first_row(sample.right_disparity, 2) == [30.5, 1]
+    assert sample.visible is not None
+    assert sample.visible[0, :3].tolist() == [True, False, False]
+    assert sample.calibration == Calibration(3979.911, 0.193001, 124.343)
+
+
+def test_middlebury_evaluation_tree(tmp_path: Path) -> None:
+    home = tmp_path / "MiddEval3"
+    for folder in ("trainingQ/Adirondack", "trainingQ/ArtL", "trainingH/Adirondack", "testH/Bicycle2"):
+        pair(home / folder / "im0.png", home / folder / "im1.png")
+        text(home / folder / "calib.txt", MIDDLEBURY_CALIBRATION)
+        if "training" in folder:
+            pfm(home / folder / "disp0GT.pfm", [8.5, np.inf])
+            levels(home / folder / "mask0nocc.png", [255, 128, 0])
+    source = open_data(f"middlebury:{tmp_path}?size=Q")
+    assert source.names == ("trainingQ/Adirondack", "trainingQ/ArtL")
+    assert source.missing == ()
+    assert first_row(source.load(0).disparity, 2) == [8.5, NAN]
+    assert open_data(f"middlebury/test:{home}").names == ("testH/Bicycle2",)  # there is one size
+    with pytest.raises(UsageError, match="several sizes") as caught:
+        open_data(f"middlebury:{home}")
+    assert "?size=H or ?size=Q" in str(caught.value)
+    with pytest.raises(InputError, match="no pair of middlebury/training, size=F"):
+        open_data(f"middlebury:{home}?size=F")
+
+
+@pytest.mark.parametrize(
+    ("scene", "left", "right", "truth", "factor"),
+    [
+        ("cones", "im2.png", "im6.png", "disp2.png", 4),
+        ("barn1", "im2.ppm", "im6.ppm", "disp2.pgm", 8),
+        ("map", "im0.pgm", "im1.pgm", "disp0.pgm", 8),
+        ("tsukuba", "scene1.row3.col3.ppm", "scene1.row3.col4.ppm", "truedisp.row3.col3.pgm", 16),
+    ],
+)
+def test_middlebury_2001_and_2003(
+    scene: str, left: str, right: str, truth: str, factor: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / scene
+    size = (375, 8) if factor == 4 else (HEIGHT, WIDTH)
+    pair(folder / left, folder / right, size)
+    levels(folder / truth, [100, 0], size=size)
+    if scene == "cones":  # the archive holds nine views
+        pair(folder / "im0.png", folder / "im1.png", size)
+    sample = open_data(f"middlebury:{tmp_path}").load(0)
+    assert sample.name == scene
+    assert sample.disparity is not None
+    assert sample.disparity[0, 0] == 100 / factor
+    assert np.isnan(sample.disparity[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("height", "query", "divisor"), [(1110, "", 1), (555, "", 2), (370, "", 3), (4, "?size=T", 3)]
+)
+def test_middlebury_2005(height: int, query: str, divisor: int, tmp_path: Path) -> None:
+    size = (height, 6)
+    pair(tmp_path / "Art/view1.png", tmp_path / "Art/view5.png", size)
+    levels(tmp_path / "Art/disp1.png", [120, 0], size=size)
+    levels(tmp_path / "Art/disp5.png", [60], size=size)
+    sample = open_data(f"middlebury:{tmp_path}{query}").load(0)
+    assert sample.disparity is not None
+    assert sample.disparity[0, 0] == 120 / divisor
+    assert np.isnan(sample.disparity[0, 1])
+    assert sample.right_disparity is not None
+    assert sample.right_disparity[0, 0] == 60 / divisor
+
+
+def test_middlebury_truth_of_unknown_scale_is_refused(tmp_path: Path) -> None:
+    pair(tmp_path / "Art/view1.png", tmp_path / "Art/view5.png")
+    levels(tmp_path / "Art/disp1.png", [120])
+    with pytest.raises(InputError, match="4 pixels high"):
+        open_data(f"middlebury:{tmp_path}").load(0)
+    pair(tmp_path / "mine/im2.png", tmp_path / "mine/im6.png")
+    levels(tmp_path / "mine/disp2.png", [120])
+    with pytest.raises(InputError, match="name of its folder"):
+        open_data(f"middlebury:{tmp_path}").load(1)
+
+
+def test_eth3d(tmp_path: Path) -> None:
+    source = opened("eth3d", tmp_path)
+    assert source.names == ("delivery_area_1l", "electro_1s")
+    sample = source.load(0)
+    assert first_row(sample.disparity, 2) == [5.5, NAN]
+    assert sample.visible is not None
+    assert sample.visible[0, :2].tolist() == [True, False]
+    assert sample.calibration is not None
+    assert open_data(f"eth3d/test:{tmp_path}").names == ("lakeside_1l",)
+
+
+def test_flickr1024(tmp_path: Path) -> None:
+    source = opened("flickr1024/test", tmp_path)
+    assert source.names == ("0001", "0002")
+    assert source.files[0].left == tmp_path / "Test/0001_L.png"
+    assert open_data(f"flickr1024:{tmp_path / 'Validation'}").names == ("0001", "0002")
+
+
+def test_flickr1024_patches(tmp_path: Path) -> None:
+    for scale in ("2", "4"):
+        for number in ("000001", "000002"):
+            folder = tmp_path / f"patches_x{scale}" / number
+            pair(folder / "hr0.png", folder / "hr1.png")
+            pair(folder / "lr0.png", folder / "lr1.png", (2, 3))
+    source = open_data(f"flickr1024:{tmp_path}?scale=4")
+    assert source.names == ("000001", "000002")
+    assert source.load(1).left.shape == (HEIGHT, WIDTH, 3)
+    assert open_data(f"flickr1024:{tmp_path / 'patches_x2'}").names == ("000001", "000002")
+    with pytest.raises(UsageError, match="patches_x2 and patches_x4"):
+        open_data(f"flickr1024:{tmp_path}")
+
+
+def test_pairs(tmp_path: Path) -> None:
+    source = opened("pairs", tmp_path)
+    assert source.names == ("shelf2", "shelf10")  # in natural order
+    assert first_row(source.load(0).disparity, 3) == [7.5, NAN, 1]
+
+
+def test_pairs_of_two_pictures_of_one_stem_are_refused(tmp_path: Path) -> None:
+    source_trees.pairs(tmp_path)
+    source_trees.picture(tmp_path / "left/shelf2.jpg")
+    with pytest.raises(UsageError, match="two pictures of one stem"):
+        open_data(f"pairs:{tmp_path}")
+
+
+def test_sintel(tmp_path: Path) -> None:
+    source = opened("sintel", tmp_path)
+    assert source.names == ("alley_1/frame_0001", "alley_1/frame_0002")
+    sample = source.load(0)
+    assert first_row(sample.disparity, 3) == [8.5, 1 / 256, 1020]
+    assert sample.visible is not None
+    assert sample.visible[0, :4].tolist() == [True, False, False, True]
+
+
+def test_instereo2k(tmp_path: Path) -> None:
+    source = opened("instereo2k", tmp_path)
+    assert source.names == ("part1/000000", "part2/000001")
+    sample = source.load(0)
+    assert first_row(sample.disparity, 2) == [12.34, NAN]
+    assert first_row(sample.right_disparity, 1) == [0.5]
+    assert open_data(f"instereo2k/test:{tmp_path}").names == ("000040",)
+
+
+def test_crestereo(tmp_path: Path) -> None:
+    home = tmp_path / "stereo_trainset/crestereo"
+    source_trees.crestereo(home)
+    shutil.rmtree(home / "shapenet")
+    source = open_data(f"crestereo:{tmp_path}")
+    assert source.names == ("hole/7", "reflective/2", "tree/0")
+    assert source.missing == ("no part shapenet",)
+    sample = source.load(0)
+    assert first_row(sample.disparity, 2) == [3.125, NAN]
+    assert first_row(sample.right_disparity, 1) == [2]
+    assert open_data(f"crestereo:{tmp_path}?part=tree").names == ("tree/0",)
+
+
+def test_falling_things(tmp_path: Path) -> None:
+    source = opened("fallingthings", tmp_path)
+    assert source.names == ("mixed/temple_1/000000", "single/002_master_chef_can_16k/kitchen_0/000000")
+    sample = source.load(0)
+    assert first_row(sample.disparity, 3) == [768.16 * 0.06 / 1.0, NAN, NAN]
+    assert first_row(sample.right_disparity, 1) == [768.16 * 0.06 / 2.0]
+    assert sample.calibration == Calibration(768.16, 0.06)
+
+
+def test_carla(tmp_path: Path) -> None:
+    sample = opened("carla", tmp_path).load(0)
+    assert sample.name == "scene1"
+    assert first_row(sample.disparity, 1) == [12.5]
+    assert first_row(sample.right_disparity, 1) == [12.5]
+
+
+def test_drivingstereo(tmp_path: Path) -> None:
+    source = opened("drivingstereo", tmp_path)
+    assert source.names == ("2018-07-09-16-11-56/a", "2018-07-09-16-11-56/b")
+    assert first_row(source.load(0).disparity, 2) == [2.5, NAN]
+
+
+@pytest.mark.parametrize(("query", "value"), [("", 2.5), ("?size=full", 5.0)])
+@pytest.mark.parametrize("weather", ["sunny", "foggy"])
+def test_drivingstereo_weather(weather: str, query: str, value: float, tmp_path: Path) -> None:
+    source = opened(f"drivingstereo/{weather}", tmp_path, query)
+    assert source.names == ("a",)
+    assert first_row(source.load(0).disparity, 2) == [value, NAN]
+
+
+def test_virtual_kitti2(tmp_path: Path) -> None:
+    source = opened("virtualkitti2", tmp_path)
+    assert source.names == ("Scene01/clone/00000", "Scene01/fog/00000")
+    sample = source.load(0)
+    assert first_row(sample.disparity, 3) == [725.0087 * 0.532725 / 10, NAN, NAN]
+    assert first_row(sample.right_disparity, 1) == [725.0087 * 0.532725 / 20]
+    assert open_data(f"virtualkitti2:{tmp_path}?variation=fog").names == ("Scene01/fog/00000",)
+
+
+def test_virtual_kitti2_as_its_archives_are_called(tmp_path: Path) -> None:
+    source_trees.virtualkitti2(tmp_path / "vkitti_2.0.3_rgb")
+    source_trees.virtualkitti2(tmp_path / "vkitti_2.0.3_depth")
+    assert open_data(f"virtualkitti2:{tmp_path}").load(1).disparity is not None
+
+
+def test_booster(tmp_path: Path) -> None:
+    source = opened("booster", tmp_path)
+    assert source.names == ("Bathroom/im0", "Bathroom/im1")
+    sample = source.load(1)
+    assert first_row(sample.disparity, 2) == [44.5, NAN]
+    assert first_row(sample.right_disparity, 1) == [33.5]
+    assert sample.visible is not None
+    assert sample.visible[0, :2].tolist() == [True, False]
+
+
+def test_holopix50k(tmp_path: Path) -> None:
+    assert opened("holopix50k/val", tmp_path).names == ("-L_a", "-L_b")
