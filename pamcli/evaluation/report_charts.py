@@ -10,6 +10,9 @@ _WIDTH, _HEIGHT = 560, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 22, 40
 _BAR_GAP = 3
 
+ERROR_EDGES = (0, 0.25, 0.5, 1, 2, 3, 4, 8, 16, 32, math.inf)
+"""Pixels: edges of a histogram of disparity errors that show both the small and the large."""
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -22,6 +25,8 @@ class Histogram:
     unit: str = "px"
     wrong_from: float | None = None
     """Errors from here on count as wrong, and get another colour; one of the edges."""
+    without: int = 0
+    """Pixels with a truth, but no estimate: a bar of their own where there are any."""
     caption: str = ""
 
     def __post_init__(self) -> None:
@@ -59,30 +64,41 @@ class CurveChart:
 
 def histogram_svg(histogram: Histogram) -> str:
     """Bars of equal width, whatever the bins span, as high as the share of the pixels in them."""
-    total = sum(histogram.counts) or 1
+    total = sum(histogram.counts) + histogram.without or 1
     shares = [100 * count / total for count in histogram.counts]
+    if histogram.without:
+        shares.append(100 * histogram.without / total)
     ticks = _ticks(max(shares))
     step = (_WIDTH - _LEFT - _RIGHT) / len(shares)
     parts = [_y_axis(ticks, "%")]
     for index, share in enumerate(shares):
-        low, high = histogram.edges[index : index + 2]
         x, y = _LEFT + index * step, _y(share, ticks[-1])
-        wrong = histogram.wrong_from is not None and low >= histogram.wrong_from
-        span = f"{low:g} {histogram.unit} and more" if math.isinf(high) else f"{low:g} to {high:g}"
-        tip = f"{span}{'' if math.isinf(high) else f' {histogram.unit}'}: {share:.2f} %"
+        span, wrong = _bin(histogram, index)
         parts.append(
-            f'<g><title>{escape(tip)}</title><rect class="{"wrong" if wrong else "right"}" '
+            f'<g><title>{escape(span)}: {share:.2f} %</title><rect class="{"wrong" if wrong else "right"}" '
             f'x="{x + _BAR_GAP / 2:.1f}" y="{y:.1f}" width="{step - _BAR_GAP:.1f}" '
             f'height="{_y(0, ticks[-1]) - y:.1f}"/>'
             f'<text class="figure" x="{x + step / 2:.1f}" y="{y - 5:.1f}" text-anchor="middle">'
             f"{share:.1f}</text></g>"
         )
-        parts.append(_x_label(x, f"{low:g}"))
-    if math.isfinite(histogram.edges[-1]):
-        parts.append(_x_label(_WIDTH - _RIGHT, f"{histogram.edges[-1]:g}"))
+    finite = [edge for edge in histogram.edges if math.isfinite(edge)]
+    parts += [_x_label(_LEFT + index * step, f"{edge:g}") for index, edge in enumerate(finite)]
+    if histogram.without:
+        parts.append(_x_label(_WIDTH - _RIGHT - step / 2, "none"))
     parts.append(_x_title(f"error ({histogram.unit})"))
     label = f"{histogram.title}: share of the pixels in each range of errors"
     return _svg(label, parts)
+
+
+def _bin(histogram: Histogram, index: int) -> tuple[str, bool]:
+    """What a bar stands for, and whether it is wrong."""
+    if index == len(histogram.counts):
+        return "no estimate", True
+    low, high = histogram.edges[index : index + 2]
+    span = (
+        f"{low:g} {histogram.unit} and more" if math.isinf(high) else f"{low:g} to {high:g} {histogram.unit}"
+    )
+    return span, histogram.wrong_from is not None and low >= histogram.wrong_from
 
 
 def curves_svg(chart: CurveChart) -> str:

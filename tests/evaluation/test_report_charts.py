@@ -46,6 +46,14 @@ def test_axes_end_at_a_round_number_above_the_highest() -> None:
     assert texts(svg)[-2] == "4"  # a last edge that is finite is written, too
 
 
+def test_pixels_without_an_estimate_count_and_have_a_bar() -> None:
+    svg = parsed(histogram_svg(Histogram("Errors", (0, 3, math.inf), (60, 20), wrong_from=3, without=20)))
+    assert [bar.get("class") for bar in svg.iter("rect")] == ["right", "wrong", "wrong"]
+    tips = [element.text for element in svg.iter("title")]
+    assert tips == ["0 to 3 px: 60.00 %", "3 px and more: 20.00 %", "no estimate: 20.00 %"]
+    assert texts(svg)[-2] == "none"
+
+
 def test_no_pixels_at_all_are_empty_bars() -> None:
     svg = parsed(histogram_svg(Histogram("Errors", (0, 1, 2), (0, 0))))
     assert [bar.get("height") for bar in svg.iter("rect")] == ["0.0", "0.0"]
