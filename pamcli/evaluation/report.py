@@ -14,6 +14,7 @@ from pamcli.evaluation.report_pictures import Example, data_uri
 from pamcli.evaluation.tables import Column, Table, Value, json_value
 
 _WIDE = 2.0  # from this ratio of width to height on, panels stand two in a row instead of four
+_LONG = 40  # from this many characters on, the text of a cell is broken into lines
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,10 @@ class Published:
 
     table: Table
     protocol: str
-    """What was measured how, in a sentence; it may differ from this measurement."""
-    source: str
-    """Where the rows stand."""
+    """What was measured how, in a sentence; it may differ from this measurement, and from row to row, which a
+    column of the table then says."""
+    source: str = ""
+    """Where the rows stand; empty where a column says so."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,12 @@ def _heading(column: Column, sortable: bool) -> str:
 
 
 def _cell(table: Table, row: Mapping[str, Value], column: Column) -> str:
-    text = ' class="text"' if column.text else ""
+    shown = table.shown(row, column)
+    long = " long" if len(shown) > _LONG else ""
+    text = f' class="text{long}"' if column.text else ""
     value = json_value(row.get(column.key))
     key = "" if value is None else f' data-value="{escape(_for_number(value))}"'
-    return f"<td{text}{key}>{escape(table.shown(row, column))}</td>"
+    return f"<td{text}{key}>{escape(shown)}</td>"
 
 
 def _for_number(value: str | int | float) -> str:
@@ -115,7 +119,8 @@ def _for_number(value: str | int | float) -> str:
 
 
 def _published(published: Published) -> str:
-    text = f"{escape(published.protocol)} Source: {escape(published.source)}."
+    source = f" Source: {escape(published.source)}." if published.source else ""
+    text = escape(published.protocol) + source
     return _section("Published, not measured here", f'<p class="quiet">{text}</p>\n{_table(published.table)}')
 
 

@@ -150,6 +150,12 @@ def test_a_report_needs_neither_pictures_nor_charts() -> None:
     ]
 
 
+def test_the_source_of_published_rows_may_stand_in_their_table() -> None:
+    data = report_data()
+    rows = replace(data.published[0], source="")
+    assert b"Source:" not in render_report(replace(data, published=(rows,)))
+
+
 def test_the_error_colors_are_explained_where_they_are_used() -> None:
     data = report_data()
     assert b'class="colors"' in render_report(data)
