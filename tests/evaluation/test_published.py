@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from pamcli.evaluation import disparity_metrics, superres_metrics
+from pamcli.evaluation.published import published_disparity, published_superres
+
+SUPERRES = [
+    (data, scale) for data in ("kitti2012", "kitti2015", "middlebury", "flickr1024") for scale in (2, 4)
+]
+DISPARITY = ["kitti2012", "kitti2015", "middlebury", "eth3d", "sceneflow"]
+
+
+def test_the_bicubic_row_that_everything_is_checked_against() -> None:
+    row = published_superres("kitti2012", 4)[0]
+    assert row.method == "bicubic"
+    assert row.figures["both"] == {"psnr": 24.58, "ssim-ipassr": 0.7372}
+    assert row.figures["left"] == {"psnr": 24.52, "ssim-ipassr": 0.7310}
+
+
+def test_the_row_of_the_paper() -> None:
+    [row] = [row for row in published_disparity("kitti2015") if row.method == "PASMnet"]
+    assert row.figures == {"bg": {"d1": 5.89}, "fg": {"d1": 16.74}, "all": {"d1": 7.70}, "noc": {"d1": 6.99}}
+    assert "without labels" in row.protocol
+
+
+def test_the_ssim_of_the_paper_is_called_undefined() -> None:
+    [row] = [row for row in published_superres("middlebury", 4) if row.method == "PASSRnet (its paper)"]
+    assert row.figures == {"left": {"psnr": 28.63, "ssim": 0.871}}
+    assert "not defined" in row.protocol
+
+
+@pytest.mark.parametrize(("data", "scale"), SUPERRES)
+def test_super_resolution_rows_are_named_as_measurements_are(data: str, scale: int) -> None:
+    rows = published_superres(data, scale)
+    assert len({(row.method, row.protocol) for row in rows}) == len(rows) > 8
+    for row in rows:
+        assert (row.data, row.scale) == (data, scale)
+        assert row.protocol
+        assert row.source
+        assert row.subset
+        for region, figures in row.figures.items():
+            assert region in superres_metrics.PROTOCOLS
+            assert set(figures) <= {*superres_metrics.METRICS, "ssim"}
+            assert 20 < figures["psnr"] < 40
+            assert all(0.6 < value < 1 for metric, value in figures.items() if metric != "psnr")
+
+
+@pytest.mark.parametrize("data", DISPARITY)
+def test_disparity_rows_are_named_as_measurements_are(data: str) -> None:
+    rows = published_disparity(data)
+    assert len({(row.method, row.protocol, row.source) for row in rows}) == len(rows) > 4
+    for row in rows:
+        assert row.data == data
+        assert row.protocol
+        assert row.source
+        assert row.subset
+        assert row.figures
+        for region, figures in row.figures.items():
+            assert region in disparity_metrics.REGIONS
+            assert set(figures) <= set(disparity_metrics.METRICS)
+            assert all(0 < value < 40 for value in figures.values())
+
+
+def test_unknown_sets_have_no_rows() -> None:
+    assert published_disparity("cityscapes") == ()
+    assert published_superres("kitti2012", 3) == ()
