@@ -1,0 +1,142 @@
+"""Each data source on trees that are broken: nothing there, half of a pair, no truth, a truth cut short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import source_trees
+from source_trees import HEIGHT, TREES, WIDTH, picture
+
+from pamcli.data.listing import Files, Listed
+from pamcli.data.open import open_data, parse_data
+from pamcli.errors import InputError
+
+WITH_TRUTH = [data for data in TREES if data not in ("flickr1024", "holopix50k/val")]
+
+
+def opened(data: str, root: Path) -> Listed:
+    return open_data(f"{data}:{root}")
+
+
+def truth_of(files: Files) -> Path:
+    return files.parts["occ" if "occ" in files.parts else "disparity"]
+
+
+@pytest.mark.parametrize("data", TREES)
+def test_a_tree_that_is_not_recognised_gets_one_line_of_what_was_expected(data: str, tmp_path: Path) -> None:
+    picture(tmp_path / "holidays/0001.png")
+    with pytest.raises(InputError, match=f"holds no pair of {data.partition('/')[0]}") as caught:
+        opened(data, tmp_path)
+    left, right = parse_data(f"{data}:x").info.tree[:2]
+    assert caught.value.hint == f"expected {left.split('  ')[0]}, {right.split('  ')[0]}"
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", TREES)
+def test_half_of_a_pair_is_named_and_left_out(data: str, tmp_path: Path) -> None:
+    TREES[data](tmp_path)
+    whole = opened(data, tmp_path)
+    whole.files[0].right.unlink()
+    source = opened(data, tmp_path)
+    assert source.names == whole.names[1:]
+    assert source.missing == (f"{whole.files[0].left} has no right picture",)
+    assert source.unpaired == source.missing
+
+
+@pytest.mark.parametrize("data", TREES)
+def test_pictures_are_paired_by_name_and_never_by_position(data: str, tmp_path: Path) -> None:
+    TREES[data](tmp_path)
+    whole = opened(data, tmp_path)
+    whole.files[0].left.unlink()
+    whole.files[1].right.unlink()
+    if len(whole) == 2:  # as many left as right pictures, none of which belong together
+        with pytest.raises(InputError, match=r"has no (left|right) picture"):
+            opened(data, tmp_path)
+    else:
+        assert opened(data, tmp_path).names == whole.names[2:]
+
+
+@pytest.mark.parametrize("data", WITH_TRUTH)
+def test_a_truth_that_is_not_there_is_named(data: str, tmp_path: Path) -> None:
+    TREES[data](tmp_path)
+    whole = opened(data, tmp_path)
+    for files in whole.files:
+        for path in files.parts.values():
+            path.unlink(missing_ok=True)
+    source = opened(data, tmp_path)
+    assert source.names == whole.names
+    assert source.missing
+    assert all(line.startswith("no ") for line in source.missing)
+    assert not source.unpaired
+    sample = source.load(0)
+    assert sample.disparity is sample.right_disparity is sample.visible is None
+
+
+@pytest.mark.parametrize("data", WITH_TRUTH)
+def test_a_damaged_truth_is_an_error_that_names_the_file(data: str, tmp_path: Path) -> None:
+    TREES[data](tmp_path)
+    source = opened(data, tmp_path)
+    path = truth_of(source.files[0])
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match=path.name):
+        source.load(0)
+
+
+@pytest.mark.parametrize("data", TREES)
+def test_a_picture_of_another_size_is_an_error_that_names_the_file(data: str, tmp_path: Path) -> None:
+    TREES[data](tmp_path)
+    source = opened(data, tmp_path)
+    picture(source.files[0].right, size=(HEIGHT, WIDTH + 1))
+    with pytest.raises(InputError, match=r"7 x 4, the left picture .* is 6 x 4") as caught:
+        source.load(0)
+    assert str(source.files[0].right) in caught.value.message
+
+
+def test_a_truth_of_another_size(tmp_path: Path) -> None:
+    source_trees.instereo2k(tmp_path)
+    source = opened("instereo2k", tmp_path)
+    source_trees.levels(source.files[0].parts["disparity"], [5], 16, size=(2, 3))
+    with pytest.raises(InputError, match=r"left_disp\.png is 3 x 2, the left picture .* is 6 x 4"):
+        source.load(0)
+
+
+def test_some_of_many_truths_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+    for number in range(12):
+        source_trees.pair(tmp_path / f"left/{number}.png", tmp_path / f"right/{number}.png")
+    source_trees.npy(tmp_path / "disparity/3.npy", [2])
+    assert opened("pairs", tmp_path).missing == (
+        "no truth (disparity) for 11 of 12 pairs: 0, 1, 2, 4, 5 and 6 more",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("doffs=1\n", "lacks cam0 or baseline"), ("cam0=[0 0 0]\nbaseline=1", "lacks cam0 or baseline")],
+)
+def test_a_calibration_without_its_numbers(content: str, message: str, tmp_path: Path) -> None:
+    source_trees.middlebury(tmp_path)
+    source_trees.text(tmp_path / "Piano-perfect/calib.txt", content)
+    with pytest.raises(InputError, match=message):
+        opened("middlebury", tmp_path).load(1)
+
+
+def test_a_kitti_calibration_without_its_numbers(tmp_path: Path) -> None:
+    source_trees.kitti2015(tmp_path)
+    source_trees.text(tmp_path / "training/calib_cam_to_cam/000001.txt", "P_rect_02: 1 2 3\n")
+    with pytest.raises(InputError, match="lacks P_rect_02 or P_rect_03"):
+        opened("kitti2015", tmp_path).load(1)
+
+
+def test_camera_settings_without_a_focal_length(tmp_path: Path) -> None:
+    source_trees.fallingthings(tmp_path)
+    source_trees.text(tmp_path / "mixed/temple_1/_camera_settings.json", "{}")
+    with pytest.raises(InputError, match="does not tell fx"):
+        opened("fallingthings", tmp_path).load(0)
+
+
+def test_a_colour_picture_is_no_truth(tmp_path: Path) -> None:
+    source_trees.instereo2k(tmp_path)
+    source_trees.rgb(tmp_path / "train/part1/000000/left_disp.png", [(255, 0, 0)])
+    with pytest.raises(InputError, match="is a colour picture"):
+        opened("instereo2k", tmp_path).load(0)

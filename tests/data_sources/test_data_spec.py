@@ -1,0 +1,131 @@
+"""What `--data` says: NAME[/SPLIT]:PATH[?key=value&...]."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import source_trees
+
+from pamcli.data.open import open_data, parse_data
+from pamcli.data.sources import SOURCES
+from pamcli.errors import InputError, UsageError
+
+
+def test_a_name_and_a_path() -> None:
+    spec = parse_data("kitti2015:/data/kitti2015")
+    assert (spec.info.name, spec.split, spec.path) == ("kitti2015", "training", Path("/data/kitti2015"))
+    assert (spec.keys, spec.first, spec.weight) == ({}, None, 1)
+    assert spec.label == "kitti2015/training"
+
+
+def test_all_that_can_be_said() -> None:
+    spec = parse_data("sceneflow/test:rel/sf?pass=clean&part=driving&first=20&weight=0.5")
+    assert spec.split == "test"
+    assert spec.path == Path("rel/sf")
+    assert spec.keys == {"pass": "clean", "part": "driving"}
+    assert (spec.first, spec.weight) == (20, 0.5)
+
+
+def test_a_source_of_one_split_is_labelled_by_its_name() -> None:
+    assert parse_data("pairs:x").label == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("pairs:C:\\data\\mine", "C:\\data\\mine"),
+        ("pairs:/mnt/a:b/c", "/mnt/a:b/c"),
+        ("pairs:/what?/now", "/what?/now"),
+        ("pairs:/what?", "/what?"),
+        ("pairs:/what?/now?first=3", "/what?/now"),
+        ("pairs:.", "."),
+    ],
+)
+def test_colons_and_question_marks_of_the_path_stay(text: str, path: str) -> None:
+    assert parse_data(text).path == Path(path)
+
+
+def test_the_home_folder() -> None:
+    assert parse_data("pairs:~/mine").path == Path.home() / "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kiti2015:/x", "unknown data set: 'kiti2015' (did you mean kitti2015? known: sceneflow, kitti2012,"),
+        ("KITTI2015:/x", "did you mean kitti2015?"),
+        ("C:\\data", "unknown data set: 'C' (known: sceneflow"),
+        ("/data/kitti2015", "does not begin with the name of a data set (give NAME:PATH"),
+        ("/data:x", "does not begin with the name"),
+        ("", "does not begin with the name"),
+        ("kitti2015:", "names no folder"),
+        ("kitti2015:?first=2", "names no folder"),
+        (
+            "kitti2015/train:/x",
+            "unknown split of kitti2015: 'train' (did you mean training? known: training, testing",
+        ),
+        ("kitti2015/:/x", "unknown split of kitti2015: ''"),
+        (
+            "kitti2015:/x?truht=occ",
+            "unknown key of kitti2015: 'truht' (did you mean truth? known: truth, first, weight",
+        ),
+        ("pairs:/x?pass=clean", "unknown key of pairs: 'pass'"),
+        (
+            "sceneflow:/x?pass=cleen",
+            "unknown pass of sceneflow: 'cleen' (did you mean clean? known: clean, final",
+        ),
+        ("pairs:/x?first", "'first' is not key=value"),
+        ("pairs:/x?first=", "'first=' is not key=value"),
+        ("pairs:/x?first=0", "first=0 is not a whole number above 0"),
+        ("pairs:/x?first=2.5", "first=2.5 is not a whole number"),
+        ("pairs:/x?weight=-1", "weight=-1 is not a number above 0"),
+        ("pairs:/x?weight=inf", "weight=inf is not a number above 0"),
+        ("pairs:/x?weight=a", "weight=a is not a number above 0"),
+        ("pairs:/x?first=1&first=2", "first is given twice"),
+    ],
+)
+def test_what_cannot_be_meant(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_data(text)
+    assert message in str(caught.value)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        open_data(f"pairs:{tmp_path / 'nowhere'}")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="is not a folder"):
+        open_data(f"pairs:{tmp_path / 'file'}")
+
+
+def test_the_first_samples_alone(tmp_path: Path) -> None:
+    for number in (10, 2, 1):
+        source_trees.pair(tmp_path / f"left/{number}.png", tmp_path / f"right/{number}.png")
+    source = open_data(f"pairs:{tmp_path}?first=2")
+    assert source.names == ("1", "2")
+    assert len(source) == 2
+    assert open_data(f"pairs:{tmp_path}?first=9").names == ("1", "2", "10")
+
+
+@pytest.mark.parametrize("info", SOURCES.values(), ids=SOURCES)
+def test_every_row_of_the_table_says_what_is_needed(info: object) -> None:
+    row = SOURCES[info.name]  # type: ignore[attr-defined]
+    assert row.splits
+    assert len(row.tree) >= 2
+    assert row.about
+    assert row.verified == (not row.unverified)
+    for key in row.keys:
+        assert key.meaning
+        assert key.default is None or key.default in key.choices
+
+
+def test_the_table_and_the_parser_need_the_standard_library_alone() -> None:
+    code = (
+        "import sys, pamcli.data.sources, pamcli.data.open as o; o.parse_data('kitti2015:/x?first=2');"
+        "print([m for m in ('numpy', 'torch', 'PIL', 'imageio') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

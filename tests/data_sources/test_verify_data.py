@@ -1,0 +1,183 @@
+"""Verification finds each fault that was planted, and nothing on a sound set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pamcli.data.listing import Listed
+from pamcli.data.open import open_data
+from pamcli.data.sample import Sample
+from pamcli.data.verify import Finding, verify
+from pamcli.data.warping import judge
+from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.png import encode_png
+
+HEIGHT, WIDTH = 60, 160
+
+
+def scene(seed: int = 0) -> Sample:
+    """A slanted wall with a box before it, seen by both cameras: left (y, x) = right (y, x - disparity)."""
+    random = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH].astype(np.float64)
+    disparity = 8 + rows / 10 + columns / 20
+    disparity[10:35, 90:130] = 24
+    right = random.integers(0, 256, (HEIGHT, WIDTH)).astype(np.float64)
+    for _ in range(2):  # smooth enough for sub-pixel warping
+        right = (np.roll(right, 1, axis=1) + 2 * right + np.roll(right, -1, axis=1)) / 4
+    places = np.clip(columns - disparity, 0, WIDTH - 1)
+    left = np.stack([np.interp(places[y], np.arange(WIDTH), right[y]) for y in range(HEIGHT)])
+    views = (np.repeat(np.rint(view)[..., None], 3, axis=2).astype(np.uint8) for view in (left, right))
+    return Sample("scene", *views, disparity=disparity.astype(np.float32))
+
+
+def stored(root: Path, *samples: Sample) -> Listed:
+    """The samples as `pairs`, called 0, 1 ..."""
+    for folder in ("left", "right", "disparity"):
+        (root / folder).mkdir(exist_ok=True)
+    for number, sample in enumerate(samples):
+        assert sample.disparity is not None
+        (root / f"left/{number}.png").write_bytes(encode_png(sample.left))
+        (root / f"right/{number}.png").write_bytes(encode_png(sample.right))
+        (root / f"disparity/{number}.pfm").write_bytes(encode_disparity(sample.disparity, ".pfm").data)
+    return open_data(f"pairs:{root}")
+
+
+def with_truth(sample: Sample, disparity: np.ndarray) -> Sample:
+    return Sample(sample.name, sample.left, sample.right, disparity=disparity.astype(np.float32))
+
+
+def test_a_sound_set_has_no_findings(tmp_path: Path) -> None:
+    done: list[int] = []
+    assert verify(stored(tmp_path, scene(0), scene(1)), done.append) == []
+    assert done == [1, 2]
+
+
+def test_what_is_not_there_is_incomplete_and_no_damage(tmp_path: Path) -> None:
+    stored(tmp_path, scene(0), scene(1))
+    (tmp_path / "disparity/0.pfm").unlink()
+    findings = verify(open_data(f"pairs:{tmp_path}"))
+    assert findings == [Finding("", "incomplete", "no truth (disparity) for 1 of 2 pairs: 0")]
+
+
+def test_a_picture_without_its_partner_is_damage(tmp_path: Path) -> None:
+    stored(tmp_path, scene(0), scene(1))
+    (tmp_path / "left/1.png").unlink()
+    (finding,) = verify(open_data(f"pairs:{tmp_path}"))
+    assert finding == Finding("", "damage", f"{tmp_path}/right/1.png has no left picture")
+
+
+def test_a_picture_that_cannot_be_read_is_damage_of_that_sample(tmp_path: Path) -> None:
+    source = stored(tmp_path, scene(0), scene(1))
+    path = tmp_path / "right/1.png"
+    path.write_bytes(path.read_bytes()[:500])
+    (finding,) = verify(source)
+    assert (finding.sample, finding.severity) == ("1", "damage")
+    assert f"{path} is damaged or truncated" in finding.message
+
+
+def test_sizes_that_differ_are_damage(tmp_path: Path) -> None:
+    source = stored(tmp_path, scene(0))
+    Image.fromarray(scene().right[:, :-1]).save(tmp_path / "right/0.png")
+    (finding,) = verify(source)
+    assert finding.severity == "damage"
+    assert "is 159 x 60, the left picture" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (lambda d: d / 2, "twice of it fits"),
+        (lambda d: d * 2, "half of it fits"),
+        (lambda d: d / 4, "4 times of it fits"),
+        (lambda d: d * 4, "a quarter of it fits"),
+        (lambda d: d * 16, "1/16 of it fits"),
+        (lambda d: d / 16, "16 times of it fits"),
+        (lambda d: d * 256, "1/256 of it fits"),
+        (lambda d: d / 256, "256 times of it fits"),
+        (lambda d: -d, "its sign is wrong"),
+        (lambda d: d[:, ::-1], "it is mirrored"),
+        (lambda d: d[::-1], "it is upside down"),
+    ],
+)
+def test_a_truth_that_does_not_warp_right_onto_left(fault, message: str) -> None:  # type: ignore[no-untyped-def]
+    sound = scene()
+    assert sound.disparity is not None
+    said = judge(with_truth(sound, fault(sound.disparity)))
+    assert said is not None
+    assert said.startswith(f"the truth does not fit the pictures: {message}")
+
+
+def test_exchanged_views() -> None:
+    sound = scene()
+    said = judge(Sample("x", sound.right, sound.left, disparity=sound.disparity))
+    assert said is not None
+    assert "left and right picture are exchanged" in said
+
+
+def test_mirrored_pictures() -> None:
+    sound = scene()
+    mirrored = Sample("x", sound.left[:, ::-1], sound.right[:, ::-1], disparity=sound.disparity)
+    assert (
+        judge(mirrored) == "the truth does not fit the pictures: the pictures are mirrored, the truth is not"
+    )
+
+
+def test_the_truth_of_the_right_view() -> None:
+    sound = scene()
+    # The scene turned about: what was the left view, with its truth, is the right one of the mirrored pair.
+    mirrored = Sample(
+        "x",
+        sound.right[:, ::-1],
+        sound.left[:, ::-1],
+        disparity=None if sound.disparity is None else sound.disparity[:, ::-1],
+    )
+    said = judge(mirrored)
+    assert said == "the truth does not fit the pictures: it is the truth of the right view"
+
+
+def test_the_truth_of_another_pair() -> None:
+    other = np.random.default_rng(3).uniform(2, 40, (HEIGHT, WIDTH))
+    said = judge(with_truth(scene(), other))
+    assert said == "the truth does not fit the pictures, whichever way it is turned or scaled"
+
+
+def test_a_truth_that_knows_nothing() -> None:
+    nothing = np.full((HEIGHT, WIDTH), np.nan)
+    assert judge(with_truth(scene(), nothing)) == "no pixel has a known disparity"
+
+
+def test_a_truth_of_both_signs() -> None:
+    sound = scene()
+    assert sound.disparity is not None
+    mixed = sound.disparity.copy()
+    mixed[: HEIGHT // 4] *= -1
+    assert judge(with_truth(sound, mixed)) == "25% of the disparities are negative"
+
+
+def test_a_sparse_truth_is_judged_by_what_it_knows() -> None:
+    sound = scene()
+    assert sound.disparity is not None
+    sparse = np.where(np.random.default_rng(1).random((HEIGHT, WIDTH)) < 0.1, sound.disparity, np.nan)
+    assert judge(with_truth(sound, sparse)) is None
+    assert judge(with_truth(sound, sparse * 2)) == "the truth does not fit the pictures: half of it fits"
+
+
+def test_pictures_without_texture_tell_nothing() -> None:
+    flat = np.full((HEIGHT, WIDTH, 3), 127, np.uint8)
+    assert judge(Sample("x", flat, flat, disparity=scene().disparity)) is None
+
+
+def test_brightness_that_differs_between_the_views_is_no_fault() -> None:
+    sound = scene()
+    darker = (sound.right * 0.7).astype(np.uint8)
+    assert judge(Sample("x", sound.left, darker, disparity=sound.disparity)) is None
+
+
+def test_pictures_of_16_bits() -> None:
+    sound = scene()
+    left, right = (view.astype(np.uint16) * 257 for view in (sound.left, sound.right))
+    assert judge(Sample("x", left, right, disparity=sound.disparity)) is None
