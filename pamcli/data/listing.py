@@ -76,15 +76,11 @@ class Listed:
         self.names = tuple(files.name for files in self.files)
         self.absent = tuple(absent)
         self.unpaired = tuple(unpaired)
+        self.missing = self.absent + self.unpaired
         self._truth = truth
         if len(set(self.names)) < len(self.names):
             twice = next(a for a, b in zip(self.files, self.files[1:], strict=False) if a.name == b.name)
             raise InputError(f"two pairs are called {twice.name}, one of them {shown(twice.left)}")
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Parts of the published tree that are absent, and pictures that have no partner."""
-        return self.absent + self.unpaired
 
     def __len__(self) -> int:
         return len(self.files)

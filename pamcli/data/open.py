@@ -88,7 +88,7 @@ def open_data(data: str | DataSpec) -> Listed:
         lonely = f"; {source.unpaired[0]}" if source.unpaired else ""
         raise InputError(
             f"{shown(spec.path)} holds no pair of {spec.label}{asked}{lonely}",
-            f"expected {spec.info.expected}",
+            f"expected {spec.info.expected(spec.split)}",
         )
     return source if spec.first is None else source.first(spec.first)
 

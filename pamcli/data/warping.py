@@ -49,9 +49,18 @@ class Fit:
 
 
 def judge(sample: Sample) -> str | None:
-    """What is wrong with the truth of a sample, in a few words; None where it fits or nothing can be told."""
-    if sample.disparity is None:
-        return None
+    """What is wrong with the truths of a sample, on a line; None where they fit or nothing can be told."""
+    said = None if sample.disparity is None else _judge(sample)
+    if said or sample.right_disparity is None:
+        return said
+    # A mirrored pair whose views are exchanged is a pair again, with the right view for its left one.
+    left, right = sample.right[:, ::-1], sample.left[:, ::-1]
+    said = _judge(Sample(sample.name, left, right, disparity=sample.right_disparity[:, ::-1]))
+    return said and f"right view: {said}"
+
+
+def _judge(sample: Sample) -> str | None:
+    assert sample.disparity is not None
     known = sample.disparity[np.isfinite(sample.disparity)]
     if not known.size:
         return "no pixel has a known disparity"
@@ -93,7 +102,7 @@ def readings(sample: Sample) -> Iterator[Fit]:
             yield fit(reading, truth * np.float32(scale), left, right)
     yield fit(_NEGATED, -truth, left, right)
     yield fit(_EXCHANGED, truth, right, left)
-    yield fit("it is the truth of the right view", -truth, right, left)
+    yield fit("it is the truth of the other view", -truth, right, left)
     yield fit("it is mirrored", truth[:, ::-1], left, right)
     yield fit("the pictures are mirrored, the truth is not", -truth[:, ::-1], left, right)
     yield fit("it is upside down", truth[::-1], left, right)

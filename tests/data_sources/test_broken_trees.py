@@ -28,9 +28,24 @@ def test_a_tree_that_is_not_recognised_gets_one_line_of_what_was_expected(data: 
     picture(tmp_path / "holidays/0001.png")
     with pytest.raises(InputError, match=f"holds no pair of {data.partition('/')[0]}") as caught:
         opened(data, tmp_path)
-    left, right = parse_data(f"{data}:x").info.tree[:2]
-    assert caught.value.hint == f"expected {left.split('  ')[0]}, {right.split('  ')[0]}"
+    spec = parse_data(f"{data}:x")
+    assert caught.value.hint == f"expected {spec.info.expected(spec.split)}"
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("kitti2015", "training/image_2/000000_10.png, training/image_3/000000_10.png"),
+        ("kitti2015/testing", "testing/image_2/000000_10.png, testing/image_3/000000_10.png"),
+        ("flickr1024/validation", "Validation/0001_L.png, Validation/0001_R.png"),
+        ("pairs", "left/NAME.png, right/NAME.png"),
+    ],
+)
+def test_what_was_expected_is_told_for_the_split(data: str, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        opened(data, tmp_path)
+    assert caught.value.hint == f"expected {expected}"
 
 
 @pytest.mark.parametrize("data", TREES)

@@ -136,7 +136,20 @@ def test_the_truth_of_the_right_view() -> None:
         disparity=None if sound.disparity is None else sound.disparity[:, ::-1],
     )
     said = judge(mirrored)
-    assert said == "the truth does not fit the pictures: it is the truth of the right view"
+    assert said == "the truth does not fit the pictures: it is the truth of the other view"
+
+
+def test_the_truth_of_the_right_picture_is_tried_too() -> None:
+    sound = scene()
+    assert sound.disparity is not None
+    turned = {
+        "left": sound.right[:, ::-1],
+        "right": sound.left[:, ::-1],
+        "right_disparity": sound.disparity[:, ::-1],
+    }
+    assert judge(Sample("x", **turned)) is None
+    turned["right_disparity"] = turned["right_disparity"] * 2
+    assert judge(Sample("x", **turned)) == "right view: the truth does not fit the pictures: half of it fits"
 
 
 def test_the_truth_of_another_pair() -> None:

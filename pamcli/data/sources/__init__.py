@@ -47,10 +47,14 @@ class SourceInfo:
     def verified(self) -> bool:
         return not self.unverified
 
-    @property
-    def expected(self) -> str:
+    def expected(self, split: str) -> str:
         """The pictures of one sample, on one line."""
-        return ", ".join(line.split("  ")[0] for line in self.tree[:2])
+        pictures = ", ".join(line.split("  ")[0] for line in self.tree[:2])
+        if split.startswith(("test", "val")):
+            default = self.splits[0]
+            pictures = pictures.replace(default, split).replace(default.capitalize(), split.capitalize())
+            pictures = pictures.replace(default.upper(), split.upper())
+        return pictures
 
     def open(self, root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         """List the samples below `root`; an unrecognised tree gives none. Raises InputError, UsageError."""
@@ -79,6 +83,7 @@ _ROWS = (
             _RENDER,
             Key("part", "one of the three sets", ("all", "flyingthings3d", "driving", "monkaa"), "all"),
         ),
+        unverified="the folders of Driving and Monkaa",
     ),
     SourceInfo(
         "kitti2012",
