@@ -29,9 +29,10 @@ _MOST_PIXELS = 40_000  # known pixels that are compared; more tell nothing new
 _FEWEST_PIXELS = 200  # with fewer nothing can be told
 _LEAST_PIXELS = 0.5  # a truth scaled down to nothing fits whatever is far away, and says nothing
 _BOX = 9  # pixels: what is slower than this (brightness, vignetting) is no part of the comparison
+_LEAST_CONTRAST = 2  # grey levels of 8 bits, as a standard deviation; what has less is mostly noise
 # A fit is judged against the errors a few pixels beside the match. On KITTI, Middlebury and FlyingThings3D a
-# truth that is right has below 0.7 of these, one of another pair 0.75 to 1.
-_FITS, _UNRELATED = 0.75, 0.85
+# truth that is right has below 0.64 of these, one of another pair from 0.68 to 1.
+_FITS, _UNRELATED = 0.75, 0.8
 _ASIDE_PIXELS, _ASIDE = 4, 0.005  # how far beside: pixels, or parts of the width where that is more
 _CLEARLY = 0.9  # another reading is meant when its error is below this part of the truth's own
 
@@ -68,6 +69,8 @@ def _judge(sample: Sample) -> str | None:
     if 0.01 < negative < 0.99:
         return f"{negative:.0%} of the disparities are negative"
     if known.size < _FEWEST_PIXELS:
+        return None
+    if _high_pass(sample.left).std() < _LEAST_CONTRAST * (257 if sample.left.dtype == np.uint16 else 1):
         return None
     own, *others = readings(sample)
     best, second = sorted(others, key=lambda fit: fit.error)[:2]
@@ -126,6 +129,9 @@ def _error(to: NDArray[np.float32], source: NDArray[np.float32], disparity: NDAr
     rows, columns = np.nonzero(np.isfinite(disparity))
     step = max(1, len(rows) // _MOST_PIXELS)
     rows, columns = rows[::step], columns[::step]
+    contrast = np.abs(to[rows, columns])
+    telling = contrast >= np.median(contrast)  # where there is nothing to see, every match is as good
+    rows, columns = rows[telling], columns[telling]
     width = to.shape[1]
     places = columns - disparity[rows, columns].astype(np.float64)
     inside = (places >= 0) & (places <= width - 1)

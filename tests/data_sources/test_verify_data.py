@@ -184,6 +184,12 @@ def test_pictures_without_texture_tell_nothing() -> None:
     assert judge(Sample("x", flat, flat, disparity=scene().disparity)) is None
 
 
+def test_noise_tells_nothing() -> None:
+    random = np.random.default_rng(5)
+    left, right = random.normal(127, 1, (2, HEIGHT, WIDTH, 1)).repeat(3, axis=3).astype(np.uint8)
+    assert judge(Sample("x", left, right, disparity=scene().disparity)) is None
+
+
 def test_brightness_that_differs_between_the_views_is_no_fault() -> None:
     sound = scene()
     darker = (sound.right * 0.7).astype(np.uint8)

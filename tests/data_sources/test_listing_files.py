@@ -1,0 +1,66 @@
+"""What every source is made of: lists of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import source_trees
+
+from pamcli.data.listing import Files, Listed, by_stem, folders, folders_below, root_of
+from pamcli.errors import InputError
+
+
+def files(name: str) -> Files:
+    return Files(name, Path(f"left/{name}.png"), Path(f"right/{name}.png"))
+
+
+def test_samples_come_in_natural_order() -> None:
+    source = Listed([files("b/10"), files("b/9"), files("a/11")])
+    assert source.names == ("a/11", "b/9", "b/10")
+    assert len(source) == 3
+
+
+def test_two_samples_of_one_name_are_refused() -> None:
+    with pytest.raises(InputError, match=r"two pairs are called x, one of them left/x\.png"):
+        Listed([files("x"), files("y"), files("x")])
+
+
+def test_an_index_beyond_the_end() -> None:
+    with pytest.raises(IndexError):
+        Listed([files("x")]).load(1)
+
+
+def test_nothing_is_read_before_it_is_asked_for() -> None:
+    source = Listed([files("gone")])
+    with pytest.raises(InputError, match=r"left/gone\.png"):
+        source.load(0)
+
+
+def test_files_by_stem(tmp_path: Path) -> None:
+    for name in ("1_L.png", "1_R.png", "2_L.JPG", ".hidden_L.png", "_L.png", "notes_L.txt"):
+        (tmp_path / name).touch()
+    assert by_stem(tmp_path, ending="_L") == {"1": tmp_path / "1_L.png", "2": tmp_path / "2_L.JPG"}
+    assert by_stem(tmp_path / "nowhere") == {}
+
+
+def test_folders_in_natural_order_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("scene10", "scene9", ".cache"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").touch()
+    assert list(folders(tmp_path)) == ["scene9", "scene10"]
+    assert folders(tmp_path / "file") == {}
+
+
+def test_a_circle_of_links_ends(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "back").symlink_to(tmp_path)
+    found = [below for below, _, _ in folders_below(tmp_path, depth=3)]
+    assert found == ["", "a", "a/back", "a/back/a"]
+
+
+def test_the_top_folder_of_an_archive_may_be_there_or_not(tmp_path: Path) -> None:
+    source_trees.kitti2015(tmp_path / "Kitti2015")
+    assert root_of(tmp_path, "Kitti2015", holds=["training"]) == tmp_path / "Kitti2015"
+    assert root_of(tmp_path / "Kitti2015", "Kitti2015", holds=["training"]) == tmp_path / "Kitti2015"
+    assert root_of(tmp_path, "other", holds=["training"]) == tmp_path
