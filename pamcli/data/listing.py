@@ -210,7 +210,7 @@ def absent_line(part: str, files: Sequence[Files], have: Callable[[Files], bool]
 
     part: how to call it ("truth of all pixels (disp_occ_0)").
     """
-    lacking = [each.name for each in sorted(files, key=lambda f: natural(f.name)) if not have(each)]
+    lacking = sorted((each.name for each in files if not have(each)), key=natural)
     if not lacking:
         return []
     if len(lacking) == len(files):

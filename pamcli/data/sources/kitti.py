@@ -75,6 +75,7 @@ def _truth(files: Files, which: str, cameras: tuple[str, str]) -> Truth:
     order = ("occ", "noc") if which == "occ" else ("noc", "occ")
     chosen = next((name for name in order if name in parts), None)
     disparity = read_disparity(parts[chosen]) if chosen else None
+    # Says nothing where "occ" knows nothing either: there it is False, and no truth is compared.
     visible = np.isfinite(read_disparity(parts["noc"])) if "noc" in parts else None
     calibration = parts.get("calibration")
     return Truth(

@@ -35,7 +35,6 @@ from pamcli.data.listing import (
     Listed,
     Truth,
     absent_line,
-    existing,
     folders,
     folders_below,
     root_of,
@@ -112,12 +111,12 @@ def _pairs(scenes: Mapping[str, Path]) -> tuple[list[Files], list[str]]:
                     "visible": _there(folder, ("mask0nocc.png",)),
                     "calibration": _there(folder, ("calib.txt",)),
                 }
-                found.append(Files(name, left, right, existing({k: v for k, v in parts.items() if v})))
+                there = {part: path for part, path in parts.items() if path}
+                found.append(Files(name, left, right, there))
                 break
             if left or right:
-                unpaired.append(
-                    f"{shown(left or right or folder)} has no {'right' if left else 'left'} picture"
-                )
+                lonely, other = (left, "right") if left else (right, "left")
+                unpaired.append(f"{shown(lonely or folder)} has no {other} picture")
                 break
     return found, unpaired
 
