@@ -97,6 +97,7 @@ _ROWS = (
             "training/calib/000000.txt",
         ),
         (Key("truth", "all measured pixels or the visible ones", ("occ", "noc"), "occ"),),
+        unverified="the names of colour pictures and of the calibration",
         opener="kitti:open_2012",
     ),
     SourceInfo(
@@ -112,6 +113,7 @@ _ROWS = (
             "training/calib_cam_to_cam/000000.txt",
         ),
         (Key("truth", "all measured pixels or the visible ones", ("occ", "noc"), "occ"),),
+        unverified="the names of object maps and of the calibration",
         opener="kitti:open_2015",
     ),
     SourceInfo(
@@ -128,7 +130,7 @@ _ROWS = (
             "venus/im2.ppm, im6.ppm, disp2.pgm, disp6.pgm  (2001)",
         ),
         (Key("size", "full, half, third (2005, 2006), quarter", ("F", "H", "T", "Q")),),
-        unverified="the layouts of 2001, 2005, 2006 and 2021, and the factors of 2001",
+        unverified="all layouts but that of 2003, and the scale of the truth of 2001, 2005 and 2006",
     ),
     SourceInfo(
         "eth3d",
