@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -34,7 +33,7 @@ def run_overlapped(
     load: Callable[[Job], Loaded],
     compute: Callable[[Job, Loaded], Computed],
     save: Callable[[Job, Computed], Saved],
-) -> Iterator[Outcome[Job, Saved]]:
+) -> Generator[Outcome[Job, Saved], None, None]:
     """Run three steps for every job and yield the outcomes in the order of the jobs.
 
     `load` runs in one thread, which also iterates `jobs` (a slow producer holds up nobody), `compute` in the
@@ -43,6 +42,7 @@ def run_overlapped(
     saved whole, and nothing after it.
     """
     events: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+    computed: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
     room = threading.Semaphore(AT_ONCE)
     stopped = threading.Event()
 
@@ -58,18 +58,22 @@ def run_overlapped(
             failure = error
         events.put(("all loaded", None, failure))
 
-    def save_one(job: Any, computed: Any) -> None:
-        events.put(("saved", job, _attempt(save, job, computed)))
+    def save_all() -> None:
+        for job, value in iter(computed.get, None):
+            if stopped.is_set():
+                return
+            events.put(("saved", job, _attempt(save, job, value)))
 
-    # A daemon, for it may be waiting for a producer that never ends when the program does.
+    # Daemons: a producer that never ends, or a pipe that nobody reads, must not outlive the program.
     threading.Thread(target=load_all, name="load", daemon=True).start()
+    saver = threading.Thread(target=save_all, name="save", daemon=True)
+    saver.start()
     failure, loading, unsaved = None, True, 0
-    saver = ThreadPoolExecutor(1, "save")
     try:
         while loading or unsaved:
             event, job, value = events.get()
             if event == "loaded":
-                saver.submit(save_one, job, _attempt(compute, job, value))
+                computed.put((job, _attempt(compute, job, value)))
                 unsaved += 1
             elif event == "saved":
                 unsaved -= 1
@@ -81,7 +85,8 @@ def run_overlapped(
     finally:
         stopped.set()
         room.release()
-        saver.shutdown(wait=True, cancel_futures=True)
+        computed.put(None)
+        saver.join()
     if failure is not None:
         raise failure
 
@@ -97,4 +102,6 @@ def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
     except MemoryError:
         return DeviceError("not enough memory for this pair", "reduce the pictures")
     except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
-        return PamError(f"unexpected {type(error).__name__}: {error}")
+        unexpected = PamError(f"unexpected {type(error).__name__}: {error}", "PAM_TRACEBACK=1 shows where")
+        unexpected.__cause__ = error
+        return unexpected
