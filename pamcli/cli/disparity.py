@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -147,7 +148,7 @@ def command(
     from pamcli.cli.network import load_matcher
 
     matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
-    with tempfile.TemporaryDirectory(prefix="pam-") as spool:
+    with tempfile.TemporaryDirectory(prefix="pam-") if colors is None else nullcontext("") as spool:
         task = _Matching(matcher, extras, unknown == "occluded", min_confidence, colors, Path(spool), console)
         run_jobs(plan, task, limit, console)
 

@@ -133,6 +133,8 @@ def plan_jobs(
 def _find_pairs(selection: Selection) -> tuple[Pairing | None, bool]:
     """The pairs (None: they arrive on stdin) and whether they are a batch."""
     inputs = selection.inputs
+    if "" in inputs or selection.pairs == "":
+        raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
     if selection.null and selection.pairs is None:
         raise UsageError("--null is about the list of --pairs, and there is none")
     if selection.pairs is not None:
@@ -148,6 +150,8 @@ def _find_pairs(selection: Selection) -> tuple[Pairing | None, bool]:
                 raise UsageError("- stands for one picture on stdin", "give it alone")
             return Pairing((PairName(STDIN, None, "stdin"),)), False
         return resolve_packed(inputs)
+    if "-" in inputs:
+        raise UsageError("stdin gives one picture that holds both views", "add --packed lr, rl, tb or bt")
     if len(inputs) != 2:
         raise UsageError(
             f"a left and a right picture are wanted, {len(inputs)} given",

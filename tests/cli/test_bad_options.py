@@ -42,6 +42,9 @@ def test_the_number_of_pictures(command: str) -> None:
     check(command, "left.png", "-o", "x.png", texts=["1 given", "--packed"])
     check(command, *PAIR, "left2.png", "-o", "x.png", texts=["3 given", "templates"])
     check(command, "--packed", "lr", "-o", "x.png", texts=["no packed picture is given"])
+    check(command, "left.png", "-", "-o", "x.png", texts=["stdin gives one picture", "--packed lr"])
+    for pictures in (["left.png", ""], ["--packed", "lr", ""], ["--pairs", ""]):
+        check(command, *pictures, "-o", "x.png", texts=["the name of a picture or list is empty"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -113,7 +113,7 @@ def test_a_signal_ends_the_process(
     pictures: list[str], number: signal.Signals, code: int, command: list[str]
 ) -> None:
     os.mkfifo("gate")
-    with process(*command, env={**os.environ, "HOLD": "gate", "TMPDIR": "."}) as running:
+    with process(*command, env={**os.environ, "HOLD": "gate"}) as running:
         with open("gate", "wb"):  # which waits until the network has begun
             running.send_signal(number)
             output, complaints = running.communicate()
