@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -98,6 +99,7 @@ def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return step(*arguments)
     except PamError as error:
+        traceback.clear_frames(error.__traceback__)  # they hold the pair, and what was computed of it
         return error
     except MemoryError:
         return DeviceError("not enough memory for this pair", "reduce the pictures")
