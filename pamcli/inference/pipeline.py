@@ -64,6 +64,7 @@ def run_overlapped(
             if stopped.is_set():
                 return
             events.put(("saved", job, _attempt(save, job, value)))
+            room.release()
 
     # Daemons: a producer that never ends, or a pipe that nobody reads, must not outlive the program.
     threading.Thread(target=load_all, name="load", daemon=True).start()
@@ -78,7 +79,6 @@ def run_overlapped(
                 unsaved += 1
             elif event == "saved":
                 unsaved -= 1
-                room.release()
                 failed = isinstance(value, PamError)
                 yield Outcome(job, None if failed else value, value if failed else None)
             else:
@@ -99,11 +99,17 @@ def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return step(*arguments)
     except PamError as error:
-        traceback.clear_frames(error.__traceback__)  # they hold the pair, and what was computed of it
+        _forget_locals(error)
         return error
     except MemoryError:
         return DeviceError("not enough memory for this pair", "reduce the pictures")
     except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
         unexpected = PamError(f"unexpected {type(error).__name__}: {error}", "PAM_TRACEBACK=1 shows where")
         unexpected.__cause__ = error
+        _forget_locals(error)
         return unexpected
+
+
+def _forget_locals(error: Exception) -> None:
+    """Let go of the pair, and of what was computed of it, which the frames of a traceback would keep."""
+    traceback.clear_frames(error.__traceback__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -55,15 +55,13 @@ def load_once() -> Callable[[Path], object]:
 
 
 @pytest.fixture
-def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Networks stay loaded from test to test, and leave the other cores to the tests that run beside them."""
+def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks stay loaded from test to test, on the CPU: every machine is one without a GPU."""
     import torch
 
     from pamcli.inference import matcher, upscaler
 
     for module in (matcher, upscaler):
         monkeypatch.setattr(module, "load_network", load_once)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
