@@ -99,17 +99,24 @@ def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return step(*arguments)
     except PamError as error:
-        _forget_locals(error)
-        return error
+        return _without_frames(error)
     except MemoryError:
         return DeviceError("not enough memory for this pair", "reduce the pictures")
     except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
         unexpected = PamError(f"unexpected {type(error).__name__}: {error}", "PAM_TRACEBACK=1 shows where")
         unexpected.__cause__ = error
-        _forget_locals(error)
+        traceback.clear_frames(error.__traceback__)  # they would keep the pair
         return unexpected
 
 
-def _forget_locals(error: Exception) -> None:
-    """Let go of the pair, and of what was computed of it, which the frames of a traceback would keep."""
-    traceback.clear_frames(error.__traceback__)
+def _without_frames(error: PamError) -> PamError:
+    """The error without its traceback, whose frames would keep the pair and what was computed of it.
+
+    The frames are not cleared: an error that came with its job names that of the jobs' generator, which that
+    would end.
+    """
+    part: BaseException | None = error
+    while part is not None:
+        part.__traceback__ = None
+        part = part.__cause__ or part.__context__
+    return error

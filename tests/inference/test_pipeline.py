@@ -63,12 +63,37 @@ def test_what_failed_does_not_stay_in_memory() -> None:
     def load(job: int) -> np.ndarray:
         picture = np.zeros(3)
         kept.append(weakref.ref(picture))
-        raise InputError("torn") if job else ValueError("odd")
+        if job == 0:
+            raise ValueError("odd")
+        try:
+            picture.reshape(2)
+        except ValueError as error:
+            raise InputError("torn") from error
+        return job
 
     outcomes = list(run_overlapped(range(2), load, same, same))
     gc.collect()
     assert [type(outcome.error) for outcome in outcomes] == [PamError, InputError]
     assert [picture() for picture in kept] == [None, None]
+
+
+def test_an_error_that_came_with_its_job_does_not_end_the_jobs() -> None:
+    def jobs() -> Iterator[tuple[int, PamError | None]]:
+        for job in range(4):
+            try:
+                if job % 2:
+                    raise InputError("torn") from OSError("oh")
+                yield job, None
+            except PamError as error:
+                yield job, error
+
+    def load(job: tuple[int, PamError | None]) -> int:
+        if job[1] is not None:
+            raise job[1]
+        return job[0]
+
+    outcomes = list(run_overlapped(jobs(), load, lambda job, value: value, lambda job, value: value))
+    assert [outcome.saved for outcome in outcomes] == [0, None, 2, None]
 
 
 def test_the_steps_overlap() -> None:
