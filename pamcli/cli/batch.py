@@ -111,7 +111,7 @@ class _Steps:
     max_pixels: int | None
 
     def load(self, job: Job) -> _Loaded | None:
-        from pamcli.imaging.atomic import check_writable
+        from pamcli.files.atomic import check_writable
         from pamcli.imaging.preflight import check_pair
         from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
 
@@ -163,7 +163,7 @@ class _Steps:
         return replace(outcome, saved=done)
 
     def _write(self, job: Job, done: Done, encode: Callable[[Target], Encoded | None]) -> Done:
-        from pamcli.imaging.atomic import write_atomically
+        from pamcli.files.atomic import write_atomically
 
         for target in job.targets:
             encoded = encode(target)

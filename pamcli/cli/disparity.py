@@ -16,8 +16,8 @@ from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.jobs import Job, Selection, Target, plan_jobs
 from pamcli.errors import UsageError
-from pamcli.imaging.outputs import OutputKind
-from pamcli.imaging.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.outputs import OutputKind
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
@@ -214,7 +214,7 @@ class _Matching(Task["StereoResult"]):
     def _keep(self, disparity: Any, target: Target) -> None:
         import numpy as np
 
-        from pamcli.imaging.atomic import write_atomically
+        from pamcli.files.atomic import write_atomically
         from pamcli.imaging.disparity_files import encode_disparity
 
         known = disparity[np.isfinite(disparity)]

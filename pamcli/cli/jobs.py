@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pamcli.cli.console import Console, reading_stdin
 from pamcli.errors import PamError, UsageError
-from pamcli.imaging.outputs import (
+from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
     SeenPaths,
@@ -18,7 +18,7 @@ from pamcli.imaging.outputs import (
     check_existing,
     plan_outputs,
 )
-from pamcli.imaging.pairing import (
+from pamcli.files.pairing import (
     BadLine,
     Pairing,
     PairName,

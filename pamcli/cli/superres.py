@@ -11,8 +11,8 @@ from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.jobs import Job, Selection, Target, plan_jobs
-from pamcli.imaging.outputs import OutputKind
-from pamcli.imaging.suffixes import PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.outputs import OutputKind
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from pamcli.errors import ModelError
-from pamcli.imaging.atomic import write_atomically
+from pamcli.files.atomic import write_atomically
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec, read_header

@@ -11,8 +11,8 @@ from pam_program import Run, names, pam
 from PIL import Image
 
 from pamcli.errors import OutputError
-from pamcli.imaging import atomic
-from pamcli.imaging.atomic import write_atomically
+from pamcli.files import atomic
+from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture

@@ -13,7 +13,7 @@ import pytest
 from pam_program import command_line, names, pam, process
 from PIL import Image
 
-from pamcli.imaging import atomic
+from pamcli.files import atomic
 from pamcli.inference.matcher import StereoMatcher, StereoResult
 
 SINGLE = ["disparity", "left.png", "right.png", "-o", "d.pfm", "--color-map", "c.png"]

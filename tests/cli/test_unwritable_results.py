@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pam_program import names, pam, refuse, unchanged
 
-from pamcli.imaging import atomic
+from pamcli.files import atomic
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
 

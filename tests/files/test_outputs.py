@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import UsageError
-from pamcli.imaging import outputs as module
-from pamcli.imaging.outputs import (
+from pamcli.files import outputs as module
+from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
     SeenPaths,
@@ -16,7 +16,7 @@ from pamcli.imaging.outputs import (
     names_folder,
     plan_outputs,
 )
-from pamcli.imaging.pairing import PairName
+from pamcli.files.pairing import PairName
 
 DISPARITY = OutputKind("disparity", "--output", (".pfm", ".png", ".npy", ".tif", ".tiff"))
 RIGHT = OutputKind("right", "--output-right", DISPARITY.suffixes, "_right")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pamcli.errors import UsageError
-from pamcli.imaging.finding import listed, shown
-from pamcli.imaging.pairing import PairName, is_template
+from pamcli.files.finding import listed, shown
+from pamcli.files.pairing import PairName, is_template
 
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
 _CASE_FOLDS = sys.platform.startswith(("darwin", "win"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.imaging.finding import (
+from pamcli.files.finding import (
     files_by_text,
     listed,
     natural,

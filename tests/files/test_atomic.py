@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import OutputError
-from pamcli.imaging import atomic
-from pamcli.imaging.atomic import check_writable, write_atomically
+from pamcli.files import atomic
+from pamcli.files.atomic import check_writable, write_atomically
 
 
 def names(folder: Path) -> list[str]:

@@ -1,0 +1,1 @@
+"""Names of files: which pictures belong together, where results go, and writing them whole. Standard library only."""
