@@ -3,7 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pamcli.imaging import images, suffixes
+from pamcli.files import suffixes
+from pamcli.imaging import images
 
 
 def test_suffixes_are_in_lower_case_and_begin_with_a_dot() -> None:
