@@ -73,7 +73,10 @@ def run_overlapped(
     failure, loading, unsaved = None, True, 0
     try:
         while loading or unsaved:
-            event, job, value = events.get()
+            try:
+                event, job, value = events.get(timeout=1)
+            except queue.Empty:  # time to see a signal that came in the moment before the waiting began
+                continue
             if event == "loaded":
                 computed.put((job, _attempt(compute, job, value)))
                 unsaved += 1

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,12 +86,15 @@ def command_line(*arguments: str | Path, network: bool = False) -> list[str]:
 
 @contextmanager
 def process(*arguments: str | Path, network: bool = False, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """`pam` as a process of its own, which ends with the context."""
+    """`pam` as a process of its own, that ends with the context; where it hangs it is killed."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command_line(*arguments, network=network), **{**pipes, **more}) as running:
+        watchdog = threading.Timer(60, running.kill)
+        watchdog.start()
         try:
             yield running
         finally:
+            watchdog.cancel()
             running.kill()
 
 

@@ -116,7 +116,7 @@ def test_a_signal_ends_the_process(
     with process(*command, env={**os.environ, "HOLD": "gate"}) as running:
         with open("gate", "wb"):  # which waits until the network has begun
             running.send_signal(number)
-            output, complaints = running.communicate()
+        output, complaints = running.communicate()
         assert (running.returncode, output, complaints) == (code, b"", b"")
     os.remove("gate")
     assert names(".") == pictures
