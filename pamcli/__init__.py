@@ -2,8 +2,8 @@
 
 >>> import pamcli
 >>> matcher = pamcli.StereoMatcher.load("pasmnet")
->>> result = matcher(left, right)  # two (H, W, 3) RGB arrays of a rectified pair, uint8 or float in [0, 1]
->>> result.disparity  # (H, W) float32, pixels
+>>> left, right = (pamcli.read_picture(name).pixels for name in ("left.png", "right.png"))
+>>> matcher(left, right).disparity  # (H, W) float32, pixels
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from pamcli.errors import PamError
 
 if TYPE_CHECKING:
-    from pamcli.imaging.disparity_files import read_disparity
-    from pamcli.imaging.images import read_picture
     from pamcli.inference.matcher import StereoMatcher, StereoResult
+    from pamcli.inference.reading import read_disparity, read_picture
     from pamcli.inference.upscaler import StereoUpscaler
 
 __version__ = "0.1.0"
@@ -35,8 +34,8 @@ _LAZY = {
     "StereoMatcher": "pamcli.inference.matcher",
     "StereoResult": "pamcli.inference.matcher",
     "StereoUpscaler": "pamcli.inference.upscaler",
-    "read_disparity": "pamcli.imaging.disparity_files",
-    "read_picture": "pamcli.imaging.images",
+    "read_disparity": "pamcli.inference.reading",
+    "read_picture": "pamcli.inference.reading",
 }
 """Names that are imported when they are first used: the command line must not wait for torch or numpy."""
 
@@ -44,8 +43,7 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
-    return value
+    return getattr(importlib.import_module(_LAZY[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Before anything imports torch, for these tests and the programs that they start: the pictures are small, and
+# more threads would only get in the way of the tests that run beside.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)

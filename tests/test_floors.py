@@ -16,14 +16,12 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS: dict[str, tuple[set[str], set[str]]] = {
     # floor: (floors or single modules it may import besides itself, packages from outside it may import)
     "errors": (set(), set()),
-    "imaging": ({"errors"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs"}),
+    "files": ({"errors"}, set()),
+    "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs"}),
     "networks": (set(), {"torch"}),
-    "registry": (
-        {"errors", "networks", "pamcli.imaging.atomic"},
-        {"torch", "safetensors", "huggingface_hub", "numpy"},
-    ),
+    "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "registry"}, {"torch", "numpy"}),
-    "cli": ({"errors", "imaging", "registry", "inference"}, {"typer", "rich", "numpy"}),
+    "cli": ({"errors", "files", "imaging", "registry", "inference"}, {"typer", "rich", "numpy"}),
     "__init__": ({"errors", "imaging", "registry", "inference"}, set()),
     "__main__": ({"cli"}, set()),
 }

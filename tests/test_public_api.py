@@ -11,6 +11,8 @@ import pytest
 
 import pamcli
 
+SAMPLE = Path(__file__).parents[1] / "scripts" / "sample"
+
 NAMES = {
     "PamError",
     "StereoMatcher",
@@ -43,18 +45,29 @@ def test_importing_it_imports_nothing_heavy() -> None:
     }
 
 
-def test_the_readers_do_without_torch() -> None:
-    code = "import sys, pamcli; pamcli.read_picture; pamcli.read_disparity; print(*sys.modules)"
-    loaded = {name.partition(".")[0] for name in run(code).split()}
-    assert "numpy" in loaded
-    assert "torch" not in loaded
+def test_the_readers_take_names_and_paths_and_do_without_torch() -> None:
+    code = f"""
+import sys, pamcli, pathlib
+folder = {str(SAMPLE)!r}
+picture = pamcli.read_picture(folder + "/left.png")
+truth = pamcli.read_disparity(pathlib.Path(folder) / "disparity.pfm")
+assert picture.pixels.shape == (*truth.shape, 3)
+assert (picture.pixels.dtype, truth.dtype) == ("uint8", "float32")
+assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
+for read in (pamcli.read_picture, pamcli.read_disparity):
+    try:
+        read("none.png")
+    except pamcli.PamError as error:
+        print(error.exit_code, error)
+"""
+    lines = run(code).splitlines()
+    assert [line[:2] for line in lines] == ["3 ", "3 "]
+    assert all("none.png" in line for line in lines)
 
 
 def test_the_names_are_listed_and_there() -> None:
     assert set(pamcli.__all__) == NAMES
     assert set(dir(pamcli)) >= NAMES
-    for name in NAMES:
-        assert getattr(pamcli, name) is getattr(pamcli, name)
     from pamcli.inference.matcher import StereoMatcher, StereoResult
     from pamcli.inference.upscaler import StereoUpscaler
 

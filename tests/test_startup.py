@@ -88,6 +88,8 @@ PAIR = ["left.png", "right.png"]
         (["disparity", "none.png", "right.png", "-o", "d.pfm"], 3, ["none.png"]),
         (["superres", *PAIR, "-o", "l.png", "--overwrite", "--skip-existing"], 2, ["--overwrite"]),
         (["superres", *PAIR, "--scale", "3", "-o", "l.png"], 2, ["3"]),
+        (["superres", *PAIR, "--scale", "2", "--weights", "passrnet-x4", "-o", "l.png"], 2, ["4 times"]),
+        (["disparity", *PAIR, "-o", "d.pfm", "--device", "gpu"], 2, ["gpu", "cuda:N"]),
         (["weights", "nonsense"], 2, ["nonsense"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),

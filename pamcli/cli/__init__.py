@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import os
 import signal
 import sys
-import traceback
 import warnings
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -15,11 +12,8 @@ import typer
 
 from pamcli import __version__
 from pamcli.cli import disparity, superres, weights
-from pamcli.cli.console import complain
+from pamcli.cli.console import complain, guard_streams
 from pamcli.errors import PamError
-
-CLOSED_PIPE = 141
-"""Exit code when nobody reads stdout any more, as a program ends that the signal stops."""
 
 app = typer.Typer(
     name="pam",
@@ -59,41 +53,19 @@ def main() -> NoReturn:
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # libraries warn their developers, not the users of pam
     signal.signal(signal.SIGTERM, _terminate)
-    sys.stdout = _Stdout(sys.stdout.buffer, encoding=sys.stdout.encoding, errors="surrogateescape")
+    guard_streams()
     try:
         app()
     except PamError as error:
-        complain(str(error))
+        complain(str(error), error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
-        if os.environ.get("PAM_TRACEBACK"):
-            traceback.print_exc()
-        complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)")
+        complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)", error)
         code = 1
     sys.exit(code)
 
 
 def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + signal_number)
-
-
-class _Stdout(io.TextIOWrapper):
-    """Standard output that ends the program quietly when its reader has gone (`| head`)."""
-
-    def write(self, text: str) -> int:
-        try:
-            return super().write(text)
-        except BrokenPipeError:
-            self._abandon()
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except BrokenPipeError:
-            self._abandon()
-
-    def _abandon(self) -> NoReturn:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # for the flush at the interpreter's end
-        sys.exit(CLOSED_PIPE)

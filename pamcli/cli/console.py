@@ -2,25 +2,79 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, TextIO
 
-from pamcli.errors import PamError
+from pamcli.errors import InputError, OutputError
+
+CLOSED_PIPE = 141
+"""Exit code when nobody reads stdout any more, as a program ends that the signal stops."""
 
 
-def complain(message: str) -> None:
-    """An error, on one line of stderr."""
+def guard_streams() -> None:
+    """Make stdout and stderr end the program properly where they cannot be written to."""
+    sys.stdout = _guarded(sys.stdout, "standard output", "surrogateescape")
+    sys.stderr = _guarded(sys.stderr, "standard error", "backslashreplace")
+
+
+def _guarded(stream: TextIO | None, name: str, errors: str) -> TextIO:
+    if stream is None:  # closed by the caller
+        return open(os.devnull, "w", encoding="utf-8")
+    raw = _StandardStream(stream.fileno(), "wb", closefd=False)
+    raw.name = name
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), stream.encoding, errors, line_buffering=bool(stream.line_buffering)
+    )
+
+
+class _StandardStream(io.FileIO):
+    def write(self, data: Any) -> int:
+        """Ends the program quietly when the reader has gone (`| head`); raises OutputError for the rest."""
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            # What is still buffered goes nowhere, or the interpreter would complain at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                sys.exit(CLOSED_PIPE)
+            raise OutputError(f"cannot write to {self.name}: {error.strerror}") from error
+
+
+@contextmanager
+def reading_stdin() -> Iterator[BinaryIO]:
+    """Stdin, for a thread that may still be waiting for it when the program ends.
+
+    Not sys.stdin itself: the interpreter closes that one at its end, and aborts where a thread reads from it.
+    Raises InputError.
+    """
+    if sys.stdin is None:
+        raise InputError("cannot read standard input: it is closed")
+    try:
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+            yield stream
+    except OSError as error:
+        raise InputError(f"cannot read standard input: {error.strerror}") from error
+
+
+def complain(message: str, error: BaseException | None = None) -> None:
+    """An error, on one line of stderr; with PAM_TRACEBACK=1 after where it came from."""
+    if error is not None and os.environ.get("PAM_TRACEBACK"):
+        traceback.print_exception(error)
     _say(f"error: {message}")
 
 
 def _say(message: str) -> None:
-    line = " ".join(message.split("\n"))
-    sys.stderr.write(f"pam: {line}\n".encode(errors="backslashreplace").decode())
+    # One line, and nothing in a file's name can command the terminal.
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    sys.stderr.write(f"pam: {line}\n")
     sys.stderr.flush()
 
 
@@ -49,14 +103,11 @@ class Console:
 
     def binary(self, data: bytes) -> None:
         """Bytes to stdout."""
-        try:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            sys.stdout.flush()  # which ends the program as for text
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
-    def error(self, message: str) -> None:
-        complain(message)
+    def error(self, message: str, error: BaseException | None = None) -> None:
+        complain(message, error)
 
     def warn(self, message: str) -> None:
         _say(f"warning: {message}")
@@ -116,11 +167,6 @@ class _Bar:
             self.bar.update(
                 self.task, rate=f"{speed:.2f} pairs/s" if speed >= 1 else f"{1 / speed:.1f} s/pair"
             )
-
-
-def failure(error: PamError) -> dict[str, Any]:
-    """The fields of a JSON record that say what went wrong."""
-    return {"status": "failed", "code": error.exit_code, "error": str(error)}
 
 
 def _as_text(value: object) -> str:

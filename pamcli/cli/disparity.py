@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pamcli.cli import options
-from pamcli.cli.batch import Encoded, Job, Selection, Task, plan_jobs, run_jobs
+from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
+from pamcli.cli.jobs import Job, Selection, Target, plan_jobs
 from pamcli.errors import UsageError
-from pamcli.imaging.outputs import OutputKind
-from pamcli.imaging.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.outputs import OutputKind
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
@@ -112,6 +114,7 @@ def command(
     """
     console = Console(quiet, verbose, jsonl)
     limit = options.number_or_none(max_pixels, "--max-pixels")
+    options.check_device(device)
     prior: int | str | None = "stored"
     if max_disparity is not None:
         prior = options.number_or_none(max_disparity, "--max-disparity")
@@ -145,7 +148,7 @@ def command(
     from pamcli.cli.network import load_matcher
 
     matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
-    with tempfile.TemporaryDirectory(prefix="pam-") as spool:
+    with tempfile.TemporaryDirectory(prefix="pam-") if colors is None else nullcontext("") as spool:
         task = _Matching(matcher, extras, unknown == "occluded", min_confidence, colors, Path(spool), console)
         run_jobs(plan, task, limit, console)
 
@@ -164,76 +167,86 @@ class _Matching(Task["StereoResult"]):
         self.matcher, self.extras, self.console = matcher, extras, console
         self.only_visible, self.min_confidence = only_visible, min_confidence
         self.colors = colors
-        self.colored_at_the_end = colors is None
+        self.whole_batch_first = colors is None
         self.spool = spool
-        self.waiting: list[tuple[Path, Path]] = []
-        """With the range of the whole batch: a stored disparity, and the picture to make of it."""
+        self.kept: dict[str, Path] = {}
+        """With the range of the whole batch: stored disparities, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf
         self.constants: Mapping[str, Any] = matcher.compute.describe()
 
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
         return self.matcher(pair.left.pixels, pair.right.pixels, extras=self.extras)
 
-    def encode(
-        self, job: Job, name: str, suffix: str, pair: StereoPair, result: StereoResult
-    ) -> Encoded | None:
+    def check(self, target: Target, pair: StereoPair) -> None:
+        from pamcli.imaging.images import check_encodable
+
+        if target.name == COLOR_MAP.name:
+            check_encodable(
+                target.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(target)
+            )
+
+    def encode(self, target: Target, pair: StereoPair, result: StereoResult) -> Encoded | None:
         from pamcli.imaging.disparity_files import encode_confidence, encode_disparity
         from pamcli.imaging.images import encode_mask
 
-        if name == VISIBLE.name:
+        if target.name == VISIBLE.name:
             assert result.visible is not None
             return Encoded(encode_mask(result.visible))
-        if name == CONFIDENCE.name:
+        if target.name == CONFIDENCE.name:
             assert result.confidence is not None
-            return Encoded(encode_confidence(result.confidence, suffix))
-        if name == RIGHT.name:
+            return Encoded(encode_confidence(result.confidence, target.suffix))
+        if target.name == RIGHT.name:
             assert result.right_disparity is not None
             disparity = result.right_disparity
         else:
             disparity = result.disparity_where(visible=self.only_visible, min_confidence=self.min_confidence)
-        if name == COLOR_MAP.name:
+        if target.name == COLOR_MAP.name:
             if self.colors is None:
-                self._keep(disparity, job.outputs[name])
+                self._keep(disparity, target)
                 return None
-            return _colored(disparity, self.colors, suffix)
-        file = encode_disparity(disparity, suffix)
+            return _colored(disparity, self.colors, target)
+        file = encode_disparity(disparity, target.suffix)
         if not file.saturated:
             return Encoded(file.data)
         share = f"{file.saturated} pixels are beyond 255.996 px, the most that a disparity PNG can hold"
         return Encoded(file.data, [f"{share}; .pfm, .npy and .tif hold any"])
 
-    def _keep(self, disparity: Any, target: Path) -> None:
+    def _keep(self, disparity: Any, target: Target) -> None:
         import numpy as np
+
+        from pamcli.files.atomic import write_atomically
+        from pamcli.imaging.disparity_files import encode_disparity
 
         known = disparity[np.isfinite(disparity)]
         if known.size:
             low, high = np.percentile(known, AUTO_PERCENTILES)
             self.low, self.high = min(self.low, float(low)), max(self.high, float(high))
-        stored = self.spool / f"{len(self.waiting)}.npy"
-        np.save(stored, disparity)
-        self.waiting.append((stored, target))
+        stored = self.spool / f"{len(self.kept)}.npy"
+        write_atomically(stored, encode_disparity(disparity, ".npy").data)
+        self.kept[str(target)] = stored
 
-    def finish(self) -> None:
-        if not self.waiting:
-            return
-        import numpy as np
+    def encode_at_the_end(self, target: Target) -> Encoded | None:
+        from pamcli.imaging.disparity_files import read_disparity
 
-        from pamcli.imaging.atomic import write_atomically
+        if target.name != COLOR_MAP.name:
+            return None
+        if self.colors is None:
+            self.colors = (self.low, self.high) if self.low < self.high else DEFAULT_RANGE
+            self.console.inform("colours run from {:.2f} to {:.2f} px".format(*self.colors))
+        disparity = read_disparity(self.kept[str(target)], max_pixels=None)
+        return Encoded(
+            _colored(disparity, self.colors, target).data
+        )  # some lies outside of this range, always
 
-        low, high = (self.low, self.high) if self.low < self.high else DEFAULT_RANGE
-        self.console.inform(f"colours run from {low:.2f} to {high:.2f} px")
-        for stored, target in self.waiting:
-            write_atomically(target, _colored(np.load(stored), (low, high), target.suffix).data)
 
-
-def _colored(disparity: Any, colors: tuple[float, float], suffix: str) -> Encoded:
+def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Encoded:
     import numpy as np
 
     from pamcli.imaging.colormap import colorize
     from pamcli.imaging.images import Picture, encode_picture
 
     colored = colorize(disparity, *colors)
-    data = encode_picture(Picture(colored.pixels), suffix, name="the colour map")
+    data = encode_picture(Picture(colored.pixels), target.suffix, name=str(target))
     share = 100 * colored.saturated / max(int(np.isfinite(disparity).sum()), 1)
     if share < 0.05:
         return Encoded(data)

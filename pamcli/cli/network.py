@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.cli.console import Console
+from pamcli.errors import UsageError
 from pamcli.registry.catalog import locate
+from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -43,9 +45,14 @@ def load_matcher(
     return matcher
 
 
-def load_upscaler(weights: str, device: str, precision: str, console: Console) -> StereoUpscaler:
-    """A PASSRnet. Raises ModelError, DeviceError, UsageError."""
+def load_upscaler(
+    weights: str, device: str, precision: str, scale: int | None, console: Console
+) -> StereoUpscaler:
+    """A PASSRnet, of a certain scale unless that is None. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
+    stored = read_header(path).spec.scale
+    if scale is not None and stored not in (None, scale):
+        raise UsageError(f"{weights} enlarges {stored} times, not {scale}", "leave out --scale or --weights")
     from pamcli.inference.upscaler import StereoUpscaler
 
     upscaler = StereoUpscaler.load(path, device=device, precision=precision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import typer
@@ -74,9 +75,16 @@ def number_or_none(text: str, option: str) -> int | None:
     """A positive whole number, or None for "none". Raises UsageError."""
     if text == "none":
         return None
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    # No number of pixels has more digits than that, and Python refuses to convert thousands of them.
+    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0:
         return int(text)
     raise UsageError(f"{option} {text!r} is neither a positive whole number nor none")
+
+
+def check_device(text: str) -> None:
+    """Raise UsageError for what names no device, without asking torch which ones there are."""
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?|mps", text):
+        raise UsageError(f"--device {text!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
 
 
 def layout(packed: Layout | None, side_by_side: bool) -> Layout | None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pamcli.cli import options
-from pamcli.cli.batch import Encoded, Job, Selection, Task, plan_jobs, run_jobs
+from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
-from pamcli.errors import UsageError
-from pamcli.imaging.outputs import OutputKind
-from pamcli.imaging.suffixes import PICTURE_OUTPUT_SUFFIXES
+from pamcli.cli.jobs import Job, Selection, Target, plan_jobs
+from pamcli.files.outputs import OutputKind
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,6 +70,7 @@ def command(
     """
     console = Console(quiet, verbose, jsonl)
     limit = options.number_or_none(max_pixels, "--max-pixels")
+    options.check_device(device)
     layout = options.layout(packed, side_by_side)
     plan = plan_jobs(
         Selection(inputs or (), pairs, null, layout, skip_unpaired, skip_existing, overwrite),
@@ -80,9 +81,8 @@ def command(
 
     from pamcli.cli.network import load_upscaler
 
-    upscaler = load_upscaler(weights or f"passrnet-x{scale or DEFAULT_SCALE}", device, precision, console)
-    if scale is not None and upscaler.scale != int(scale):
-        raise UsageError(f"{weights} enlarges {upscaler.scale} times, not {scale}", "leave out --scale")
+    name = weights or f"passrnet-x{scale or DEFAULT_SCALE}"
+    upscaler = load_upscaler(name, device, precision, int(scale) if scale else None, console)
     run_jobs(plan, _Upscaling(upscaler), limit, console)
 
 
@@ -91,35 +91,31 @@ class _Upscaling(Task["dict[str, np.ndarray]"]):
         self.upscaler = upscaler
         self.constants: Mapping[str, Any] = upscaler.compute.describe()
 
-    def check(self, job: Job, pair: StereoPair) -> None:
+    def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable
 
-        for name, path in job.outputs.items():
-            view = pair.left if name == LEFT.name else pair.right
-            check_encodable(
-                path.suffix,
-                height=pair.height * self.upscaler.scale,
-                width=pair.width * self.upscaler.scale,
-                bits=8 * view.pixels.itemsize,
-                alpha=view.alpha is not None,
-                name=str(path),
-            )
+        view = pair.left if target.name == LEFT.name else pair.right
+        check_encodable(
+            target.suffix,
+            height=pair.height * self.upscaler.scale,
+            width=pair.width * self.upscaler.scale,
+            bits=8 * view.pixels.itemsize,
+            alpha=view.alpha is not None,
+            name=str(target),
+        )
 
     def apply(self, job: Job, pair: StereoPair) -> dict[str, np.ndarray]:
         views = pair.left.pixels, pair.right.pixels
-        if RIGHT.name not in job.outputs:
+        if all(target.name == LEFT.name for target in job.targets):
             return {LEFT.name: self.upscaler.left_only(*views)}
         left, right = self.upscaler(*views)
         return {LEFT.name: left, RIGHT.name: right}
 
-    def encode(
-        self, job: Job, name: str, suffix: str, pair: StereoPair, result: dict[str, np.ndarray]
-    ) -> Encoded:
+    def encode(self, target: Target, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
         from pamcli.imaging.images import Picture, encode_picture
         from pamcli.imaging.resize import bicubic
 
-        view = pair.left if name == LEFT.name else pair.right
+        view = pair.left if target.name == LEFT.name else pair.right
         alpha = None if view.alpha is None else bicubic(view.alpha, self.upscaler.scale)
-        larger = Picture(result[name], alpha, view.grey, view.icc_profile)
-        file = str(job.outputs.get(name, "stdout"))
-        return Encoded(encode_picture(larger, suffix, name=file))
+        larger = Picture(result[target.name], alpha, view.grey, view.icc_profile)
+        return Encoded(encode_picture(larger, target.suffix, name=str(target)))

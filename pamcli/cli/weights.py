@@ -12,7 +12,7 @@ import typer
 from pamcli.cli.console import Console
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import Overwrite, number_or_none
-from pamcli.errors import BATCH_FAILED, PamError, UsageError
+from pamcli.errors import PamError, UsageError
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
 
@@ -90,7 +90,7 @@ def verify(
         else:
             console.result(f"{name}: ok, sha256 {sha256(path)}")
     if failures:
-        raise typer.Exit(failures[0].exit_code if len(names) == 1 else BATCH_FAILED)
+        raise typer.Exit(failures[0].exit_code)
 
 
 @app.command("import")

@@ -21,9 +21,9 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
-from pamcli.imaging.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
 
 PNG_UNITS_PER_PIXEL = 256
 _PNG_MAX = 65535

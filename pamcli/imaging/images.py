@@ -15,10 +15,10 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.exif import exif_orientation, upright
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
-from pamcli.imaging.suffixes import PICTURE_OUTPUT_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging.webp import read_webp
 
 __all__ = [

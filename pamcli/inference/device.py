@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import traceback
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -46,31 +44,10 @@ class Compute:
     def autocast(self) -> AbstractContextManager[object]:
         """Context in which the networks compute in this precision."""
         if self.precision == "fp32":
+            if self.device.type == "cuda":  # torch would shorten float32 to 10 bits inside convolutions
+                return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
             return nullcontext()
         return torch.autocast(self.device.type, PRECISIONS[self.precision])
-
-
-@contextmanager
-def memory_errors(width: int, height: int) -> Iterator[None]:
-    """Turn running out of memory into a DeviceError that names the size of the picture."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not _is_memory_error(error):
-            raise
-        traceback.clear_frames(error.__traceback__)  # they hold the network's tensors
-        raise DeviceError(
-            f"not enough memory for a pair of {width} x {height} pixels",
-            "reduce the pictures, or use a device with more memory",
-        ) from error
-
-
-def _is_memory_error(error: MemoryError | RuntimeError) -> bool:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    # The allocators of the CPU and of CUDA's libraries have no class of their own.
-    telling = r"out of memory|alloc.*memory|memory.*alloc|alloc_failed"
-    return re.search(telling, str(error), re.IGNORECASE | re.DOTALL) is not None
 
 
 def _device(text: str) -> torch.device:

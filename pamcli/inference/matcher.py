@@ -15,7 +15,8 @@ from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.consistency import consistent, cycle_confidence
-from pamcli.inference.device import Compute, memory_errors
+from pamcli.inference.device import Compute
+from pamcli.inference.memory import enough_memory
 from pamcli.inference.pictures import crop_padding, pad_to_multiple, to_tensors
 from pamcli.networks.blocks import upsample
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, Matching, PASMnet
@@ -119,7 +120,8 @@ class StereoMatcher:
             )
         left_view, right_view = to_tensors(left, right, SMALLEST_SIDE)
         height, width = left_view.shape[-2:]
-        with torch.inference_mode(), memory_errors(width, height):
+        memory = enough_memory(_bytes_needed(width, height), width, height, self.compute.device)
+        with torch.inference_mode(), memory:
             matching = self._match(left_view, right_view)
             maps = matching.maps[-1]
             disparity = crop_padding(matching.disparity, height, width)
@@ -152,6 +154,15 @@ class StereoMatcher:
         with self.compute.autocast():
             matching: Matching = self.network(views[0], views[1], self.max_disparity)
         return matching
+
+
+def _bytes_needed(width: int, height: int) -> int:
+    """Peak above the loaded network: measured from 0.5 to 2 megapixels, and a little above all of it.
+
+    Five float32 maps of stage 3 (both costs, or both maps of the first pass beside a second one), and
+    activations in proportion to the pixels.
+    """
+    return 5 * 4 * (height // 4) * (width // 4) ** 2 + 1000 * height * width
 
 
 def _array(values: Tensor) -> NDArray[Any]:

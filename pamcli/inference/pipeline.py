@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import traceback
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -34,7 +34,7 @@ def run_overlapped(
     load: Callable[[Job], Loaded],
     compute: Callable[[Job, Loaded], Computed],
     save: Callable[[Job, Computed], Saved],
-) -> Iterator[Outcome[Job, Saved]]:
+) -> Generator[Outcome[Job, Saved], None, None]:
     """Run three steps for every job and yield the outcomes in the order of the jobs.
 
     `load` runs in one thread, which also iterates `jobs` (a slow producer holds up nobody), `compute` in the
@@ -43,6 +43,7 @@ def run_overlapped(
     saved whole, and nothing after it.
     """
     events: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+    computed: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
     room = threading.Semaphore(AT_ONCE)
     stopped = threading.Event()
 
@@ -58,22 +59,29 @@ def run_overlapped(
             failure = error
         events.put(("all loaded", None, failure))
 
-    def save_one(job: Any, computed: Any) -> None:
-        events.put(("saved", job, _attempt(save, job, computed)))
+    def save_all() -> None:
+        for job, value in iter(computed.get, None):
+            if stopped.is_set():
+                return
+            events.put(("saved", job, _attempt(save, job, value)))
+            room.release()
 
-    # A daemon, for it may be waiting for a producer that never ends when the program does.
+    # Daemons: a producer that never ends, or a pipe that nobody reads, must not outlive the program.
     threading.Thread(target=load_all, name="load", daemon=True).start()
+    saver = threading.Thread(target=save_all, name="save", daemon=True)
+    saver.start()
     failure, loading, unsaved = None, True, 0
-    saver = ThreadPoolExecutor(1, "save")
     try:
         while loading or unsaved:
-            event, job, value = events.get()
+            try:
+                event, job, value = events.get(timeout=1)
+            except queue.Empty:  # time to see a signal that came in the moment before the waiting began
+                continue
             if event == "loaded":
-                saver.submit(save_one, job, _attempt(compute, job, value))
+                computed.put((job, _attempt(compute, job, value)))
                 unsaved += 1
             elif event == "saved":
                 unsaved -= 1
-                room.release()
                 failed = isinstance(value, PamError)
                 yield Outcome(job, None if failed else value, value if failed else None)
             else:
@@ -81,7 +89,8 @@ def run_overlapped(
     finally:
         stopped.set()
         room.release()
-        saver.shutdown(wait=True, cancel_futures=True)
+        computed.put(None)
+        saver.join()
     if failure is not None:
         raise failure
 
@@ -93,8 +102,24 @@ def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return step(*arguments)
     except PamError as error:
-        return error
+        return _without_frames(error)
     except MemoryError:
         return DeviceError("not enough memory for this pair", "reduce the pictures")
     except Exception as error:  # noqa: BLE001 - a batch goes on past any bad pair
-        return PamError(f"unexpected {type(error).__name__}: {error}")
+        unexpected = PamError(f"unexpected {type(error).__name__}: {error}", "PAM_TRACEBACK=1 shows where")
+        unexpected.__cause__ = error
+        traceback.clear_frames(error.__traceback__)  # they would keep the pair
+        return unexpected
+
+
+def _without_frames(error: PamError) -> PamError:
+    """The error without its traceback, whose frames would keep the pair and what was computed of it.
+
+    The frames are not cleared: an error that came with its job names that of the jobs' generator, which that
+    would end.
+    """
+    part: BaseException | None = error
+    while part is not None:
+        part.__traceback__ = None
+        part = part.__cause__ or part.__context__
+    return error

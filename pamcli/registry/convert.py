@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
@@ -99,6 +100,8 @@ def _load(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals(NUMPY_SCALARS), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the protocol of the pickle, which is the file's affair
+            if path.suffix == ".safetensors":
+                return safetensors.torch.load_file(path)
             return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ModelError(f"no checkpoint {path}") from None
@@ -109,7 +112,7 @@ def _load(path: Path) -> Any:
             f"{path} is not a checkpoint of tensors alone",
             "it is damaged, or holds Python objects, which pam never executes; save its state dict alone",
         ) from error
-    except DAMAGE as error:
+    except (SafetensorError, *DAMAGE) as error:
         raise ModelError(f"{path} is not a PyTorch checkpoint, or is damaged", "download it again") from error
 
 

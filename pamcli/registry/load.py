@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from pamcli.errors import ModelError
-from pamcli.imaging.atomic import write_atomically
+from pamcli.files.atomic import write_atomically
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec, read_header
@@ -68,4 +69,14 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path) -> None:
     """Write tensors, in the precision they have, and description to a safetensors file, atomically."""
     contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}
-    write_atomically(path, safetensors.torch.save(contiguous, spec.to_metadata()))
+    write_atomically(path, _with_sorted_header(safetensors.torch.save(contiguous, spec.to_metadata())))
+
+
+def _with_sorted_header(file: bytes) -> bytes:
+    """The same file with its metadata in alphabetical order: the library's changes from run to run."""
+    length = int.from_bytes(file[:8], "little")
+    header = json.loads(file[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    assert len(text) <= length
+    return file[:8] + text.ljust(length) + file[8 + length :]

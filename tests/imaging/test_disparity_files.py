@@ -14,8 +14,8 @@ import tifffile
 from PIL import Image
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
-from pamcli.imaging.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
 
 NAN = float("nan")
 INF = float("inf")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from sample_cut import Cut, whole_sample
 
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
-
-torch.set_num_threads(1)  # pictures this small: threads only get in the way of the tests beside
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from numpy.typing import NDArray
 from sample_cut import Cut
 
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
+from pamcli.networks.pasmnet import Matching
 from pamcli.registry.spec import ModelSpec
 
 
@@ -105,6 +110,28 @@ def test_visible_takes_away_what_is_wrong_or_hidden(result: StereoResult, large:
     outside = np.arange(large.truth.shape[1]) - large.truth < 0  # of the right view, by the truth
     assert outside.sum() > 1000
     assert result.visible[outside].mean() < 0.1
+
+
+def test_visible_is_what_both_the_disparities_and_the_attention_say(
+    matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = matcher.network.forward
+    mask = torch.rand(1, 16, 24, generator=torch.Generator().manual_seed(0)) < 0.5
+
+    def visible_with(valid: torch.Tensor) -> NDArray[np.bool_]:
+        def masked(*arguments: Any, **named: Any) -> Matching:
+            found = run(*arguments, **named)
+            return replace(found, maps=(replace(found.maps[-1], valid_left=valid),))
+
+        monkeypatch.setattr(matcher.network, "forward", masked)
+        visible = matcher(small.left, small.right, extras={"visible"}).visible
+        assert visible is not None
+        return visible
+
+    consistent = visible_with(torch.ones_like(mask))
+    assert 0.2 < consistent.mean() < 0.9
+    attended = mask[0].numpy().repeat(4, 0).repeat(4, 1)[3:, :90]  # 61 x 90 px in 64 x 96
+    assert np.array_equal(visible_with(mask), consistent & attended)
 
 
 def test_bf16_is_close_to_fp32(matcher: StereoMatcher, result: StereoResult, large: Cut) -> None:

@@ -42,6 +42,15 @@ def test_a_shipped_network_loads_into_fp32_ready_to_use(name: str) -> None:
     assert not any(parameter.requires_grad for parameter in network.parameters())
 
 
+def test_the_same_network_is_always_the_same_file(tmp_path: Path) -> None:
+    spec = ModelSpec("passrnet", scale=2, training="t", licence="l", version="v", source="s")
+    for name in "abcd":
+        save_network(state_of("passrnet-x2"), spec, tmp_path / name)
+    assert len({(tmp_path / name).read_bytes() for name in "abcd"}) == 1
+    header = read_header(tmp_path / "a")
+    assert header.spec == spec
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_any_stored_precision_loads_into_fp32_and_is_written_as_it_is(
     kind: torch.dtype, tmp_path: Path

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import UsageError
-from pamcli.imaging import outputs as module
-from pamcli.imaging.outputs import (
+from pamcli.files import outputs as module
+from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
     SeenPaths,
@@ -16,7 +16,7 @@ from pamcli.imaging.outputs import (
     names_folder,
     plan_outputs,
 )
-from pamcli.imaging.pairing import PairName
+from pamcli.files.pairing import PairName
 
 DISPARITY = OutputKind("disparity", "--output", (".pfm", ".png", ".npy", ".tif", ".tiff"))
 RIGHT = OutputKind("right", "--output-right", DISPARITY.suffixes, "_right")
@@ -125,6 +125,8 @@ def test_options_that_cannot_be_meant(options: dict[str, str], batch: bool, part
 
 def test_a_file_where_a_folder_should_be() -> None:
     Path("out").write_bytes(b"")
+    with pytest.raises(UsageError, match="--output out/ is a file, not a folder"):
+        plan("out/")
     with pytest.raises(UsageError, match="--output out is a file, not a folder"):
         plan("out", batch=True)
 
@@ -196,6 +198,18 @@ def test_results_never_overwrite_inputs(here: Path) -> None:
     for target in ("in/b.png", str(here / "in/c.png"), "store/c.png", "in/../in/d.png"):
         with pytest.raises(UsageError, match="would overwrite an input"):
             check_collisions(pairs, [{"disparity": Path(target)}, {"disparity": Path("o.png")}])
+
+
+def test_a_link_to_an_input_is_an_input(here: Path) -> None:
+    """Writing follows links, so the picture behind one would be lost."""
+    Path("in").mkdir()
+    Path("in/a.png").write_bytes(b"")
+    os.symlink("in/a.png", "link.png")
+    os.symlink("nowhere.png", "loose.png")
+    with pytest.raises(UsageError, match=r"link\.png would overwrite an input"):
+        check_collisions([pair()], [{"disparity": Path("link.png")}])
+    with pytest.raises(UsageError, match=r"loose\.png would be both right and disparity"):
+        check_collisions([pair()], [{"right": Path("nowhere.png"), "disparity": Path("loose.png")}])
 
 
 def test_many_collisions_are_counted() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.finding import listed, shown
-from pamcli.imaging.pairing import (
+from pamcli.files.finding import listed, shown
+from pamcli.files.pairing import (
     BadLine,
     PairName,
     is_template,
@@ -435,7 +435,7 @@ def test_names_in_messages() -> None:
 
 def test_only_the_standard_library_is_imported() -> None:
     code = (
-        "import sys, pamcli.imaging.pairing, pamcli.imaging.outputs\n"
+        "import sys, pamcli.files.pairing, pamcli.files.outputs\n"
         "print([n for n in ('numpy', 'torch', 'PIL', 'typer') if n in sys.modules])"
     )
     root = Path(__file__).parents[2]

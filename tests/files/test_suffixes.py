@@ -3,7 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from pamcli.imaging import images, suffixes
+from pamcli.files import suffixes
+from pamcli.imaging import images
 
 
 def test_suffixes_are_in_lower_case_and_begin_with_a_dot() -> None:
@@ -23,7 +24,7 @@ def test_every_format_that_is_written_is_read_from_folders() -> None:
 
 def test_suffixes_and_atomic_writing_need_the_standard_library_only() -> None:
     code = (
-        "import sys, pamcli.imaging.suffixes, pamcli.imaging.atomic;"
+        "import sys, pamcli.files.suffixes, pamcli.files.atomic;"
         "sys.exit(any(name in sys.modules for name in ('numpy', 'PIL', 'imageio', 'torch')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

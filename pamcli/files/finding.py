@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.suffixes import PICTURE_SUFFIXES
+from pamcli.files.suffixes import PICTURE_SUFFIXES
 
 
 def shown(path: Path | str) -> str:

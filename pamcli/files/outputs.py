@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pamcli.errors import UsageError
-from pamcli.imaging.finding import listed, shown
-from pamcli.imaging.pairing import PairName, is_template
+from pamcli.files.finding import listed, shown
+from pamcli.files.pairing import PairName, is_template
 
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
 _CASE_FOLDS = sys.platform.startswith(("darwin", "win"))
@@ -136,7 +136,7 @@ def _target(kind: OutputKind, text: str, batch: bool, format_suffix: str | None,
     if text == "-":
         raise UsageError(f"{kind.option} - is for one result of one pair", "give a file or a folder")
     if names_folder(text, batch):
-        if os.path.exists(text) and not os.path.isdir(text):
+        if os.path.exists(text.rstrip("/" + os.sep)) and not os.path.isdir(text):
             raise UsageError(f"{kind.option} {shown(text)} is a file, not a folder")
         return _Target(kind, text, format_suffix or kind.suffixes[0])
     if batch and not is_template(text):
@@ -217,21 +217,16 @@ class SeenPaths:
         return bad
 
     def _input_places(self, pair: PairName) -> dict[str, Path]:
-        """The names of the inputs and, where they are links, also what they lead to."""
-        places = {}
-        for path in (pair.left, pair.right):
-            if path is not None:
-                places[self._place(path)] = path
-                if os.path.islink(path):
-                    places[self._place(Path(os.path.realpath(path)))] = path
-        return places
+        return {self._place(path): path for path in (pair.left, pair.right) if path is not None}
 
     def _place(self, path: Path) -> str:
-        """One text for one place on the disk; links are followed in the folder only, as a rename does."""
+        """One text for one place on the disk; links are followed, as writing does."""
         folder, name = os.path.split(path)
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder)
         place = os.path.join(self._folders[folder], name)
+        if os.path.islink(place):
+            place = os.path.realpath(place)
         return place.casefold() if _CASE_FOLDS else place
 
 
@@ -248,7 +243,7 @@ def check_collisions(pairs: Sequence[PairName], outputs: Sequence[Mapping[str, P
         bad += seen.collisions(pair, paths)
         seen.add_results(pair, paths)
     if bad:
-        raise UsageError(listed(bad, "; "), "results take their names from the left pictures or the list")
+        raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 
 def check_existing(

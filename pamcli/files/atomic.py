@@ -21,6 +21,26 @@ _HINTS = {
 }
 
 
+def check_writable(path: Path) -> None:
+    """Raise OutputError where `write_atomically` would because of the name or the folder.
+
+    To be asked before the work is done; nothing is made.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise _explained(path, error) from error
+    folder = Path(os.path.realpath(path)).parent
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir():
+        raise _explained(path, NotADirectoryError())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` to `path`: into a temporary file in the same folder, which is then renamed.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.imaging.finding import (
+from pamcli.files.finding import (
     files_by_text,
     listed,
     natural,
@@ -283,7 +283,7 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairNam
     if nul and len(columns) != 2:
         raise UsageError("a left picture without its right one")
     if any("\0" in column for column in columns):
-        raise UsageError("NUL characters in a list of lines", "-0 reads a NUL-separated list")
+        raise UsageError("NUL characters, but -0 (for NUL-separated lists) is not given")
     if not nul and len(columns) not in (2, 3):
         raise UsageError(
             f"{len(columns)} column{'s' if len(columns) > 1 else ''} instead of 2 or 3",

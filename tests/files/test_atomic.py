@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import OutputError
-from pamcli.imaging import atomic
-from pamcli.imaging.atomic import write_atomically
+from pamcli.files import atomic
+from pamcli.files.atomic import check_writable, write_atomically
 
 
 def names(folder: Path) -> list[str]:
@@ -139,6 +139,26 @@ def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: in
         write_atomically(tmp_path / "disp.pfm", b"x")
     assert caught.value.hint == "choose a folder that you may write to"
     assert caught.value.exit_code == 7
+
+
+def test_what_cannot_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    check_writable(tmp_path / "disp.pfm")
+    check_writable(tmp_path / "file")
+    check_writable(tmp_path / "new" / "folders" / "disp.pfm")
+    monkeypatch.chdir(tmp_path)
+    check_writable(Path("disp.pfm"))
+    for path in ("file/disp.pfm", "file/new/disp.pfm"):
+        with pytest.raises(OutputError, match="a part of its folder is a file"):
+            check_writable(tmp_path / path)
+    with pytest.raises(OutputError, match="name too long"):
+        check_writable(Path("x" * 300))
+    monkeypatch.setattr(atomic.os, "access", lambda folder, mode: folder != tmp_path)
+    for path in ("disp.pfm", "new/disp.pfm"):
+        with pytest.raises(OutputError, match="permission denied") as caught:
+            check_writable(tmp_path / path)
+        assert caught.value.hint == "choose a folder that you may write to"
+    assert names(tmp_path) == ["file"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="symbolic links and devices")

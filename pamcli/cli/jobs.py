@@ -1,0 +1,207 @@
+"""From the options of a command to its jobs: which pairs, and where their results go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pamcli.cli.console import Console, reading_stdin
+from pamcli.errors import PamError, UsageError
+from pamcli.files.outputs import (
+    OutputKind,
+    OutputPlan,
+    SeenPaths,
+    check_collisions,
+    check_existing,
+    plan_outputs,
+)
+from pamcli.files.pairing import (
+    BadLine,
+    Pairing,
+    PairName,
+    iter_pair_list,
+    read_pair_list,
+    require_all_paired,
+    resolve_packed,
+    resolve_pairs,
+)
+
+if TYPE_CHECKING:
+    from pamcli.imaging.stereo_pair import Layout
+
+STDIN = Path("-")
+STDIN_NAME = "standard input"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The options that say which pairs are meant, and what happens to results that exist."""
+
+    inputs: Sequence[str]
+    pairs: str | None
+    null: bool
+    packed: Layout | None
+    skip_unpaired: bool
+    skip_existing: bool
+    overwrite: bool
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where one result of a pair goes."""
+
+    name: str
+    """Of its kind: "disparity", "right" ..."""
+    suffix: str
+    """Of its format, in lower case with dot."""
+    path: Path | None
+    """None: its bytes go to stdout."""
+
+    def __str__(self) -> str:
+        return "standard output" if self.path is None else str(self.path)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A pair with the places of its results; or what is wrong with a line of a streamed list."""
+
+    pair: PairName | None
+    targets: Sequence[Target] = ()
+    skip: bool = False
+    error: PamError | None = None
+    line: int | None = None
+    """Of the list that the pair comes from."""
+
+    @property
+    def names(self) -> list[str]:
+        """The pictures, as messages name them."""
+        pictures = (self.pair.left, self.pair.right) if self.pair else ()
+        return [STDIN_NAME if path == STDIN else str(path) for path in pictures if path is not None]
+
+    @property
+    def outputs(self) -> dict[str, Path]:
+        """The files of the results."""
+        return {target.name: target.path for target in self.targets if target.path is not None}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of a command."""
+
+    selection: Selection
+    jobs: Iterable[Job]
+    batch: bool
+    total: int | None
+    """Number of jobs, unknown while a list is still arriving."""
+
+
+def plan_jobs(
+    selection: Selection, options: Mapping[OutputKind, str | None], format_name: str | None, console: Console
+) -> Plan:
+    """Find the pairs and plan their results, before any work. Raises UsageError and InputError."""
+    pairing, batch = _find_pairs(selection)
+    if not any(options.values()) and selection.pairs is None:
+        raise UsageError("no result is asked for", f"say where to, as in -o {_example(options)}")
+    names = plan_outputs(
+        {kind: None if text == "-" else text for kind, text in options.items()},
+        batch=batch,
+        format_name=format_name,
+    )
+    stdout = _stdout_targets(options, format_name, batch, console)
+    policy = {"overwrite": selection.overwrite, "skip_existing": selection.skip_existing}
+    if pairing is None:
+        check_existing([], **policy)
+        return Plan(selection, _stream(selection, names, policy), batch, None)
+    if selection.skip_unpaired:
+        for orphan in pairing.unpaired:
+            console.warn(f"{orphan} has no partner and is left out")
+    else:
+        require_all_paired(pairing)
+    outputs = names.all_paths(pairing.pairs)
+    check_collisions(pairing.pairs, outputs)
+    skips = check_existing(outputs, **policy)
+    jobs = [
+        Job(pair, [*_files(paths), *stdout], skip, line=pair.line)
+        for pair, paths, skip in zip(pairing.pairs, outputs, skips, strict=True)
+    ]
+    return Plan(selection, jobs, batch, len(jobs))
+
+
+def _find_pairs(selection: Selection) -> tuple[Pairing | None, bool]:
+    """The pairs (None: they arrive on stdin) and whether they are a batch."""
+    inputs = selection.inputs
+    if "" in inputs or selection.pairs == "":
+        raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
+    if selection.null and selection.pairs is None:
+        raise UsageError("--null is about the list of --pairs, and there is none")
+    if selection.pairs is not None:
+        if inputs or selection.packed is not None:
+            given = f"the argument {inputs[0]}" if inputs else "--packed"
+            raise UsageError(f"--pairs and {given} contradict each other", "give one of them")
+        if selection.pairs == "-":
+            return None, True
+        return Pairing(tuple(read_pair_list(Path(selection.pairs), selection.null))), True
+    if selection.packed is not None:
+        if "-" in inputs:
+            if len(inputs) > 1:
+                raise UsageError("- stands for one picture on stdin", "give it alone")
+            return Pairing((PairName(STDIN, None, "stdin"),)), False
+        return resolve_packed(inputs)
+    if "-" in inputs:
+        raise UsageError("stdin gives one picture that holds both views", "add --packed lr, rl, tb or bt")
+    if len(inputs) != 2:
+        raise UsageError(
+            f"a left and a right picture are wanted, {len(inputs)} given",
+            "two folders or two quoted templates make a batch; --packed takes pictures that hold both views",
+        )
+    return resolve_pairs(*inputs)
+
+
+def _stream(selection: Selection, names: OutputPlan, policy: dict[str, bool]) -> Iterator[Job]:
+    """Jobs of a list that arrives line by line; whatever is wrong with a line fails that line."""
+    seen = SeenPaths()
+    with reading_stdin() as stdin:
+        for item in iter_pair_list(stdin, selection.null):
+            if isinstance(item, BadLine):
+                yield Job(None, error=item.error, line=item.line)
+                continue
+            try:
+                outputs = names.paths(item)
+                seen.add(item, outputs)
+                (skip,) = check_existing([outputs], **policy)
+                yield Job(item, _files(outputs), skip, line=item.line)
+            except PamError as error:
+                yield Job(item, error=error, line=item.line)
+
+
+def _files(outputs: Mapping[str, Path]) -> list[Target]:
+    return [Target(name, path.suffix.lower(), path) for name, path in outputs.items()]
+
+
+def _stdout_targets(
+    options: Mapping[OutputKind, str | None], format_name: str | None, batch: bool, console: Console
+) -> list[Target]:
+    """The result that is asked for as `-`, if there is one."""
+    kinds = [kind for kind, text in options.items() if text == "-"]
+    if not kinds:
+        return []
+    option = "-o -" if kinds[0].option == "--output" else f"{kinds[0].option} -"
+    if len(kinds) > 1:
+        raise UsageError(f"{option} and {kinds[1].option} - would both go to stdout", "give one of them")
+    if batch:
+        raise UsageError(f"{option} takes one pair, not a batch", "name a folder or a template with {}")
+    if console.jsonl:
+        raise UsageError(f"{option} and --jsonl would both go to stdout", "drop one of them")
+    if sys.stdout.isatty():
+        raise UsageError(f"{option} would write binary data to the terminal", "pipe it, or name a file")
+    main = next(iter(options))
+    suffix = f".{format_name}" if format_name and kinds[0].suffixes == main.suffixes else kinds[0].suffixes[0]
+    return [Target(kinds[0].name, suffix, None)]
+
+
+def _example(options: Mapping[OutputKind, str | None]) -> str:
+    kind = next(iter(options))
+    return f"{kind.name}{kind.suffixes[0]}"

@@ -1,0 +1,140 @@
+"""The program `pam` as a user runs it: arguments and stdin in; exit code, stdout, stderr and files out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from pamcli.cli import main
+
+WITHOUT_NETWORK = str(Path(__file__).with_name("pam_without_network.py"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a finished run of `pam` left."""
+
+    code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of stdout."""
+        return self.stdout.decode().splitlines()
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """JSON objects on stdout."""
+        return [json.loads(line) for line in self.lines]
+
+    @property
+    def complaints(self) -> list[str]:
+        """Lines of stderr, without the name of the program."""
+        lines = self.stderr.splitlines()
+        assert all(line.startswith("pam: ") for line in lines), self.stderr
+        return [line.removeprefix("pam: ") for line in lines]
+
+
+def pam(*arguments: str | Path, stdin: bytes = b"") -> Run:
+    """Run `pam` in this process and the current folder."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, file in (("stdin", given), ("stdout", out), ("stderr", err)):
+                mode = "r" if file is given else "w"
+                stream = open(file.fileno(), mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+                patch.setattr(sys, name, stream)
+            patch.setattr(sys, "argv", ["pam", *map(str, arguments)])
+            patch.setattr(sys, "warnoptions", ["error"])  # main leaves the filters of the tests alone
+            handler = signal.getsignal(signal.SIGTERM)
+            try:
+                with pytest.raises(SystemExit) as end:
+                    main()
+            finally:
+                signal.signal(signal.SIGTERM, handler)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        code = end.value.code or 0
+        assert isinstance(code, int)
+        return Run(code, _content(out), _content(err).decode())
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+def command_line(*arguments: str | Path, network: bool = False) -> list[str]:
+    """The words that start `pam`; without `network` it starts quickly and finds made-up disparities."""
+    program = ["-m", "pamcli"] if network else [WITHOUT_NETWORK]
+    return [sys.executable, "-P", *program, *map(str, arguments)]
+
+
+@contextmanager
+def process(*arguments: str | Path, network: bool = False, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """`pam` as a process of its own, that ends with the context; where it hangs it is killed."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command_line(*arguments, network=network), **{**pipes, **more}) as running:
+        watchdog = threading.Timer(60, running.kill)
+        watchdog.start()
+        try:
+            yield running
+        finally:
+            watchdog.cancel()
+            running.kill()
+
+
+def refuse(run: Run, code: int, *texts: str) -> str:
+    """Assert that a run said in one line and with its exit code what is wrong; returns the line."""
+    assert run.code == code, run.stderr
+    assert run.stdout == b""
+    assert len(run.complaints) == 1, run.stderr
+    (line,) = run.complaints
+    assert line.startswith("error: ")
+    assert [text for text in texts if text not in line] == [], line
+    assert "unexpected" not in line
+    return line
+
+
+def refuse_options(run: Run, *texts: str) -> None:
+    """Assert that the parser of options ended a run."""
+    assert run.code == 2, run.stderr
+    assert run.stdout == b""
+    assert run.stderr.startswith("Usage: pam ")
+    assert [text for text in texts if text not in run.stderr] == [], run.stderr
+
+
+def files(folder: Path) -> dict[str, bytes | None]:
+    """Everything below a folder: bytes of files, None for folders and what else there is."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+def names(folder: str | Path) -> list[str]:
+    """Files below a folder, sorted."""
+    return sorted(path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file())
+
+
+@contextmanager
+def unchanged(folder: Path | None = None) -> Iterator[None]:
+    """Assert that nothing below a folder (the current one) appears, changes or goes."""
+    folder = folder or Path(os.getcwd())
+    before = files(folder)
+    yield
+    assert files(folder) == before

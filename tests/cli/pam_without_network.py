@@ -1,0 +1,48 @@
+"""`pam` with a made-up network that is there at once, for tests of the process: signals, pipes, terminals.
+
+Where HOLD names a pipe, the network waits until it is written to and closed: a test that opens it for writing
+goes on when the network has begun.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from pamcli.cli import main
+
+
+@dataclass(frozen=True)
+class Result:
+    disparity: np.ndarray
+
+    def disparity_where(self, **conditions: object) -> np.ndarray:
+        return self.disparity
+
+
+class StereoMatcher:
+    max_disparity = None
+    compute = SimpleNamespace(
+        device="cpu", precision="fp32", describe=lambda: {"device": "cpu", "precision": "fp32"}
+    )
+
+    @classmethod
+    def load(cls, *arguments: object, **options: object) -> StereoMatcher:
+        return cls()
+
+    def __call__(self, left: np.ndarray, right: np.ndarray, **options: Any) -> Result:
+        if "HOLD" in os.environ:
+            with open(os.environ["HOLD"]) as gate:
+                gate.read()
+        return Result(left.mean(axis=2, dtype=np.float32) / 8)
+
+
+module = ModuleType("pamcli.inference.matcher")
+module.StereoMatcher = StereoMatcher  # type: ignore[attr-defined]
+sys.modules["pamcli.inference.matcher"] = module
+main()

@@ -1,0 +1,195 @@
+"""Options that contradict each other, name no format or ask for the impossible: refused before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pam_program import pam, refuse, refuse_options, unchanged
+
+PAIR = ["left.png", "right.png"]
+COMMANDS = ["disparity", "superres"]
+
+
+@pytest.fixture(autouse=True)
+def placeholders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that nothing may read: all of this is refused before a picture or the network is loaded."""
+    for name in (*PAIR, "left2.png", "l/a.png", "l/b.png", "r/a.png", "r/b.png", "packed.png"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("not a picture")
+    Path("list.tsv").write_text("left.png\tright.png\n")
+    monkeypatch.setattr("pamcli.cli.network.load_matcher", None)
+    monkeypatch.setattr("pamcli.cli.network.load_upscaler", None)
+
+
+def check(*arguments: str, texts: list[str], stdin: bytes = b"") -> None:
+    with unchanged():
+        refuse(pam(*arguments, stdin=stdin), 2, *texts)
+
+
+# --- what is asked for ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_result_is_asked_for(command: str) -> None:
+    check(command, *PAIR, texts=["no result is asked for", "-o "])
+    check(command, *PAIR, "-o", "", texts=["no result is asked for"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_number_of_pictures(command: str) -> None:
+    check(command, "-o", "x.png", texts=["a left and a right picture", "0 given"])
+    check(command, "left.png", "-o", "x.png", texts=["1 given", "--packed"])
+    check(command, *PAIR, "left2.png", "-o", "x.png", texts=["3 given", "templates"])
+    check(command, "--packed", "lr", "-o", "x.png", texts=["no packed picture is given"])
+    check(command, "left.png", "-", "-o", "x.png", texts=["stdin gives one picture", "--packed lr"])
+    for pictures in (["left.png", ""], ["--packed", "lr", ""], ["--pairs", ""]):
+        check(command, *pictures, "-o", "x.png", texts=["the name of a picture or list is empty"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("x", "no suffix"), ("x.exr", "the suffix .exr"), ("x.pfm.gz", "the suffix .gz"), (".png", "no suffix")],
+)
+def test_an_unknown_suffix(command: str, name: str, said: str) -> None:
+    check(command, *PAIR, "-o", name, texts=[f"--output {name} has {said}", ".png", ".tif"])
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "allowed"),
+    [
+        ("--output-right", "x.jpg", ".pfm"),
+        ("--color-map", "x.pfm", ".png"),
+        ("--visible", "x.pfm", ".png"),
+        ("--confidence", "x.jpg", ".tif"),
+    ],
+)
+def test_a_suffix_that_is_none_of_the_kind(option: str, name: str, allowed: str) -> None:
+    check("disparity", *PAIR, "-o", "x.pfm", option, name, texts=[f"{option} {name}", allowed])
+
+
+@pytest.mark.parametrize("suffix", ["PFM", "Png", "TIFF", "NPY"])
+def test_suffixes_in_capitals(suffix: str) -> None:
+    check(
+        "disparity", *PAIR, "-o", f"x.{suffix}", "--range", "0:9", texts=["--range"]
+    )  # no word on the suffix
+
+
+def test_a_folder_that_is_a_file() -> None:
+    check("disparity", "l", "r", "-o", "left.png/", texts=["--output left.png/ is a file, not a folder"])
+
+
+# --- formats --------------------------------------------------------------------------------------------
+
+
+def test_a_format_that_contradicts_the_suffix() -> None:
+    said = "--output x.pfm contradicts --format png"
+    check("disparity", *PAIR, "-o", "x.pfm", "--format", "png", texts=[said])
+    check("disparity", "l", "r", "-o", "{}.pfm", "--format", "png", texts=["--output {}.pfm contradicts"])
+    check(
+        "superres", *PAIR, "-o", "x.png", "--format", "jpg", texts=["--output x.png contradicts --format jpg"]
+    )
+
+
+def test_a_format_that_does_not_exist() -> None:
+    with unchanged():
+        refuse_options(pam("disparity", *PAIR, "-o", "x/", "--format", "jpg"), "--format", "'jpg'", "'pfm'")
+        refuse_options(pam("superres", *PAIR, "-o", "x/", "--format", "pfm"), "--format", "'pfm'", "'png'")
+
+
+# --- stdout ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bytes_on_stdout_are_of_one_pair(command: str) -> None:
+    said = "-o - takes one pair, not a batch"
+    check(command, "l", "r", "-o", "-", texts=[said])
+    check(command, "l/{}.png", "r/{}.png", "-o", "-", texts=[said])
+    check(command, "--pairs", "list.tsv", "-o", "-", texts=[said])
+    check(command, "--pairs", "-", "-o", "-", texts=[said], stdin=b"left.png\tright.png\n")
+    check(command, "--packed", "lr", "packed.png", "left.png", "-o", "-", texts=[said])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bytes_on_stdout_leave_no_room_for_records(command: str) -> None:
+    check(command, *PAIR, "-o", "-", "--jsonl", texts=["-o - and --jsonl would both go to stdout"])
+
+
+def test_one_result_on_stdout() -> None:
+    said = ["-o - and --color-map - would both go to stdout"]
+    check("disparity", *PAIR, "-o", "-", "--color-map", "-", texts=said)
+    said = ["--visible - and --confidence - would both go to stdout"]
+    check("disparity", *PAIR, "--visible", "-", "--confidence", "-", "-o", "x.pfm", texts=said)
+    check("superres", *PAIR, "-o", "-", "--output-right", "-", texts=["-o - and --output-right - would both"])
+
+
+# --- which pairs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_ways_to_name_pairs_that_exclude_each_other(command: str) -> None:
+    check(command, *PAIR, "--pairs", "list.tsv", "-o", "o/", texts=["--pairs and the argument left.png"])
+    check(command, "--pairs", "list.tsv", "--packed", "lr", "-o", "o/", texts=["--pairs and --packed"])
+    check(command, *PAIR, "-0", "-o", "x.png", texts=["--null is about the list of --pairs"])
+    check(command, "--packed", "rl", "--side-by-side", "packed.png", "-o", "x.png", texts=["--side-by-side"])
+    check(command, "--packed", "lr", "-", "left.png", "-o", "o/", texts=["- stands for one picture on stdin"])
+    check(command, "l/{}.png", "r/a.png", "-o", "o/", texts=["r/a.png", "contains {}"])
+    check(command, "l", "left.png", "-o", "o/", texts=["l is a folder and left.png is a file"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_existing_results_are_left_or_replaced(command: str) -> None:
+    said = "--overwrite and --skip-existing contradict each other"
+    check(command, *PAIR, "-o", "x.png", "--overwrite", "--skip-existing", texts=[said])
+    check(command, "--pairs", "-", "-o", "o/", "--overwrite", "--skip-existing", texts=[said])
+
+
+# --- numbers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["0", "-16", "16.0", "all", "", "9" * 5000])
+def test_a_maximum_disparity_that_is_none(text: str) -> None:
+    said = ["--max-disparity", "neither a positive whole number nor none"]
+    check("disparity", *PAIR, "-o", "x.pfm", "--max-disparity", text, texts=said)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "5:", ":5", "5:5", "9:5", "0:inf", "nan:5", "1:2:3", "a:b", "Auto"]
+)
+def test_a_range_that_is_none(text: str) -> None:
+    said = [f"--range {text!r} is no range", "MIN:MAX"]
+    check("disparity", *PAIR, "--color-map", "x.png", "--range", text, texts=said)
+
+
+def test_a_range_without_colours() -> None:
+    check("disparity", *PAIR, "-o", "x.pfm", "--range", "0:9", texts=["--range is about the colours"])
+
+
+def test_the_range_of_a_batch_that_is_not_known() -> None:
+    said = "--range auto needs the whole batch"
+    auto = ["--color-map", "c/", "--range", "auto"]
+    check("disparity", "--pairs", "-", *auto, texts=[said, "--pairs -"])
+    check("disparity", "l", "r", "--skip-existing", *auto, texts=[said, "--skip-existing"])
+
+
+@pytest.mark.parametrize("text", ["-0.1", "1.5", "nan", "high"])
+def test_a_confidence_that_is_none(text: str) -> None:
+    with unchanged():
+        run = pam("disparity", *PAIR, "-o", "x.pfm", "--min-confidence", text)
+        refuse_options(run, "--min-confidence")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("disparity", "--unknown", "sky"),
+        ("disparity", "--packed", "up"),
+        ("disparity", "--precision", "int8"),
+        ("superres", "--scale", "3"),
+        ("superres", "--color-map", "c.png"),
+    ],
+)
+def test_values_that_do_not_exist(command: str, option: str, value: str) -> None:
+    with unchanged():
+        refuse_options(pam(command, *PAIR, "-o", "x.png", option, value), option)

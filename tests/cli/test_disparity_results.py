@@ -1,0 +1,213 @@
+"""What `pam disparity` writes: one map in every format, unknown pixels, colours, the search range."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import Run, names, pam
+from PIL import Image
+
+from pamcli.errors import OutputError
+from pamcli.files import atomic
+from pamcli.files.atomic import write_atomically
+from pamcli.imaging.colormap import colorize
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+from pamcli.inference.matcher import StereoMatcher, StereoResult
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+SUFFIXES = [".pfm", ".png", ".npy", ".tif"]
+
+
+@pytest.fixture
+def result(networks: None, views: tuple[np.ndarray, np.ndarray]) -> StereoResult:
+    """What the Python interface finds out about the pair."""
+    return StereoMatcher.load(device="cpu")(*views)
+
+
+def disparity(*arguments: str) -> Run:
+    run = pam("disparity", "left.png", "right.png", "--overwrite", "--device", "cpu", *arguments)
+    assert run.code == 0, run.stderr
+    return run
+
+
+# --- numbers --------------------------------------------------------------------------------------------
+
+
+def test_results_are_those_of_the_python_interface(pair: Path, result: StereoResult) -> None:
+    options = ["-o", "d.pfm", "--output-right", "r.npy", "--visible", "v.png", "--confidence", "c.tif"]
+    assert disparity(*options).lines == ["d.pfm", "r.npy", "v.png", "c.tif"]
+    assert np.array_equal(read_disparity(Path("d.pfm")), result.disparity)
+    assert result.right_disparity is not None
+    assert np.array_equal(read_disparity(Path("r.npy")), result.right_disparity)
+    assert result.visible is not None
+    assert np.array_equal(np.asarray(Image.open("v.png")), np.where(result.visible, 255, 0))
+    assert result.confidence is not None
+    assert np.array_equal(read_disparity(Path("c.tif")), result.confidence)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_holds_the_same(pair: Path, result: StereoResult, suffix: str) -> None:
+    disparity("-o", f"d{suffix}")
+    expected = result.disparity
+    if suffix == ".png":
+        expected = np.rint(expected * 256) / np.float32(256)
+    assert np.array_equal(read_disparity(Path(f"d{suffix}")), expected)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_bytes_on_stdout_are_those_of_the_file(pair: Path, suffix: str) -> None:
+    disparity("-o", f"d{suffix}")
+    run = disparity("-o", "-", "--format", suffix[1:])
+    assert run.stdout == Path(f"d{suffix}").read_bytes()
+    assert run.stderr == ""
+
+
+def test_other_results_on_stdout(pair: Path, result: StereoResult) -> None:
+    disparity("--visible", "v.png", "--color-map", "c.png", "--output-right", "r.npy")
+    assert disparity("--visible", "-", "-o", "d.pfm").stdout == Path("v.png").read_bytes()
+    assert Path("d.pfm").is_file()
+    assert disparity("--color-map", "-").stdout == Path("c.png").read_bytes()
+    assert disparity("--output-right", "-", "--format", "npy").stdout == Path("r.npy").read_bytes()
+    disparity("--color-map", "a.png", "--range", "auto")
+    assert disparity("--color-map", "-", "--range", "auto").stdout == Path("a.png").read_bytes()
+    assert Path("a.png").read_bytes() != Path("c.png").read_bytes()
+
+
+# --- unknown pixels -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "conditions"),
+    [
+        (["--unknown", "occluded"], {"visible": True}),
+        (["--min-confidence", "0.5"], {"min_confidence": 0.5}),
+        (["--unknown", "occluded", "--min-confidence", "0.2"], {"visible": True, "min_confidence": 0.2}),
+    ],
+    ids=["occluded", "confidence", "both"],
+)
+def test_unknown_pixels(
+    pair: Path, result: StereoResult, options: list[str], conditions: dict[str, float]
+) -> None:
+    expected = result.disparity_where(**conditions)  # type: ignore[arg-type]
+    unknown = np.isnan(expected)
+    assert 0.02 < unknown.mean() < 0.98
+    disparity("-o", "d.pfm", "--color-map", "c.png", *options)
+    for suffix in SUFFIXES[1:]:
+        disparity("-o", f"d{suffix}", *options)
+
+    raw = np.frombuffer(Path("d.pfm").read_bytes()[-4 * expected.size :], "<f4").reshape(expected.shape)[::-1]
+    assert np.array_equal(np.isposinf(raw), unknown)
+    assert np.array_equal(np.asarray(Image.open("d.png")) == 0, unknown)
+    assert np.array_equal(np.isnan(np.load("d.npy")), unknown)
+    assert np.array_equal(np.isnan(np.asarray(Image.open("d.tif"))), unknown)
+    assert np.array_equal((read_picture(Path("c.png")).pixels == 0).all(axis=2), unknown)
+
+
+def test_unknown_pixels_are_of_the_left_view(pair: Path, result: StereoResult) -> None:
+    disparity("-o", "d.pfm", "--output-right", "r.pfm", "--unknown", "occluded")
+    assert np.isfinite(read_disparity(Path("r.pfm"))).all()
+
+
+# --- colours --------------------------------------------------------------------------------------------
+
+
+def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
+    pair: Path, result: StereoResult
+) -> None:
+    assert disparity("--color-map", "c.png").stderr == ""
+    assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, 0, 192).pixels)
+    middle = float(np.median(result.disparity))
+    colored = colorize(result.disparity, 2.5, middle)
+    run = disparity("--color-map", "c.png", "--range", f"2.5:{middle!r}")
+    assert np.array_equal(np.asarray(Image.open("c.png")), colored.pixels)
+    share = 100 * colored.saturated / result.disparity.size
+    assert run.complaints == [
+        f"warning: left.png: {share:.1f} % of the colour map lies outside 2.5:{middle:g} px (--range)"
+    ]
+
+
+def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
+    for folder, picture in (("l", "left.png"), ("r", "right.png")):
+        Path(folder).mkdir()
+        Image.open(picture).save(f"{folder}/near.png")
+        Image.open(picture).resize((48, 32)).save(f"{folder}/small.png")
+    Path("l/bad.png").write_bytes(b"")
+    Path("r/bad.png").write_bytes(b"")
+    options = ["-o", "d/", "--color-map", "c/", "--range", "auto", "--device", "cpu"]
+    run = pam("disparity", "l", "r", *options)
+    assert run.code == 6
+    assert run.lines == ["d/near.pfm", "c/near_color.png", "d/small.pfm", "c/small_color.png"]
+    maps = [read_disparity(Path(f"d/{name}.pfm")) for name in ("near", "small")]
+    edges = [np.percentile(disparity, (1, 99)) for disparity in maps]
+    low, high = min(edge[0] for edge in edges), max(edge[1] for edge in edges)
+    assert edges[0][1] > edges[1][1] + 1  # each with a range of its own would look different
+    for name, values in zip(("near", "small"), maps, strict=True):
+        assert np.array_equal(
+            np.asarray(Image.open(f"c/{name}_color.png")), colorize(values, low, high).pixels
+        )
+    assert run.complaints == [
+        "error: l/bad.png is empty",
+        f"colours run from {low:.2f} to {high:.2f} px",
+        "2 ok, 1 failed",
+    ]
+    assert [name for name in os.listdir() if name.startswith("pam-")] == []
+
+
+def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
+    pair: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the range of the whole batch it is written last, when the other results are there."""
+
+    def write(path: Path, data: bytes) -> None:
+        if path == Path("c/2.png"):
+            raise OutputError("cannot write c/2.png: no space left on device")
+        write_atomically(path, data)
+
+    monkeypatch.setattr(atomic, "write_atomically", write)
+    for number in (1, 2, 3):
+        os.link("left.png", f"{number}_L.png")
+        os.link("right.png", f"{number}_R.png")
+    options = ["-o", "d/", "--color-map", "c/{}.png", "--range", "auto"]
+    run = pam("disparity", "{}_L.png", "{}_R.png", *options, "--jsonl")
+    assert run.code == 6
+    assert [(record["status"], record["code"]) for record in run.records] == [
+        ("ok", 0),
+        ("failed", 7),
+        ("ok", 0),
+    ]
+    assert names("c") == ["1.png", "3.png"]
+    assert names("d") == ["1.pfm", "2.pfm", "3.pfm"]
+
+
+# --- the search -----------------------------------------------------------------------------------------
+
+
+def test_the_maximum_disparity_changes_the_result(pair: Path, result: StereoResult) -> None:
+    disparity("-o", "d16.npy", "--max-disparity", "16")
+    disparity("-o", "d9.npy", "--max-disparity", "9")  # rounded up to 16
+    disparity("-o", "none.npy", "--max-disparity", "none")
+    limited = np.load("d16.npy")
+    assert np.array_equal(np.load("d9.npy"), limited)
+    assert np.array_equal(np.load("none.npy"), result.disparity)
+    assert np.median(limited) < np.median(result.disparity) - 1
+
+
+def test_disparities_beyond_what_a_png_holds_are_reported(
+    pair: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def far(self: StereoMatcher, left: np.ndarray, right: np.ndarray, **options: object) -> StereoResult:
+        values = np.full(left.shape[:2], 255.0, np.float32)
+        values[0, :5] = 256
+        return StereoResult(values)
+
+    monkeypatch.setattr(StereoMatcher, "__call__", far)
+    run = disparity("-o", "d.png")
+    said = "warning: left.png: 5 pixels are beyond 255.996 px, the most that a disparity PNG can hold"
+    assert [line.partition(";")[0] for line in run.complaints] == [said]
+    assert np.asarray(Image.open("d.png"))[0, :6].tolist() == [65535] * 5 + [255 * 256]
+    assert disparity("-o", "d.pfm").stderr == ""

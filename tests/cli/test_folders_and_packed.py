@@ -1,0 +1,190 @@
+"""Two folders, two templates, packed pictures: who belongs together, and what the results are called."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+
+def put(*places: str) -> None:
+    """left.png and right.png again, under names that say L or R."""
+    for place in places:
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        os.link("left.png" if "L" in place else "right.png", place)
+
+
+# --- folders --------------------------------------------------------------------------------------------
+
+
+def test_folders_are_paired_by_stem_in_natural_order(small_pair: Path) -> None:
+    put("L/frame10.png", "L/frame9.png", "R/frame9.tif", "R/frame10.png", "L/.hidden.png", "L/sub/x.png")
+    Path("L/notes.txt").write_text("no picture")
+    for command in ("disparity", "superres"):
+        run = pam(command, "L/", "R", "-o", command, "--format", "tif")
+        assert run.code == 0
+        assert run.complaints == ["2 ok"]
+    assert names("disparity") == ["frame10.tif", "frame9.tif"]
+    made = [f"frame{number}_{side}.tif" for number in (10, 9) for side in ("left", "right")]
+    assert names("superres") == made
+    assert run.lines == [f"superres/{name}" for name in made[2:] + made[:2]]
+
+
+def test_pictures_without_a_partner(small_pair: Path) -> None:
+    put("L/a.png", "L/b.png", "L/c.png", "R/a.png", "R/d.png")
+    for command in ("disparity", "superres"):
+        with unchanged():
+            line = refuse(
+                pam(command, "L", "R", "-o", "out/"), 2, "3 files without a partner", "--skip-unpaired"
+            )
+            assert "L/b.png, L/c.png, R/d.png" in line
+        run = pam(command, "L", "R", "-o", command, "--skip-unpaired")
+        assert run.code == 0
+        lonely = [
+            f"warning: {name} has no partner and is left out" for name in ("L/b.png", "L/c.png", "R/d.png")
+        ]
+        assert run.complaints == [*lonely, "1 ok"]
+    assert names("disparity") == ["a.pfm"]
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (["L/a.png", "R/b.png"], "no picture in L (1) has the stem of one in R (1): a and b"),
+        (["L/a.png", "L/a.jpg", "R/a.png"], "two pictures of one stem in a folder: L/a.jpg and L/a.png"),
+        (["L/a.txt", "R/a.png"], "no picture in the folder L"),
+        (["L/sub/a.png", "R/sub/a.png"], "no picture in the folder L (it has sub-folders"),
+    ],
+)
+def test_folders_that_do_not_fit(small_pair: Path, places: list[str], said: str) -> None:
+    put(*places)
+    with unchanged():
+        refuse(pam("disparity", "L", "R", "-o", "out/"), 2, said)
+
+
+def test_one_folder_for_both_views(small_pair: Path) -> None:
+    with unchanged():
+        refuse(
+            pam("disparity", ".", ".", "-o", "out/"), 2, "both views would come from one folder", "{}_L.png"
+        )
+
+
+def test_one_file_for_a_batch(small_pair: Path) -> None:
+    put("L/a.png", "R/a.png")
+    for option in ("-o", "--color-map"):
+        with unchanged():
+            refuse(
+                pam("disparity", "L", "R", option, "x.png"), 2, "x.png is one file for many pairs", "out/{}"
+            )
+
+
+# --- templates ------------------------------------------------------------------------------------------
+
+
+def test_templates_reach_into_folders(small_pair: Path) -> None:
+    put("day/1_L.png", "day/1_R.png", "day/sub/2_L.png", "day/sub/2_R.png", "day/3_L.jpg")
+    colors = ["--color-map", "colors/{}/c.png"]
+    run = pam("disparity", "day/{}_L.png", "day/{}_R.png", "-o", "out/{}.npy", *colors)
+    assert run.lines == ["out/1.npy", "colors/1/c.png", "out/sub/2.npy", "colors/sub/2/c.png"]
+    run = pam("superres", "./day/{}_L.png", "day//{}_R.png", "--scale", "2", "-o", "x2")
+    assert names("x2") == ["1_left.png", "1_right.png", "sub/2_left.png", "sub/2_right.png"]
+
+
+def test_templates_whose_text_occurs_twice(small_pair: Path) -> None:
+    put("a/a_L.png", "a/b_L.png", "a_R.png")
+    run = pam("disparity", "{}/{}_L.png", "{}_R.png", "-o", "{}/{}.pfm")
+    assert run.lines == ["a/a.pfm"]
+
+
+def test_templates_that_do_not_fit(small_pair: Path) -> None:
+    put("day/1_L.png", "day/2_R.png")
+    with unchanged():
+        refuse(pam("disparity", "day/{}_L.png", "day/{}_R.png", "-o", "o/"), 2, "none with the same text")
+        refuse(pam("disparity", "x_{}.png", "day/{}_R.png", "-o", "o/"), 2, "x_{}.png matches 0 files")
+        refuse(pam("disparity", "day/{}", "day/{}", "-o", "o/"), 2, "both templates are day/{}")
+        refuse(
+            pam("disparity", "none/{}_L.png", "day/{}_R.png", "-o", "o/"),
+            3,
+            "the folder none/ cannot be read",
+        )
+
+
+# --- packed pictures ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def packed(small_pair: Path) -> Path:
+    """Packed pictures lr.png, rl.png, tb.png and bt.png, and the results d.pfm and d_L.png of the pair."""
+    left, right = (np.asarray(Image.open(name)) for name in ("left.png", "right.png"))
+    for layout, views, axis in (
+        ("lr", (left, right), 1),
+        ("rl", (right, left), 1),
+        ("tb", (left, right), 0),
+        ("bt", (right, left), 0),
+    ):
+        Image.fromarray(np.concatenate(views, axis)).save(f"{layout}.png")
+    assert pam("disparity", "left.png", "right.png", "-o", "d.pfm").code == 0
+    assert pam("superres", "left.png", "right.png", "--scale", "2", "-o", "d_L.png").code == 0
+    return small_pair
+
+
+@pytest.mark.parametrize("layout", ["lr", "rl", "tb", "bt"])
+def test_packed_views_are_told_apart(packed: Path, layout: str) -> None:
+    assert pam("disparity", "--packed", layout, f"{layout}.png", "-o", "p.pfm").lines == ["p.pfm"]
+    assert Path("p.pfm").read_bytes() == Path("d.pfm").read_bytes()
+    assert pam("superres", f"{layout}.png", "--packed", layout, "--scale", "2", "-o", "p.png").code == 0
+    assert Path("p.png").read_bytes() == Path("d_L.png").read_bytes()
+
+
+def test_side_by_side(packed: Path) -> None:
+    assert pam("disparity", "--side-by-side", "lr.png", "-o", "p.pfm").code == 0
+    assert pam("disparity", "--side-by-side", "--packed", "lr", "lr.png", "-o", "p2.pfm").code == 0
+    assert Path("p.pfm").read_bytes() == Path("p2.pfm").read_bytes() == Path("d.pfm").read_bytes()
+
+
+def test_a_packed_picture_from_stdin(packed: Path) -> None:
+    picture = Path("rl.png").read_bytes()
+    run = pam("disparity", "--packed", "rl", "-", "-o", "-", stdin=picture)
+    assert run.stdout == Path("d.pfm").read_bytes()
+    assert pam("disparity", "--packed", "rl", "-", "-o", "from/", stdin=picture).lines == ["from/stdin.pfm"]
+    run = pam("disparity", "--packed", "rl", "-", "-o", "p.pfm", "--jsonl", stdin=picture)
+    assert (run.records[0]["left"], run.records[0]["right"]) == ("-", None)
+    twice = np.tile(np.asarray(Image.open("left.png")), (1, 2, 1))
+    buffer = io.BytesIO()
+    Image.fromarray(twice).save(buffer, "png")
+    run = pam("disparity", "--packed", "lr", "-", "-o", "q.pfm", stdin=buffer.getvalue())
+    assert run.code == 0
+    assert [line.partition(",")[0] for line in run.complaints] == [
+        "warning: standard input: both pictures are identical"
+    ]
+
+
+def test_packed_pictures_of_a_batch(packed: Path) -> None:
+    for name in ("frames/a.jpg", "frames/sub/b.jpg", "frames/a.txt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Image.open("lr.png").save(name, "jpeg")
+    run = pam("disparity", "--packed", "lr", "frames", "-o", "out")
+    assert run.lines == ["out/a.pfm"]
+    run = pam("disparity", "--packed", "lr", "frames/a.jpg", "frames/sub/b.jpg", "-o", "out2")
+    assert run.lines == ["out2/a.pfm", "out2/sub/b.pfm"]
+    with unchanged():
+        said = "no such file: frames/c.jpg"
+        refuse(pam("disparity", "--packed", "lr", "frames/a.jpg", "frames/c.jpg", "-o", "o/"), 3, said)
+
+
+def test_an_upright_packed_picture_of_a_camera_on_its_side(packed: Path) -> None:
+    """Halves are those of the picture as it is seen, not as it lies in the file."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by a quarter to the right
+    turned = Image.open("tb.png").transpose(Image.Transpose.ROTATE_90)
+    buffer = io.BytesIO()
+    turned.save(buffer, "png", exif=exif)
+    run = pam("disparity", "--packed", "tb", "-", "-o", "-", stdin=buffer.getvalue())
+    assert run.stdout == Path("d.pfm").read_bytes()

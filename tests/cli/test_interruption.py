@@ -1,0 +1,219 @@
+"""Signals, closed pipes, a full disk behind stdout: the exit code, no word too much, and only whole files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import command_line, names, pam, process
+from PIL import Image
+
+from pamcli.files import atomic
+from pamcli.inference.matcher import StereoMatcher, StereoResult
+
+SINGLE = ["disparity", "left.png", "right.png", "-o", "d.pfm", "--color-map", "c.png"]
+BATCH = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/{}.pfm", "--color-map", "out/{}.png"]
+AUTO = [*BATCH, "--range", "auto"]
+LIST = ["disparity", "--pairs", "-", "-o", "out/"]
+
+both_signals = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+
+
+@pytest.fixture(autouse=True)
+def pictures(pair: Path) -> list[str]:
+    """A pair alone, and four for a batch; returns the names."""
+    for number in range(4):
+        os.link("left.png", f"{number}_L.png")
+        os.link("right.png", f"{number}_R.png")
+    return names(".")
+
+
+@pytest.fixture
+def network_sends(monkeypatch: pytest.MonkeyPatch, networks: None) -> Callable[[signal.Signals, int], None]:
+    """Let the network send a signal to its own process when it has done some pairs."""
+
+    def send(number: signal.Signals, after: int) -> None:
+        left = iter(range(after))
+
+        def match(
+            self: StereoMatcher, view: np.ndarray, other: np.ndarray, **options: object
+        ) -> StereoResult:
+            if next(left, None) is None:
+                os.kill(os.getpid(), number)
+            return StereoResult(np.ones(view.shape[:2], np.float32))
+
+        monkeypatch.setattr(StereoMatcher, "__call__", match)
+
+    return send
+
+
+# --- signals --------------------------------------------------------------------------------------------
+
+
+@both_signals
+@pytest.mark.parametrize("command", [SINGLE, BATCH, AUTO], ids=["single", "batch", "auto"])
+def test_a_signal_before_the_first_result(
+    pictures: list[str],
+    network_sends: Callable[[signal.Signals, int], None],
+    number: signal.Signals,
+    code: int,
+    command: list[str],
+) -> None:
+    network_sends(number, 0)
+    run = pam(*command)
+    assert (run.code, run.stdout, run.stderr) == (code, b"", "")
+    assert names(".") == pictures
+
+
+@both_signals
+def test_a_signal_during_a_batch(
+    pictures: list[str],
+    network_sends: Callable[[signal.Signals, int], None],
+    number: signal.Signals,
+    code: int,
+) -> None:
+    network_sends(number, 3)
+    run = pam(*BATCH)
+    assert (run.code, run.stderr) == (code, "")
+    made = [name for name in names(".") if name not in pictures]
+    assert set(run.lines) <= set(made)
+    assert "out/3.pfm" not in made
+    stems = {Path(name).stem for name in made}
+    assert made == sorted(f"out/{stem}.{suffix}" for stem in stems for suffix in ("pfm", "png"))
+
+
+@both_signals
+@pytest.mark.usefixtures("networks")
+def test_a_signal_while_a_result_is_saved(
+    pictures: list[str], monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    """What is being saved is saved whole, with everything that belongs to it."""
+
+    def replace(source: Path, target: Path) -> None:
+        if target.name == "d.pfm":
+            os.kill(os.getpid(), number)
+        os.rename(source, target)
+
+    monkeypatch.setattr(atomic.os, "replace", replace)
+    run = pam(*SINGLE)
+    assert (run.code, run.stderr) == (code, "")
+    assert [name for name in names(".") if name not in pictures] == ["c.png", "d.pfm"]
+
+
+@both_signals
+@pytest.mark.parametrize("command", [SINGLE, BATCH, AUTO], ids=["single", "batch", "auto"])
+def test_a_signal_ends_the_process(
+    pictures: list[str], number: signal.Signals, code: int, command: list[str]
+) -> None:
+    os.mkfifo("gate")
+    with process(*command, env={**os.environ, "HOLD": "gate"}) as running:
+        with open("gate", "wb"):  # which waits until the network has begun
+            running.send_signal(number)
+        output, complaints = running.communicate()
+        assert (running.returncode, output, complaints) == (code, b"", b"")
+    os.remove("gate")
+    assert names(".") == pictures
+
+
+@both_signals
+def test_a_signal_while_the_list_is_waited_for(
+    pictures: list[str], number: signal.Signals, code: int
+) -> None:
+    with process(*LIST, stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(b"0_L.png\t0_R.png\n")
+        running.stdin.flush()
+        assert running.stdout.readline() == b"out/0_L.pfm\n"
+        running.send_signal(number)
+        assert running.wait() == code
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+    assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm"]
+
+
+@both_signals
+def test_a_signal_while_a_picture_is_waited_for(
+    pictures: list[str], number: signal.Signals, code: int
+) -> None:
+    command = ["disparity", "--packed", "lr", "-", "-o", "d.pfm"]
+    with process(*command, stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(bytes(1_000_000))  # more than fits into a pipe that nobody reads
+        running.send_signal(number)
+        assert running.wait() == code
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+    assert names(".") == pictures
+
+
+# --- stdout ---------------------------------------------------------------------------------------------
+
+
+def test_nobody_reads_stdout_any_more(pictures: list[str]) -> None:
+    with process(*LIST, stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(b"0_L.png\t0_R.png\n")
+        running.stdin.flush()
+        assert running.stdout.readline() == b"out/0_L.pfm\n"
+        running.stdout.close()
+        running.stdin.write(b"1_L.png\t1_R.png\n")
+        running.stdin.flush()
+        assert running.wait() == 141
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+    assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm", "out/1_L.pfm"]
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_nobody_ever_read(pictures: list[str], stream: str) -> None:
+    Image.open("left.png").resize((400, 300)).save("left.png")
+    Image.open("right.png").resize((400, 300)).save("right.png")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = ["disparity", "left.png", "right.png", "-o", "-", "--verbose"]
+    with process(*command, **{stream: theirs}) as running:
+        os.close(theirs)
+        output, complaints = running.communicate()
+        assert running.returncode == 141
+    assert not output
+    assert complaints is None or len(complaints.splitlines()) == 1
+    assert names(".") == pictures
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize("command", [SINGLE, ["disparity", "left.png", "right.png", "-o", "-"], ["--help"]])
+def test_stdout_is_full(command: list[str]) -> None:
+    with open("/dev/full", "wb") as full, process(*command, stdout=full) as running:
+        _, complaints = running.communicate()
+        assert running.returncode == 7
+    assert complaints == b"pam: error: cannot write to standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_the_caller_has_closed(pictures: list[str], closed: str) -> None:
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
+    done = subprocess.run(
+        [*shell, *command_line(*SINGLE, "--verbose")], capture_output=True, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (b"" if " >&-" in f" {closed}" else b"d.pfm\nc.png\n")
+    assert done.stderr.count(b"\n") == (0 if "2>&-" in closed else 1)
+    assert [name for name in names(".") if name not in pictures] == ["c.png", "d.pfm"]
+
+
+@pytest.mark.parametrize("command", [LIST, ["disparity", "--packed", "lr", "-", "-o", "d.pfm"]])
+def test_a_list_or_picture_from_a_closed_stdin(pictures: list[str], command: list[str]) -> None:
+    shell = ["sh", "-c", 'exec "$@" <&-', "sh"]
+    done = subprocess.run([*shell, *command_line(*command)], capture_output=True)
+    assert done.returncode == 3
+    assert done.stderr == b"pam: error: cannot read standard input: it is closed\n"
+    assert names(".") == pictures

@@ -1,0 +1,217 @@
+"""--pairs: a list in a file is checked whole before any work, one from stdin is worked off as it arrives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from pam_program import names, pam, process, refuse, unchanged
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+
+@pytest.fixture(autouse=True)
+def pictures(pair: Path) -> None:
+    """day/1_L.png, day/1_R.png, day/sub/2_L.png and so on."""
+    for name in ("day/1", "day/sub/2", "night/3"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        os.link("left.png", f"{name}_L.png")
+        os.link("right.png", f"{name}_R.png")
+
+
+def listed(*pairs: str) -> bytes:
+    """Lines of a list: of "day/1", or of "day/1 > third column"."""
+    lines = []
+    for pair in pairs:
+        name, *output = pair.split(" > ")
+        lines.append("\t".join([f"{name}_L.png", f"{name}_R.png", *output]))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+# --- a file ---------------------------------------------------------------------------------------------
+
+
+def test_names_below_the_common_parent() -> None:
+    Path("list.tsv").write_bytes(listed("day/sub/2", "day/1"))
+    run = pam("disparity", "--pairs", "list.tsv", "-o", "out")
+    assert (run.code, run.lines) == (0, ["out/sub/2_L.pfm", "out/1_L.pfm"])
+    assert run.complaints == ["2 ok"]
+
+
+def test_the_third_column_is_the_output() -> None:
+    Path("list.tsv").write_bytes(listed("day/1 > deep/down/first.npy", "night/3"))
+    run = pam("disparity", "--pairs", "list.tsv", "-o", "out/{}.png", "--color-map", "colors/")
+    assert run.lines == [
+        "deep/down/first.npy",
+        "colors/day/1_L_color.png",
+        "out/night/3_L.png",
+        "colors/night/3_L_color.png",
+    ]
+    run = pam("superres", "--pairs", "-", "--scale", "2", stdin=listed("day/1 > larger.tif"))
+    assert run.lines == ["larger.tif"]
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf", b"\r\n\n  \n"], ids=["plain", "bom", "blank lines"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("source", ["list.tsv", "-"])
+def test_lists_as_they_come(source: str, start: bytes, end: bytes) -> None:
+    content = start + (listed("day/1") + b"\n" + listed("night/3")).replace(b"\n", end).removesuffix(end)
+    Path("list.tsv").write_bytes(content)
+    run = pam("disparity", "--pairs", source, "-o", "out/", stdin=content if source == "-" else b"")
+    assert (run.code, run.lines) == (0, ["out/day/1_L.pfm", "out/night/3_L.pfm"])
+
+
+def test_a_list_of_nul_separated_names() -> None:
+    os.rename("day/1_L.png", "day/1\t\n_L.png")
+    content = b"day/1\t\n_L.png\0day/1_R.png\0night/3_L.png\0night/3_R.png\0"
+    Path("list").write_bytes(content)
+    assert pam("disparity", "--pairs", "list", "-0", "-o", "a/").code == 0
+    assert pam("disparity", "--pairs", "-", "--null", "-o", "b/", stdin=content).code == 0
+    assert names("a") == names("b") == ["day/1\t\n_L.pfm", "night/3_L.pfm"]
+
+
+def test_all_bad_lines_of_a_file_are_found_before_any_work() -> None:
+    Path("list.tsv").write_bytes(
+        b"\xef\xbb\xbfday/1_L.png\tday/1_R.png\r\n\r\n"
+        b"day/1_L.png day/1_R.png\n"
+        b"day/1_L.png\tnone.png\n"
+        b"\tday/1_R.png\n"
+        b"a\tb\tc.pfm\td\n"
+        b"day\tday/1_R.png\n"
+        b"day/1_L.png\tday/../day/1_L.png\n"
+    )
+    with unchanged():
+        refuse(
+            pam("disparity", "--pairs", "list.tsv", "-o", "out/"),
+            2,
+            "list.tsv: 6 bad lines: line 3: 1 column instead of 2 or 3; line 4: no such file: none.png; "
+            "line 5: column 1 is empty; line 6: 4 columns instead of 2 or 3; "
+            "line 7: day is a folder, not a picture and 1 more",
+            "left<TAB>right[<TAB>output]",
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        (listed("day/1 > x.pfm", "night/3 > x.pfm"), [], "line 2: the output of line 1 again, x.pfm"),
+        (listed("day/1", "day/1"), ["-o", "o/"], "o/1_L.pfm would come from day/1_L.png (line 1) and from"),
+        (listed("day/1 > day/1_R.png"), [], "day/1_R.png would overwrite an input"),
+        (listed("day/1 > x.xyz"), [], "line 1: --output x.xyz has the suffix .xyz"),
+        (listed("day/1 > -"), [], "line 1: --output - has no suffix"),
+        (listed("day/1 > x.pfm", "night/3"), [], "line 2: no output"),
+        (listed("day/1 > x.pfm"), ["--format", "npy"], "line 1: --output x.pfm contradicts --format npy"),
+        (b"", ["-o", "o/"], "list.tsv holds no pair"),
+        (b"\n\r\n", ["-o", "o/"], "list.tsv holds no pair"),
+        (b"day/1_L.png\0day/1_R.png\0", ["-o", "o/"], "line 1: NUL characters, but -0"),
+        (b"day/1_L.png\0", ["-o", "o/", "-0"], "line 1: a left picture without its right one"),
+    ],
+)
+def test_a_list_that_cannot_be(content: bytes, options: list[str], said: str) -> None:
+    Path("list.tsv").write_bytes(content)
+    with unchanged():
+        refuse(pam("disparity", "--pairs", "list.tsv", *options), 2, said)
+
+
+def test_a_list_that_cannot_be_read() -> None:
+    Path("utf16.tsv").write_bytes(listed("day/1").decode().encode("utf-16"))
+    with unchanged():
+        refuse(
+            pam("disparity", "--pairs", "none.tsv", "-o", "o/"), 3, "the pair list none.tsv cannot be read"
+        )
+        refuse(pam("disparity", "--pairs", "day", "-o", "o/"), 3, "the pair list day cannot be read")
+        refuse(pam("disparity", "--pairs", "utf16.tsv", "-o", "o/"), 3, "is in UTF-16", "save it as UTF-8")
+
+
+# --- stdin ----------------------------------------------------------------------------------------------
+
+
+def test_a_live_producer_sees_each_result_before_it_asks_for_the_next() -> None:
+    command = ["disparity", "--pairs", "-", "-o", "out/", "--jsonl"]
+    with process(*command, stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for name, status in (("day/1", "ok"), ("none", "failed"), ("day/sub/2", "ok"), ("day/1", "failed")):
+            running.stdin.write(listed(name))
+            running.stdin.flush()
+            record = json.loads(running.stdout.readline())
+            assert record["status"] == status
+            if status == "ok":
+                assert Path(record["outputs"]["disparity"]).is_file()
+        running.stdin.close()
+        assert running.wait() == 6
+    assert names("out") == ["day/1_L.pfm", "day/sub/2_L.pfm"]
+
+
+def test_a_bad_line_fails_alone() -> None:
+    lines = [
+        listed("day/1"),
+        b"day/1_L.png\n",
+        listed("day/1"),  # the same result again
+        listed("day/none"),
+        listed("day/sub/2 > day/1_L.png"),
+        listed("day/sub/2 > x.xyz"),
+        b"out/day/1_L.pfm\tday/1_R.png\n",
+        listed("night/3"),
+    ]
+    run = pam("disparity", "--pairs", "-", "-o", "out/", "--jsonl", stdin=b"".join(lines))
+    assert run.code == 6
+    assert [(record["line"], record["status"], record["code"]) for record in run.records] == [
+        (1, "ok", 0),
+        (2, "failed", 2),
+        (3, "failed", 2),
+        (4, "failed", 3),
+        (5, "failed", 2),
+        (6, "failed", 2),
+        (7, "failed", 2),
+        (8, "ok", 0),
+    ]
+    errors = [record["error"] for record in run.records if record["error"]]
+    for number, (error, said) in enumerate(
+        zip(
+            errors,
+            [
+                "1 column instead of 2 or 3",
+                "out/day/1_L.pfm would come from day/1_L.png (line 1) and from day/1_L.png (line 3)",
+                "no such file: day/none_L.png",
+                "day/1_L.png would overwrite an input",
+                "--output x.xyz has the suffix .xyz",
+                "out/day/1_L.pfm is a result of day/1_L.png (line 1)",
+            ],
+            strict=True,
+        ),
+        start=2,
+    ):
+        assert f"line {number}: {said}" in error
+    assert run.complaints == [*(f"error: {error}" for error in errors), "2 ok, 6 failed"]
+    assert names("out") == ["day/1_L.pfm", "night/3_L.pfm"]
+
+
+def test_results_mirror_the_path_below_the_current_folder(here: Path) -> None:
+    Path("work").mkdir()
+    os.chdir("work")
+    content = f"../day/1_L.png\t../day/1_R.png\n{here}/night/3_L.png\t../night/3_R.png\n".encode()
+    run = pam("disparity", "--pairs", "-", "-o", "out/", stdin=content)
+    outside = str(here).removeprefix("/")
+    assert run.lines == [f"out/{outside}/day/1_L.pfm", f"out/{outside}/night/3_L.pfm"]
+
+
+def test_a_list_from_stdin_goes_on_where_it_stopped() -> None:
+    content = listed("day/1", "day/sub/2", "night/3")
+    command = ["disparity", "--pairs", "-", "-o", "out/"]
+    assert pam(*command, stdin=listed("day/1")).code == 0
+    run = pam(*command, "--skip-existing", "--jsonl", stdin=content)
+    assert [record["status"] for record in run.records] == ["skipped", "ok", "ok"]
+    run = pam(*command, "--jsonl", stdin=content)
+    assert run.code == 6
+    assert [record["code"] for record in run.records] == [2, 2, 2]
+    assert "1 result exists already: out/day/1_L.pfm (--overwrite" in run.records[0]["error"]
+
+
+def test_no_line_at_all() -> None:
+    with unchanged():
+        run = pam("disparity", "--pairs", "-", "-o", "out/")
+    assert (run.code, run.lines, run.complaints) == (0, [], ["no pairs"])

@@ -1,0 +1,263 @@
+"""stdout holds results and nothing else; warnings, errors and progress go to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import pam, process
+from PIL import Image
+
+pytestmark = pytest.mark.usefixtures("networks", "pair")
+
+DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu"]
+KEYS = [
+    "left",
+    "right",
+    "line",
+    "outputs",
+    "width",
+    "height",
+    "seconds",
+    "device",
+    "precision",
+    "status",
+    "code",
+    "error",
+    "warnings",
+]
+
+
+# --- stdout ---------------------------------------------------------------------------------------------
+
+
+def test_one_path_a_line() -> None:
+    run = pam(*DISPARITY, "-o", "a b.pfm", "--visible", "out/v.png")
+    assert (run.code, run.stdout, run.stderr) == (0, b"a b.pfm\nout/v.png\n", "")
+
+
+@pytest.mark.parametrize("command", ["disparity", "superres"])
+def test_records_of_a_batch(command: str) -> None:
+    for side, picture in (("l", "left.png"), ("r", "right.png")):
+        Path(side).mkdir()
+        for stem in "abc":
+            os.link(picture, f"{side}/{stem}.png")
+    os.remove("l/c.png")
+    Path("l/c.png").write_bytes(b"")
+    results = {"disparity": {"disparity": "out/{}.png"}, "superres": {"left": "out/{}_left.png"}}[command]
+    if command == "superres":
+        results["right"] = "out/{}_right.png"
+    Path("out").mkdir()
+    for name in results.values():
+        Path(name.format("a")).write_bytes(b"old")
+    options = ["-o", "out", "--format", "png", "--device", "cpu", "--skip-existing", "--jsonl"]
+    run = pam(command, "l", "r", *options)
+    assert run.code == 6
+    assert [list(record) for record in run.records] == [KEYS] * 3
+    seconds = [record.pop("seconds") for record in run.records]
+    assert seconds[0] is None
+    assert 0 < seconds[1] < 60
+    assert seconds[2] is None
+    common = {"line": None, "device": "cpu", "precision": "fp32", "warnings": []}
+    expected = [
+        {
+            "outputs": {key: name.format("a") for key, name in results.items()},
+            "width": None,
+            "height": None,
+            "status": "skipped",
+            "code": 0,
+            "error": None,
+        },
+        {
+            "outputs": {key: name.format("b") for key, name in results.items()},
+            "width": 96,
+            "height": 64,
+            "status": "ok",
+            "code": 0,
+            "error": None,
+        },
+        {
+            "outputs": {},
+            "width": None,
+            "height": None,
+            "status": "failed",
+            "code": 3,
+            "error": "l/c.png is empty",
+        },
+    ]
+    for record, stem, values in zip(run.records, "abc", expected, strict=True):
+        del record["seconds"]
+        assert record == {"left": f"l/{stem}.png", "right": f"r/{stem}.png", **common, **values}
+
+
+def test_the_record_of_a_pair_that_fails() -> None:
+    Path("right.png").write_bytes(b"")
+    run = pam(*DISPARITY, "-o", "d.pfm", "--jsonl")
+    assert run.code == 3
+    assert [(record["status"], record["code"], record["error"]) for record in run.records] == [
+        ("failed", 3, "right.png is empty")
+    ]
+    assert run.complaints == ["error: right.png is empty"]
+
+
+def test_the_number_of_a_line_of_a_list() -> None:
+    Path("list.tsv").write_text("\n\nleft.png\tright.png\n")
+    run = pam("disparity", "--pairs", "list.tsv", "-o", "out/", "--jsonl")
+    assert [record["line"] for record in run.records] == [3]
+
+
+# --- stderr ---------------------------------------------------------------------------------------------
+
+
+def test_quiet_and_verbose() -> None:
+    batch = ["disparity", "{}ft.png", "{}ght.png", "-o", "out/", "--device", "cpu", "--overwrite"]
+    os.link("right.png", "leght.png")
+    shutil.copy("left.png", "lonely_ft.png")
+    batch.append("--skip-unpaired")
+    lonely = [
+        "warning: lonely_ft.png has no partner and is left out",
+        "warning: right.png has no partner and is left out",
+    ]
+    assert pam(*batch).complaints == [*lonely, "1 ok"]
+    assert pam(*batch, "--quiet").complaints == lonely
+    run = pam(*batch, "--verbose")
+    assert run.complaints[:2] == lonely
+    assert re.fullmatch(
+        r"pasmnet: .*pasmnet\.safetensors, cpu, fp32, maximum disparity none", run.complaints[2]
+    )
+    assert run.complaints[3:] == ["1 ok"]
+    Path("right.png").write_bytes(b"")
+    assert pam(*DISPARITY, "-o", "d.pfm", "--quiet").complaints == ["error: right.png is empty"]
+
+
+def test_a_file_name_cannot_command_the_terminal() -> None:
+    name = "a\x1b[31m\nb.png"
+    Path(name).write_bytes(b"")
+    run = pam("disparity", name, "right.png", "-o", "d.pfm")
+    assert run.code == 3
+    assert run.stderr == "pam: error: a\\x1b[31m\\nb.png is empty\n"
+
+
+def test_where_an_unexpected_error_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError("a mistake of ours")
+
+    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.__call__", broken)
+    run = pam(*DISPARITY, "-o", "d.pfm")
+    assert run.code == 1
+    said = "error: left.png: unexpected ZeroDivisionError: a mistake of ours (PAM_TRACEBACK=1 shows where)"
+    assert run.complaints == [said]
+    monkeypatch.setenv("PAM_TRACEBACK", "1")
+    run = pam(*DISPARITY, "-o", "d.pfm")
+    assert 'raise ZeroDivisionError("a mistake of ours")' in run.stderr
+    assert run.stderr.endswith(f"pam: {said}\n")
+
+
+# --- the quick look at each pair ------------------------------------------------------------------------
+
+
+def put_larger_pair() -> None:
+    """400 x 300 px of the sample, enough for a verdict on order and rows."""
+    sample = Path(__file__).parents[2] / "scripts" / "sample"
+    for side in ("left", "right"):
+        with Image.open(sample / f"{side}.png") as picture:
+            picture.convert("RGB").crop((200, 100, 600, 400)).save(f"{side}.png")
+
+
+@pytest.mark.parametrize(
+    ("case", "said", "remedy"),
+    [
+        ("good", None, None),
+        ("exchanged", "the views look exchanged", "swap the two arguments"),
+        ("vertical", "matches sit 3.0 px lower in the right view", "rectify it first"),
+        ("identical", "both pictures are identical", "give the two views of a scene"),
+    ],
+)
+def test_warnings_about_a_pair(case: str, said: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flat(self: object, left: np.ndarray, right: np.ndarray, **options: object) -> object:
+        from pamcli.inference.matcher import StereoResult
+
+        return StereoResult(np.ones(left.shape[:2], np.float32))
+
+    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.__call__", flat)
+    put_larger_pair()
+    if case == "exchanged":
+        os.rename("left.png", "was_left.png")
+        os.rename("right.png", "left.png")
+        os.rename("was_left.png", "right.png")
+    elif case == "vertical":
+        Image.fromarray(np.roll(np.asarray(Image.open("right.png")), 3, axis=0)).save("right.png")
+    elif case == "identical":
+        shutil.copy("left.png", "right.png")
+    run = pam(*DISPARITY, "-o", "d.pfm", "--jsonl", "--quiet")
+    assert run.code == 0
+    (record,) = run.records
+    if case == "good":
+        assert (run.complaints, record["warnings"]) == ([], [])
+    else:
+        (warning,) = record["warnings"]
+        assert warning.startswith(said)
+        assert remedy in warning
+        assert run.complaints == [f"warning: left.png: {warning}"]
+
+
+# --- terminals ------------------------------------------------------------------------------------------
+
+
+def read_all(terminal: int) -> bytes:
+    """What a process wrote to its terminal, until it has ended."""
+    content = b""
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # how Linux says that nobody has the other end open any more
+            part = b""
+        if not part:
+            os.close(terminal)
+            return content
+        content += part
+
+
+@pytest.mark.parametrize("options", [[], ["--quiet"]], ids=["talkative", "quiet"])
+def test_progress_is_shown_on_a_terminal_only(options: list[str]) -> None:
+    os.link("left.png", "a_L.png")
+    os.link("right.png", "a_R.png")
+    command = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/", "--jsonl", *options]
+    ours, theirs = pty.openpty()
+    with process(*command, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as running:
+        os.close(theirs)
+        shown = read_all(ours).decode()
+        assert running.stdout is not None
+        output = running.stdout.read()
+        assert running.wait() == 0
+    assert b"\x1b" not in output
+    assert json.loads(output)["status"] == "ok"
+    assert ("1/1" in shown) == ("pairs" in shown) == ("\x1b" in shown) == (not options)
+    assert ("1 ok" in shown) == (not options)
+
+
+def test_nothing_but_lines_in_pipes() -> None:
+    with process(*DISPARITY, "-o", "d.pfm", "--verbose", stdin=subprocess.DEVNULL) as running:
+        output, complaints = running.communicate()
+        assert running.returncode == 0
+    assert output == b"d.pfm\n"
+    assert len(complaints.splitlines()) == 1
+    assert b"\x1b" not in complaints
+
+
+def test_bytes_are_not_written_to_a_terminal() -> None:
+    ours, theirs = pty.openpty()
+    with process(*DISPARITY, "-o", "-", stdout=theirs) as running:
+        os.close(theirs)
+        assert read_all(ours) == b""
+        assert running.wait() == 2
+        assert running.stderr is not None
+        complaint = running.stderr.read().decode()
+    assert complaint == "pam: error: -o - would write binary data to the terminal (pipe it, or name a file)\n"

@@ -1,0 +1,195 @@
+"""What `pam superres` writes: larger pictures with the depth, transparency and profile they came with."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image, ImageCms
+
+from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.imaging.resize import bicubic
+from pamcli.inference.upscaler import StereoUpscaler
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+PAIR = ["left.png", "right.png"]
+
+
+def larger(scale: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """What the Python interface makes of left.png and right.png."""
+    left, right = (read_picture(Path(name)).pixels for name in PAIR)
+    return StereoUpscaler.load(f"passrnet-x{scale}", device="cpu")(left, right)
+
+
+def larger_left(scale: int = 2) -> np.ndarray:
+    """The left picture alone, which may differ by a rounding from that of both."""
+    left, right = (read_picture(Path(name)).pixels for name in PAIR)
+    return StereoUpscaler.load(f"passrnet-x{scale}", device="cpu").left_only(left, right)
+
+
+def rewrite(change: Callable[[Picture, int], Picture]) -> list[Picture]:
+    """Replace left.png and right.png by what `change` makes of them and of their numbers."""
+    pictures = []
+    for number, name in enumerate(PAIR):
+        pictures.append(change(read_picture(Path(name)), number))
+        Path(name).write_bytes(encode_picture(pictures[-1], ".png", name=name))
+    return pictures
+
+
+# --- which pictures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [2, 4])
+def test_both_pictures(small_pair: Path, scale: int) -> None:
+    run = pam("superres", *PAIR, "--scale", str(scale), "-o", "l.png", "--output-right", "r.tif")
+    assert (run.code, run.lines, run.stderr) == (0, ["l.png", "r.tif"], "")
+    left, right = larger(scale)
+    assert left.shape == (32 * scale, 48 * scale, 3)
+    assert np.array_equal(np.asarray(Image.open("l.png")), left)
+    assert np.array_equal(np.asarray(Image.open("r.tif")), right)
+
+
+def test_one_picture(small_pair: Path) -> None:
+    assert pam("superres", *PAIR, "--scale", "2", "-o", "l.png").lines == ["l.png"]
+    assert np.array_equal(np.asarray(Image.open("l.png")), larger_left())
+    assert pam("superres", *PAIR, "--scale", "2", "--output-right", "r.png").lines == ["r.png"]
+    assert np.array_equal(np.asarray(Image.open("r.png")), larger()[1])
+    assert names(".") == ["l.png", "left.png", "r.png", "right.png"]
+
+
+def test_a_folder_receives_both_pictures(small_pair: Path) -> None:
+    run = pam("superres", *PAIR, "--scale", "2", "-o", "out/", "--format", "webp")
+    assert run.lines == ["out/left_left.webp", "out/left_right.webp"]
+    for path, pixels in zip(run.lines, larger(), strict=True):
+        assert np.array_equal(np.asarray(Image.open(path)), pixels)
+
+
+def test_the_scale_is_4_unless_the_weights_say_otherwise(small_pair: Path) -> None:
+    assert pam("superres", *PAIR, "-o", "four.png").code == 0
+    assert read_picture(Path("four.png")).pixels.shape == (128, 192, 3)
+    assert pam("superres", *PAIR, "-o", "two.png", "--weights", "passrnet-x2").code == 0
+    assert read_picture(Path("two.png")).pixels.shape == (64, 96, 3)
+
+
+def test_bytes_on_stdout(small_pair: Path) -> None:
+    run = pam("superres", *PAIR, "--scale", "2", "-o", "-")
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(run.stdout), formats=["PNG"])), larger_left())
+    left, right = larger()
+    run = pam("superres", *PAIR, "--scale", "2", "-o", "-", "--format", "tif", "--output-right", "r.png")
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(run.stdout), formats=["TIFF"])), left)
+    assert np.array_equal(np.asarray(Image.open("r.png")), right)
+    run = pam("superres", *PAIR, "--scale", "2", "--output-right", "-")
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(run.stdout), formats=["PNG"])), right)
+
+
+# --- what is kept ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif"])
+def test_16_bits(small_pair: Path, suffix: str) -> None:
+    rewrite(lambda picture, _: Picture(picture.pixels.astype(np.uint16) * 255 + 77))
+    assert pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}").code == 0
+    written = read_picture(Path(f"l{suffix}")).pixels
+    assert written.dtype == np.uint16
+    assert len(np.unique(written % 256)) == 256
+    assert np.array_equal(written, larger_left())
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
+def test_transparency_of_each_view(small_pair: Path, suffix: str) -> None:
+    random = np.random.default_rng(5)
+    sources = rewrite(
+        lambda picture, _: Picture(picture.pixels, random.integers(0, 256, (32, 48), dtype=np.uint8))
+    )
+    run = pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}", "--output-right", f"r{suffix}")
+    assert run.code == 0
+    for name, source, pixels in zip("lr", sources, larger(), strict=True):
+        written = read_picture(Path(f"{name}{suffix}"))
+        assert source.alpha is not None
+        assert written.alpha is not None
+        assert np.array_equal(written.alpha, bicubic(source.alpha, 2))
+        assert np.array_equal(written.pixels, pixels)
+
+
+def test_grey_stays_grey(small_pair: Path) -> None:
+    for name in PAIR:
+        Image.open(name).convert("L").save(name)
+    for suffix in ("png", "jpg", "tif"):
+        assert pam("superres", *PAIR, "--scale", "2", "-o", f"l.{suffix}").code == 0
+        assert read_picture(Path(f"l.{suffix}")).grey
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp"])
+def test_each_picture_keeps_its_colour_profile(small_pair: Path, suffix: str) -> None:
+    profiles = [ImageCms.ImageCmsProfile(ImageCms.createProfile(name)).tobytes() for name in ("sRGB", "LAB")]
+    rewrite(lambda picture, number: Picture(picture.pixels, icc_profile=profiles[number]))
+    run = pam("superres", *PAIR, "--scale", "2", "-o", f"l{suffix}", "--output-right", f"r{suffix}")
+    assert run.code == 0
+    assert [read_picture(Path(f"{name}{suffix}")).icc_profile for name in "lr"] == profiles
+
+
+def test_orientation_is_applied_and_reset(small_pair: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in PAIR:
+        Image.open(name).save(name, exif=exif)
+    assert pam("superres", *PAIR, "--scale", "2", "-o", "l.jpg").code == 0
+    with Image.open("l.jpg") as written:
+        assert written.size == (64, 96)
+        assert written.getexif().get(0x0112, 1) == 1
+
+
+# --- what a format cannot hold --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def network_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StereoUpscaler, "__call__", None)
+    monkeypatch.setattr(StereoUpscaler, "left_only", None)
+
+
+@pytest.mark.usefixtures("network_never_runs")
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (["-o", "l.jpg"], "cannot write l.jpg"),
+        (["-o", "l.png", "--output-right", "r.JPEG"], "cannot write r.JPEG"),
+        (["-o", "out/", "--format", "jpg"], "cannot write out/left_left.jpg"),
+        (["-o", "-", "--format", "jpg"], "cannot write standard output"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["16 bits", "alpha"])
+def test_what_jpeg_cannot_hold_is_refused_before_the_network_runs(
+    small_pair: Path, targets: list[str], said: str, kind: str
+) -> None:
+    if kind == "alpha":
+        rewrite(lambda picture, _: Picture(picture.pixels, np.full((32, 48), 9, np.uint8)))
+    else:
+        rewrite(lambda picture, _: Picture(picture.pixels.astype(np.uint16)))
+    with unchanged():
+        refuse(pam("superres", *PAIR, *targets), 2, said, kind, "take .png or .tif")
+
+
+@pytest.mark.usefixtures("network_never_runs")
+def test_what_webp_cannot_hold_is_refused_before_the_network_runs(small_pair: Path) -> None:
+    for name in PAIR:
+        Image.open(name).resize((8192, 8)).save(name)
+    with unchanged():
+        said = "cannot write l.webp: 32768 x 32 is over the 16383 that .webp can"
+        refuse(pam("superres", *PAIR, "-o", "l.webp"), 2, said)
+
+
+def test_what_jpeg_cannot_hold_fails_a_pair_of_a_batch(small_pair: Path) -> None:
+    for folder, name in zip("lr", PAIR, strict=True):
+        Path(folder).mkdir()
+        Image.open(name).save(f"{folder}/1.png")
+        Image.open(name).convert("RGBA").save(f"{folder}/2.png")
+    run = pam("superres", "l", "r", "--scale", "2", "-o", "out/", "--format", "jpg", "--jsonl")
+    assert run.code == 6
+    assert [(record["status"], record["code"]) for record in run.records] == [("ok", 0), ("failed", 2)]
+    assert names("out") == ["1_left.jpg", "1_right.jpg"]

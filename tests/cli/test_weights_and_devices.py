@@ -1,0 +1,171 @@
+"""--weights, --device, --precision: what cannot be had is refused with its exit code and what to do."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pam_program import pam, refuse, unchanged
+from safetensors.torch import load_file
+
+from pamcli.registry.catalog import weights_folder
+from pamcli.registry.load import save_network
+from pamcli.registry.spec import ModelSpec, read_header
+
+pytestmark = pytest.mark.usefixtures("networks", "pair")
+
+COMMANDS = {
+    "disparity": ["disparity", "left.png", "right.png", "-o", "x.npy"],
+    "superres": ["superres", "left.png", "right.png", "-o", "x.png"],
+}
+both_commands = pytest.mark.parametrize("command", COMMANDS.values(), ids=list(COMMANDS))
+
+
+def shipped(name: str) -> Path:
+    return weights_folder() / f"{name}.safetensors"
+
+
+# --- weights --------------------------------------------------------------------------------------------
+
+
+@both_commands
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("pasmnett", ["no network is called 'pasmnett'", "did you mean pasmnet?"]),
+        ("passrnet", ["did you mean passrnet-x", "known: pasmnet, passrnet-x2, passrnet-x4"]),
+        ("nonsense", ["no network is called 'nonsense'", "known: pasmnet"]),
+        ("none.safetensors", ["no weights file none.safetensors", "pam weights list"]),
+        ("./pasmnet", ["no weights file pasmnet"]),
+        ("left.png", ["left.png is not a safetensors file"]),
+    ],
+)
+def test_weights_that_are_none(command: list[str], weights: str, said: list[str]) -> None:
+    with unchanged():
+        refuse(pam(*command, "--weights", weights), 4, *said)
+
+
+@both_commands
+@pytest.mark.parametrize("name", ["net.pth", "net.pth.tar"])
+def test_a_checkpoint_is_to_be_imported(command: list[str], name: str) -> None:
+    torch.save({"state_dict": {}}, name)
+    with unchanged():
+        refuse(pam(*command, "--weights", name), 4, name, "pam weights import")
+
+
+def test_the_network_of_the_other_command() -> None:
+    with unchanged():
+        run = pam(*COMMANDS["disparity"], "--weights", "passrnet-x4")
+        refuse(run, 4, "is a passrnet, which finds no disparity", "use pasmnet")
+        run = pam(*COMMANDS["superres"], "--weights", "pasmnet")
+        refuse(run, 4, "is a pasmnet, which enlarges nothing", "use passrnet-x4")
+
+
+@both_commands
+def test_weights_that_are_cut_short(command: list[str]) -> None:
+    name = {"disparity": "pasmnet", "superres": "passrnet-x4"}[command[0]]
+    whole = shipped(name).read_bytes()
+    for length in (0, 4, 1000, len(whole) - 1):
+        Path("cut.safetensors").write_bytes(whole[:length])
+        with unchanged():
+            refuse(pam(*command, "--weights", "cut.safetensors"), 4, "cut.safetensors")
+
+
+@both_commands
+def test_weights_that_do_not_fit(command: list[str]) -> None:
+    name = {"disparity": "pasmnet", "superres": "passrnet-x4"}[command[0]]
+    state, spec = load_file(shipped(name)), read_header(shipped(name)).spec
+    key = min(state)
+    changes = {
+        "is missing": {other: value for other, value in state.items() if other != key},
+        "is unknown": {**state, "more": torch.zeros(1)},
+        ", not [": {**state, key: torch.zeros(3)},
+        "not finite": {**state, key: torch.full_like(state[key], torch.nan)},
+    }
+    for said, changed in changes.items():
+        save_network(changed, spec, Path("odd.safetensors"))
+        with unchanged():
+            refuse(pam(*command, "--weights", "odd.safetensors"), 4, "odd.safetensors", said)
+
+
+def test_a_path_to_good_weights() -> None:
+    shutil.copy(shipped("pasmnet"), "mine.safetensors")
+    command = COMMANDS["disparity"]
+    assert pam(*command, "--weights", "mine.safetensors").code == 0
+    run = pam(*command, "--weights", "./mine.safetensors", "--overwrite", "--verbose")
+    assert [line.partition(",")[0] for line in run.complaints] == ["./mine.safetensors: mine.safetensors"]
+    assert "cpu, fp32, maximum disparity none" in run.stderr
+
+
+def test_the_stored_maximum_disparity_is_the_default() -> None:
+    save_network(
+        load_file(shipped("pasmnet")), ModelSpec("pasmnet", max_disparity=16), Path("near.safetensors")
+    )
+    command = [*COMMANDS["disparity"], "--overwrite", "--device", "cpu"]
+    found = {}
+    for options in ("--max-disparity 16", "--weights near.safetensors", "", "--max-disparity none"):
+        assert pam(*command, *options.split()).code == 0
+        found[options] = np.load("x.npy")
+    assert np.array_equal(found["--weights near.safetensors"], found["--max-disparity 16"])
+    assert pam(*command, "--weights", "near.safetensors", "--max-disparity", "none").code == 0
+    assert np.array_equal(np.load("x.npy"), found[""])
+    assert not np.array_equal(found[""], found["--max-disparity 16"])
+
+
+def test_a_scale_that_the_weights_do_not_have() -> None:
+    with unchanged():
+        for weights in ("passrnet-x4", shipped("passrnet-x4")):
+            run = pam(*COMMANDS["superres"], "--weights", weights, "--scale", "2")
+            refuse(run, 2, f"{weights} enlarges 4 times, not 2", "leave out --scale")
+
+
+# --- device and precision -------------------------------------------------------------------------------
+
+
+@both_commands
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "", "CPU", "cuda:-1"])
+def test_a_device_that_does_not_exist(command: list[str], device: str) -> None:
+    with unchanged():
+        run = pam(*command, "--device", device)
+        refuse(run, 2, f"--device {device!r} is no device", "auto, cpu, cuda, cuda:N, mps")
+
+
+@both_commands
+def test_a_device_that_this_machine_has_not(command: list[str]) -> None:
+    with unchanged():
+        for device in ("cuda", "cuda:0", "cuda:99", "mps"):
+            said = f"this machine has no {device}"
+            refuse(pam(*command, "--device", device), 5, said, "use --device cpu")
+
+
+@both_commands
+def test_half_precision_on_the_cpu(command: list[str]) -> None:
+    with unchanged():
+        run = pam(*command, "--device", "cpu", "--precision", "fp16")
+        refuse(run, 5, "fp16 needs a GPU", "--precision fp32 or bf16")
+    run = pam(*command, "--device", "cpu", "--precision", "bf16", "--jsonl")
+    assert run.code == 0
+    assert (run.records[0]["device"], run.records[0]["precision"]) == ("cpu", "bf16")
+
+
+def test_bf16_is_close_to_fp32_and_another_thing() -> None:
+    command = [*COMMANDS["disparity"], "--device", "cpu", "--overwrite"]
+    maps = []
+    for precision in ("fp32", "auto", "bf16"):
+        assert pam(*command, "--precision", precision).code == 0
+        maps.append(np.load("x.npy"))
+    assert np.array_equal(maps[0], maps[1])
+    assert 0 < np.median(np.abs(maps[0] - maps[2])) < 0.5
+
+
+def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*arguments: object, **options: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("pamcli.networks.pasmnet.PASMnet.forward", exhausted)
+    with unchanged():
+        run = pam(*COMMANDS["disparity"])
+        refuse(run, 5, "left.png", "not enough memory", "96 x 64")

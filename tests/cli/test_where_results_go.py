@@ -1,0 +1,207 @@
+"""Results never meet each other, an input or an older result; folders and names are made as asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from pam_program import files, names, pam, refuse, unchanged
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+
+@pytest.fixture
+def batch(pair: Path) -> Path:
+    """Folders l and r with pictures of ten stems."""
+    for folder, picture in (("l", "left.png"), ("r", "right.png")):
+        Path(folder).mkdir()
+        for number in range(1, 11):
+            os.link(picture, f"{folder}/{number}.png")
+    return pair
+
+
+# --- in the place of something --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["disparity", "superres"])
+@pytest.mark.parametrize(
+    "name", ["left.png", "./right.png", "sub/../left.png", "link.png", "linked/left.png", "{}.png"]
+)
+def test_a_result_over_an_input(pair: Path, command: str, name: str) -> None:
+    Path("sub").mkdir()
+    os.symlink("right.png", "link.png")
+    os.symlink(".", "linked")
+    with unchanged():
+        run = pam(command, "left.png", "right.png", "-o", name, "--overwrite")
+        refuse(run, 2, f"{Path(name.format('left'))} would overwrite an input")
+
+
+def test_a_result_over_an_input_that_is_a_link(pair: Path) -> None:
+    os.symlink("left.png", "link.png")
+    for name in ("left.png", "link.png"):
+        with unchanged():
+            run = pam("disparity", "link.png", "right.png", "-o", name, "--overwrite")
+            refuse(run, 2, f"{name} would overwrite an input")
+
+
+def test_a_result_over_an_input_of_another_pair(batch: Path) -> None:
+    with unchanged():
+        run = pam("superres", "l/{}.png", "r/{}.png", "-o", "l/{}.png", "--overwrite")
+        refuse(run, 2, "l/1.png would overwrite an input; l/2.png", "and 5 more")
+
+
+@pytest.mark.parametrize("option", ["--output-right", "--color-map", "--visible", "--confidence"])
+def test_two_results_of_one_name(pair: Path, option: str) -> None:
+    with unchanged():
+        run = pam("disparity", "left.png", "right.png", "-o", "x.png", option, "./x.png")
+        refuse(run, 2, "x.png would be both disparity and ")
+
+
+def test_two_pairs_with_one_result(pair: Path) -> None:
+    Path("a").mkdir()
+    shutil.copy("left.png", "a/left.png")
+    with unchanged():
+        run = pam("superres", "--packed", "lr", "left.png", "./left.png", "-o", "out/")
+        refuse(run, 2, "out/left_left.png would come from left.png and from left.png")
+    run = pam("superres", "--packed", "lr", "left.png", "a/left.png", "-o", "out/", "--scale", "2")
+    assert run.code == 0
+    assert sorted(run.lines) == [
+        "out/a/left_left.png",
+        "out/a/left_right.png",
+        "out/left_left.png",
+        "out/left_right.png",
+    ]
+
+
+# --- results that exist ---------------------------------------------------------------------------------
+
+
+def test_existing_results_are_counted(batch: Path) -> None:
+    Path("out").mkdir()
+    for number in range(2, 9):
+        Path(f"out/{number}.pfm").write_bytes(b"old")
+    with unchanged():
+        run = pam("disparity", "l", "r", "-o", "out")
+        refuse(
+            run,
+            2,
+            "7 results exist already: out/2.pfm, out/3.pfm, out/4.pfm, out/5.pfm, out/6.pfm and 2 more",
+            "--overwrite",
+            "--skip-existing",
+        )
+
+
+def test_an_existing_result(pair: Path) -> None:
+    Path("x.png").write_bytes(b"old")
+    for command in ("disparity", "superres"):
+        with unchanged():
+            refuse(pam(command, "left.png", "right.png", "-o", "x.png"), 2, "1 result exists already: x.png")
+
+
+def test_a_folder_has_the_name_of_a_result(pair: Path) -> None:
+    Path("out/left.pfm").mkdir(parents=True)
+    with unchanged():
+        run = pam("disparity", "left.png", "right.png", "-o", "out", "--overwrite")
+        refuse(run, 2, "a folder has the name of a result: out/left.pfm")
+
+
+def test_overwriting(pair: Path) -> None:
+    Path("x.pfm").write_bytes(b"old")
+    assert pam("disparity", "left.png", "right.png", "-o", "x.pfm", "--overwrite").lines == ["x.pfm"]
+    assert Path("x.pfm").read_bytes().startswith(b"Pf\n96 64\n")
+
+
+def test_overwriting_keeps_the_old_result_when_there_is_no_new_one(pair: Path) -> None:
+    Path("x.pfm").write_bytes(b"old")
+    Path("right.png").write_bytes(b"")
+    with unchanged():
+        refuse(
+            pam("disparity", "left.png", "right.png", "-o", "x.pfm", "--overwrite"), 3, "right.png is empty"
+        )
+
+
+def test_a_result_that_is_a_link_elsewhere(pair: Path) -> None:
+    Path("store").mkdir()
+    os.symlink("store/x.pfm", "x.pfm")
+    assert pam("disparity", "left.png", "right.png", "-o", "x.pfm").code == 0
+    assert Path("x.pfm").is_symlink()
+    assert Path("store/x.pfm").read_bytes().startswith(b"Pf\n")
+
+
+def test_skipping_what_exists(batch: Path) -> None:
+    Path("out").mkdir()
+    for name in ("1.pfm", "1_color.png", "2.pfm", "3_color.png"):
+        Path("out", name).write_bytes(b"old")
+    command = ["disparity", "l", "r", "-o", "out", "--color-map", "out", "--skip-existing"]
+    run = pam(*command, "--jsonl")
+    assert run.code == 0
+    assert run.complaints == ["9 ok, 1 skipped"]
+    assert [record["left"] for record in run.records if record["status"] == "skipped"] == ["l/1.png"]
+    # A pair of which one result is missing is done again whole.
+    assert {name for name, data in files(Path("out")).items() if data == b"old"} == {"1.pfm", "1_color.png"}
+    with unchanged():
+        again = pam(*command, "--verbose")
+    assert (again.code, again.lines) == (0, [])
+    assert "l/3.png: every result exists, skipped" in again.complaints
+    assert again.complaints[-1] == "10 skipped"
+
+
+def test_skipping_one_pair(pair: Path) -> None:
+    command = ["superres", "left.png", "right.png", "--scale", "2", "-o", "x.png", "--skip-existing"]
+    assert pam(*command).lines == ["x.png"]
+    with unchanged():
+        run = pam(*command)
+    assert (run.code, run.lines, run.stderr) == (0, [], "")
+
+
+# --- names ----------------------------------------------------------------------------------------------
+
+
+def test_folders_are_made(pair: Path) -> None:
+    run = pam(
+        "disparity", "left.png", "right.png", "-o", "a/b/", "--color-map", "c/d/{}.JPG", "--visible", "a"
+    )
+    assert (run.code, run.lines) == (2, [])  # "a" is no folder yet
+    run = pam(
+        "disparity", "left.png", "right.png", "-o", "a/b/", "--color-map", "c/d/{}.JPG", "--visible", "a/"
+    )
+    assert run.lines == ["a/b/left.pfm", "c/d/left.JPG", "a/left_visible.png"]
+    assert names("a") + names("c") == ["b/left.pfm", "left_visible.png", "d/left.JPG"]
+
+
+def test_every_result_in_a_folder(pair: Path) -> None:
+    Path("o").mkdir()
+    every = ["--output-right", "o", "--color-map", "o", "--visible", "o", "--confidence", "o"]
+    run = pam("disparity", "left.png", "right.png", "-o", "o", *every, "--format", "png")
+    assert run.lines == [
+        "o/left.png",
+        "o/left_right.png",
+        "o/left_color.png",
+        "o/left_visible.png",
+        "o/left_confidence.tif",
+    ]
+    assert sorted(run.lines) == [f"o/{name}" for name in names("o")]
+
+
+@pytest.mark.parametrize(
+    "stem", ["with space", "ünïcødé 視差", "new\nline", "-dash", "{", "%s", "\x1b[31mred"]
+)
+def test_strange_names(pair: Path, stem: str) -> None:
+    os.rename("left.png", f"{stem}.png")
+    os.rename("right.png", f"{stem}_R.png")
+    run = pam("disparity", "-o", "out/", "--", f"{stem}.png", f"{stem}_R.png")
+    assert run.code == 0
+    assert run.stdout.decode() == f"out/{stem}.pfm\n"
+    assert names("out") == [f"{stem}.pfm"]
+    Path(f"{stem}_R.png").write_bytes(b"")
+    refuse(pam("disparity", "-o", "out2/", "--", f"{stem}.png", f"{stem}_R.png"), 3, "_R.png is empty")
+
+
+def test_a_name_that_is_no_text(pair: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.png")
+    os.rename("left.png", name)
+    run = pam("disparity", name, "right.png", "-o", "out/")
+    assert run.stdout == b"out/caf\xe9.pfm\n"
+    refuse(pam("disparity", name, name, "-o", "x.pfm"), 2, r"caf\udce9.png")

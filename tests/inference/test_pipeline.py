@@ -1,0 +1,179 @@
+"""The overlapped batch: every outcome in order, no failure that spreads, nothing begun after the end."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from pamcli.errors import DeviceError, InputError, PamError
+from pamcli.inference.pipeline import AT_ONCE, Outcome, run_overlapped
+
+
+def same(job: int, *value: object) -> int:
+    return job
+
+
+def failing(number: int, error: Exception) -> Callable[..., int]:
+    """A step that raises at one of the jobs."""
+
+    def step(job: int, *value: object) -> int:
+        if job == number:
+            raise error
+        return job
+
+    return step
+
+
+def test_every_step_gets_what_the_one_before_made() -> None:
+    outcomes = run_overlapped(range(20), lambda job: job + 100, lambda job, x: (job, x), lambda job, x: [x])
+    assert list(outcomes) == [Outcome(job, [(job, job + 100)], None) for job in range(20)]
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2], ids=["load", "compute", "save"])
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (InputError("torn", "mend it"), InputError, "torn (mend it)"),
+        (MemoryError(), DeviceError, "not enough memory"),
+        (ZeroDivisionError("oh"), PamError, "unexpected ZeroDivisionError: oh"),
+    ],
+    ids=["known", "memory", "unexpected"],
+)
+def test_an_error_ends_its_own_job_only(
+    broken: int, error: Exception, kind: type[PamError], said: str
+) -> None:
+    steps: list[Callable[..., int]] = [same, same, same]
+    steps[broken] = failing(3, error)
+    outcomes = list(run_overlapped(range(6), *steps))
+    assert [outcome.job for outcome in outcomes] == list(range(6))
+    assert [outcome.saved for outcome in outcomes] == [0, 1, 2, None, 4, 5]
+    assert [outcome.job for outcome in outcomes if outcome.error] == [3]
+    assert type(outcomes[3].error) is kind
+    assert str(outcomes[3].error).startswith(said)
+
+
+def test_what_failed_does_not_stay_in_memory() -> None:
+    kept = []
+
+    def load(job: int) -> np.ndarray:
+        picture = np.zeros(3)
+        kept.append(weakref.ref(picture))
+        if job == 0:
+            raise ValueError("odd")
+        try:
+            picture.reshape(2)
+        except ValueError as error:
+            raise InputError("torn") from error
+        return job
+
+    outcomes = list(run_overlapped(range(2), load, same, same))
+    gc.collect()
+    assert [type(outcome.error) for outcome in outcomes] == [PamError, InputError]
+    assert [picture() for picture in kept] == [None, None]
+
+
+def test_an_error_that_came_with_its_job_does_not_end_the_jobs() -> None:
+    def jobs() -> Iterator[tuple[int, PamError | None]]:
+        for job in range(4):
+            try:
+                if job % 2:
+                    raise InputError("torn") from OSError("oh")
+                yield job, None
+            except PamError as error:
+                yield job, error
+
+    def load(job: tuple[int, PamError | None]) -> int:
+        if job[1] is not None:
+            raise job[1]
+        return job[0]
+
+    outcomes = list(run_overlapped(jobs(), load, lambda job, value: value, lambda job, value: value))
+    assert [outcome.saved for outcome in outcomes] == [0, None, 2, None]
+
+
+def test_the_steps_overlap() -> None:
+    """Each step of a job waits for one of another job, which would be for ever if they took turns."""
+    loaded, computed = [threading.Event() for _ in range(4)], [threading.Event() for _ in range(4)]
+
+    def load(job: int) -> int:
+        loaded[job].set()
+        return job
+
+    def compute(job: int, value: int) -> int:
+        assert job == 3 or loaded[job + 1].wait(20)  # the next one is loaded
+        computed[job].set()
+        return job
+
+    def save(job: int, value: int) -> int:
+        assert job == 3 or computed[job + 1].wait(20)  # the next one is computed
+        return job
+
+    outcomes = list(run_overlapped(range(4), load, compute, save))
+    assert [outcome.error for outcome in outcomes] == [None] * 4
+
+
+def test_only_a_few_jobs_are_begun_ahead() -> None:
+    begun: list[int] = []
+
+    def load(job: int) -> int:
+        begun.append(job)
+        return job
+
+    for outcome in run_overlapped(range(50), load, same, same):
+        assert len(begun) <= outcome.job + 1 + 2 * AT_ONCE
+
+
+def test_an_outcome_does_not_wait_for_the_next_job() -> None:
+    def jobs() -> Iterator[int]:
+        for job in range(3):
+            yield job
+            assert reported.wait(20)
+            reported.clear()
+
+    reported = threading.Event()
+    seen = []
+    for outcome in run_overlapped(jobs(), same, same, same):
+        seen.append(outcome.job)
+        reported.set()
+    assert seen == [0, 1, 2]
+
+
+def test_what_the_jobs_raise_is_raised_after_those_before_it() -> None:
+    def jobs() -> Iterator[int]:
+        yield 0
+        yield 1
+        raise InputError("the list is torn")
+
+    done: list[int] = []
+    with pytest.raises(InputError, match="the list is torn"):
+        done.extend(outcome.job for outcome in run_overlapped(jobs(), same, same, same))
+    assert done == [0, 1]
+
+
+def test_no_jobs() -> None:
+    assert list(run_overlapped([], same, same, same)) == []
+
+
+def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
+    saving, go_on = threading.Event(), threading.Event()
+    saved: list[int] = []
+
+    def save(job: int, value: int) -> int:
+        if job == 1:
+            saving.set()
+            assert go_on.wait(20)
+        saved.append(job)
+        return job
+
+    outcomes = run_overlapped(range(9), same, same, save)
+    assert next(outcomes).job == 0
+    assert saving.wait(20)
+    threading.Timer(0, go_on.set).start()
+    outcomes.close()  # which waits until what is being saved is saved
+    assert saved in ([0, 1], [0, 1, 2])  # 2 where the end came after the last of 1
+    assert "save" not in [thread.name for thread in threading.enumerate()]
