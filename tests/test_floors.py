@@ -21,7 +21,12 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "networks": (set(), {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "registry"}, {"torch", "numpy"}),
-    "cli": ({"errors", "files", "imaging", "registry", "inference"}, {"typer", "rich", "numpy"}),
+    "data": ({"errors", "files", "imaging"}, {"numpy", "PIL"}),
+    "evaluation": ({"errors", "files", "imaging", "data"}, {"numpy"}),
+    "cli": (
+        {"errors", "files", "imaging", "registry", "inference", "data", "evaluation"},
+        {"typer", "rich", "numpy"},
+    ),
     "__init__": ({"errors", "imaging", "registry", "inference"}, set()),
     "__main__": ({"cli"}, set()),
 }

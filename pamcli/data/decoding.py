@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from pamcli.data.sample import Calibration
 from pamcli.errors import InputError
+from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.finding import shown
 from pamcli.imaging.images import read_picture
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.sample import Calibration, Sample
 from pamcli.errors import InputError
-from pamcli.imaging.finding import listed, natural, shown
+from pamcli.files.finding import listed, natural, shown
 from pamcli.imaging.images import PICTURE_SUFFIXES, read_picture
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pamcli.data.sources import COMMON_KEYS, SOURCES, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.imaging.finding import shown
+from pamcli.files.finding import shown
 
 if TYPE_CHECKING:
     from pamcli.data.listing import Listed

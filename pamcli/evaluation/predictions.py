@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import listed, shown
+from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.finding import listed, shown
 from pamcli.imaging.images import read_picture
-from pamcli.imaging.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
 
 _VIEWS = ("left", "right")
 

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.evaluation.submission_files import check_disparity, check_seconds
+from pamcli.files.finding import listed, shown
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.finding import listed, shown
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pamcli.imaging.finding import shown
+from pamcli.files.finding import shown
 
 Value = str | int | float | np.integer | np.floating | None
 """What a cell can hold."""

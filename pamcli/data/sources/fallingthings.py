@@ -23,7 +23,7 @@ from pamcli.data.listing import (
 )
 from pamcli.data.sample import Calibration
 from pamcli.errors import InputError
-from pamcli.imaging.finding import shown
+from pamcli.files.finding import shown
 
 _PARTS = ("single", "mixed")
 _METRES_PER_LEVEL = 1e-4

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pamcli.data.listing import Files, Listed, by_stem, folders, root_of, unpaired_lines
 from pamcli.errors import UsageError
-from pamcli.imaging.finding import shown
+from pamcli.files.finding import shown
 
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
 

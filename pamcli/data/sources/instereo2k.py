@@ -20,7 +20,7 @@ from pamcli.data.listing import (
     root_of,
     truth_of_both_views,
 )
-from pamcli.imaging.finding import shown
+from pamcli.files.finding import shown
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:

@@ -41,8 +41,8 @@ from pamcli.data.listing import (
     truth_of_both_views,
 )
 from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.finding import shown
 
 
 @dataclass(frozen=True)

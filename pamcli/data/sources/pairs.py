@@ -17,9 +17,9 @@ from pamcli.data.listing import (
     truth_of_both_views,
     unpaired_lines,
 )
+from pamcli.files.finding import pictures_by_stem
+from pamcli.files.suffixes import DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.finding import pictures_by_stem
-from pamcli.imaging.suffixes import DISPARITY_SUFFIXES
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:

@@ -25,7 +25,7 @@ from pamcli.data.listing import (
     unpaired_lines,
 )
 from pamcli.errors import InputError
-from pamcli.imaging.finding import shown
+from pamcli.files.finding import shown
 
 _PICTURES = (".png", ".webp")
 
