@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from pamcli import __version__
-from pamcli.cli import disparity, superres, weights
+from pamcli.cli import dataset, disparity, superres, weights
 from pamcli.cli.console import complain, guard_streams
 from pamcli.errors import PamError
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("disparity")(disparity.command)
 app.command("superres")(superres.command)
 app.add_typer(weights.app, name="weights")
+app.add_typer(dataset.app, name="dataset")
 
 
 def _show_version(wanted: bool) -> None:

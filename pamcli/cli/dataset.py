@@ -1,0 +1,246 @@
+"""pam dataset: what data sets pam reads, whether one on disk is whole and sound, and what it looks like."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pamcli.cli.console import Console
+from pamcli.cli.options import Overwrite, Quiet
+from pamcli.data.open import DataSpec, open_data, parse_data
+from pamcli.data.sources import COMMON_KEYS, SOURCES, SourceInfo
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.finding import listed, shown
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
+
+if TYPE_CHECKING:
+    from pamcli.data.listing import Listed
+    from pamcli.data.verify import Finding
+
+app = typer.Typer(help="Data sets with their truth: list, verify, preview.", no_args_is_help=True)
+
+FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
+FORM_HELP = f"{FORM}, with the names, splits and keys of `pam dataset list`."
+
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text, an object a line.")]
+
+_WIDTH = 100  # characters, where a line of `list` may be broken
+_MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
+
+
+@app.command("list")
+def list_sources(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="One data set; by default all.", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show what can be read: names, splits, keys, expected tree."""
+    console = Console()
+    rows = list(SOURCES.values()) if name is None else [_known(name)]
+    for row in rows:
+        if json:
+            console.record(_record(row))
+        else:
+            for line in _description(row):
+                console.result(line)
+            console.result("")
+    if not json:
+        keys = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
+        console.result(f"Given as {FORM}; the first split is the default.")
+        console.result(f"Keys of every data set: {keys}.")
+
+
+@app.command()
+def verify(
+    data: Annotated[list[str], typer.Argument(metavar="DATA...", help=FORM_HELP)],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check that data sets are whole and sound.
+
+    Every file is read, and every truth is tried on its pictures.
+
+    A line of stdout for whatever is wrong, and a last one with the counts. Damage (a view without the other,
+    a file that cannot be read, sizes that differ, a truth that does not warp the right picture onto the left
+    one) ends with 3; what is merely not there is told and ends with 0.
+    """
+    console = Console(quiet=quiet)
+    specs = [parse_data(text) for text in data]
+    # All are opened before any is read: reading takes its time, and a mistyped path is better told at once.
+    sources = [open_data(spec) for spec in specs]
+    from pamcli.data.verify import verify as findings_of
+
+    damaged = False
+    with console.progress("verifying", sum(map(len, sources))) as bar:
+        for spec, source in zip(specs, sources, strict=True):
+            findings = findings_of(source, lambda done: bar.advance())
+            damaged |= any(finding.severity == "damage" for finding in findings)
+            if json:
+                _report_json(spec, source, findings, console)
+            else:
+                _report(spec, source, findings, console)
+    if damaged:
+        raise typer.Exit(InputError.exit_code)
+
+
+@app.command()
+def preview(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=FORM_HELP)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .jpg, .webp, .tif.")
+    ],
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count", min=1, max=_MOST_ROWS, help="Samples, spread evenly over the set (or its ?first=N)."
+        ),
+    ] = 8,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a contact sheet of a data set.
+
+    A row a sample, with left and right picture, disparity, and occlusion.
+
+    Occlusion is white where both views see a pixel, black where the left one alone does, grey where that is
+    not known. A cell stays dark where the data set does not have the part.
+    """
+    console = Console(quiet=quiet)
+    _check_output(output, overwrite)
+    spec = parse_data(data)
+    source = open_data(spec)
+    if _is_part(output, source):
+        raise UsageError(f"{shown(output)} belongs to the data set", "give the sheet another name")
+    check_writable(output)
+    if not spec.info.verified:
+        console.inform(f"{shown(spec.text)}: unverified: {spec.info.unverified}")
+    for line in source.absent:
+        console.inform(f"{shown(spec.text)}: {line}")
+    if source.unpaired:
+        console.warn(f"{shown(spec.text)}: {listed(source.unpaired, '; ')}")
+    from pamcli.data.preview import contact_sheet
+    from pamcli.imaging.images import Picture, encode_picture
+
+    sheet = contact_sheet(source, _spread(len(source), count))
+    write_atomically(output, encode_picture(Picture(sheet), output.suffix, name=str(output)))
+    console.result(str(output))
+
+
+def _known(name: str) -> SourceInfo:
+    info = SOURCES.get(name)
+    if info is None:
+        near = get_close_matches(name.lower(), SOURCES, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"unknown data set: {name!r}", f"{meant}known: {', '.join(SOURCES)}")
+    return info
+
+
+def _record(row: SourceInfo) -> dict[str, Any]:
+    common = [
+        {"name": name, "meaning": meaning, "choices": None, "default": None} for name, meaning in COMMON_KEYS
+    ]
+    return {
+        "name": row.name,
+        "about": row.about,
+        "splits": row.splits,
+        "keys": [*(asdict(key) for key in row.keys), *common],
+        "tree": row.tree,
+        "unverified": row.unverified or None,
+    }
+
+
+def _description(row: SourceInfo) -> Iterator[str]:
+    yield f"{row.name}: {row.about}"
+    yield from _entry("splits", ", ".join(row.splits))
+    for key in row.keys:
+        choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
+        choices += "" if key.default else "; default: whatever is there"
+        yield from _entry(f"?{key.name}=", f"{key.meaning}: {choices}")
+    for index, line in enumerate(row.tree):
+        yield f"  {'' if index else 'tree':12}{line}"
+    if row.unverified:
+        yield from _entry("unverified", row.unverified)
+
+
+def _entry(word: str, text: str) -> Iterator[str]:
+    for index, line in enumerate(textwrap.wrap(text, _WIDTH - 14, break_on_hyphens=False)):
+        yield f"  {'' if index else word:12}{line}"
+
+
+def _counts(source: Listed, findings: list[Finding]) -> dict[str, int]:
+    severities = [finding.severity for finding in findings]
+    return {
+        "pairs": len(source),
+        "damage": severities.count("damage"),
+        "incomplete": severities.count("incomplete"),
+    }
+
+
+def _report(spec: DataSpec, source: Listed, findings: list[Finding], console: Console) -> None:
+    for finding in findings:
+        sample = f"{shown(finding.sample)}: " if finding.sample else ""
+        console.result(f"{shown(spec.text)}: {sample}{finding.severity}: {finding.message}")
+    counts = _counts(source, findings)
+    pairs = "1 pair" if counts["pairs"] == 1 else f"{counts['pairs']} pairs"
+    told = f"{pairs}, {counts['damage']} damage, {counts['incomplete']} incomplete"
+    unverified = "" if spec.info.verified else f"; unverified: {spec.info.unverified}"
+    console.result(f"{shown(spec.text)}: {told}{unverified}")
+
+
+def _report_json(spec: DataSpec, source: Listed, findings: list[Finding], console: Console) -> None:
+    for finding in findings:
+        told = {**asdict(finding), "sample": finding.sample or None}
+        console.record({"kind": "finding", "data": spec.text, **told})
+    console.record(
+        {
+            "kind": "summary",
+            "data": spec.text,
+            "name": spec.info.name,
+            "split": spec.split,
+            "path": spec.path,
+            **_counts(source, findings),
+            "unverified": spec.info.unverified or None,
+        }
+    )
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    """Raise UsageError where the sheet cannot or shall not be called that."""
+    if os.path.isdir(output):
+        raise UsageError(f"{shown(output)} is a folder", "name a file")
+    if output.suffix.lower() not in PICTURE_OUTPUT_SUFFIXES:
+        raise UsageError(
+            f"{shown(output)} does not end as pictures do",
+            f"take one of {', '.join(PICTURE_OUTPUT_SUFFIXES)}",
+        )
+    if os.path.lexists(output) and not overwrite:  # of os.path: a name that cannot be is no error yet
+        raise UsageError(f"{shown(output)} exists already", "--overwrite replaces it")
+
+
+def _is_part(output: Path, source: Listed) -> bool:
+    """Whether the file, if there is one, is one of those that the data set consists of."""
+    if not os.path.exists(output):
+        return False
+    there = os.stat(output)
+    return any(
+        os.path.samestat(os.stat(path), there)
+        for files in source.files
+        for path in (files.left, files.right, *files.parts.values())
+        if os.path.exists(path)
+    )
+
+
+def _spread(length: int, count: int) -> list[int]:
+    """At most `count` of the numbers below `length`, evenly spaced, the first and the last one among them."""
+    count = min(count, length)
+    return [round(index * (length - 1) / max(count - 1, 1)) for index in range(count)]
