@@ -71,10 +71,13 @@ def complain(message: str, error: BaseException | None = None) -> None:
     _say(f"error: {message}")
 
 
+def one_line(text: str) -> str:
+    """The text on one line, in which nothing of a file's name can command the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _say(message: str) -> None:
-    # One line, and nothing in a file's name can command the terminal.
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
-    sys.stderr.write(f"pam: {line}\n")
+    sys.stderr.write(f"pam: {one_line(message)}\n")
     sys.stderr.flush()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, one_line
 from pamcli.cli.options import Overwrite, Quiet
 from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.data.sources import COMMON_KEYS, SOURCES, SourceInfo
@@ -62,7 +62,7 @@ def list_sources(
 
 @app.command()
 def verify(
-    data: Annotated[list[str], typer.Argument(metavar="DATA...", help=FORM_HELP)],
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help=FORM_HELP)],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -123,11 +123,11 @@ def preview(
         raise UsageError(f"{shown(output)} belongs to the data set", "give the sheet another name")
     check_writable(output)
     if not spec.info.verified:
-        console.inform(f"{shown(spec.text)}: unverified: {spec.info.unverified}")
+        console.inform(f"{spec.text}: layout unverified: {spec.info.unverified}")
     for line in source.absent:
-        console.inform(f"{shown(spec.text)}: {line}")
+        console.inform(f"{spec.text}: {line}")
     if source.unpaired:
-        console.warn(f"{shown(spec.text)}: {listed(source.unpaired, '; ')}")
+        console.warn(f"{spec.text}: {listed(source.unpaired, '; ')}")
     from pamcli.data.preview import contact_sheet
     from pamcli.imaging.images import Picture, encode_picture
 
@@ -188,13 +188,13 @@ def _counts(source: Listed, findings: list[Finding]) -> dict[str, int]:
 
 def _report(spec: DataSpec, source: Listed, findings: list[Finding], console: Console) -> None:
     for finding in findings:
-        sample = f"{shown(finding.sample)}: " if finding.sample else ""
-        console.result(f"{shown(spec.text)}: {sample}{finding.severity}: {finding.message}")
+        sample = f"{finding.sample}: " if finding.sample else ""
+        console.result(one_line(f"{spec.text}: {sample}{finding.severity}: {finding.message}"))
     counts = _counts(source, findings)
     pairs = "1 pair" if counts["pairs"] == 1 else f"{counts['pairs']} pairs"
     told = f"{pairs}, {counts['damage']} damage, {counts['incomplete']} incomplete"
-    unverified = "" if spec.info.verified else f"; unverified: {spec.info.unverified}"
-    console.result(f"{shown(spec.text)}: {told}{unverified}")
+    unverified = "" if spec.info.verified else f"; layout unverified: {spec.info.unverified}"
+    console.result(one_line(f"{spec.text}: {told}{unverified}"))
 
 
 def _report_json(spec: DataSpec, source: Listed, findings: list[Finding], console: Console) -> None:
