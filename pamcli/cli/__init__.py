@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from pamcli import __version__
-from pamcli.cli import dataset, disparity, superres, weights
+from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, superres, weights
 from pamcli.cli.console import complain, guard_streams
 from pamcli.errors import PamError
 
@@ -27,6 +27,10 @@ app = typer.Typer(
 )
 app.command("disparity")(disparity.command)
 app.command("superres")(superres.command)
+measure = typer.Typer(help="Measure on data sets with ground truth.", no_args_is_help=True)
+measure.command("disparity")(eval_disparity.command)
+measure.command("superres")(eval_superres.command)
+app.add_typer(measure, name="eval")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 

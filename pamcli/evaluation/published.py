@@ -8,8 +8,10 @@ definition the source does not give.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from pamcli.evaluation.tables import Column, Table, Value
 
 Figures = Mapping[str, Mapping[str, float]]
 
@@ -42,6 +44,25 @@ def published_superres(data: str, scale: int) -> tuple[PublishedRow, ...]:
 def published_disparity(data: str) -> tuple[PublishedRow, ...]:
     """Rows for disparity on a data set ("kitti2012", "kitti2015", "middlebury", "eth3d", "sceneflow")."""
     return tuple(row for row in _disparity_rows() if row.data == data)
+
+
+def published_table(rows: Sequence[PublishedRow], data: str) -> Table:
+    """The rows with a column for each figure ("noc d1", "both psnr") that one of them has."""
+    lines: list[dict[str, Value]] = []
+    for row in rows:
+        figures = {
+            metric if region == "all" else f"{region} {metric}": value
+            for region, values in row.figures.items()
+            for metric, value in values.items()
+        }
+        method = f"{row.method} ({row.parameters})" if row.parameters else row.method
+        protocol = f"{row.subset}; {row.protocol}"
+        lines.append({"method": method, **figures, "protocol": protocol, "source": row.source})
+    words = {"method": f"published on {data}", "protocol": "protocol", "source": "source"}
+    keys = dict.fromkeys(key for line in lines for key in line if key not in words)
+    columns = [Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys]
+    first, *last = (Column(key, title, text=True) for key, title in words.items())
+    return Table((first, *columns, *last), tuple(lines))
 
 
 _SUPERRES_SUBSETS = {

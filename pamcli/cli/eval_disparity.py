@@ -1,0 +1,259 @@
+"""pam eval disparity: how far disparities are from the truth, by the benchmarks' definitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pamcli.cli import evaluation, options
+from pamcli.cli.console import Console
+from pamcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from pamcli.data.listing import Listed
+    from pamcli.data.open import DataSpec
+    from pamcli.data.sample import Sample
+    from pamcli.evaluation.disparity_metrics import Figures
+    from pamcli.evaluation.disparity_run import Estimate, MeasuredSet
+    from pamcli.evaluation.submissions import Prediction
+    from pamcli.inference.matcher import StereoMatcher
+
+HEADLINE = ("epe", "rms", "bad-0.5", "bad-1", "bad-2", "bad-3", "bad-4", "d1", "density")
+SPREAD = ("a50", "a90", "a95", "a99")
+TRUST = (
+    "ause-epe",
+    "ause-bad-2",
+    "visible-precision",
+    "visible-recall",
+    "occluded-precision",
+    "occluded-recall",
+)
+"""The figures of the three tables on the terminal; JSON, CSV and the report have all of them."""
+
+
+def command(
+    data: evaluation.Data,
+    weights: options.Weights = None,
+    predictions: evaluation.Predictions = None,
+    prediction_scale: Annotated[
+        float, typer.Option("--prediction-scale", help="What the numbers in the files are multiplied by.")
+    ] = 1.0,
+    allow_missing: evaluation.AllowMissing = False,
+    submission: Annotated[
+        Path | None,
+        typer.Option("--submission", metavar="FILE.zip", help="Write the archive that the benchmark takes."),
+    ] = None,
+    max_gt: Annotated[
+        float | None,
+        typer.Option("--max-gt", metavar="PX", min=1, help="Count only truth below this, as the paper: 192."),
+    ] = None,
+    resize: Annotated[
+        str | None,
+        typer.Option("--resize", metavar="WxH", help="Bring pictures and truth to this size first."),
+    ] = None,
+    max_disparity: Annotated[
+        str | None, typer.Option("--max-disparity", metavar="N|none", help="As of pam disparity.")
+    ] = None,
+    as_json: evaluation.Json = False,
+    per_image: evaluation.PerImage = None,
+    report: evaluation.Report = None,
+    compare: evaluation.Compare = False,
+    overwrite: options.Overwrite = False,
+    device: options.Device = "auto",
+    precision: evaluation.Precision = "fp32",
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure disparity on data sets with ground truth: of a network, or of files by any program.
+
+    Figures are given pooled over all pixels of a set (the headline) and as means of the pictures. With
+    --submission nothing is measured: the benchmark's archive is written, and verified.
+    """
+    console = Console(quiet, verbose)
+    prior: int | str | None = "stored"
+    if max_disparity is not None:
+        prior = options.number_or_none(max_disparity, "--max-disparity")
+    options.check_device(device)
+    if predictions is not None and weights is not None:
+        raise UsageError("--predictions and --weights contradict each other", "give one of them")
+    if predictions is None and (prediction_scale != 1 or allow_missing):
+        raise UsageError("--prediction-scale and --allow-missing are about --predictions")
+    size = evaluation.parse_size(resize)
+    if submission is not None:
+        if submission.suffix.lower() != ".zip":
+            raise UsageError(f"--submission {submission} must end in .zip")
+        if size is not None or per_image is not None or report is not None or compare:
+            raise UsageError("--submission measures nothing", "run pam eval again for the figures")
+    more = [submission] if submission is not None else []
+    results = evaluation.Results.plan(console, as_json, per_image, report, overwrite, more)
+    sets = evaluation.open_sets(data, console)
+
+    matcher, path = None, None
+    if predictions is None:
+        from pamcli.cli.network import find_weights, load_matcher
+
+        path = find_weights(weights or "pasmnet", console)
+        matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
+    if submission is not None:
+        _submit(submission, sets, matcher, predictions, prediction_scale, console)
+        return
+    measured = []
+    with console.progress("pairs", sum(len(source) for _, source in sets)) as bar:
+        for spec, source in sets:
+            if predictions is not None:
+                evaluation.one_set(sets, "--predictions")
+                estimate = _from_files(source, predictions, prediction_scale, allow_missing)
+            else:
+                assert matcher is not None
+                estimate = _from_network(matcher)
+            measured.append(
+                _measure(spec, source, estimate, max_gt, size, evaluation.WORST if report else 0, bar.advance)
+            )
+    facts = evaluation.run_facts(matcher, weights or "pasmnet", path, predictions)
+    _show(results, sets, measured, facts, matcher, compare)
+
+
+def _measure(
+    spec: DataSpec,
+    source: Listed,
+    estimate: Callable[[Sample], Estimate | None],
+    max_gt: float | None,
+    size: tuple[int, int] | None,
+    worst: int,
+    advance: Callable[[], None],
+) -> MeasuredSet:
+    from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
+
+    protocol = DisparityProtocol.of(spec.info.name, max_gt=max_gt, resize=size)
+    return measure_disparity(spec.label, source, estimate, protocol, worst=worst, advance=advance)
+
+
+def _from_network(matcher: StereoMatcher) -> Callable[[Sample], Estimate]:
+    from pamcli.evaluation.disparity_run import Estimate
+
+    def estimate(sample: Sample) -> Estimate:
+        extras = {"confidence"} if sample.visible is None else {"confidence", "visible"}
+        start = time.perf_counter()
+        result = matcher(sample.left, sample.right, extras=extras)
+        return Estimate(result.disparity, result.visible, result.confidence, time.perf_counter() - start)
+
+    return estimate
+
+
+def _from_files(
+    source: Listed, folder: Path, scale: float, allow_missing: bool
+) -> Callable[[Sample], Estimate | None]:
+    from pamcli.evaluation.disparity_run import Estimate
+    from pamcli.evaluation.predictions import open_disparities
+
+    files = open_disparities(folder, source.names, scale=scale, allow_missing=allow_missing)
+
+    def estimate(sample: Sample) -> Estimate | None:
+        if sample.name not in files.files:
+            return None
+        return Estimate(files.load(sample.name, sample.left.shape))
+
+    return estimate
+
+
+def _submit(
+    file: Path,
+    sets: list[tuple[DataSpec, Listed]],
+    matcher: StereoMatcher | None,
+    folder: Path | None,
+    scale: float,
+    console: Console,
+) -> None:
+    from pamcli.evaluation.predictions import open_disparities
+    from pamcli.evaluation.submissions import KINDS, Prediction, require_complete, write_submission
+
+    kinds = {spec.info.name for spec, _ in sets}
+    if len(kinds) > 1 or not kinds <= set(KINDS):
+        given = ", ".join(sorted(kinds))
+        raise UsageError(f"no benchmark takes an archive of {given}", f"known: {', '.join(KINDS)}")
+    (kind,) = kinds
+    require_complete(kind, [name for _, source in sets for name in source.names])
+
+    def predicted() -> Iterator[Prediction]:
+        with console.progress("pairs", sum(len(source) for _, source in sets)) as bar:
+            for _, source in sets:
+                files = None if folder is None else open_disparities(folder, source.names, scale=scale)
+                for index in range(len(source)):
+                    sample = source.load(index)
+                    start = time.perf_counter()
+                    if files is not None:
+                        disparity = files.load(sample.name, sample.left.shape)
+                    else:
+                        assert matcher is not None
+                        disparity = matcher(sample.left, sample.right, extras=()).disparity
+                    seconds = time.perf_counter() - start
+                    shape = (int(sample.left.shape[0]), int(sample.left.shape[1]))
+                    yield Prediction(sample.name, disparity, seconds, shape)
+                    bar.advance()
+
+    sizes = {spec.keys.get("size", "H") for spec, _ in sets}
+    written = write_submission(file, kind, predicted(), size=sorted(sizes)[0])
+    for note in written.notes:
+        console.warn(note)
+    console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")
+    console.result(str(file))
+
+
+def _show(
+    results: evaluation.Results,
+    sets: list[tuple[DataSpec, Listed]],
+    measured: list[MeasuredSet],
+    facts: list[tuple[str, str]],
+    matcher: StereoMatcher | None,
+    compare: bool,
+) -> None:
+    from pamcli.evaluation import disparity_run as run
+    from pamcli.evaluation.published import published_disparity
+    from pamcli.evaluation.report import ReportData
+
+    seconds = [image.seconds for one in measured for image in one.images]
+    facts = [*facts, *evaluation.cost_facts(seconds, matcher)]
+    facts.append(evaluation.data_fact(sets, [one.summary.images for one in measured]))
+    notes = evaluation.set_notes(sets, [one.notes for one in measured])
+    names = [spec.info.name for spec, _ in sets] if compare else []
+    rows = {name: published_disparity(name) for name in names}
+    published = [found for name in names if (found := evaluation.published(rows[name], name)) is not None]
+    summary, images = run.summary_table(measured), run.images_table(measured)
+    report = ReportData(
+        title=f"Disparity of {facts[0][1]}",
+        facts=tuple(facts),
+        summary=summary,
+        images=images,
+        notes=tuple(notes),
+        published=tuple(published),
+        charts=run.charts(measured),
+        examples=tuple(example for one in measured for example in one.examples),
+    )
+    tables = [run.summary_table(measured, part) for part in (HEADLINE, SPREAD, TRUST)]
+    tables = [table for table in tables if table.rows] + [each.table for each in published]
+    results.show(tables, images, report, {"sets": [_numbers(one) for one in measured]})
+
+
+def _numbers(one: MeasuredSet) -> dict[str, Any]:
+    from pamcli.evaluation.tables import json_value
+
+    summary = one.summary
+
+    def plain(figures: Figures) -> dict[str, dict[str, Any]]:
+        return {
+            region: {key: json_value(value) for key, value in values.items()}
+            for region, values in figures.items()
+        }
+
+    return {
+        "data": one.label,
+        "pictures": summary.images,
+        "pooled": plain(summary.pooled),
+        "image_means": plain(summary.image_means),
+        "region_pictures": dict(summary.region_images),
+        "notes": list(one.notes),
+    }

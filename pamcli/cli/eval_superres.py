@@ -1,0 +1,181 @@
+"""pam eval superres: PSNR and SSIM of enlarged pairs in the literature's protocols, beside bicubic."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pamcli.cli import evaluation, options
+from pamcli.cli.console import Console
+from pamcli.errors import UsageError
+from pamcli.files.finding import listed
+
+if TYPE_CHECKING:
+    from pamcli.data.listing import Listed
+    from pamcli.data.open import DataSpec
+    from pamcli.evaluation.superres_metrics import SuperresPair
+    from pamcli.evaluation.superres_run import MeasuredSet
+    from pamcli.inference.upscaler import StereoUpscaler
+
+
+def command(
+    data: evaluation.Data,
+    scale: Annotated[
+        Literal["2", "4"] | None, typer.Option("--scale", help="How many times larger.", show_default="4")
+    ] = None,
+    weights: options.Weights = None,
+    predictions: evaluation.Predictions = None,
+    allow_missing: evaluation.AllowMissing = False,
+    baseline_only: Annotated[
+        bool, typer.Option("--baseline-only", help="Bicubic alone: no network is loaded.")
+    ] = False,
+    right_view: Annotated[
+        Literal["right", "left"],
+        typer.Option("--right-view", help="left: the network gets the left view twice."),
+    ] = "right",
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FOLDER", help="Write enlarged views: <name>_left.png, _right.png."),
+    ] = None,
+    as_json: evaluation.Json = False,
+    per_image: evaluation.PerImage = None,
+    report: evaluation.Report = None,
+    compare: evaluation.Compare = False,
+    overwrite: options.Overwrite = False,
+    device: options.Device = "auto",
+    precision: evaluation.Precision = "fp32",
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure super-resolution on data sets: of a network, or of pictures by any program.
+
+    Pictures are cut to a multiple of the scale, reduced by MATLAB's bicubic, rounded to 8 bits, enlarged, and
+    compared in 8 bits; bicubic's figures always stand beside.
+    """
+    console = Console(quiet, verbose)
+    options.check_device(device)
+    given = {"--predictions": predictions, "--weights": weights, "--baseline-only": baseline_only}
+    made = [name for name, value in given.items() if value]
+    if len(made) > 1:
+        raise UsageError(f"{' and '.join(made)} contradict each other", "give one of them")
+    if (predictions is not None or baseline_only) and (right_view == "left" or save is not None):
+        raise UsageError("--right-view and --save are about a network, and none is run")
+    if predictions is None and allow_missing:
+        raise UsageError("--allow-missing is about --predictions")
+    results = evaluation.Results.plan(console, as_json, per_image, report, overwrite)
+    sets = evaluation.open_sets(data, console)
+    if save is not None:
+        _check_saved(save, evaluation.one_set(sets, "--save")[1], overwrite)
+
+    upscaler, path, method = None, None, None
+    factor = int(scale or "4")
+    if predictions is not None:
+        evaluation.one_set(sets, "--predictions")
+        method = predictions.name
+    elif not baseline_only:
+        from pamcli.cli.network import find_weights, load_upscaler
+
+        name = weights or f"passrnet-x{factor}"
+        path = find_weights(name, console)
+        upscaler = load_upscaler(name, device, precision, int(scale) if scale else None, console)
+        factor = upscaler.scale
+        method = Path(name).stem + (", left view twice" if right_view == "left" else "")
+
+    from pamcli.evaluation.superres_run import measure_superres
+
+    measured = []
+    with console.progress("pairs", sum(len(source) for _, source in sets)) as bar:
+        for spec, source in sets:
+            enlarge: Any = None
+            if predictions is not None:
+                enlarge = _from_files(source, predictions, allow_missing)
+            elif upscaler is not None:
+                enlarge = _from_network(upscaler, right_view == "left", save)
+            measured.append(
+                measure_superres(
+                    spec.label,
+                    source,
+                    factor,
+                    method,
+                    enlarge,
+                    worst=evaluation.WORST if report else 0,
+                    advance=bar.advance,
+                )
+            )
+    facts = [*evaluation.run_facts(upscaler, method or "", path, predictions), ("scale", f"x{factor}")]
+    _show(results, sets, measured, facts, upscaler, factor, compare)
+
+
+def _from_network(upscaler: StereoUpscaler, left_twice: bool, save: Path | None) -> Any:
+    def enlarge(name: str, pair: SuperresPair) -> tuple[Any, float]:
+        start = time.perf_counter()
+        left, right = upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right)
+        seconds = time.perf_counter() - start
+        if save is not None:
+            from pamcli.files.atomic import write_atomically
+            from pamcli.imaging.images import Picture, encode_picture
+
+            for view, pixels in (("left", left), ("right", right)):
+                file = save / f"{name}_{view}.png"
+                write_atomically(file, encode_picture(Picture(pixels), ".png", name=str(file)))
+        return (left, right), seconds
+
+    return enlarge
+
+
+def _from_files(source: Listed, folder: Path, allow_missing: bool) -> Any:
+    from pamcli.evaluation.predictions import open_pictures
+
+    files = open_pictures(folder, source.names, allow_missing=allow_missing)
+
+    def enlarge(name: str, pair: SuperresPair) -> tuple[Any, None] | None:
+        return (files.load(name, pair.left.shape), None) if name in files.files else None
+
+    return enlarge
+
+
+def _check_saved(folder: Path, source: Listed, overwrite: bool) -> None:
+    files = [folder / f"{name}_{view}.png" for name in source.names for view in ("left", "right")]
+    existing = [file for file in files if file.exists()]
+    if existing and not overwrite:
+        count = len(existing)
+        raise UsageError(f"{count} results exist already: {listed(existing)}", "--overwrite replaces them")
+
+
+def _show(
+    results: evaluation.Results,
+    sets: list[tuple[DataSpec, Listed]],
+    measured: list[MeasuredSet],
+    facts: list[tuple[str, str]],
+    upscaler: StereoUpscaler | None,
+    scale: int,
+    compare: bool,
+) -> None:
+    from pamcli.evaluation import superres_run as run
+    from pamcli.evaluation.published import published_superres
+    from pamcli.evaluation.report import ReportData
+    from pamcli.evaluation.tables import json_rows
+
+    seconds = [pair.seconds for one in measured for pair in one.pairs]
+    facts = [*facts, *evaluation.cost_facts(seconds, upscaler)]
+    facts.append(evaluation.data_fact(sets, [len(one.pairs) for one in measured]))
+    notes = evaluation.set_notes(sets, [one.notes for one in measured])
+    notes.append("SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed.")
+    names = [spec.info.name for spec, _ in sets] if compare else []
+    rows = {name: published_superres(name, scale) for name in names}
+    published = [found for name in names if (found := evaluation.published(rows[name], name)) is not None]
+    summary, pairs = run.summary_table(measured), run.pairs_table(measured)
+    report = ReportData(
+        title=f"Super-resolution x{scale} of {facts[0][1]}",
+        facts=tuple(facts),
+        summary=summary,
+        images=pairs,
+        notes=tuple(notes),
+        published=tuple(published),
+        examples=tuple(example for one in measured for example in one.examples),
+    )
+    tables = [summary, *(each.table for each in published)]
+    results.show(tables, pairs, report, {"scale": scale, "summary": json_rows(summary)})

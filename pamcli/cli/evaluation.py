@@ -1,0 +1,215 @@
+"""What both `pam eval` commands share: their data, and how figures are shown and written."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pamcli import __version__
+from pamcli.cli.console import Console
+from pamcli.errors import UsageError
+from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.finding import listed
+
+if TYPE_CHECKING:
+    from pamcli.data.listing import Listed
+    from pamcli.data.open import DataSpec
+    from pamcli.evaluation.published import PublishedRow
+    from pamcli.evaluation.report import Published, ReportData
+    from pamcli.evaluation.tables import Table
+
+Data = Annotated[
+    list[str],
+    typer.Option(
+        "--data",
+        metavar="NAME[/SPLIT]:PATH[?key=value&...]",
+        help="A data set of `pam dataset list`; may be given several times.",
+    ),
+]
+Predictions = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions", metavar="FOLDER", help="Measure these files, made by any program, not a network."
+    ),
+]
+AllowMissing = Annotated[
+    bool, typer.Option("--allow-missing", help="Leave out samples that have no prediction.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
+PerImage = Annotated[
+    Path | None, typer.Option("--per-image", metavar="FILE.csv", help="Write the figures of every picture.")
+]
+Report = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE.html", help="Write a report that a browser shows, in one file."),
+]
+Compare = Annotated[bool, typer.Option("--compare", help="Show published rows of the same sets beside it.")]
+Precision = Annotated[str, typer.Option("--precision", help="auto, fp32, bf16 or fp16.")]
+
+WORST = 5
+"""Pairs that a report shows."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where the figures go, and what stands above them."""
+
+    console: Console
+    json: bool
+    per_image: Path | None
+    report: Path | None
+
+    @classmethod
+    def plan(
+        cls,
+        console: Console,
+        as_json: bool,
+        per_image: Path | None,
+        report: Path | None,
+        overwrite: bool,
+        more: Sequence[Path] = (),
+    ) -> Results:
+        """Check the files before any work. Raises UsageError, OutputError."""
+        for path, suffix, option in ((per_image, ".csv", "--per-image"), (report, ".html", "--report")):
+            if path is not None and path.suffix.lower() != suffix:
+                raise UsageError(f"{option} {path} must end in {suffix}")
+        files = [path for path in (per_image, report, *more) if path is not None]
+        existing = [path for path in files if path.exists()]
+        if existing and not overwrite:
+            raise UsageError(f"{listed(existing)} exists already", "--overwrite replaces it")
+        for path in files:
+            check_writable(path)
+        return cls(console, as_json, per_image, report)
+
+    def show(
+        self,
+        tables: Sequence[Table],
+        images: Table,
+        report: ReportData,
+        numbers: Mapping[str, Any],
+    ) -> None:
+        """Write the files that were asked for, then print the tables, or `numbers` as JSON."""
+        from pamcli.evaluation.report import render_report
+        from pamcli.evaluation.tables import csv_table, text_table
+
+        if self.per_image is not None:
+            write_atomically(self.per_image, csv_table(images).encode("utf-8", "surrogateescape"))
+        if self.report is not None:
+            write_atomically(self.report, render_report(report))
+        for name, value in report.facts:
+            self.console.inform(f"{name}: {value}")
+        for note in report.notes:
+            self.console.inform(f"note: {note}")
+        if self.json:
+            facts = dict(report.facts)
+            text = json.dumps({"facts": facts, "notes": list(report.notes), **numbers}, allow_nan=False)
+            self.console.result(text)
+            return
+        for index, table in enumerate(tables):
+            self.console.result(("\n" if index else "") + text_table(table))
+
+
+def open_sets(texts: Sequence[str], console: Console) -> list[tuple[DataSpec, Listed]]:
+    """Every `--data`, opened. Raises UsageError, InputError."""
+    from pamcli.data.open import open_data, parse_data
+
+    if not texts:
+        raise UsageError("no data set is given", "--data NAME:PATH; pam dataset list shows the names")
+    specs = [parse_data(text) for text in texts]
+    opened = []
+    for spec in specs:
+        source = open_data(spec)
+        console.detail(f"{spec.text}: {len(source)} pairs")
+        opened.append((spec, source))
+    return opened
+
+
+def set_notes(sets: Sequence[tuple[DataSpec, Listed]], notes: Sequence[Sequence[str]]) -> list[str]:
+    """What a reader of the figures must know: `notes` of each set, and layouts that are unverified."""
+    found = []
+    for (spec, _), lines in zip(sets, notes, strict=True):
+        found += [f"{spec.label}: {line}" for line in lines]
+        if spec.info.unverified:
+            found.append(f"{spec.label}: unverified layout, {spec.info.unverified}")
+    return found
+
+
+def data_fact(sets: Sequence[tuple[DataSpec, Listed]], counts: Sequence[int]) -> tuple[str, str]:
+    """Every set as it was given, with the number of pairs measured."""
+    named = [f"{spec.text} ({count} pairs)" for (spec, _), count in zip(sets, counts, strict=True)]
+    return "data", ", ".join(named)
+
+
+def published(rows: Sequence[PublishedRow], data: str) -> Published | None:
+    """Published rows of a set as a report has them; None where there are none."""
+    from pamcli.evaluation.published import published_table
+    from pamcli.evaluation.report import Published
+
+    if not rows:
+        return None
+    return Published(published_table(rows, data), "Copied from the sources named, not measured here.")
+
+
+def run_facts(
+    network: Any | None, weights: str, path: Path | None, folder: Path | None
+) -> list[tuple[str, str]]:
+    """Name and value of what was measured with what."""
+    if network is None:
+        source = [("predictions", str(folder))] if folder is not None else [("method", "bicubic alone")]
+    else:
+        from pamcli.registry.catalog import sha256
+
+        assert path is not None
+        compute = network.compute.describe()
+        source = [
+            ("network", weights),
+            ("weights", f"{path.name}, sha256 {sha256(path)}"),
+            ("device", f"{compute['device']}, {compute['precision']}"),
+        ]
+    today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
+    return [*source, ("pam", f"{__version__}, Python {platform.python_version()}"), ("date", today)]
+
+
+def cost_facts(seconds: Sequence[float | None], network: Any | None) -> list[tuple[str, str]]:
+    """Time of the network for a pair, and the most memory that was taken."""
+    known = [each for each in seconds if each is not None]
+    if not known or network is None:
+        return []
+    facts = [("time", f"{sum(known) / len(known):.3f} s a pair, network alone")]
+    if network.compute.device.type == "cuda":
+        import torch
+
+        peak = torch.cuda.max_memory_allocated(network.compute.device)
+        facts.append(("peak memory", f"{peak / 1e9:.2f} GB on the GPU"))
+    elif sys.platform != "win32":
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        facts.append(("peak memory", f"{peak / 1e9:.2f} GB in all"))
+    return facts
+
+
+def one_set(sets: Sequence[tuple[DataSpec, Listed]], option: str) -> tuple[DataSpec, Listed]:
+    """The only set. Raises UsageError where there are several."""
+    if len(sets) > 1:
+        raise UsageError(f"{option} goes with one data set, {len(sets)} are given", "run pam eval for each")
+    return sets[0]
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    """Width and height from WxH. Raises UsageError."""
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if len(sides) != 2 or not all(s.isascii() and s.isdigit() and 16 <= int(s) <= 65535 for s in sides):
+        raise UsageError(f"--resize {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 960x512")
+    return int(sides[0]), int(sides[1])
