@@ -110,6 +110,9 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
         "yard/six.png",
     )
     save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg")
+    # Data sets: KITTI 2015 without its truth, pairs without any.
+    save(left, "kitti/training/image_2/000000_10.png", "mine/left/nine.png")
+    save(right, "kitti/training/image_3/000000_10.png", "mine/right/nine.png")
     (folder / "pairs.tsv").write_text("yard/five.png\tyard/six.png\n")
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
@@ -203,6 +206,9 @@ def test_the_python_of_the_readme_works(block: Block, tmp_path: Path, network_fi
         "pam weights info",
         "pam weights verify",
         "pam weights import",
+        "pam dataset list",
+        "pam dataset verify",
+        "pam dataset preview",
     ],
 )
 def test_the_readme_shows_every_command(words: str) -> None:

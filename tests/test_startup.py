@@ -45,7 +45,7 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--help"], ["disparity", "superres", "weights"]),
+        (["--help"], ["disparity", "superres", "weights", "dataset"]),
         (["--version"], [pamcli.__version__]),
         (
             ["disparity", "--help"],
@@ -55,6 +55,7 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["weights", "--help"], ["list", "info", "verify", "import"]),
         (["weights", "list"], ["pasmnet", "passrnet-x2", "passrnet-x4"]),
         (["weights", "info", "pasmnet"], ["pasmnet", "MIT"]),
+        (["dataset", "--help"], ["list", "verify", "preview"]),
     ],
     ids=" ".join,
 )
@@ -63,6 +64,14 @@ def test_answers_go_to_stdout_without_torch(folder: Path, arguments: list[str], 
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
     assert [text for text in expected if text not in run.stdout] == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["dataset", "list"], ["dataset", "verify", "--help"]])
+def test_neither_help_nor_the_list_of_data_sets_imports_numpy(folder: Path, arguments: list[str]) -> None:
+    without_numpy = RUN_WITHOUT_TORCH.replace('== "torch"', 'in ("torch", "numpy")')
+    command = [sys.executable, "-P", "-c", without_numpy, *arguments]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 PAIR = ["left.png", "right.png"]
@@ -91,6 +100,9 @@ PAIR = ["left.png", "right.png"]
         (["superres", *PAIR, "--scale", "2", "--weights", "passrnet-x4", "-o", "l.png"], 2, ["4 times"]),
         (["disparity", *PAIR, "-o", "d.pfm", "--device", "gpu"], 2, ["gpu", "cuda:N"]),
         (["weights", "nonsense"], 2, ["nonsense"]),
+        (["dataset", "list", "nonsense"], 2, ["nonsense", "kitti2015"]),
+        (["dataset", "verify", "kitti2015:none"], 3, ["none does not exist"]),
+        (["dataset", "preview", "pairs:lefts", "-o", "left.png"], 2, ["left.png", "--overwrite"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
