@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pamcli.data.sample import Sample
     from pamcli.evaluation.disparity_metrics import Figures
     from pamcli.evaluation.disparity_run import Estimate, MeasuredSet
+    from pamcli.evaluation.predictions import DisparityPredictions
+    from pamcli.evaluation.report import Published
     from pamcli.evaluation.submissions import Prediction
     from pamcli.inference.matcher import StereoMatcher
 
@@ -64,7 +67,7 @@ def command(
     compare: evaluation.Compare = False,
     overwrite: options.Overwrite = False,
     device: options.Device = "auto",
-    precision: evaluation.Precision = "fp32",
+    precision: options.Precision = "fp32",
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -80,17 +83,36 @@ def command(
     options.check_device(device)
     if predictions is not None and weights is not None:
         raise UsageError("--predictions and --weights contradict each other", "give one of them")
+    if predictions is not None and max_disparity is not None:
+        raise UsageError("--max-disparity is about a network, and none is run")
+    if max_gt is not None and not math.isfinite(max_gt):
+        raise UsageError(f"--max-gt {max_gt:g} is no number of pixels")
     if predictions is None and (prediction_scale != 1 or allow_missing):
         raise UsageError("--prediction-scale and --allow-missing are about --predictions")
     size = evaluation.parse_size(resize)
     if submission is not None:
         if submission.suffix.lower() != ".zip":
             raise UsageError(f"--submission {submission} must end in .zip")
-        if size is not None or per_image is not None or report is not None or compare:
-            raise UsageError("--submission measures nothing", "run pam eval again for the figures")
+        measuring = {
+            "--resize": resize,
+            "--max-gt": max_gt,
+            "--per-image": per_image,
+            "--report": report,
+            "--compare": compare,
+            "--json": as_json,
+            "--allow-missing": allow_missing,
+        }
+        if given := [option for option, value in measuring.items() if value]:
+            raise UsageError(
+                f"--submission measures nothing, and so contradicts {', '.join(given)}",
+                "run pam eval without it for the figures",
+            )
     more = [submission] if submission is not None else []
     results = evaluation.Results.plan(console, as_json, per_image, report, overwrite, more)
     sets = evaluation.open_sets(data, console)
+    if predictions is not None and submission is None:
+        evaluation.one_set(sets, "--predictions")
+    archive = None if submission is None else _archive(sets)
 
     matcher, path = None, None
     if predictions is None:
@@ -98,15 +120,20 @@ def command(
 
         path = find_weights(weights or "pasmnet", console)
         matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
-    if submission is not None:
-        _submit(submission, sets, matcher, predictions, prediction_scale, console)
+    if submission is not None and archive is not None:
+        _submit(submission, archive, sets, matcher, predictions, prediction_scale, console)
         return
-    measured = []
+    from pamcli.evaluation.predictions import open_disparities
+
+    measured, notes = [], []
     with console.progress("pairs", sum(len(source) for _, source in sets)) as bar:
         for spec, source in sets:
             if predictions is not None:
-                evaluation.one_set(sets, "--predictions")
-                estimate = _from_files(source, predictions, prediction_scale, allow_missing)
+                files = open_disparities(
+                    predictions, source.names, scale=prediction_scale, allow_missing=allow_missing
+                )
+                notes += evaluation.left_out_note(files.missing)
+                estimate = _from_files(files)
             else:
                 assert matcher is not None
                 estimate = _from_network(matcher)
@@ -114,7 +141,12 @@ def command(
                 _measure(spec, source, estimate, max_gt, size, evaluation.WORST if report else 0, bar.advance)
             )
     facts = evaluation.run_facts(matcher, weights or "pasmnet", path, predictions)
-    _show(results, sets, measured, facts, matcher, compare)
+    if matcher is not None:
+        limit = matcher.max_disparity
+        facts.append(("maximum disparity", "none" if limit is None else f"{limit} px"))
+    if prediction_scale != 1:
+        notes.append(f"the numbers in the files are multiplied by {prediction_scale:g}")
+    _show(results, sets, measured, facts, notes, matcher, compare)
 
 
 def _measure(
@@ -144,13 +176,8 @@ def _from_network(matcher: StereoMatcher) -> Callable[[Sample], Estimate]:
     return estimate
 
 
-def _from_files(
-    source: Listed, folder: Path, scale: float, allow_missing: bool
-) -> Callable[[Sample], Estimate | None]:
+def _from_files(files: DisparityPredictions) -> Callable[[Sample], Estimate | None]:
     from pamcli.evaluation.disparity_run import Estimate
-    from pamcli.evaluation.predictions import open_disparities
-
-    files = open_disparities(folder, source.names, scale=scale, allow_missing=allow_missing)
 
     def estimate(sample: Sample) -> Estimate | None:
         if sample.name not in files.files:
@@ -160,8 +187,42 @@ def _from_files(
     return estimate
 
 
+def _archive(sets: list[tuple[DataSpec, Listed]]) -> tuple[str, str]:
+    """Which benchmark's archive these sets make, and Middlebury's size of pictures.
+
+    Raises UsageError, InputError: none, or an incomplete one.
+    """
+    from pamcli.evaluation.submissions import KINDS, require_complete
+
+    kinds = {spec.info.name for spec, _ in sets}
+    if len(kinds) > 1 or not kinds <= set(KINDS):
+        given = ", ".join(sorted(kinds))
+        raise UsageError(f"no benchmark takes an archive of {given}", f"known: {', '.join(KINDS)}")
+    (kind,) = kinds
+    # The training pairs of KITTI 2015 have the names of the test pairs: complete, and worthless.
+    if kind.startswith("kitti") and any(spec.split != "testing" for spec, _ in sets):
+        raise UsageError(
+            f"{kind} takes results of its testing pairs alone", f"give --data {kind}/testing:PATH"
+        )
+    names = [name for _, source in sets for name in source.names]
+    require_complete(kind, names)
+    if kind != "middlebury":
+        return kind, "H"
+    tops = {name.rpartition("/")[0] for name in names}
+    if not tops <= {f"{part}{size}" for part in ("training", "test") for size in "FHQ"}:
+        raise UsageError(
+            "a submission to Middlebury needs the pairs of its version 3 evaluation",
+            "give the folder MiddEval3, which holds trainingF, testF and so on",
+        )
+    sizes = sorted({top[-1] for top in tops})
+    if len(sizes) > 1:
+        raise UsageError(f"one submission of several sizes: {', '.join(sizes)}", "choose one with ?size=")
+    return kind, sizes[0]
+
+
 def _submit(
     file: Path,
+    archive: tuple[str, str],
     sets: list[tuple[DataSpec, Listed]],
     matcher: StereoMatcher | None,
     folder: Path | None,
@@ -169,14 +230,9 @@ def _submit(
     console: Console,
 ) -> None:
     from pamcli.evaluation.predictions import open_disparities
-    from pamcli.evaluation.submissions import KINDS, Prediction, require_complete, write_submission
+    from pamcli.evaluation.submissions import Prediction, write_submission
 
-    kinds = {spec.info.name for spec, _ in sets}
-    if len(kinds) > 1 or not kinds <= set(KINDS):
-        given = ", ".join(sorted(kinds))
-        raise UsageError(f"no benchmark takes an archive of {given}", f"known: {', '.join(KINDS)}")
-    (kind,) = kinds
-    require_complete(kind, [name for _, source in sets for name in source.names])
+    kind, size = archive
 
     def predicted() -> Iterator[Prediction]:
         with console.progress("pairs", sum(len(source) for _, source in sets)) as bar:
@@ -195,8 +251,7 @@ def _submit(
                     yield Prediction(sample.name, disparity, seconds, shape)
                     bar.advance()
 
-    sizes = {spec.keys.get("size", "H") for spec, _ in sets}
-    written = write_submission(file, kind, predicted(), size=sorted(sizes)[0])
+    written = write_submission(file, kind, predicted(), size=size)
     for note in written.notes:
         console.warn(note)
     console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")
@@ -208,6 +263,7 @@ def _show(
     sets: list[tuple[DataSpec, Listed]],
     measured: list[MeasuredSet],
     facts: list[tuple[str, str]],
+    notes: list[str],
     matcher: StereoMatcher | None,
     compare: bool,
 ) -> None:
@@ -215,13 +271,14 @@ def _show(
     from pamcli.evaluation.published import published_disparity
     from pamcli.evaluation.report import ReportData
 
-    seconds = [image.seconds for one in measured for image in one.images]
-    facts = [*facts, *evaluation.cost_facts(seconds, matcher)]
+    cost = evaluation.Cost.of([image.seconds for one in measured for image in one.images], matcher)
+    facts = [*facts, *cost.facts("network with confidence (and visibility, where it is measured)")]
     facts.append(evaluation.data_fact(sets, [one.summary.images for one in measured]))
-    notes = evaluation.set_notes(sets, [one.notes for one in measured])
-    names = [spec.info.name for spec, _ in sets] if compare else []
-    rows = {name: published_disparity(name) for name in names}
-    published = [found for name in names if (found := evaluation.published(rows[name], name)) is not None]
+    notes = [*notes, *evaluation.set_notes(sets, [one.notes for one in measured])]
+    published: dict[str, Published] = {}
+    if compare:
+        published, unknown = evaluation.published(sets, published_disparity)
+        notes += unknown
     summary, images = run.summary_table(measured), run.images_table(measured)
     report = ReportData(
         title=f"Disparity of {facts[0][1]}",
@@ -229,13 +286,16 @@ def _show(
         summary=summary,
         images=images,
         notes=tuple(notes),
-        published=tuple(published),
+        published=tuple(published.values()),
         charts=run.charts(measured),
         examples=tuple(example for one in measured for example in one.examples),
     )
     tables = [run.summary_table(measured, part) for part in (HEADLINE, SPREAD, TRUST)]
-    tables = [table for table in tables if table.rows] + [each.table for each in published]
-    results.show(tables, images, report, {"sets": [_numbers(one) for one in measured]})
+    tables = [table for table in tables if table.rows] + [each.table for each in published.values()]
+    numbers = {"sets": [_numbers(one) for one in measured], **cost.numbers()}
+    if compare:
+        numbers["published"] = evaluation.published_numbers(published)
+    results.show(tables, images, report, numbers)
 
 
 def _numbers(one: MeasuredSet) -> dict[str, Any]:

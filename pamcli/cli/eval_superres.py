@@ -16,6 +16,8 @@ from pamcli.files.finding import listed
 if TYPE_CHECKING:
     from pamcli.data.listing import Listed
     from pamcli.data.open import DataSpec
+    from pamcli.evaluation.predictions import SuperresPredictions
+    from pamcli.evaluation.report import Published
     from pamcli.evaluation.superres_metrics import SuperresPair
     from pamcli.evaluation.superres_run import MeasuredSet
     from pamcli.inference.upscaler import StereoUpscaler
@@ -46,7 +48,7 @@ def command(
     compare: evaluation.Compare = False,
     overwrite: options.Overwrite = False,
     device: options.Device = "auto",
-    precision: evaluation.Precision = "fp32",
+    precision: options.Precision = "fp32",
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -74,7 +76,7 @@ def command(
     factor = int(scale or "4")
     if predictions is not None:
         evaluation.one_set(sets, "--predictions")
-        method = predictions.name
+        method = _method(predictions.resolve().name)
     elif not baseline_only:
         from pamcli.cli.network import find_weights, load_upscaler
 
@@ -82,16 +84,19 @@ def command(
         path = find_weights(name, console)
         upscaler = load_upscaler(name, device, precision, int(scale) if scale else None, console)
         factor = upscaler.scale
-        method = Path(name).stem + (", left view twice" if right_view == "left" else "")
+        method = _method(Path(name).stem) + (", left view twice" if right_view == "left" else "")
 
+    from pamcli.evaluation.predictions import open_pictures
     from pamcli.evaluation.superres_run import measure_superres
 
-    measured = []
+    measured, notes = [], []
     with console.progress("pairs", sum(len(source) for _, source in sets)) as bar:
         for spec, source in sets:
             enlarge: Any = None
             if predictions is not None:
-                enlarge = _from_files(source, predictions, allow_missing)
+                files = open_pictures(predictions, source.names, allow_missing=allow_missing)
+                enlarge = _from_files(files)
+                notes += evaluation.left_out_note([n for n in source.names if n not in files.files])
             elif upscaler is not None:
                 enlarge = _from_network(upscaler, right_view == "left", save)
             measured.append(
@@ -106,7 +111,12 @@ def command(
                 )
             )
     facts = [*evaluation.run_facts(upscaler, method or "", path, predictions), ("scale", f"x{factor}")]
-    _show(results, sets, measured, facts, upscaler, factor, compare)
+    _show(results, sets, measured, facts, notes, upscaler, factor, compare)
+
+
+def _method(name: str) -> str:
+    """The name of a row, which must not be that of the row that always stands there."""
+    return f"{name} (files)" if name in ("", "bicubic") else name
 
 
 def _from_network(upscaler: StereoUpscaler, left_twice: bool, save: Path | None) -> Any:
@@ -126,11 +136,7 @@ def _from_network(upscaler: StereoUpscaler, left_twice: bool, save: Path | None)
     return enlarge
 
 
-def _from_files(source: Listed, folder: Path, allow_missing: bool) -> Any:
-    from pamcli.evaluation.predictions import open_pictures
-
-    files = open_pictures(folder, source.names, allow_missing=allow_missing)
-
+def _from_files(files: SuperresPredictions) -> Any:
     def enlarge(name: str, pair: SuperresPair) -> tuple[Any, None] | None:
         return (files.load(name, pair.left.shape), None) if name in files.files else None
 
@@ -150,6 +156,7 @@ def _show(
     sets: list[tuple[DataSpec, Listed]],
     measured: list[MeasuredSet],
     facts: list[tuple[str, str]],
+    notes: list[str],
     upscaler: StereoUpscaler | None,
     scale: int,
     compare: bool,
@@ -159,14 +166,15 @@ def _show(
     from pamcli.evaluation.report import ReportData
     from pamcli.evaluation.tables import json_rows
 
-    seconds = [pair.seconds for one in measured for pair in one.pairs]
-    facts = [*facts, *evaluation.cost_facts(seconds, upscaler)]
+    cost = evaluation.Cost.of([pair.seconds for one in measured for pair in one.pairs], upscaler)
+    facts = [*facts, *cost.facts("network alone")]
     facts.append(evaluation.data_fact(sets, [len(one.pairs) for one in measured]))
-    notes = evaluation.set_notes(sets, [one.notes for one in measured])
-    notes.append("SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed.")
-    names = [spec.info.name for spec, _ in sets] if compare else []
-    rows = {name: published_superres(name, scale) for name in names}
-    published = [found for name in names if (found := evaluation.published(rows[name], name)) is not None]
+    notes = [*notes, *evaluation.set_notes(sets, [one.notes for one in measured])]
+    notes.append("SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed")
+    published: dict[str, Published] = {}
+    if compare:
+        published, unknown = evaluation.published(sets, lambda name: published_superres(name, scale))
+        notes += unknown
     summary, pairs = run.summary_table(measured), run.pairs_table(measured)
     report = ReportData(
         title=f"Super-resolution x{scale} of {facts[0][1]}",
@@ -174,8 +182,11 @@ def _show(
         summary=summary,
         images=pairs,
         notes=tuple(notes),
-        published=tuple(published),
+        published=tuple(published.values()),
         examples=tuple(example for one in measured for example in one.examples),
     )
-    tables = [summary, *(each.table for each in published)]
-    results.show(tables, pairs, report, {"scale": scale, "summary": json_rows(summary)})
+    tables = [summary, *(each.table for each in published.values())]
+    numbers = {"scale": scale, "summary": json_rows(summary), **cost.numbers()}
+    if compare:
+        numbers["published"] = evaluation.published_numbers(published)
+    results.show(tables, pairs, report, numbers)

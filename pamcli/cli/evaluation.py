@@ -6,7 +6,7 @@ import datetime
 import json
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pamcli import __version__
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, one_line
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.finding import listed
+from pamcli.files.finding import listed, shown
 
 if TYPE_CHECKING:
     from pamcli.data.listing import Listed
@@ -52,7 +52,6 @@ Report = Annotated[
     typer.Option("--report", metavar="FILE.html", help="Write a report that a browser shows, in one file."),
 ]
 Compare = Annotated[bool, typer.Option("--compare", help="Show published rows of the same sets beside it.")]
-Precision = Annotated[str, typer.Option("--precision", help="auto, fp32, bf16 or fp16.")]
 
 WORST = 5
 """Pairs that a report shows."""
@@ -104,10 +103,6 @@ class Results:
             write_atomically(self.per_image, csv_table(images).encode("utf-8", "surrogateescape"))
         if self.report is not None:
             write_atomically(self.report, render_report(report))
-        for name, value in report.facts:
-            self.console.inform(f"{name}: {value}")
-        for note in report.notes:
-            self.console.inform(f"note: {note}")
         if self.json:
             facts = dict(report.facts)
             text = json.dumps({"facts": facts, "notes": list(report.notes), **numbers}, allow_nan=False)
@@ -115,6 +110,12 @@ class Results:
             return
         for index, table in enumerate(tables):
             self.console.result(("\n" if index else "") + text_table(table))
+        # On stdout, too: a table that was kept without them cannot be compared with anything.
+        self.console.result("")
+        for name, value in report.facts:
+            self.console.result(one_line(f"{name}: {value}"))
+        for note in report.notes:
+            self.console.result(one_line(f"note: {note}"))
 
 
 def open_sets(texts: Sequence[str], console: Console) -> list[tuple[DataSpec, Listed]]:
@@ -148,14 +149,34 @@ def data_fact(sets: Sequence[tuple[DataSpec, Listed]], counts: Sequence[int]) ->
     return "data", ", ".join(named)
 
 
-def published(rows: Sequence[PublishedRow], data: str) -> Published | None:
-    """Published rows of a set as a report has them; None where there are none."""
+def published(
+    sets: Sequence[tuple[DataSpec, Listed]], find: Callable[[str], Sequence[PublishedRow]]
+) -> tuple[dict[str, Published], list[str]]:
+    """Published rows of every set that has some, by its name, as a report has them; notes on the others.
+
+    find: rows by the name of a set.
+    """
     from pamcli.evaluation.published import published_table
     from pamcli.evaluation.report import Published
 
-    if not rows:
-        return None
-    return Published(published_table(rows, data), "Copied from the sources named, not measured here.")
+    found, notes = {}, []
+    for name in dict.fromkeys(spec.info.name for spec, _ in sets):
+        if rows := find(name):
+            table = published_table(rows, name)
+            found[name] = Published(table, "Copied from the sources named, not measured here.")
+        else:
+            notes.append(f"no published rows are known for {name}")
+    return found, notes
+
+
+def published_numbers(found: Mapping[str, Published]) -> dict[str, Any]:
+    """Published rows for JSON, by the name of the set."""
+    from pamcli.evaluation.tables import json_value
+
+    return {
+        name: [{key: json_value(value) for key, value in row.items()} for row in each.table.rows]
+        for name, each in found.items()
+    }
 
 
 def run_facts(
@@ -163,7 +184,7 @@ def run_facts(
 ) -> list[tuple[str, str]]:
     """Name and value of what was measured with what."""
     if network is None:
-        source = [("predictions", str(folder))] if folder is not None else [("method", "bicubic alone")]
+        source = [("predictions", shown(folder))] if folder is not None else [("method", "bicubic alone")]
     else:
         from pamcli.registry.catalog import sha256
 
@@ -178,24 +199,55 @@ def run_facts(
     return [*source, ("pam", f"{__version__}, Python {platform.python_version()}"), ("date", today)]
 
 
-def cost_facts(seconds: Sequence[float | None], network: Any | None) -> list[tuple[str, str]]:
-    """Time of the network for a pair, and the most memory that was taken."""
-    known = [each for each in seconds if each is not None]
-    if not known or network is None:
-        return []
-    facts = [("time", f"{sum(known) / len(known):.3f} s a pair, network alone")]
-    if network.compute.device.type == "cuda":
-        import torch
+@dataclass(frozen=True)
+class Cost:
+    """What running a network took."""
 
-        peak = torch.cuda.max_memory_allocated(network.compute.device)
-        facts.append(("peak memory", f"{peak / 1e9:.2f} GB on the GPU"))
-    elif sys.platform != "win32":
+    seconds: float | None = None
+    """For a pair, the mean; None = no network was run."""
+    memory: int | None = None
+    """Bytes at the peak: on the GPU, or else of the whole process; None = not known."""
+    on_gpu: bool = False
+
+    @classmethod
+    def of(cls, seconds: Sequence[float | None], network: Any | None) -> Cost:
+        """From the times of the pairs."""
+        known = [each for each in seconds if each is not None]
+        if not known or network is None:
+            return cls()
+        mean = sum(known) / len(known)
+        if network.compute.device.type == "cuda":
+            import torch
+
+            return cls(mean, torch.cuda.max_memory_allocated(network.compute.device), True)
+        if sys.platform == "win32":
+            return cls(mean)
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-        facts.append(("peak memory", f"{peak / 1e9:.2f} GB in all"))
-    return facts
+        return cls(mean, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+
+    def facts(self, what: str) -> list[tuple[str, str]]:
+        """For people. what: is included in the time."""
+        found = []
+        if self.seconds is not None:
+            found.append(("time", f"{self.seconds:.3f} s a pair, {what}"))
+        if self.memory is not None:
+            found.append(
+                ("peak memory", f"{self.memory / 1e9:.2f} GB {'on the GPU' if self.on_gpu else 'in all'}")
+            )
+        return found
+
+    def numbers(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"seconds_per_pair": self.seconds, "peak_memory_bytes": self.memory}
+
+
+def left_out_note(missing: Sequence[str]) -> list[str]:
+    """Says which samples --allow-missing left out."""
+    if not missing:
+        return []
+    return [f"{len(missing)} without a prediction, left out: {listed(missing)}"]
 
 
 def one_set(sets: Sequence[tuple[DataSpec, Listed]], option: str) -> tuple[DataSpec, Listed]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.sample import Sample, Source
+from pamcli.errors import InputError
 from pamcli.evaluation.confidence_curve import FRACTIONS
 from pamcli.evaluation.disparity_metrics import (
     METRICS,
@@ -118,6 +119,10 @@ def measure_disparity(
         sample = source.load(index)
         if protocol.resize is not None:
             sample = resize_sample(sample, *protocol.resize)
+        if sample.disparity is None:  # said before the network has run
+            raise InputError(
+                f"{sample.name} has no true disparity", "measure on a split that comes with ground truth"
+            )
         found = estimate(sample)
         if found is not None:
             figures = meter.add(sample, found.disparity, visible=found.visible, confidence=found.confidence)

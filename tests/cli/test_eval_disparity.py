@@ -1,0 +1,548 @@
+"""pam eval disparity."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import eval_trees
+import numpy as np
+import pytest
+from pam_program import Run, names, pam, refuse, refuse_options, unchanged
+from PIL import Image
+
+from pamcli.data.sample import Sample
+from pamcli.evaluation import submissions
+from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary
+from pamcli.evaluation.resized import resize_sample
+from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+from pamcli.inference.matcher import StereoMatcher
+
+KITTI = "kitti2015:kitti"
+NAMES = list(eval_trees.BOXES)
+
+
+@pytest.fixture
+def kitti(here: Path) -> Path:
+    eval_trees.kitti2015(here / "kitti")
+    return here / "kitti"
+
+
+@pytest.fixture
+def mine(here: Path) -> Path:
+    eval_trees.pairs(here / "mine")
+    return here / "mine"
+
+
+@pytest.fixture
+def made(here: Path, kitti: Path) -> dict[str, np.ndarray]:
+    """The folder made/ with a wrong disparity for each pair, as PFM, and what they hold."""
+    (here / "made").mkdir()
+    held = {}
+    for sample in eval_trees.crops():
+        assert sample.disparity is not None
+        held[sample.name] = np.nan_to_num(sample.disparity, nan=7.0) + np.float32(3.5)
+        held[sample.name][5:9, 40:] = np.nan
+        write(f"made/{sample.name}.pfm", held[sample.name])
+    return held
+
+
+def write(path: str, disparity: np.ndarray) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(encode_disparity(disparity, Path(path).suffix).data)
+
+
+def of_network(samples: list[Sample], *, kitti: bool = True, **meter: Any) -> DisparitySummary:
+    """What the network reaches on the samples, measured without the command."""
+    found = DisparityMeter(kitti=kitti, **meter)
+    matcher = StereoMatcher.load("pasmnet", device="cpu")
+    for sample in samples:
+        extras = {"confidence"} if sample.visible is None else {"confidence", "visible"}
+        result = matcher(sample.left, sample.right, extras=extras)
+        found.add(sample, result.disparity, visible=result.visible, confidence=result.confidence)
+    return found.summary()
+
+
+def of_files(made: dict[str, np.ndarray], *, kitti: bool = True) -> DisparitySummary:
+    meter = DisparityMeter(kitti=kitti)
+    for sample in eval_trees.crops():
+        if sample.name in made:
+            meter.add(sample, made[sample.name])
+    return meter.summary()
+
+
+def without_masks() -> list[Sample]:
+    """The samples as the tree `pairs` has them."""
+    return [replace(sample, visible=None, foreground=None) for sample in eval_trees.crops()]
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """The one JSON object of a run; NaN and Infinity, which JSON has not, fail."""
+    assert run.code == 0, run.stderr
+
+    def refused(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    found = json.loads(run.stdout, parse_constant=refused)
+    assert isinstance(found, dict)
+    return found
+
+
+def same(numbers: dict[str, Any], summary: DisparitySummary) -> None:
+    """Assert that the figures of a set are those of a summary, exactly."""
+    for key, figures in (("pooled", summary.pooled), ("image_means", summary.image_means)):
+        expected = {
+            region: {name: None if math.isnan(value) else value for name, value in values.items()}
+            for region, values in figures.items()
+        }
+        assert numbers[key] == expected
+    assert numbers["pictures"] == summary.images
+    assert numbers["region_pictures"] == summary.region_images
+
+
+# --- of a network -------------------------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
+    run = pam("eval", "disparity", "--data", KITTI, "--json")
+    found = answer(run)
+    assert run.stderr == ""
+    assert set(found) == {"facts", "notes", "sets", "seconds_per_pair", "peak_memory_bytes"}
+    (one,) = found["sets"]
+    assert set(one) == {"data", "pictures", "pooled", "image_means", "region_pictures", "notes"}
+    assert one["data"] == "kitti2015/training"
+    same(one, of_network(eval_trees.crops()))
+    assert {"all", "noc", "occluded", "bg", "fg", "noc-bg", "noc-fg", "0-100"} == set(one["pooled"])
+    assert set(one["pooled"]["all"]) == set(METRICS)
+    assert found["facts"]["network"] == "pasmnet"
+    assert re.fullmatch(r"pasmnet\.safetensors, sha256 [0-9a-f]{64}", found["facts"]["weights"])
+    assert found["facts"]["device"] == "cpu, fp32"
+    assert found["facts"]["maximum disparity"] == "none"
+    assert found["facts"]["data"] == f"{KITTI} (2 pairs)"
+    assert found["seconds_per_pair"] > 0
+    assert found["peak_memory_bytes"] > 1_000_000
+    assert any("calib" in note for note in found["notes"])
+    assert any("KITTI's development kit" in note for note in found["notes"])
+    assert any("unverified" in note for note in found["notes"])
+
+
+def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: Path) -> None:
+    run = pam("eval", "disparity", "--data", KITTI, "--max-disparity", "64")
+    assert (run.code, run.stderr) == (0, "")
+    head = run.lines[0]
+    assert [word for word in ("data", "region", "average", "EPE (px)", "D1 (%)") if word not in head] == []
+    rows = [re.split(r"  +", line) for line in run.lines if line.startswith("kitti2015/training  ")]
+    assert list(dict.fromkeys(row[2] for row in rows)) == ["pooled", "mean of pictures"]
+    text = run.stdout.decode()
+    assert "network: pasmnet\n" in text
+    assert "maximum disparity: 64 px\n" in text
+    assert "note: kitti2015/training: no calibration" in text
+    assert "nan" not in text.lower()
+
+
+def test_several_sets_keep_their_own_figures(networks: None, kitti: Path, mine: Path) -> None:
+    found = answer(pam("eval", "disparity", "--data", KITTI, "--data", "pairs:mine", "--json"))
+    one, two = found["sets"]
+    same(one, of_network(eval_trees.crops()))
+    same(two, of_network(without_masks(), kitti=False))
+    assert two["data"] == "pairs"
+    assert not any("development kit" in note for note in two["notes"])
+    assert "noc" not in two["pooled"]
+    assert "visible-precision" not in two["pooled"]["all"]
+
+
+def test_first_takes_the_first(networks: None, kitti: Path) -> None:
+    found = answer(pam("eval", "disparity", "--data", f"{KITTI}?first=1", "--json"))
+    same(found["sets"][0], of_network(eval_trees.crops()[:1]))
+    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pairs)"
+
+
+def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
+    found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--max-gt", "20", "--json"))
+    same(found["sets"][0], of_network(without_masks(), kitti=False, max_gt=20))
+    assert any("below 20 px" in note for note in found["notes"])
+    everything = of_network(without_masks(), kitti=False).pooled["all"]["pixels"]
+    assert 0 < found["sets"][0]["pooled"]["all"]["pixels"] < everything
+
+
+def test_resize_changes_pictures_and_truth_and_says_so(networks: None, mine: Path) -> None:
+    found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--resize", "64x48", "--json"))
+    small = [resize_sample(sample, 64, 48) for sample in without_masks()]
+    same(found["sets"][0], of_network(small, kitti=False))
+    assert any("64 x 48" in note for note in found["notes"])
+
+
+def test_weights_and_precision_are_named(networks: None, mine: Path) -> None:
+    found = answer(
+        pam("eval", "disparity", "--data", "pairs:mine?first=1", "--precision", "bf16", "--json", "--quiet")
+    )
+    assert found["facts"]["device"] == "cpu, bf16"
+
+
+# --- files that are written ---------------------------------------------------------------------------------
+
+
+def test_rows_of_the_csv_are_the_pictures(made: dict[str, np.ndarray]) -> None:
+    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "out/rows.csv")
+    assert (run.code, run.stderr) == (0, "")
+    with Path("out/rows.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == NAMES
+    for row, sample in zip(rows, eval_trees.crops(), strict=True):
+        figures = DisparityMeter(kitti=True).add(sample, made[sample.name]).regions
+        assert (row["data"], row["seconds"]) == ("kitti2015/training", "")
+        for region in ("all", "noc", "fg", "occluded"):
+            prefix = "" if region == "all" else f"{region} "
+            for metric in ("pixels", "epe", "d1", "bad-2", "density"):
+                assert float(row[prefix + metric]) == figures[region][metric]
+
+
+def test_the_report_shows_the_worst_pair_first(networks: None, kitti: Path) -> None:
+    run = pam("eval", "disparity", "--data", KITTI, "--report", "report.html", "--quiet")
+    assert (run.code, run.stderr) == (0, "")
+    page = Path("report.html").read_text(encoding="utf-8")
+    matcher, errors = StereoMatcher.load("pasmnet", device="cpu"), {}
+    for sample in eval_trees.crops():
+        result = matcher(sample.left, sample.right, extras=())
+        errors[sample.name] = DisparityMeter().add(sample, result.disparity).regions["all"]["d1"]
+    worst, best = sorted(errors, key=lambda name: -errors[name])
+    examples = re.findall(r'<figure class="example"><figcaption><b>(.*?)</b>', page)
+    assert examples == [worst, best]
+    assert f"D1 {errors[worst]:.1f} %" in page
+    assert page.count("data:image/") >= 8
+    assert "AUSE" in page
+    assert "sha256" in page
+    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+
+
+def test_published_rows_are_marked(networks: None, made: dict[str, np.ndarray]) -> None:
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--compare"]
+    run = pam(*arguments, "--report", "report.html")
+    assert (run.code, run.stderr) == (0, "")
+    table = run.stdout.decode().split("\n\n")[-2].splitlines()
+    assert table[0].startswith("published on kitti2015 ")
+    assert "protocol" in table[0]
+    assert any(line.startswith("PASMnet_192 ") and "7.23" in line for line in table)
+    assert "Published, not measured here" in Path("report.html").read_text(encoding="utf-8")
+    rows = answer(pam(*arguments, "--json"))["published"]["kitti2015"]
+    assert all(row["protocol"] and row["source"] for row in rows)
+    assert "PASMnet_192" in [row["method"] for row in rows]
+
+
+def test_a_set_without_published_rows_is_named(mine: Path, made: dict[str, np.ndarray]) -> None:
+    run = pam("eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--compare")
+    assert run.code == 0
+    assert "note: no published rows are known for pairs" in run.lines
+
+
+@pytest.mark.parametrize(("option", "file"), [("--per-image", "rows.csv"), ("--report", "report.html")])
+def test_files_that_exist_are_replaced_on_request_alone(
+    made: dict[str, np.ndarray], option: str, file: str
+) -> None:
+    Path(file).write_text("old")
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", option, file]
+    with unchanged():
+        refuse(pam(*arguments), 2, file, "exists already", "--overwrite")
+    assert pam(*arguments, "--overwrite").code == 0
+    assert Path(file).read_text(encoding="utf-8") != "old"
+
+
+# --- of files -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["pfm", "npy", "tif", "png"])
+def test_files_of_pam_disparity_get_the_figures_of_the_network(
+    networks: None, kitti: Path, suffix: str
+) -> None:
+    views = ["kitti/training/image_2", "kitti/training/image_3"]
+    assert pam("disparity", *views, "-o", "out/", "--format", suffix, "--quiet").code == 0
+    found = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "out", "--json"))
+    (one,) = found["sets"]
+    summary = of_network(eval_trees.crops())
+    trust = {"ause-epe", "ause-bad-2"} | {name for name in METRICS if "precision" in name or "recall" in name}
+    assert set(one["pooled"]) == set(summary.pooled)
+    for region, figures in summary.pooled.items():
+        expected = {name: value for name, value in figures.items() if name not in trust}
+        if suffix == "png":
+            assert one["pooled"][region] == pytest.approx(expected, abs=0.2)
+            assert one["pooled"][region]["epe"] == pytest.approx(expected["epe"], abs=1 / 512)
+        else:
+            assert one["pooled"][region] == expected
+    assert found["facts"]["predictions"] == "out"
+    assert found["seconds_per_pair"] is None
+    assert "device" not in found["facts"]
+
+
+def test_holes_are_filled_on_kitti_and_wrong_elsewhere(made: dict[str, np.ndarray], mine: Path) -> None:
+    on_kitti = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--json"))
+    same(on_kitti["sets"][0], of_files(made))
+    on_mine = answer(pam("eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--json"))
+    figures = on_mine["sets"][0]["pooled"]["all"]
+    assert figures["density"] == on_kitti["sets"][0]["pooled"]["all"]["density"] < 100
+    assert figures["bad-4"] == pytest.approx(100 - figures["density"])
+    assert figures["epe"] == pytest.approx(3.5)
+
+
+def test_names_keep_their_folders_and_suffixes_may_differ(made: dict[str, np.ndarray]) -> None:
+    write("other/000000_10.tif", made["000000_10"])
+    write("other/000001_10.npy", made["000001_10"])
+    found = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "other", "--json"))
+    same(found["sets"][0], of_files(made))
+
+
+def test_a_missing_prediction_is_named_and_an_error_unless_allowed(made: dict[str, np.ndarray]) -> None:
+    Path("made/000001_10.pfm").unlink()
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--json"]
+    refuse(pam(*arguments), 2, "1 missing", "000001_10", "--allow-missing")
+    found = answer(pam(*arguments, "--allow-missing"))
+    del made["000001_10"]
+    same(found["sets"][0], of_files(made))
+    assert "1 without a prediction, left out: 000001_10" in found["notes"]
+    assert found["facts"]["data"] == f"{KITTI} (1 pairs)"
+
+
+def test_no_prediction_at_all_is_an_error_even_when_some_may_be_missing(kitti: Path) -> None:
+    Path("made").mkdir()
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
+    for more in ([], ["--allow-missing"]):
+        refuse(pam(*arguments, *more), 2, "no prediction in made", "000000_10.pfm")
+
+
+def test_a_prediction_of_another_size_is_an_error(made: dict[str, np.ndarray]) -> None:
+    write("made/000001_10.pfm", made["000001_10"][:, 1:])
+    line = refuse(pam("eval", "disparity", "--data", KITTI, "--predictions", "made"), 3, "made/000001_10.pfm")
+    assert "127 x 80" in line
+    assert "128 x 80" in line
+
+
+def test_a_prediction_that_cannot_be_read_is_an_error(made: dict[str, np.ndarray]) -> None:
+    Path("made/000001_10.pfm").write_bytes(b"nothing")
+    refuse(pam("eval", "disparity", "--data", KITTI, "--predictions", "made"), 3, "made/000001_10.pfm")
+
+
+def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
+    for name, disparity in made.items():
+        write(f"made/{name}.pfm", disparity / 4)
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--json"]
+    found = answer(pam(*arguments, "--prediction-scale", "4"))
+    same(found["sets"][0], of_files(made))
+    assert any("multiplied by 4" in note for note in found["notes"])
+    for value in ("0", "-1", "nan", "inf"):
+        refuse(pam(*arguments, f"--prediction-scale={value}"), 2, "--prediction-scale")
+
+
+def test_predictions_load_no_network(made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
+    assert pam("eval", "disparity", "--data", KITTI, "--predictions", "made").code == 0
+
+
+# --- nothing to measure -------------------------------------------------------------------------------------
+
+
+def test_a_set_without_truth_is_an_error_before_the_network_runs(
+    networks: None, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eval_trees.pairs(here / "mine", truth=False)
+    monkeypatch.setattr(StereoMatcher, "__call__", None)
+    refuse(pam("eval", "disparity", "--data", "pairs:mine"), 3, "000000_10", "no true disparity")
+
+
+def test_a_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mine: Path) -> None:
+    for name, (x0, y0, x1, y1) in eval_trees.BOXES.items():
+        write(f"mine/disparity/{name}.pfm", np.full((y1 - y0, x1 - x0), np.nan, np.float32))
+    arguments = ["eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--report", "r.html"]
+    refuse(pam(*arguments), 3, "nothing to measure")
+    assert not Path("r.html").exists()
+
+
+def test_truth_beyond_the_limit_alone_is_an_error(made: dict[str, np.ndarray]) -> None:
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--max-gt", "1"]
+    refuse(pam(*arguments), 3, "nothing to measure", "below 1 px")
+
+
+def test_an_empty_tree_is_an_error(here: Path) -> None:
+    (here / "kitti" / "training" / "image_2").mkdir(parents=True)
+    refuse(pam("eval", "disparity", "--data", KITTI), 3, "holds no pair", "image_2")
+
+
+# --- submissions --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_wanted(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The testing pairs of a KITTI 2015 that has two of them."""
+    eval_trees.kitti2015(here / "kitti", "testing")
+    layouts = submissions._LAYOUTS
+    monkeypatch.setitem(layouts, "kitti2015", replace(layouts["kitti2015"], test=tuple(NAMES)))
+    return here / "kitti"
+
+
+TESTING = "kitti2015/testing:kitti"
+
+
+def test_a_submission_holds_what_the_network_finds(networks: None, two_wanted: Path) -> None:
+    run = pam("eval", "disparity", "--data", TESTING, "--submission", "out/kitti2015.zip")
+    assert (run.code, run.lines) == (0, ["out/kitti2015.zip"])
+    assert "2 pictures, 2 files, verified" in run.stderr
+    assert names("out") == ["kitti2015.zip"]
+    with zipfile.ZipFile("out/kitti2015.zip") as archive:
+        assert archive.namelist() == [f"disp_0/{name}.png" for name in NAMES]
+        archive.extractall("unpacked")
+    matcher = StereoMatcher.load("pasmnet", device="cpu")
+    for sample in eval_trees.crops():
+        found = matcher(sample.left, sample.right, extras=()).disparity
+        stored = read_disparity(Path(f"unpacked/disp_0/{sample.name}.png"))
+        np.testing.assert_allclose(stored, found, atol=1 / 256)
+
+
+def test_a_submission_of_files(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
+    run = pam("eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip")
+    assert (run.code, run.lines) == (0, ["k.zip"])
+    with zipfile.ZipFile("k.zip") as archive:
+        archive.extractall("unpacked")
+    stored = read_disparity(Path("unpacked/disp_0/000000_10.png"))
+    np.testing.assert_allclose(stored, made["000000_10"], atol=1 / 256)
+
+
+def test_an_incomplete_submission_is_refused_before_a_network_is_loaded(
+    two_wanted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
+    arguments = ["eval", "disparity", "--data", f"{TESTING}?first=1", "--submission", "k.zip"]
+    with unchanged():
+        refuse(pam(*arguments), 3, "incomplete", "000001_10")
+
+
+def test_training_pairs_of_kitti_make_no_submission(two_wanted: Path, kitti: Path) -> None:
+    with unchanged():
+        run = pam("eval", "disparity", "--data", KITTI, "--submission", "k.zip")
+        refuse(run, 2, "testing pairs", "kitti2015/testing")
+
+
+def test_a_size_that_is_none_of_the_picture_is_refused(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
+    write("made/000001_10.pfm", made["000001_10"][1:])
+    with unchanged():
+        run = pam("eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip")
+        refuse(run, 3, "made/000001_10.pfm", "128 x 79")
+
+
+def test_middlebury_gets_the_size_of_its_pictures(
+    here: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts = submissions._LAYOUTS
+    scenes = ("Adirondack", "ArtL")
+    monkeypatch.setitem(layouts, "middlebury", replace(layouts["middlebury"], training=scenes))
+    for scene, sample in zip(scenes, eval_trees.crops(), strict=True):
+        folder = here / "MiddEval3" / "trainingQ" / scene
+        folder.mkdir(parents=True)
+        Image.fromarray(sample.left).save(folder / "im0.png")
+        Image.fromarray(sample.right).save(folder / "im1.png")
+        write(f"out/trainingQ/{scene}.pfm", np.nan_to_num(made[sample.name], nan=3.0))
+    data = ["--data", "middlebury:MiddEval3"]
+    run = pam("eval", "disparity", *data, "--predictions", "out", "--submission", "m.zip")
+    assert run.code == 0, run.stderr
+    assert "unverified" in run.stderr
+    with zipfile.ZipFile("m.zip") as archive:
+        assert sorted(archive.namelist())[0] == "trainingQ/Adirondack/disp0PAM.pfm"
+
+
+def test_no_archive_of_own_pairs(mine: Path) -> None:
+    run = pam("eval", "disparity", "--data", "pairs:mine", "--submission", "k.zip")
+    refuse(run, 2, "no benchmark takes", "pairs", "kitti2015")
+
+
+def test_an_archive_that_exists_is_replaced_on_request_alone(
+    two_wanted: Path, made: dict[str, np.ndarray]
+) -> None:
+    Path("k.zip").write_text("old")
+    arguments = ["eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip"]
+    with unchanged():
+        refuse(pam(*arguments), 2, "k.zip", "--overwrite")
+    assert pam(*arguments, "--overwrite").code == 0
+    assert zipfile.is_zipfile("k.zip")
+
+
+# --- refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "texts"),
+    [
+        (["--resize", "100"], ["--resize", "960x512"]),
+        (["--resize", "8x64"], ["--resize"]),
+        (["--resize", "64x-48"], ["--resize"]),
+        (["--per-image", "rows.txt"], ["--per-image", ".csv"]),
+        (["--report", "report.pdf"], ["--report", ".html"]),
+        (["--submission", "k.tar"], ["--submission", ".zip"]),
+        (["--max-gt", "inf"], ["--max-gt"]),
+        (["--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
+        (["--predictions", "made", "--max-disparity", "64"], ["--max-disparity"]),
+        (["--predictions", "none"], ["no such folder", "none"]),
+        (["--prediction-scale", "2"], ["--prediction-scale", "--predictions"]),
+        (["--allow-missing"], ["--allow-missing", "--predictions"]),
+        (["--submission", "k.zip", "--resize", "64x48"], ["--submission", "--resize"]),
+        (["--submission", "k.zip", "--report", "r.html"], ["--submission", "--report"]),
+        (["--submission", "k.zip", "--json", "--max-gt", "9"], ["--submission", "--json", "--max-gt"]),
+        (["--max-disparity", "many"], ["--max-disparity", "many"]),
+        (["--device", "gpu"], ["--device", "gpu"]),
+        (["--predictions", "made", "--data", "pairs:mine"], ["--predictions", "one data set"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_contradictions_and_bad_values(
+    made: dict[str, np.ndarray], mine: Path, more: list[str], texts: list[str]
+) -> None:
+    with unchanged():
+        refuse(pam("eval", "disparity", "--data", KITTI, *more), 2, *texts)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "texts"),
+    [
+        ("kitti2016:kitti", 2, ["kitti2016", "kitti2015"]),
+        ("kitti2015/test:kitti", 2, ["test", "testing"]),
+        ("kitti2015:kitti?frist=1", 2, ["frist", "first"]),
+        ("kitti2015:kitti?first=0", 2, ["first=0"]),
+        ("kitti", 2, ["kitti"]),
+        ("kitti2015:nowhere", 3, ["nowhere does not exist"]),
+        ("pairs:kitti", 3, ["kitti", "left"]),
+    ],
+)
+def test_bad_data(kitti: Path, data: str, code: int, texts: list[str]) -> None:
+    with unchanged():
+        refuse(pam("eval", "disparity", "--data", data), code, *texts)
+
+
+def test_bad_options() -> None:
+    refuse_options(pam("eval", "disparity"), "--data")
+    refuse_options(pam("eval", "disparity", "--data", KITTI, "--precision", "fp8"), "--precision")
+    for value in ("0", "nan"):
+        refuse_options(pam("eval", "disparity", "--data", KITTI, "--max-gt", value), "--max-gt")
+    refuse_options(pam("eval", "nonsense"), "nonsense")
+
+
+def test_bad_weights(kitti: Path) -> None:
+    Path("bad.safetensors").write_bytes(b"nothing of the kind")
+    for weights in ("bad.safetensors", "nonsense", "passrnet-x4"):
+        with unchanged():
+            refuse(pam("eval", "disparity", "--data", KITTI, "--weights", weights), 4)
+
+
+def test_a_folder_that_cannot_be_written_to_is_known_first(made: dict[str, np.ndarray]) -> None:
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
+    Path("file").write_text("not a folder")
+    with unchanged():
+        refuse(pam(*arguments, "--report", "file/report.html"), 7, "file")
+
+
+def test_a_damaged_picture_is_named(made: dict[str, np.ndarray]) -> None:
+    Path("kitti/training/image_3/000001_10.png").write_bytes(b"nothing")
+    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
+    refuse(run, 3, "image_3/000001_10.png")
+    assert not Path("rows.csv").exists()
