@@ -19,13 +19,26 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 PROGRAMS = {"pam", "find", "sed", "ls", "cat", "head", "mkdir", "printf", "echo"}
 """What a README command may call: pam, and what stands on every machine."""
 
-OUTPUT_OPTIONS = {"-o", "--output", "--output-right", "--visible", "--confidence", "--color-map", ">"}
+OUTPUT_OPTIONS = {
+    "-o",
+    "--output",
+    "--output-right",
+    "--visible",
+    "--confidence",
+    "--color-map",
+    ">",
+    "--report",
+    "--per-image",
+    "--save",
+}
 
 
 @dataclass(frozen=True)
@@ -110,9 +123,23 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
         "yard/six.png",
     )
     save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg")
-    # Data sets: KITTI 2015 without its truth, pairs without any.
-    save(left, "kitti/training/image_2/000000_10.png", "mine/left/nine.png")
-    save(right, "kitti/training/image_3/000000_10.png", "mine/right/nine.png")
+    # Data sets: one pair of KITTI 2015 with its truth, one of KITTI 2012 and own pairs without any.
+    truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[200:264, 300:396]
+    save(
+        left,
+        "kitti/training/image_2/000000_10.png",
+        "kitti2012/testing/colored_0/000000_10.png",
+        "mine/left/nine.png",
+    )
+    save(
+        right,
+        "kitti/training/image_3/000000_10.png",
+        "kitti2012/testing/colored_1/000000_10.png",
+        "mine/right/nine.png",
+    )
+    (folder / "kitti/training/disp_occ_0").mkdir()
+    encoded = encode_disparity(truth, ".png").data
+    (folder / "kitti/training/disp_occ_0/000000_10.png").write_bytes(encoded)
     (folder / "pairs.tsv").write_text("yard/five.png\tyard/six.png\n")
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
@@ -206,6 +233,8 @@ def test_the_python_of_the_readme_works(block: Block, tmp_path: Path, network_fi
         "pam weights info",
         "pam weights verify",
         "pam weights import",
+        "pam eval disparity",
+        "pam eval superres",
         "pam dataset list",
         "pam dataset verify",
         "pam dataset preview",

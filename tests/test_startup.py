@@ -28,8 +28,19 @@ main()
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Files that are never decoded: these commands end before they would be."""
-    for name in ("left.png", "right.png", "there.pfm", "lefts/a.png", "lefts/b.png", "rights/a.png"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in (
+        "left.png",
+        "right.png",
+        "there.pfm",
+        "lefts/a.png",
+        "lefts/b.png",
+        "rights/a.png",
+        "set/left/a.png",
+        "set/right/a.png",
+        "k/testing/image_2/000000_10.png",
+        "k/testing/image_3/000000_10.png",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"not a picture: " + name.encode())
     return tmp_path
 
@@ -45,7 +56,7 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--help"], ["disparity", "superres", "weights", "dataset"]),
+        (["--help"], ["disparity", "superres", "weights", "eval", "dataset"]),
         (["--version"], [pamcli.__version__]),
         (
             ["disparity", "--help"],
@@ -56,6 +67,12 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["weights", "list"], ["pasmnet", "passrnet-x2", "passrnet-x4"]),
         (["weights", "info", "pasmnet"], ["pasmnet", "MIT"]),
         (["dataset", "--help"], ["list", "verify", "preview"]),
+        (["eval", "--help"], ["disparity", "superres"]),
+        (
+            ["eval", "disparity", "--help"],
+            ["--data", "--predictions", "--submission", "--max-gt", "--report"],
+        ),
+        (["eval", "superres", "--help"], ["--data", "--right-view", "--baseline-only", "--save"]),
     ],
     ids=" ".join,
 )
@@ -100,6 +117,28 @@ PAIR = ["left.png", "right.png"]
         (["superres", *PAIR, "--scale", "2", "--weights", "passrnet-x4", "-o", "l.png"], 2, ["4 times"]),
         (["disparity", *PAIR, "-o", "d.pfm", "--device", "gpu"], 2, ["gpu", "cuda:N"]),
         (["weights", "nonsense"], 2, ["nonsense"]),
+        (["eval", "disparity", "--data", "kitti2016:lefts"], 2, ["kitti2016", "kitti2015"]),
+        (["eval", "disparity", "--data", "kitti2015:none"], 3, ["none does not exist"]),
+        (["eval", "disparity", "--data", "kitti2015:lefts"], 3, ["lefts holds no pair", "image_2"]),
+        (["eval", "disparity", "--data", "pairs:.", "--resize", "9"], 2, ["--resize"]),
+        (["eval", "disparity", "--data", "pairs:set", "--predictions", "none"], 2, ["none"]),
+        (
+            ["eval", "disparity", "--data", "pairs:set", "--predictions", "k"],
+            2,
+            ["no prediction", "a.pfm"],
+        ),
+        (["eval", "disparity", "--data", "pairs:set", "--submission", "s.zip"], 2, ["no benchmark takes"]),
+        (
+            ["eval", "disparity", "--data", "kitti2015/testing:k", "--submission", "s.zip"],
+            3,
+            ["199 pictures"],
+        ),
+        (
+            ["eval", "superres", "--data", "pairs:set", "--scale", "2", "--weights", "passrnet-x4"],
+            2,
+            ["4 times"],
+        ),
+        (["eval", "superres", "--data", "pairs:set", "--baseline-only"], 3, ["a.png"]),
         (["dataset", "list", "nonsense"], 2, ["nonsense", "kitti2015"]),
         (["dataset", "verify", "kitti2015:none"], 3, ["none does not exist"]),
         (["dataset", "preview", "pairs:lefts", "-o", "left.png"], 2, ["left.png", "--overwrite"]),

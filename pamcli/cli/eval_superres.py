@@ -11,7 +11,10 @@ import typer
 from pamcli.cli import evaluation, options
 from pamcli.cli.console import Console
 from pamcli.errors import UsageError
+from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import listed
+from pamcli.files.outputs import check_collisions
+from pamcli.files.pairing import PairName
 
 if TYPE_CHECKING:
     from pamcli.data.listing import Listed
@@ -125,7 +128,6 @@ def _from_network(upscaler: StereoUpscaler, left_twice: bool, save: Path | None)
         left, right = upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right)
         seconds = time.perf_counter() - start
         if save is not None:
-            from pamcli.files.atomic import write_atomically
             from pamcli.imaging.images import Picture, encode_picture
 
             for view, pixels in (("left", left), ("right", right)):
@@ -144,11 +146,17 @@ def _from_files(files: SuperresPredictions) -> Any:
 
 
 def _check_saved(folder: Path, source: Listed, overwrite: bool) -> None:
-    files = [folder / f"{name}_{view}.png" for name in source.names for view in ("left", "right")]
+    """Raise UsageError, OutputError where the views cannot be written, or not without being asked."""
+    outputs = [{view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names]
+    pairs = [PairName(files.left, files.right, files.name) for files in source.files]
+    check_collisions(pairs, outputs)
+    files = [file for paths in outputs for file in paths.values()]
     existing = [file for file in files if file.exists()]
     if existing and not overwrite:
         count = len(existing)
         raise UsageError(f"{count} results exist already: {listed(existing)}", "--overwrite replaces them")
+    for file in files:
+        check_writable(file)
 
 
 def _show(

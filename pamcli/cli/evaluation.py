@@ -216,10 +216,8 @@ class Cost:
         if not known or network is None:
             return cls()
         mean = sum(known) / len(known)
-        if network.compute.device.type == "cuda":
-            import torch
-
-            return cls(mean, torch.cuda.max_memory_allocated(network.compute.device), True)
+        if (on_gpu := network.compute.peak_memory()) is not None:
+            return cls(mean, on_gpu, True)
         if sys.platform == "win32":
             return cls(mean)
         import resource

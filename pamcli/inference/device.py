@@ -41,6 +41,10 @@ class Compute:
         """Device and precision by name."""
         return {"device": str(self.device), "precision": self.precision}
 
+    def peak_memory(self) -> int | None:
+        """Most bytes that tensors took on a CUDA GPU since the program began; None elsewhere."""
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+
     def autocast(self) -> AbstractContextManager[object]:
         """Context in which the networks compute in this precision."""
         if self.precision == "fp32":

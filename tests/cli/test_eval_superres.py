@@ -1,0 +1,387 @@
+"""pam eval superres."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import eval_trees
+import numpy as np
+import pytest
+from pam_program import Run, names, pam, refuse, refuse_options, unchanged
+from PIL import Image
+
+from pamcli.data.sample import Sample
+from pamcli.evaluation.superres_metrics import (
+    METRICS,
+    PROTOCOLS,
+    SuperresPair,
+    mean_figures,
+    superres_figures,
+    superres_pair,
+)
+from pamcli.inference.upscaler import StereoUpscaler
+
+KITTI = "kitti2015:kitti"
+NAMES = list(eval_trees.BOXES)
+VIEWS = [f"{name}_{view}.png" for name in NAMES for view in ("left", "right")]
+
+
+@pytest.fixture(autouse=True)
+def kitti(here: Path) -> Path:
+    eval_trees.kitti2015(here / "kitti")
+    return here / "kitti"
+
+
+def pair_of(sample: Sample, scale: int) -> SuperresPair:
+    return superres_pair(sample.left, sample.right, scale, name=sample.name)
+
+
+def row(figures: list[Any]) -> dict[str, float]:
+    """Means over the pairs under the names of the columns."""
+    means = mean_figures(figures)
+    return {f"{protocol} {metric}": means[protocol][metric] for protocol in PROTOCOLS for metric in METRICS}
+
+
+def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]:
+    pairs = [pair_of(sample, scale) for sample in samples or eval_trees.crops()]
+    return row([superres_figures(pair, *pair.bicubic(), name="") for pair in pairs])
+
+
+def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    upscaler = StereoUpscaler.load(f"passrnet-x{pair.scale}", device="cpu")
+    left, right = upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right)
+    return left, right
+
+
+def of_network(scale: int, left_twice: bool = False) -> dict[str, float]:
+    pairs = [pair_of(sample, scale) for sample in eval_trees.crops()]
+    return row([superres_figures(pair, *enlarged(pair, left_twice), name="") for pair in pairs])
+
+
+def answer(run: Run) -> dict[str, Any]:
+    """The one JSON object of a run; NaN and Infinity, which JSON has not, fail."""
+    assert run.code == 0, run.stderr
+
+    def refused(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    found = json.loads(run.stdout, parse_constant=refused)
+    assert isinstance(found, dict)
+    return found
+
+
+def rows(found: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Figures of a summary of one data set by method."""
+    words = {"data", "method", "pairs"}
+    return {
+        each["method"]: {key: value for key, value in each.items() if key not in words}
+        for each in found["summary"]
+    }
+
+
+# --- of a network -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [2, 4])
+def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: int) -> None:
+    run = pam("eval", "superres", "--scale", str(scale), "--data", KITTI, "--json")
+    found = answer(run)
+    assert run.stderr == ""
+    assert set(found) == {"facts", "notes", "scale", "summary", "seconds_per_pair", "peak_memory_bytes"}
+    assert rows(found) == {"bicubic": bicubic(scale), f"passrnet-x{scale}": of_network(scale)}
+    assert found["scale"] == scale
+    assert [(each["data"], each["pairs"]) for each in found["summary"]] == [("kitti2015/training", 2)] * 2
+    assert found["facts"]["device"] == "cpu, fp32"
+    assert found["facts"]["scale"] == f"x{scale}"
+    assert found["facts"]["data"] == f"{KITTI} (2 pairs)"
+    assert found["seconds_per_pair"] > 0
+    assert any("SSIM" in note and "defined nowhere" in note for note in found["notes"])
+
+
+def test_the_table_names_the_protocols(networks: None) -> None:
+    run = pam("eval", "superres", "--data", KITTI)
+    assert (run.code, run.stderr) == (0, "")
+    for heading in ("left PSNR (dB)", "both PSNR (dB)", "left SSIM-ipassr", "both SSIM-skimage"):
+        assert heading in run.lines[0]
+    assert [re.split(r"  +", line)[1] for line in run.lines[1:3]] == ["bicubic", "passrnet-x4"]
+    assert "network: passrnet-x4" in run.lines
+    assert "scale: x4" in run.lines
+
+
+def test_several_sets_and_first(here: Path) -> None:
+    eval_trees.pairs(here / "mine")
+    data = ["--data", f"{KITTI}?first=1", "--data", "pairs:mine"]
+    found = answer(pam("eval", "superres", *data, "--baseline-only", "--json"))
+    one, two = found["summary"]
+    expected = bicubic(4, eval_trees.crops()[:1])
+    assert one == {"data": "kitti2015/training", "method": "bicubic", "pairs": 1, **expected}
+    assert two == {"data": "pairs", "method": "bicubic", "pairs": 2, **bicubic(4)}
+    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pairs), pairs:mine (2 pairs)"
+
+
+def test_the_network_without_its_second_view(networks: None) -> None:
+    found = answer(pam("eval", "superres", "--data", KITTI, "--right-view", "left", "--json"))
+    method = "passrnet-x4, left view twice"
+    assert rows(found)[method] == of_network(4, left_twice=True)
+    assert rows(found)[method]["left psnr"] != of_network(4)["left psnr"]
+
+
+def test_weights_say_the_scale(networks: None) -> None:
+    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", "passrnet-x2", "--json"))
+    assert found["scale"] == 2
+    assert rows(found) == {"bicubic": bicubic(2), "passrnet-x2": of_network(2)}
+
+
+def test_the_baseline_loads_neither_torch_nor_weights(here: Path) -> None:
+    code = """
+import os, sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "safetensors"):
+            os.write(2, b"torch was imported\\n")
+            os._exit(97)  # not an exception: nothing can catch it
+
+sys.meta_path.insert(0, NoTorch())
+from pamcli.cli import main
+main()
+"""
+    arguments = ["eval", "superres", "--data", KITTI, "--baseline-only", "--json", "--report", "r.html"]
+    command = [sys.executable, "-P", "-c", code, *arguments]
+    run = subprocess.run(command, cwd=here, capture_output=True, stdin=subprocess.DEVNULL)
+    assert (run.returncode, run.stderr) == (0, b"")
+    found = json.loads(run.stdout)
+    assert rows(found) == {"bicubic": bicubic(4)}
+    assert found["facts"]["method"] == "bicubic alone"
+    assert found["seconds_per_pair"] is None
+
+
+# --- what is written ----------------------------------------------------------------------------------------
+
+
+def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
+    run = pam("eval", "superres", "--data", KITTI, "--per-image", "rows.csv", "--quiet")
+    assert (run.code, run.stderr) == (0, "")
+    with Path("rows.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [(each["name"], each["method"]) for each in found] == [
+        (name, method) for name in NAMES for method in ("bicubic", "passrnet-x4")
+    ]
+    for index, sample in enumerate(eval_trees.crops()):
+        pair = pair_of(sample, 4)
+        for each, views in zip(found[2 * index :], (pair.bicubic(), enlarged(pair)), strict=False):
+            figures = superres_figures(pair, *views, name="")
+            for protocol in PROTOCOLS:
+                for metric in METRICS:
+                    assert float(each[f"{protocol} {metric}"]) == figures[protocol][metric]
+    assert [each["seconds"] == "" for each in found] == [True, False] * 2
+
+
+def test_the_report_shows_the_worst_pair_first(networks: None) -> None:
+    run = pam("eval", "superres", "--data", KITTI, "--report", "report.html")
+    assert (run.code, run.stderr) == (0, "")
+    page = Path("report.html").read_text(encoding="utf-8")
+    quality = {}
+    for sample in eval_trees.crops():
+        pair = pair_of(sample, 4)
+        quality[sample.name] = superres_figures(pair, *enlarged(pair), name="")["left"]["psnr"]
+    worst, best = sorted(quality, key=lambda name: quality[name])
+    assert re.findall(r'<figure class="example"><figcaption><b>(.*?)</b>', page) == [worst, best]
+    assert f"{quality[worst]:.2f} dB (left)" in page
+    assert "over bicubic" in page
+    assert page.count("data:image/") >= 6
+    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+
+
+def test_published_rows_are_marked() -> None:
+    arguments = ["eval", "superres", "--data", KITTI, "--baseline-only", "--compare"]
+    run = pam(*arguments, "--report", "report.html")
+    assert (run.code, run.stderr) == (0, "")
+    table = run.stdout.decode().split("\n\n")[1].splitlines()
+    assert table[0].startswith("published on kitti2015 ")
+    assert any(line.startswith("bicubic ") and "24.38" in line and "23.79" in line for line in table)
+    assert "Published, not measured here" in Path("report.html").read_text(encoding="utf-8")
+    found = answer(pam(*arguments, "--json", "--scale", "2"))
+    row = next(row for row in found["published"]["kitti2015"] if row["method"] == "bicubic")
+    assert (row["both psnr"], row["left psnr"]) == (28.61, 27.81)
+    assert row["protocol"]
+    assert row["source"]
+
+
+def test_a_set_without_published_rows_is_named(here: Path) -> None:
+    eval_trees.pairs(here / "mine")
+    run = pam("eval", "superres", "--data", "pairs:mine", "--baseline-only", "--compare")
+    assert "note: no published rows are known for pairs" in run.lines
+
+
+@pytest.mark.parametrize(("option", "file"), [("--per-image", "rows.csv"), ("--report", "report.html")])
+def test_files_that_exist_are_replaced_on_request_alone(option: str, file: str) -> None:
+    Path(file).write_text("old")
+    arguments = ["eval", "superres", "--data", KITTI, "--baseline-only", option, file]
+    with unchanged():
+        refuse(pam(*arguments), 2, file, "exists already", "--overwrite")
+    assert pam(*arguments, "--overwrite").code == 0
+    assert Path(file).read_text(encoding="utf-8") != "old"
+
+
+def test_save_writes_both_views_and_they_measure_the_same(networks: None) -> None:
+    found = answer(pam("eval", "superres", "--data", KITTI, "--save", "out", "--json"))
+    assert names("out") == sorted(VIEWS)
+    sample = eval_trees.crops()[1]
+    for view, pixels in zip(("left", "right"), enlarged(pair_of(sample, 4)), strict=True):
+        np.testing.assert_array_equal(np.asarray(Image.open(f"out/{sample.name}_{view}.png")), pixels)
+    again = answer(pam("eval", "superres", "--data", KITTI, "--predictions", "out", "--json"))
+    assert rows(again) == {"bicubic": bicubic(4), "out": rows(found)["passrnet-x4"]}
+    assert again["facts"]["predictions"] == "out"
+
+
+def test_saved_views_that_exist_are_replaced_on_request_alone(networks: None) -> None:
+    Path("out").mkdir()
+    Path("out/000001_10_right.png").write_text("old")
+    arguments = ["eval", "superres", "--data", KITTI, "--save", "out"]
+    with unchanged():
+        refuse(pam(*arguments), 2, "000001_10_right.png", "--overwrite")
+    assert pam(*arguments, "--overwrite").code == 0
+    assert names("out") == sorted(VIEWS)
+
+
+def test_saved_views_never_replace_the_pictures_of_the_set(here: Path) -> None:
+    picture = eval_trees.crops()[0].left
+    for side in ("left", "right"):
+        (here / "mine" / side).mkdir(parents=True)
+        for name in ("one", "one_left"):
+            Image.fromarray(picture).save(here / "mine" / side / f"{name}.png")
+    with unchanged():
+        run = pam("eval", "superres", "--data", "pairs:mine", "--save", "mine/left", "--overwrite")
+        refuse(run, 2, "one_left.png", "would overwrite an input")
+
+
+def test_a_folder_that_cannot_be_written_to_is_known_before_the_network_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(StereoUpscaler, "load", None)
+    Path("file").write_text("not a folder")
+    with unchanged():
+        refuse(pam("eval", "superres", "--data", KITTI, "--save", "file/out"), 7, "file")
+
+
+# --- of files -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made() -> Path:
+    """The folder bicubic/ with what bicubic makes of the pairs."""
+    Path("bicubic").mkdir()
+    for sample in eval_trees.crops():
+        for view, pixels in zip(("left", "right"), pair_of(sample, 4).bicubic(), strict=True):
+            Image.fromarray(pixels).save(f"bicubic/{sample.name}_{view}.png")
+    return Path("bicubic")
+
+
+PREDICTIONS = ["eval", "superres", "--data", KITTI, "--predictions", "bicubic"]
+
+
+def test_a_folder_may_be_called_as_the_baseline(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = {"bicubic": bicubic(4), "bicubic (files)": bicubic(4)}
+    assert rows(answer(pam(*PREDICTIONS, "--json"))) == expected
+    monkeypatch.chdir(made)
+    found = answer(pam("eval", "superres", "--data", "kitti2015:../kitti", "--predictions", ".", "--json"))
+    assert rows(found) == expected
+
+
+def test_the_truth_itself_is_infinitely_good(made: Path) -> None:
+    for sample in eval_trees.crops():
+        Image.fromarray(sample.left).save(made / f"{sample.name}_left.png")
+        Image.fromarray(sample.right).save(made / f"{sample.name}_right.png")
+    figures = rows(answer(pam(*PREDICTIONS, "--json", "--report", "r.html")))["bicubic (files)"]
+    assert figures["left psnr"] == figures["both psnr"] == "inf"
+    assert figures["left ssim-ipassr"] == pytest.approx(1)
+
+
+def test_a_missing_view_is_named_and_an_error_unless_allowed(made: Path) -> None:
+    (made / "000000_10_right.png").unlink()
+    refuse(pam(*PREDICTIONS), 2, "1 missing", "000000_10_right", "--allow-missing")
+    found = answer(pam(*PREDICTIONS, "--allow-missing", "--json"))
+    only = bicubic(4, eval_trees.crops()[1:])
+    assert rows(found) == {"bicubic": only, "bicubic (files)": only}
+    assert "1 without a prediction, left out: 000000_10" in found["notes"]
+
+
+def test_no_prediction_at_all_is_an_error(here: Path) -> None:
+    (here / "bicubic").mkdir()
+    refuse(pam(*PREDICTIONS, "--allow-missing"), 2, "no prediction in bicubic")
+
+
+def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
+    Image.open(made / "000001_10_left.png").crop((0, 0, 100, 80)).save(made / "000001_10_left.png")
+    line = refuse(pam(*PREDICTIONS), 3, "000001_10_left.png")
+    assert "100 x 80" in line
+    assert "128 x 80" in line
+
+
+# --- refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "texts"),
+    [
+        (["--scale", "2", "--weights", "passrnet-x4"], ["4 times", "--scale"]),
+        (["--predictions", "out", "--weights", "passrnet-x4"], ["--predictions", "--weights"]),
+        (["--predictions", "out", "--baseline-only"], ["--predictions", "--baseline-only"]),
+        (["--baseline-only", "--weights", "passrnet-x4"], ["--weights", "--baseline-only"]),
+        (["--baseline-only", "--save", "out"], ["--save"]),
+        (["--baseline-only", "--right-view", "left"], ["--right-view"]),
+        (["--predictions", "out"], ["no such folder", "out"]),
+        (["--allow-missing"], ["--allow-missing", "--predictions"]),
+        (["--save", "out", "--data", KITTI], ["--save", "one data set"]),
+        (["--baseline-only", "--report", "r.pdf"], ["--report", ".html"]),
+        (["--device", "gpu"], ["--device", "gpu"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_contradictions_and_bad_values(more: list[str], texts: list[str]) -> None:
+    with unchanged():
+        refuse(pam("eval", "superres", "--data", KITTI, *more), 2, *texts)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "texts"),
+    [
+        ("kitti2016:kitti", 2, ["kitti2016", "kitti2015"]),
+        ("kitti2015:nowhere", 3, ["nowhere does not exist"]),
+        ("flickr1024:kitti", 3, ["kitti"]),
+    ],
+)
+def test_bad_data(data: str, code: int, texts: list[str]) -> None:
+    with unchanged():
+        refuse(pam("eval", "superres", "--data", data), code, *texts)
+
+
+def test_bad_options() -> None:
+    refuse_options(pam("eval", "superres"), "--data")
+    refuse_options(pam("eval", "superres", "--data", KITTI, "--scale", "3"), "--scale")
+    refuse_options(pam("eval", "superres", "--data", KITTI, "--right-view", "none"), "--right-view")
+
+
+def test_bad_weights() -> None:
+    Path("bad.safetensors").write_bytes(b"nothing of the kind")
+    for weights in ("bad.safetensors", "nonsense", "pasmnet"):
+        with unchanged():
+            refuse(pam("eval", "superres", "--data", KITTI, "--weights", weights), 4)
+
+
+def test_pairs_that_are_too_small_are_named(kitti: Path) -> None:
+    for side in ("image_2", "image_3"):
+        file = kitti / "training" / side / "000000_10.png"
+        Image.open(file).crop((0, 0, 60, 64)).save(file)
+    for part in ("disp_occ_0", "disp_noc_0", "obj_map"):
+        (kitti / "training" / part / "000000_10.png").unlink()
+    run = pam("eval", "superres", "--data", KITTI, "--baseline-only", "--per-image", "rows.csv")
+    refuse(run, 3, "000000_10", "60 x 64", "too small")
+    assert not Path("rows.csv").exists()
