@@ -69,13 +69,13 @@ class DisparityProtocol:
         )
 
     def notes(self) -> Iterator[str]:
-        """What of it changes the figures, a sentence each."""
+        """What of it changes the figures, a clause each."""
         if self.kitti:
-            yield "Holes are filled as in KITTI's development kit before measuring; density is before that."
+            yield "holes are filled as in KITTI's development kit before measuring; density is from before"
         if self.max_gt is not None:
-            yield f"Only truth below {self.max_gt:g} px is counted."
+            yield f"only truth below {self.max_gt:g} px is counted"
         if self.resize is not None:
-            yield f"Pictures and truth are brought to {self.resize[0]} x {self.resize[1]} pixels first."
+            yield f"pictures and truth are brought to {self.resize[0]} x {self.resize[1]} pixels first"
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,13 @@ def _example(sample: Sample, found: Estimate, figures: ImageFigures) -> tuple[fl
 def summary_table(sets: list[MeasuredSet], metrics: tuple[str, ...] | None = None) -> Table:
     """A row for each set, region and way of averaging. metrics: which columns; None = all with a value."""
     rows: list[dict[str, Value]] = [
-        {"data": one.label, "region": region, "average": name, **_chosen(figures[region], metrics)}
+        {
+            "data": one.label,
+            "region": region,
+            "average": name,
+            "pictures": one.summary.region_images[region],
+            **_chosen(figures[region], metrics),
+        }
         for one in sets
         for name, figures in ((POOLED, one.summary.pooled), (MEANS, one.summary.image_means))
         for region in REGIONS
@@ -165,6 +171,7 @@ def summary_table(sets: list[MeasuredSet], metrics: tuple[str, ...] | None = Non
         Column("data", "data", text=True),
         Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
         Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
+        Column("pictures", "pictures", decimals=0, note="that have the region"),
     )
     return Table((*words, *map(_column, keys)), tuple(rows))
 

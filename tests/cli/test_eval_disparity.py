@@ -138,6 +138,7 @@ def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: 
     head = run.lines[0]
     assert [word for word in ("data", "region", "average", "EPE (px)", "D1 (%)") if word not in head] == []
     rows = [re.split(r"  +", line) for line in run.lines if line.startswith("kitti2015/training  ")]
+    assert {row[3] for row in rows} == {"2"}
     assert list(dict.fromkeys(row[2] for row in rows)) == ["pooled", "mean of pictures"]
     text = run.stdout.decode()
     assert "network: pasmnet\n" in text
