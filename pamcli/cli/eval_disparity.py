@@ -50,6 +50,14 @@ def command(
         Path | None,
         typer.Option("--submission", metavar="FILE.zip", help="Write the archive that the benchmark takes."),
     ] = None,
+    prediction_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--prediction-seconds",
+            metavar="S",
+            help="What the program took for a pair: Middlebury's and ETH3D's archives state it.",
+        ),
+    ] = None,
     max_gt: Annotated[
         float | None,
         typer.Option("--max-gt", metavar="PX", min=1, help="Count only truth below this, as the paper: 192."),
@@ -113,6 +121,7 @@ def command(
     if predictions is not None and submission is None:
         evaluation.one_set(sets, "--predictions")
     archive = None if submission is None else _archive(sets)
+    _check_seconds(prediction_seconds, archive, predictions is not None)
 
     matcher, path = None, None
     if predictions is None:
@@ -121,7 +130,9 @@ def command(
         path = find_weights(weights or "pasmnet", console)
         matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
     if submission is not None and archive is not None:
-        _submit(submission, archive, sets, matcher, predictions, prediction_scale, console)
+        _submit(
+            submission, archive, sets, matcher, predictions, prediction_scale, prediction_seconds, console
+        )
         return
     from pamcli.evaluation.predictions import open_disparities
 
@@ -220,6 +231,22 @@ def _archive(sets: list[tuple[DataSpec, Listed]]) -> tuple[str, str]:
     return kind, sizes[0]
 
 
+def _check_seconds(seconds: float | None, archive: tuple[str, str] | None, from_files: bool) -> None:
+    """Raise UsageError where a runtime is lacking, is none, or is asked for by nobody."""
+    asked = from_files and archive is not None and archive[0] in ("middlebury", "eth3d")
+    if seconds is None:
+        if asked and archive is not None:
+            raise UsageError(
+                f"a submission to {archive[0]} states the runtime, which files do not tell",
+                "--prediction-seconds S says it",
+            )
+        return
+    if not asked:
+        raise UsageError("--prediction-seconds is about files for Middlebury's or ETH3D's archive")
+    if not (seconds > 0 and math.isfinite(seconds)):
+        raise UsageError(f"--prediction-seconds {seconds:g} is not above 0")
+
+
 def _submit(
     file: Path,
     archive: tuple[str, str],
@@ -227,6 +254,7 @@ def _submit(
     matcher: StereoMatcher | None,
     folder: Path | None,
     scale: float,
+    stated: float | None,
     console: Console,
 ) -> None:
     from pamcli.evaluation.predictions import open_disparities
@@ -246,7 +274,7 @@ def _submit(
                     else:
                         assert matcher is not None
                         disparity = matcher(sample.left, sample.right, extras=()).disparity
-                    seconds = time.perf_counter() - start
+                    seconds = time.perf_counter() - start if files is None else stated or math.nan
                     shape = (int(sample.left.shape[0]), int(sample.left.shape[1]))
                     yield Prediction(sample.name, disparity, seconds, shape)
                     bar.advance()

@@ -140,12 +140,17 @@ def set_notes(sets: Sequence[tuple[DataSpec, Listed]], notes: Sequence[Sequence[
         found += [f"{spec.label}: {line}" for line in lines]
         if spec.info.unverified:
             found.append(f"{spec.label}: unverified layout, {spec.info.unverified}")
+        if spec.weight != 1:
+            found.append(f"{spec.label}: weight={spec.weight:g} is about training and changes nothing here")
     return found
 
 
 def data_fact(sets: Sequence[tuple[DataSpec, Listed]], counts: Sequence[int]) -> tuple[str, str]:
     """Every set as it was given, with the number of pairs measured."""
-    named = [f"{spec.text} ({count} pairs)" for (spec, _), count in zip(sets, counts, strict=True)]
+    named = [
+        f"{shown(spec.text)} ({count} pair{'' if count == 1 else 's'})"
+        for (spec, _), count in zip(sets, counts, strict=True)
+    ]
     return "data", ", ".join(named)
 
 

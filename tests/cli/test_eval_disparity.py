@@ -161,7 +161,14 @@ def test_several_sets_keep_their_own_figures(networks: None, kitti: Path, mine: 
 def test_first_takes_the_first(networks: None, kitti: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", f"{KITTI}?first=1", "--json"))
     same(found["sets"][0], of_network(eval_trees.crops()[:1]))
-    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pairs)"
+    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair)"
+
+
+def test_a_weight_is_for_training(made: dict[str, np.ndarray]) -> None:
+    run = pam("eval", "disparity", "--data", f"{KITTI}?weight=3", "--predictions", "made", "--json")
+    found = answer(run)
+    same(found["sets"][0], of_files(made))
+    assert any("weight=3" in note for note in found["notes"])
 
 
 def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
@@ -305,7 +312,7 @@ def test_a_missing_prediction_is_named_and_an_error_unless_allowed(made: dict[st
     del made["000001_10"]
     same(found["sets"][0], of_files(made))
     assert "1 without a prediction, left out: 000001_10" in found["notes"]
-    assert found["facts"]["data"] == f"{KITTI} (1 pairs)"
+    assert found["facts"]["data"] == f"{KITTI} (1 pair)"
 
 
 def test_no_prediction_at_all_is_an_error_even_when_some_may_be_missing(kitti: Path) -> None:
@@ -446,11 +453,15 @@ def test_middlebury_gets_the_size_of_its_pictures(
         Image.fromarray(sample.right).save(folder / "im1.png")
         write(f"out/trainingQ/{scene}.pfm", np.nan_to_num(made[sample.name], nan=3.0))
     data = ["--data", "middlebury:MiddEval3"]
-    run = pam("eval", "disparity", *data, "--predictions", "out", "--submission", "m.zip")
+    arguments = ["eval", "disparity", *data, "--predictions", "out", "--submission", "m.zip"]
+    with unchanged():  # the time that reading a file takes is not the program's
+        refuse(pam(*arguments), 2, "runtime", "--prediction-seconds")
+    run = pam(*arguments, "--prediction-seconds", "0.25")
     assert run.code == 0, run.stderr
     assert "unverified" in run.stderr
     with zipfile.ZipFile("m.zip") as archive:
         assert sorted(archive.namelist())[0] == "trainingQ/Adirondack/disp0PAM.pfm"
+        assert archive.read("trainingQ/Adirondack/timePAM.txt") == b"0.25"
 
 
 def test_no_archive_of_own_pairs(mine: Path) -> None:
@@ -480,6 +491,7 @@ def test_an_archive_that_exists_is_replaced_on_request_alone(
         (["--resize", "64x-48"], ["--resize"]),
         (["--per-image", "rows.txt"], ["--per-image", ".csv"]),
         (["--report", "report.pdf"], ["--report", ".html"]),
+        (["--predictions", "made", "--prediction-seconds", "1"], ["--prediction-seconds"]),
         (["--submission", "k.tar"], ["--submission", ".zip"]),
         (["--max-gt", "inf"], ["--max-gt"]),
         (["--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),

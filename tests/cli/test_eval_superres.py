@@ -122,7 +122,7 @@ def test_several_sets_and_first(here: Path) -> None:
     expected = bicubic(4, eval_trees.crops()[:1])
     assert one == {"data": "kitti2015/training", "method": "bicubic", "pairs": 1, **expected}
     assert two == {"data": "pairs", "method": "bicubic", "pairs": 2, **bicubic(4)}
-    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pairs), pairs:mine (2 pairs)"
+    assert found["facts"]["data"] == f"{KITTI}?first=1 (1 pair), pairs:mine (2 pairs)"
 
 
 def test_the_network_without_its_second_view(networks: None) -> None:
