@@ -83,7 +83,7 @@ def command(
     min_confidence: Annotated[
         float | None,
         typer.Option(
-            "--min-confidence", metavar="T", min=0, max=1, help="Mark less confident pixels as unknown too."
+            "--min-confidence", metavar="T", help="Mark pixels less confident than T (0 to 1) as unknown too."
         ),
     ] = None,
     max_disparity: Annotated[
@@ -122,6 +122,8 @@ def command(
     prior: int | str | None = "stored"
     if max_disparity is not None:
         prior = options.number_or_none(max_disparity, "--max-disparity")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:  # also true for NaN
+        raise UsageError(f"--min-confidence {min_confidence:g} is not between 0 and 1")
     if color_range is not None and color_map is None:
         raise UsageError("--range is about the colours of --color-map, which is not asked for")
     colors = DEFAULT_RANGE if color_range is None else _parse_range(color_range)
