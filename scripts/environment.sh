@@ -107,13 +107,17 @@ install_pam() {
         say "Downloading $torch (about 200 MB for the CPU alone, 2.5 GB with CUDA) and $rest."
         say "pip's PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_FIND_LINKS are honoured: on Linux, an index" \
             "of CPU-only builds spares the gigabytes."
-        quiet_pip install "$torch"
+        run_pip install "$torch"
     fi
-    quiet_pip install --editable "$root${1:+[$1]}"
+    run_pip install --editable "$root${1:+[$1]}"
     stamp >"$(stamp_file "$1")"
 }
 
-quiet_pip() {
-    "$python" -m pip --quiet --quiet --disable-pip-version-check "$@" ||
+# On a terminal pip shows what it does: gigabytes may be on their way.
+run_pip() {
+    quiet="--quiet --quiet"
+    if [ -t 2 ]; then quiet=; fi
+    # shellcheck disable=SC2086 # two words, or none
+    "$python" -m pip $quiet --disable-pip-version-check "$@" ||
         fail "pip could not do it, for the reason above. Once that is mended, run the same command again."
 }

@@ -6,7 +6,7 @@ import signal
 import sys
 import warnings
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -14,6 +14,9 @@ from pamcli import __version__
 from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, superres, weights
 from pamcli.cli.console import complain, guard_streams
 from pamcli.errors import PamError
+
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""What every usage error of Typer descends from; Typer itself names only the descendants."""
 
 app = typer.Typer(
     name="pam",
@@ -25,11 +28,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("disparity")(disparity.command)
-app.command("superres")(superres.command)
+app.command("disparity", short_help="Where each left pixel sits in the right picture.")(disparity.command)
+app.command("superres", short_help="Both pictures 2 or 4 times larger.")(superres.command)
 measure = typer.Typer(help="Measure on data sets with ground truth.", no_args_is_help=True)
-measure.command("disparity")(eval_disparity.command)
-measure.command("superres")(eval_superres.command)
+measure.command("disparity", short_help="Errors, as the benchmarks define them.")(eval_disparity.command)
+measure.command("superres", short_help="PSNR and SSIM, beside bicubic.")(eval_superres.command)
 app.add_typer(measure, name="eval")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
@@ -60,7 +63,9 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     guard_streams()
     try:
-        app()
+        code = app(prog_name="pam", standalone_mode=False) or 0
+    except USAGE_ERROR as error:
+        code = _explain_usage(error)
     except PamError as error:
         complain(str(error), error)
         code = error.exit_code
@@ -70,6 +75,18 @@ def main() -> NoReturn:
         complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)", error)
         code = 1
     sys.exit(code)
+
+
+def _explain_usage(error: Any) -> int:
+    """A mistake in the options, in one line like all other errors; help, for no arguments, as it is."""
+    message = error.format_message()
+    if "\n" in message:
+        typer.echo(message, err=True)
+    else:
+        command = error.ctx.command_path if error.ctx else "pam"
+        # Typer passes on how its validator begins; a bare "." would end a sentence that goes on.
+        complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists what there is)")
+    return int(error.exit_code)
 
 
 def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:

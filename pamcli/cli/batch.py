@@ -219,11 +219,13 @@ class _Reporter:
                 raise error
             self.console.error(str(error), error)
 
+    def summary(self) -> str:
+        return ", ".join(f"{count} {status}" for status, count in self.counts.items() if count) or "no pairs"
+
     def close(self) -> None:
         if not self.plan.batch:
             return
-        counts = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count)
-        self.console.inform(counts or "no pairs")
+        self.console.inform(self.summary())
         if self.counts["failed"]:
             raise typer.Exit(BATCH_FAILED)
 

@@ -31,7 +31,7 @@ CONFIDENCE = OutputKind("confidence", "--confidence", CONFIDENCE_SUFFIXES, "_con
 
 DEFAULT_RANGE = (0.0, 192.0)
 AUTO_PERCENTILES = (1, 99)
-"""`--range auto` runs from the lowest of the pictures' first to the highest of their second percentile."""
+"""`--range auto` runs from the lowest of the maps' 1st to the highest of their 99th percentiles."""
 
 
 def command(
@@ -62,15 +62,18 @@ def command(
     ] = None,
     format_name: Annotated[
         Literal["pfm", "png", "npy", "tif"] | None,
-        typer.Option("--format", help="Of disparities in a folder or on stdout.", show_default="pfm"),
+        typer.Option(
+            "--format", help="Of disparities in a folder or on stdout; by default pfm.", show_default=False
+        ),
     ] = None,
     color_range: Annotated[
         str | None,
         typer.Option(
             "--range",
             metavar="MIN:MAX|auto",
-            show_default="0:192",
-            help="Disparities between which the colours run; auto: one range for the whole batch.",
+            show_default=False,
+            help="Disparities between which the colours run, by default 0:192; auto: one range for the whole "
+            "batch, which is known, and reported, at its end.",
         ),
     ] = None,
     unknown: Annotated[
@@ -80,7 +83,7 @@ def command(
     min_confidence: Annotated[
         float | None,
         typer.Option(
-            "--min-confidence", metavar="T", min=0, max=1, help="Mark less confident pixels as unknown too."
+            "--min-confidence", metavar="T", help="Mark pixels less confident than T (0 to 1) as unknown too."
         ),
     ] = None,
     max_disparity: Annotated[
@@ -88,8 +91,9 @@ def command(
         typer.Option(
             "--max-disparity",
             metavar="N|none",
-            show_default="as stored with the weights",
-            help="Search only disparities below N px (rounded up to a multiple of 16).",
+            show_default=False,
+            help="Search only disparities below N px (rounded up to a multiple of 16); by default what is "
+            "stored with the weights.",
         ),
     ] = None,
     pairs: options.PairList = None,
@@ -118,6 +122,8 @@ def command(
     prior: int | str | None = "stored"
     if max_disparity is not None:
         prior = options.number_or_none(max_disparity, "--max-disparity")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:  # also true for NaN
+        raise UsageError(f"--min-confidence {min_confidence:g} is not between 0 and 1")
     if color_range is not None and color_map is None:
         raise UsageError("--range is about the colours of --color-map, which is not asked for")
     colors = DEFAULT_RANGE if color_range is None else _parse_range(color_range)
@@ -232,11 +238,12 @@ class _Matching(Task["StereoResult"]):
             return None
         if self.colors is None:
             self.colors = (self.low, self.high) if self.low < self.high else DEFAULT_RANGE
-            self.console.inform("colours run from {:.2f} to {:.2f} px".format(*self.colors))
+            self.console.inform(
+                "colours run from {:.2f} to {:.2f} px (1st to 99th percentile)".format(*self.colors)
+            )
         disparity = read_disparity(self.kept[str(target)], max_pixels=None)
-        return Encoded(
-            _colored(disparity, self.colors, target).data
-        )  # some lies outside of this range, always
+        # Without its warning: by the definition of the range some pixels lie outside.
+        return Encoded(_colored(disparity, self.colors, target).data)
 
 
 def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Encoded:
@@ -247,11 +254,11 @@ def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Enc
 
     colored = colorize(disparity, *colors)
     data = encode_picture(Picture(colored.pixels), target.suffix, name=str(target))
-    share = 100 * colored.saturated / max(int(np.isfinite(disparity).sum()), 1)
-    if share < 0.05:
+    if not colored.saturated:
         return Encoded(data)
-    low, high = colors
-    return Encoded(data, [f"{share:.1f} % of the colour map lies outside {low:g}:{high:g} px (--range)"])
+    share = 100 * colored.saturated / int(np.isfinite(disparity).sum())
+    pixels = f"{colored.saturated} pixels ({share:.1f} %) of the colour map"
+    return Encoded(data, ["{} lie outside {:g}:{:g} px (--range)".format(pixels, *colors)])
 
 
 def _parse_range(text: str) -> tuple[float, float] | None:

@@ -54,7 +54,7 @@ class Target:
     """Where one result of a pair goes."""
 
     name: str
-    """Of its kind: "disparity", "right" ..."""
+    """Of its kind: "disparity", "right_disparity" ..."""
     suffix: str
     """Of its format, in lower case with dot."""
     path: Path | None

@@ -42,11 +42,13 @@ def command(
     ] = None,
     scale: Annotated[
         Literal["2", "4"] | None,
-        typer.Option("--scale", help="How many times larger on each side.", show_default=DEFAULT_SCALE),
+        typer.Option("--scale", help="How many times larger on each side, by default 4.", show_default=False),
     ] = None,
     format_name: Annotated[
         Literal["png", "tif", "jpg", "webp"] | None,
-        typer.Option("--format", help="Of pictures in a folder or on stdout.", show_default="png"),
+        typer.Option(
+            "--format", help="Of pictures in a folder or on stdout; by default png.", show_default=False
+        ),
     ] = None,
     pairs: options.PairList = None,
     null: options.Null = False,

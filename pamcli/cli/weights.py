@@ -74,7 +74,10 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Check that weights are whole: the recorded sha256 of a registered name, every tensor of any file."""
+    """Check that weights are whole.
+
+    Of a registered name the recorded sha256, of any file that its tensors are those of its network.
+    """
     from pamcli.registry.load import load_network
 
     console = Console()
@@ -110,7 +113,10 @@ def import_checkpoint(
     version: Annotated[str, typer.Option("--version", help="Version of the weights.")] = "",
     overwrite: Overwrite = False,
 ) -> None:
-    """Convert a checkpoint of the authors to a safetensors file; nothing in the checkpoint is executed."""
+    """Convert a checkpoint of the authors.
+
+    The result is a safetensors file. Nothing in the checkpoint is executed.
+    """
     prior = number_or_none(max_disparity, "--max-disparity")
     if prior is not None and prior % 16:
         raise UsageError(f"--max-disparity {prior} is not a multiple of 16, as those of checkpoints are")

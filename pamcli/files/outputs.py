@@ -25,7 +25,7 @@ class OutputKind:
     """A kind of result that can be asked for, such as a disparity or its colour map."""
 
     name: str
-    """Key of the result, also in JSON: "disparity", "right", "color_map" ..."""
+    """Key of the result, also in JSON: "disparity", "right_disparity", "color_map" ..."""
     option: str
     """The option that asks for it, for messages: "--output", "--color-map" ..."""
     suffixes: tuple[str, ...]
@@ -67,12 +67,9 @@ class OutputPlan:
         paths = {target.kind.name: target.path(pair.key) for target in self.targets}
         if pair.output is not None:
             at = "" if pair.line is None else f"line {pair.line}: "
-            try:
-                _check_suffix(self.main, str(pair.output), self.format_suffix)
-            except UsageError as error:
-                raise UsageError(f"{at}{error.message}", error.hint) from None
-            paths = {self.main.name: pair.output, **paths}
-            paths[self.main.name] = pair.output
+            _check_suffix(self.main, str(pair.output), self.format_suffix, f"{at}the result")
+            paths = {self.main.name: pair.output, **paths}  # the main one first ...
+            paths[self.main.name] = pair.output  # ... and not by the option
         elif not paths and pair.line is not None:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
@@ -148,19 +145,25 @@ def _target(kind: OutputKind, text: str, batch: bool, format_suffix: str | None,
     return _Target(kind, text)
 
 
-def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None) -> None:
+def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: str | None = None) -> None:
+    """what: how to call the name in messages, by default by the option that gave it."""
     suffix = os.path.splitext(text)[1].lower()
     if suffix not in kind.suffixes:
-        what = f"the suffix {shown(suffix)}" if suffix else "no suffix"
+        has = f"the suffix {shown(suffix)}" if suffix else "no suffix"
+        hint = None
+        if is_template(text):
+            hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
+        elif what is None and not suffix:
+            hint = "a folder that does not exist yet needs a slash at its end"
         raise UsageError(
-            f"{kind.option} {shown(text)} has {what}, which says no format: use {', '.join(kind.suffixes)}",
-            f"as in 'out/{{}}{kind.suffixes[0]}'"
-            if is_template(text)
-            else "a folder that does not exist yet needs a slash at its end",
+            f"{what or kind.option} {shown(text)} has {has}, which says no format: "
+            f"use {', '.join(kind.suffixes)}",
+            hint,
         )
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
         raise UsageError(
-            f"{kind.option} {shown(text)} contradicts --format {format_suffix[1:]}", "drop one of them"
+            f"{what or kind.option} {shown(text)} contradicts --format {format_suffix[1:]}",
+            "drop one of them",
         )
 
 

@@ -27,6 +27,7 @@ def cycle_confidence(disparity: Tensor, maps: ParallaxMaps) -> Tensor:
     batch, height, width, _ = there.shape
     quarter = F.avg_pool2d(disparity, 4)[:, 0] / 4  # (B, H/4, W/4)
     column = torch.arange(width, device=there.device)
+    flat = back.reshape(batch, height, -1)
     target = column - quarter
     reach = int(WINDOW)
     total = torch.zeros_like(quarter)
@@ -37,7 +38,6 @@ def cycle_confidence(disparity: Tensor, maps: ParallaxMaps) -> Tensor:
         k = k.clamp(0, width - 1)
         mass = there.gather(3, k[..., None])[..., 0] * near
         returned = torch.zeros_like(quarter)
-        flat = back.reshape(batch, height, -1)
         for shift in range(-reach, reach + 1):
             home = column + shift
             inside = (home >= 0) & (home < width)

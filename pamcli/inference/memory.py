@@ -45,7 +45,8 @@ def free_memory(device: torch.device) -> int | None:
     On the CPU what Linux calls available, and no more than the limit of the container leaves.
     """
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept  # torch keeps what it frees for its next use
     if device.type != "cpu" or not MEMINFO.exists():
         return None
     fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())

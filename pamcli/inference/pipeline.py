@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import traceback
@@ -42,7 +43,9 @@ def run_overlapped(
     once the jobs before it are done. When the caller stops early or is interrupted, what is being saved is
     saved whole, and nothing after it.
     """
-    events: queue.SimpleQueue[tuple[str, Any, Any]] = queue.SimpleQueue()
+    # (urgency, order, event, job, value): what is saved is reported before the next pair is computed.
+    events: queue.PriorityQueue[tuple[int, int, str, Any, Any]] = queue.PriorityQueue()
+    order = itertools.count()
     computed: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
     room = threading.Semaphore(AT_ONCE)
     stopped = threading.Event()
@@ -54,16 +57,16 @@ def run_overlapped(
                 room.acquire()
                 if stopped.is_set():
                     return
-                events.put(("loaded", job, _attempt(load, job)))
+                events.put((1, next(order), "loaded", job, _attempt(load, job)))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
             failure = error
-        events.put(("all loaded", None, failure))
+        events.put((1, next(order), "all loaded", None, failure))
 
     def save_all() -> None:
         for job, value in iter(computed.get, None):
             if stopped.is_set():
                 return
-            events.put(("saved", job, _attempt(save, job, value)))
+            events.put((0, next(order), "saved", job, _attempt(save, job, value)))
             room.release()
 
     # Daemons: a producer that never ends, or a pipe that nobody reads, must not outlive the program.
@@ -74,7 +77,7 @@ def run_overlapped(
     try:
         while loading or unsaved:
             try:
-                event, job, value = events.get(timeout=1)
+                _, _, event, job, value = events.get(timeout=1)
             except queue.Empty:  # time to see a signal that came in the moment before the waiting began
                 continue
             if event == "loaded":

@@ -121,7 +121,8 @@ def regress_disparity(right_to_left: Tensor) -> Tensor:
     width, other_width = right_to_left.shape[-2:]
     j = torch.arange(width, device=right_to_left.device, dtype=right_to_left.dtype)
     k = torch.arange(other_width, device=right_to_left.device, dtype=right_to_left.dtype)
-    return j - torch.matmul(right_to_left, k)
+    with torch.autocast(right_to_left.device.type, enabled=False):  # columns beyond 256 are no bf16 numbers
+        return j - torch.matmul(right_to_left, k)
 
 
 def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:

@@ -177,7 +177,7 @@ def test_the_range_of_a_batch_that_is_not_known() -> None:
 def test_a_confidence_that_is_none(text: str) -> None:
     with unchanged():
         run = pam("disparity", *PAIR, "-o", "x.pfm", "--min-confidence", text)
-        refuse_options(run, "--min-confidence")
+        refuse(run, 2, "--min-confidence")
 
 
 @pytest.mark.parametrize(

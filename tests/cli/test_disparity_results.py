@@ -127,7 +127,8 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
     assert np.array_equal(np.asarray(Image.open("c.png")), colored.pixels)
     share = 100 * colored.saturated / result.disparity.size
     assert run.complaints == [
-        f"warning: left.png: {share:.1f} % of the colour map lies outside 2.5:{middle:g} px (--range)"
+        f"warning: left.png: {colored.saturated} pixels ({share:.1f} %) of the colour map lie outside "
+        f"2.5:{middle:g} px (--range)"
     ]
 
 
@@ -152,7 +153,7 @@ def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
         )
     assert run.complaints == [
         "error: l/bad.png is empty",
-        f"colours run from {low:.2f} to {high:.2f} px",
+        f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile)",
         "2 ok, 1 failed",
     ]
     assert [name for name in os.listdir() if name.startswith("pam-")] == []

@@ -145,7 +145,7 @@ def test_the_third_column_replaces_the_main_name() -> None:
     }
     assert list(names(plan(color="out/", batch=True), listed)) == ["disparity", "color_map"]
     assert names(plan(batch=True), listed) == {"disparity": "mine.npy"}
-    with pytest.raises(UsageError, match=r"line 3: --output mine\.npy contradicts --format pfm"):
+    with pytest.raises(UsageError, match=r"line 3: the result mine\.npy contradicts --format pfm"):
         plan("out/", batch=True, format_name="pfm").paths(listed)
 
 
@@ -154,7 +154,7 @@ def test_bad_third_columns_are_collected() -> None:
     with pytest.raises(UsageError) as error:
         plan("out/", batch=True).all_paths([*lines, pair(line=9)])
     text = str(error.value)
-    assert "line 5: --output m5.exr" in text
+    assert "line 5: the result m5.exr" in text
     assert "line 6" not in text
     assert "and 2 more" in text
     with pytest.raises(UsageError, match="line 9: no output"):

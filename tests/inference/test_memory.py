@@ -58,3 +58,10 @@ def test_a_pair_too_large_is_refused_with_both_figures(
     view = np.zeros((1080, 1920, 3), np.uint8)
     with pytest.raises(DeviceError, match=r"1920 x 1080 pixels needs about \d+\.\d GB .*, 1\.0 GB are free"):
         loaded(view, view)
+
+
+def test_on_a_gpu_what_torch_keeps_is_free_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (3_000, 8_000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 5_000)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 1_000)
+    assert memory.free_memory(torch.device("cuda", 0)) == 7_000

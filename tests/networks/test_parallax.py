@@ -102,3 +102,12 @@ def test_cost_is_float32_under_autocast() -> None:
     query = torch.randn(1, 4, 2, 8)
     with torch.autocast("cpu", torch.bfloat16):
         assert matching_cost(query.bfloat16(), query.bfloat16()).dtype == torch.float32
+
+
+def test_the_disparity_is_float32_under_autocast() -> None:
+    """Column 300 is no bf16 number."""
+    maps = torch.eye(320)[None, None].roll(4, 2)  # row j looks at column j - 4
+    plain = regress_disparity(maps)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(regress_disparity(maps), plain)
+    assert torch.all(plain[..., 4:] == 4)
