@@ -49,15 +49,18 @@ def run_overlapped(
     computed: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
     room = threading.Semaphore(AT_ONCE)
     stopped = threading.Event()
+    loading_one = threading.Lock()
 
     def load_all() -> None:
         failure = None
         try:
             for job in jobs:
                 room.acquire()
-                if stopped.is_set():
-                    return
-                events.put((1, next(order), "loaded", job, _attempt(load, job)))
+                with loading_one:
+                    if stopped.is_set():
+                        return
+                    loaded = _attempt(load, job)
+                events.put((1, next(order), "loaded", job, loaded))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
             failure = error
         events.put((1, next(order), "all loaded", None, failure))
@@ -94,6 +97,9 @@ def run_overlapped(
         room.release()
         computed.put(None)
         saver.join()
+        # The interpreter aborts where it ends while a thread is inside a C++ library, so let a picture be
+        # decoded; but one that is waited for (on stdin) may never come.
+        loading_one.acquire(timeout=1)
     if failure is not None:
         raise failure
 
