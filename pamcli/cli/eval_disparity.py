@@ -60,7 +60,7 @@ def command(
     ] = None,
     max_gt: Annotated[
         float | None,
-        typer.Option("--max-gt", metavar="PX", min=1, help="Count only truth below this, as the paper: 192."),
+        typer.Option("--max-gt", metavar="PX", help="Count only truth below this, as the paper: 192."),
     ] = None,
     resize: Annotated[
         str | None,
@@ -93,8 +93,10 @@ def command(
         raise UsageError("--predictions and --weights contradict each other", "give one of them")
     if predictions is not None and max_disparity is not None:
         raise UsageError("--max-disparity is about a network, and none is run")
-    if max_gt is not None and not math.isfinite(max_gt):
-        raise UsageError(f"--max-gt {max_gt:g} is no number of pixels")
+    if max_gt is not None and not (
+        math.isfinite(max_gt) and max_gt >= 1
+    ):  # each Typer has its own view of NaN
+        raise UsageError(f"--max-gt {max_gt:g} is no number of pixels from 1 up")
     if predictions is None and (prediction_scale != 1 or allow_missing):
         raise UsageError("--prediction-scale and --allow-missing are about --predictions")
     size = evaluation.parse_size(resize)
