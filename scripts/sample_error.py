@@ -5,31 +5,29 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
-
+from pamcli.data.sample import Sample
 from pamcli.errors import PamError
+from pamcli.evaluation.disparity_metrics import DisparityMeter
 from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
 
-TRUTH = Path(__file__).resolve().parent / "sample" / "disparity.pfm"
+FOLDER = Path(__file__).resolve().parent / "sample"
+SHOWN = {
+    "epe": ("end-point error", "px"),
+    "bad-2": ("bad-2", "%   (more than 2 px off)"),
+    "bad-3": ("bad-3", "%   (more than 3 px off)"),
+    "d1": ("D1", "%   (more than 3 px and 5 % off)"),
+    "density": ("density", "%  (pixels with an estimate)"),
+}
 
 
 def main(estimate_file: str) -> None:
-    truth = read_disparity(TRUTH)
-    estimate = read_disparity(Path(estimate_file))
-    if estimate.shape != truth.shape:
-        sys.exit(f"{estimate_file} is {estimate.shape}, the truth is {truth.shape}")
-
-    known = np.isfinite(truth)
-    estimated = known & np.isfinite(estimate)
-    # A pixel without an estimate has no end-point error, but it is a bad pixel.
-    error = np.where(estimated, np.abs(estimate - truth), np.inf)
-    d1 = known & (error > 3) & (error > 0.05 * truth)
-    print(f"end-point error  {error[estimated].mean():.2f} px")
-    print(f"bad-2            {100 * (error[known] > 2).mean():.2f} %  (more than 2 px off)")
-    print(f"bad-3            {100 * (error[known] > 3).mean():.2f} %  (more than 3 px off)")
-    print(f"D1               {100 * d1[known].mean():.2f} %  (more than 3 px and 5 % off)")
-    share = 100 * estimated.sum() / known.sum()
-    print(f"over {known.sum()} pixels with a truth, {share:.1f} % of them with an estimate")
+    left, right = (read_picture(FOLDER / f"{side}.png").pixels for side in ("left", "right"))
+    sample = Sample("the sample pair", left, right, read_disparity(FOLDER / "disparity.pfm"))
+    meter = DisparityMeter()
+    figures = meter.add(sample, read_disparity(Path(estimate_file))).regions["all"]
+    for metric, (name, unit) in SHOWN.items():
+        print(f"{name:16} {figures[metric]:.2f} {unit}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import cv2
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import tifffile
 from numpy.typing import DTypeLike
+from picture_bytes import pillow_bytes, png_chunk, tiff_bytes
 from PIL import Image, ImageCms, ImageOps
 
 from pamcli.errors import InputError, UsageError
@@ -37,22 +37,6 @@ def example(
 ) -> Picture:
     pixels = noise(12, 17, 1, dtype=dtype).repeat(3, axis=2) if grey else noise(12, 17, 3, dtype=dtype)
     return picture(pixels, noise(12, 17, dtype=dtype, seed=1) if alpha else None, grey=grey, icc=icc)
-
-
-def pillow_bytes(image: Image.Image, format_: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format_, **options)
-    return buffer.getvalue()
-
-
-def tiff_bytes(array: np.ndarray, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    tifffile.imwrite(buffer, array, **options)
-    return buffer.getvalue()
-
-
-def png_chunk(kind: bytes, data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
 
 
 def opencv(data: bytes) -> np.ndarray:

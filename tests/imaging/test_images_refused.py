@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import struct
 import warnings
@@ -14,28 +13,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-import tifffile
+from picture_bytes import pillow_bytes, png_chunk, tiff_bytes
 from PIL import Image
 
 from pamcli.errors import InputError
 from pamcli.imaging.images import Picture, encode_picture, read_picture
-
-
-def pillow_bytes(image: Image.Image, format_: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format_, **options)
-    return buffer.getvalue()
-
-
-def tiff_bytes(array: np.ndarray, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    tifffile.imwrite(buffer, array, **options)
-    return buffer.getvalue()
-
-
-def png_chunk(kind: bytes, data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
-
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
 IMAGE = Image.fromarray(NOISE)
