@@ -1,0 +1,1 @@
+"""Training: losses, recipes, the loop and its checkpoints."""

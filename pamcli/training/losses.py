@@ -1,0 +1,186 @@
+"""The terms of the paper's losses without ground truth (Sections 4.2 and 5.2), each its own function.
+
+Shapes: B batch, H rows, W columns. Pictures are (B, 3, H, W), both views as the network is given them:
+ImageNet-normalised for PASMnet, in [0, 1] for PASSRnet. Where the paper writes the norm of a colour or of a
+colour gradient, the mean over the three channels is taken, as the authors do. Everything is computed in
+float32, also under autocast, and nothing is copied to the host.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pamcli.networks.parallax import ParallaxMaps, cycle_map, gather_features
+
+SSIM_SHARE = 0.85
+"""alpha of the photometric loss."""
+
+_WINDOW, _SIGMA = 11, 1.5  # of SSIM, pixels
+_C1, _C2 = 0.01**2, 0.03**2
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A mean that is not divided yet, so that several processes can sum both parts first."""
+
+    total: Tensor
+    """Scalar, differentiable."""
+    count: Tensor
+    """Scalar float, detached: the paper's N. Zero where a mask is empty; then `total` is zero, too."""
+
+
+def masked(values: Tensor, mask: Tensor) -> Quotient:
+    """Mean of `values` over the pixels of `mask`, both (B, H, W)."""
+    return Quotient(torch.where(mask, values, 0).sum(), mask.sum().float())
+
+
+def photometric(left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> Quotient:
+    """L_p (Section 4.2.1): the left view differs from the right one, warped by the refined disparity.
+
+    `disparity` (B, 1, H, W) in pixels, `valid` (B, H, W) bool; N is the number of valid pixels.
+    """
+    return masked(appearance_difference(left, warp_right_to_left(right, disparity)), valid)
+
+
+def appearance_difference(picture: Tensor, rebuilt: Tensor) -> Tensor:
+    """alpha (1 - SSIM) / 2 + (1 - alpha) |difference| at each pixel: two (B, 3, H, W) give (B, H, W)."""
+    picture, rebuilt = picture.float(), rebuilt.float()
+    dissimilar = (1 - _ssim(picture, rebuilt)) / 2
+    difference = (picture - rebuilt).abs()
+    return (SSIM_SHARE * dissimilar + (1 - SSIM_SHARE) * difference).mean(1)
+
+
+def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
+    """W(I_right, D) (Section 4.2.1): row y, column x is the right view (B, 3, H, W) at column x - d.
+
+    `disparity` (B, 1, H, W) in pixels. Linear between pixel centres, exact on them; beyond the border the
+    outermost pixel counts. (The authors' warp is off by up to half a pixel.)
+    """
+    right, disparity = right.float(), disparity.float()
+    width = right.shape[-1]
+    position = (torch.arange(width, device=right.device) - disparity).clamp(0, width - 1)
+    # A diverged network's NaN must reach the loss, where it is noticed, and not an index.
+    before = position.detach().nan_to_num(0).floor().clamp(max=max(width - 2, 0)).long()
+    share = position - before
+    before = before.expand(-1, right.shape[1], -1, -1)
+    return torch.lerp(right.gather(-1, before), right.gather(-1, (before + 1).clamp(max=width - 1)), share)
+
+
+def edge_aware_smoothness(disparity: Tensor, left: Tensor) -> Quotient:
+    """L_s (Section 4.2.2): disparity steps, forgiven where the left view has an edge.
+
+    `disparity` (B, 1, H, W) in pixels; forward differences; N is the number of all pixels. (The authors
+    divide by the sum of the edge weights instead.)
+    """
+    left, disparity = left.float(), disparity.float()
+    total = sum(
+        (disparity.diff(dim=axis).abs() * torch.exp(-left.diff(dim=axis).abs().mean(1, keepdim=True))).sum()
+        for axis in (-1, -2)
+    )
+    assert isinstance(total, Tensor)
+    return Quotient(total, _constant(disparity.numel(), disparity))
+
+
+def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tuple[Quotient, Quotient]:
+    """L_PAM-p of one scale (Section 4.2.3): each view differs from the other one, gathered by attention.
+
+    `left`, `right`: pictures at the maps' scale. The left and the right view's mean over valid pixels.
+    """
+    left, right = left.float(), right.float()
+    with torch.autocast(left.device.type, enabled=False):
+        from_right = gather_features(maps.right_to_left, right)
+        from_left = gather_features(maps.left_to_right, left)
+    return (
+        masked((left - from_right).abs().mean(1), maps.valid_left),
+        masked((right - from_left).abs().mean(1), maps.valid_right),
+    )
+
+
+def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
+    """L_PAM-s of one scale (Equation 8), over both maps: its vertical and its diagonal differences.
+
+    M(i, j, k) is compared with M(i + 1, j, k), and with M(i, j + 1, k + 1). N is the number of pixels of one
+    view; no mask. (The authors divide by the number of matrix entries: W times as much.)
+    """
+    both = (maps.right_to_left.float(), maps.left_to_right.float())
+    vertical = sum((M[:, 1:] - M[:, :-1]).abs().sum() for M in both)
+    diagonal = sum((M[:, :, 1:, 1:] - M[:, :, :-1, :-1]).abs().sum() for M in both)
+    assert isinstance(vertical, Tensor)
+    assert isinstance(diagonal, Tensor)
+    count = _constant(math.prod(both[0].shape[:3]), both[0])
+    return Quotient(vertical, count), Quotient(diagonal, count)
+
+
+def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
+    """L_PAM-c of one scale (Section 4.2.3): attention to the other view and back is not the identity.
+
+    The left and the right view's mean over valid pixels of the row sum |M_cycle - I|, in [0, 2]. (The authors
+    average over the W entries of the row.)
+    """
+    there, back = maps.right_to_left.float(), maps.left_to_right.float()
+    with torch.autocast(there.device.type, enabled=False):
+        return (
+            masked(_not_identity(cycle_map(there, back)), maps.valid_left),
+            masked(_not_identity(cycle_map(back, there)), maps.valid_right),
+        )
+
+
+def squared_error(picture: Tensor, truth: Tensor) -> Quotient:
+    """L_SR (Section 5.2): mean square error over pixels and channels of two (B, 3, H, W)."""
+    error = (picture.float() - truth.float()).square()
+    return Quotient(error.sum(), _constant(error.numel(), error))
+
+
+def charbonnier(picture: Tensor, truth: Tensor, epsilon: float = 1e-3) -> Quotient:
+    """Mean of sqrt(difference^2 + epsilon^2), nearly the absolute error: not the paper's, less blurring."""
+    error = ((picture.float() - truth.float()).square() + epsilon**2).sqrt()
+    return Quotient(error.sum(), _constant(error.numel(), error))
+
+
+def downsample(picture: Tensor, stride: int) -> Tensor:
+    """(B, C, H, W) to (B, C, H/stride, W/stride), bilinear without antialiasing, as for L_PAM-p's scales."""
+    if stride == 1:
+        return picture
+    size = (picture.shape[-2] // stride, picture.shape[-1] // stride)
+    return F.interpolate(picture.float(), size, mode="bilinear", align_corners=False)
+
+
+def _ssim(x: Tensor, y: Tensor) -> Tensor:
+    """Structural similarity at each pixel and channel, zero beyond the borders: (B, C, H, W)."""
+    blurred = _blur(torch.cat((x, y, x * x + y * y, x * y)))
+    mean_x, mean_y, mean_squares, mean_product = blurred.chunk(4)
+    product, squares = mean_x * mean_y, mean_x.square() + mean_y.square()
+    luminance = (2 * product + _C1) / (squares + _C1)
+    structure = (2 * (mean_product - product) + _C2) / (mean_squares - squares + _C2)
+    return luminance * structure
+
+
+def _blur(values: Tensor) -> Tensor:
+    """Gaussian window over rows and columns of (B, C, H, W).
+
+    A sum of shifted copies: a GPU convolves in TF32, which leaves nothing of a variance E[x^2] - E[x]^2.
+    """
+    reach = _WINDOW // 2
+    window = [math.exp(-((i - reach) ** 2) / (2 * _SIGMA**2)) for i in range(_WINDOW)]
+    for axis in (-1, -2):
+        size = values.shape[axis]
+        padded = F.pad(values, (reach, reach, 0, 0) if axis == -1 else (0, 0, reach, reach))
+        values = torch.zeros_like(values)
+        for i, weight in enumerate(window):
+            values = values.add(padded.narrow(axis, i, size), alpha=weight / sum(window))
+    return values
+
+
+def _not_identity(cycle: Tensor) -> Tensor:
+    """Row sums of |M - I|: (B, H, W, W) to (B, H, W)."""
+    return (cycle - torch.eye(cycle.shape[-1], device=cycle.device)).abs().sum(-1)
+
+
+def _constant(value: float, like: Tensor) -> Tensor:
+    """A scalar where `like` lives; filled there, not copied."""
+    return torch.full((), value, dtype=torch.float32, device=like.device)

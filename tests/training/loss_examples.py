@@ -1,0 +1,55 @@
+"""Pictures, attention and truths for the tests of the losses; and where the formulas of the vectors lie."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pamcli.networks.parallax import ParallaxMaps, attention
+from pamcli.training.losses import Quotient
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
+import formulas
+
+__all__ = ["formulas", "maps_of", "random_costs", "random_pictures", "value"]
+
+
+def value(*quotients: Quotient) -> Tensor:
+    """The sum of the means."""
+    return torch.stack([q.total / q.count.clamp(min=1) for q in quotients]).sum()
+
+
+def random_costs(seed: int, batch: int, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Matching costs of both directions that ask for their gradient."""
+    random = torch.Generator().manual_seed(seed)
+    shape = (batch, height, width, width)
+    right_to_left, left_to_right = (3 * torch.randn(shape, generator=random) for _ in range(2))
+    return right_to_left.requires_grad_(), left_to_right.requires_grad_()
+
+
+def maps_of(
+    right_to_left: Tensor, left_to_right: Tensor, *, ordered: bool = True, seed: int = 0
+) -> ParallaxMaps:
+    """Attention from costs, with random masks that leave no image without valid pixels."""
+    random = torch.Generator().manual_seed(seed)
+    batch, height, width, _ = right_to_left.shape
+    valid_left, valid_right = (
+        torch.rand(batch, height, width, generator=random)
+        < torch.linspace(0.3, 0.9, batch).view(batch, 1, 1)  # the images differ in N
+        for _ in range(2)
+    )
+    return ParallaxMaps(
+        attention(right_to_left, "left" if ordered else None),
+        attention(left_to_right, "right" if ordered else None),
+        valid_left,
+        valid_right,
+    )
+
+
+def random_pictures(seed: int, batch: int, height: int, width: int) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    left, right = (torch.randn(batch, 3, height, width, generator=random) for _ in range(2))
+    return left, right
