@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -152,19 +153,31 @@ def downsample(picture: Tensor, stride: int) -> Tensor:
 
 def _ssim(x: Tensor, y: Tensor) -> Tensor:
     """Structural similarity at each pixel and channel, zero beyond the borders: (B, C, H, W)."""
-    blurred = _blur(torch.cat((x, y, x * x + y * y, x * y)))
+    blurred = _Blur.apply(torch.cat((x, y, x * x + y * y, x * y)))  # type: ignore[no-untyped-call]
     mean_x, mean_y, mean_squares, mean_product = blurred.chunk(4)
     product, squares = mean_x * mean_y, mean_x.square() + mean_y.square()
     luminance = (2 * product + _C1) / (squares + _C1)
     structure = (2 * (mean_product - product) + _C2) / (mean_squares - squares + _C2)
-    return luminance * structure
+    ssim: Tensor = luminance * structure
+    return ssim
 
 
-def _blur(values: Tensor) -> Tensor:
-    """Gaussian window over rows and columns of (B, C, H, W).
+class _Blur(torch.autograd.Function):
+    """Gaussian window over rows and columns of (B, C, H, W); symmetric, so the gradient is blurred alike.
 
     A sum of shifted copies: a GPU convolves in TF32, which leaves nothing of a variance E[x^2] - E[x]^2.
     """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        return _blurred(values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return _blurred(gradients[0])
+
+
+def _blurred(values: Tensor) -> Tensor:
     reach = _WINDOW // 2
     window = [math.exp(-((i - reach) ** 2) / (2 * _SIGMA**2)) for i in range(_WINDOW)]
     for axis in (-1, -2):
@@ -172,7 +185,7 @@ def _blur(values: Tensor) -> Tensor:
         padded = F.pad(values, (reach, reach, 0, 0) if axis == -1 else (0, 0, reach, reach))
         values = torch.zeros_like(values)
         for i, weight in enumerate(window):
-            values = values.add(padded.narrow(axis, i, size), alpha=weight / sum(window))
+            values.add_(padded.narrow(axis, i, size), alpha=weight / sum(window))
     return values
 
 

@@ -149,8 +149,12 @@ def test_the_right_disparity_has_no_photometric_loss_and_others_have() -> None:
     assert min(losses[4.5], losses[5.5]) > 0.1
 
 
-def test_ssim_is_that_of_an_explicit_window() -> None:
-    x, y = (view.double() for view in random_pictures(3, 2, 14, 17))
+def test_ssim_and_its_gradient_are_those_of_an_explicit_window() -> None:
+    x, y = random_pictures(3, 2, 14, 17)
+    ours = appearance_difference(x, y.requires_grad_())
+    upstream = torch.randn(ours.shape, generator=torch.Generator().manual_seed(3))
+    (our_gradient,) = torch.autograd.grad(ours, y, upstream)
+    x, y = x.double(), y.detach().double().requires_grad_()
     g = torch.exp(-((torch.arange(11.0, dtype=torch.double) - 5) ** 2) / (2 * 1.5**2))
     window = (g[:, None] * g / g.sum() ** 2).expand(3, 1, 11, 11)
 
@@ -163,7 +167,9 @@ def test_ssim_is_that_of_an_explicit_window() -> None:
     ssim = (2 * mean_x * mean_y + 1e-4) * (2 * covariance + 9e-4)
     ssim /= (mean_x**2 + mean_y**2 + 1e-4) * (var_x + var_y + 9e-4)
     expected = (0.85 * (1 - ssim) / 2 + 0.15 * (x - y).abs()).mean(1)
-    assert (appearance_difference(x, y) - expected).abs().max() < 1e-5
+    (gradient,) = torch.autograd.grad(expected, y, upstream.double())
+    assert (ours - expected).abs().max() < 1e-5
+    assert (our_gradient - gradient).abs().max() < 1e-5 * gradient.abs().max()
 
 
 def test_perfect_attention_has_no_cycle_loss_and_a_useless_one_nearly_two() -> None:
