@@ -1,0 +1,212 @@
+"""Supervised terms: they want the truth, sub-pixel and at every scale, and nothing of what is not known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from loss_examples import maps_of, random_costs, value
+from torch import Tensor
+
+from pamcli.networks.parallax import ParallaxMaps, attention
+from pamcli.training.supervision import (
+    SMALLEST_PROBABILITY,
+    attention_likelihood,
+    match_likelihood,
+    smooth_l1,
+    truth_at_stage,
+    visible_left,
+    visible_right,
+)
+
+NAN = torch.nan
+
+
+def row(*values: float) -> Tensor:
+    """(1, 1, W)."""
+    return torch.tensor(values, dtype=torch.float32).view(1, 1, -1)
+
+
+def test_smooth_l1_is_quadratic_below_a_pixel_and_linear_above() -> None:
+    truth = row(10, 10, 10, NAN)
+    quotient = smooth_l1(row(10.5, 13, 10, 99), truth, truth.isfinite())
+    assert quotient.total == pytest.approx(0.5 * 0.25 + 2.5)
+    assert quotient.count == 3
+
+
+def test_smooth_l1_takes_the_refined_disparity_as_the_network_gives_it() -> None:
+    truth = torch.rand(2, 4, 6)
+    known = torch.ones_like(truth, dtype=torch.bool)
+    assert value(smooth_l1(truth[:, None], truth, known)) == 0
+    with pytest.raises(RuntimeError):
+        smooth_l1(truth[:, None, ::2], truth, known)
+
+
+def test_unknown_truth_never_reaches_a_gradient() -> None:
+    disparity = row(1, 2, 3, 4).requires_grad_()
+    truth = row(NAN, 5, torch.inf, 4)
+    value(smooth_l1(disparity, truth, truth.isfinite())).backward()
+    assert disparity.grad is not None
+    assert disparity.grad.flatten().tolist() == [0, -0.5, 0, 0]
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 8, 16])
+def test_the_truth_of_a_scale_is_that_at_the_centres_of_its_cells(stride: int) -> None:
+    column = torch.arange(48.0).expand(1, 48, 48)
+    truth, mask = truth_at_stage(column, torch.ones(1, 48, 48, dtype=torch.bool), stride)
+    centre = (torch.arange(48 // stride) + 0.5) * stride - 0.5
+    assert truth.shape == mask.shape == (1, 48 // stride, 48 // stride)
+    assert (truth * stride - centre).abs().max() <= 0.5
+    assert mask.all()
+
+
+def test_the_truth_of_a_scale_does_not_mix_near_and_far() -> None:
+    truth = torch.full((1, 16, 32), 8.0)
+    truth[..., 13:] = 100
+    truth[0, 2, 2] = NAN
+    counts = torch.ones_like(truth, dtype=torch.bool)
+    counts[0, 6, 6] = False
+    coarse, mask = truth_at_stage(truth, counts, 4)
+    assert set(coarse[mask].tolist()) == {2.0, 25.0}
+    assert (~mask).nonzero().tolist() == [[0, 0, 0], [0, 1, 1]]
+
+
+def test_likelihood_shares_a_position_between_its_neighbours() -> None:
+    probabilities = torch.tensor([0.1, 0.2, 0.3, 0.4]).view(1, 1, 1, 4)
+    everywhere = torch.ones(1, 1, 1, dtype=torch.bool)
+    for position, expected in {
+        1.0: -math.log(0.2),
+        1.25: -0.75 * math.log(0.2) - 0.25 * math.log(0.3),
+        3.0: -math.log(0.4),
+        0.0: -math.log(0.1),
+    }.items():
+        quotient = match_likelihood(probabilities, row(position), everywhere)
+        assert value(quotient) == pytest.approx(expected, rel=1e-6)
+        assert quotient.count == 1
+
+
+@pytest.mark.parametrize("position", [-0.1, 3.1, NAN])
+def test_likelihood_leaves_out_what_lies_outside_the_row(position: float) -> None:
+    probabilities = torch.full((1, 1, 1, 4), 0.25, requires_grad=True)
+    quotient = match_likelihood(probabilities, row(position), torch.ones(1, 1, 1, dtype=torch.bool))
+    value(quotient).backward()
+    assert quotient.count == quotient.total == 0
+    assert probabilities.grad is not None
+    assert torch.all(probabilities.grad == 0)
+
+
+def test_likelihood_leaves_out_what_the_map_cannot_say() -> None:
+    width = 12
+    allowed = attention(torch.zeros(1, 1, width, width), "left", max_disparity=4)
+    mask = torch.ones(1, 1, width, dtype=torch.bool)
+    column = torch.arange(float(width)).view(1, 1, width)
+    assert match_likelihood(allowed, column, mask).count == width  # disparity 0: the next entry is not asked
+    assert match_likelihood(allowed, column - 2.5, mask).count == width - 3
+    assert match_likelihood(allowed, column - 3.5, mask).count == 0  # partly beyond the maximum disparity
+    assert match_likelihood(allowed, column + 0.5, mask).count == 0  # a negative disparity
+
+
+def test_a_map_that_is_sure_of_a_wrong_position_still_learns() -> None:
+    cost = torch.zeros(1, 1, 1, 8)
+    cost[..., 0] = 60  # the true position has probability 1e-26
+    cost.requires_grad_()
+    probabilities = attention(cost)
+    assert SMALLEST_PROBABILITY < float(probabilities.detach()[..., 5]) < 1e-20
+    value(match_likelihood(probabilities, row(5.0), torch.ones(1, 1, 1, dtype=torch.bool))).backward()
+    assert cost.grad is not None
+    assert cost.grad[0, 0, 0, [0, 5]].tolist() == pytest.approx([1, -1], abs=1e-4)  # as a cross entropy
+
+
+def test_likelihood_gradients_are_finite_where_the_map_is_exactly_zero() -> None:
+    cost = torch.zeros(1, 1, 3, 3)
+    cost[..., 0] = 500  # everything else becomes exactly zero
+    cost.requires_grad_()
+    mask = torch.ones(1, 1, 3, dtype=torch.bool)
+    quotient = match_likelihood(attention(cost, "left"), row(0, 0.5, 2), mask)
+    value(quotient).backward()
+    assert quotient.total.isfinite()
+    assert cost.grad is not None
+    assert cost.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("stride", [1, 4, 16])
+@pytest.mark.parametrize("disparity", [0.0, 20.0, 37.0])
+def test_true_maps_of_both_views_are_likely_at_every_scale(stride: int, disparity: float) -> None:
+    """A map made of the geometry alone: full-size column x lies at (x + 1/2) / s - 1/2 in both views."""
+    width = 192 // stride
+    full_size = (torch.arange(float(width)) + 0.5) * stride - 0.5
+    left, right = full_size[:, None], full_size
+    near = (1 - (left - disparity - right).abs() / stride).clamp(min=0)  # (W, V), linear between columns
+    right_to_left = near.expand(1, 2, -1, -1)
+    everywhere = torch.ones(1, 2, width, dtype=torch.bool)
+    maps = ParallaxMaps(right_to_left, right_to_left.transpose(-1, -2), everywhere, everywhere)
+    truth = torch.full((1, 2 * stride, 192), disparity)
+    counts = torch.ones_like(truth, dtype=torch.bool)
+    # The least that a position shared between two columns can cost: its own entropy.
+    share = disparity / stride % 1
+    entropy = -sum(p * math.log(p) for p in (share, 1 - share) if p)
+    inside = 2 * (width - math.ceil(disparity / stride))
+    for quotient in attention_likelihood(maps, stride, (truth, counts), (truth, counts)):
+        assert quotient.count == inside
+        assert value(quotient) == pytest.approx(entropy, abs=1e-4)
+
+
+def test_only_counted_pixels_teach_the_map_and_a_view_without_truth_counts_nothing() -> None:
+    costs = random_costs(1, 1, 4, 16)
+    truth = torch.full((1, 16, 64), 6.0)
+    truth[:, :, 40:44] = NAN
+    counts = torch.ones_like(truth, dtype=torch.bool)
+    counts[:, :, 24:28] = False
+    of_left, of_right = attention_likelihood(maps_of(*costs), 4, (truth, counts), None)
+    assert of_left.count == 4 * (16 - 2 - 2)  # the first two columns match outside the row
+    assert of_right.count == of_right.total == 0
+    value(of_left, of_right).backward()
+    assert costs[0].grad is not None
+    taught = costs[0].grad.abs().sum(-1)[0] > 0
+    assert (~taught).nonzero()[:, 1].unique().tolist() == [0, 1, 6, 10]
+
+
+def step_scene() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Background of disparity 2, an object of 8 over left columns 20 to 29: truths and visible pixels."""
+    column = torch.arange(50)
+    left, right = torch.full((50,), 2.0), torch.full((50,), 2.0)
+    left[20:30] = 8
+    right[12:22] = 8  # columns 20 - 8 to 29 - 8
+    seen_left = (column >= 2) & ~((column >= 14) & (column < 20))  # hidden: right columns 12 to 17 are object
+    seen_right = (column < 48) & ~((column >= 22) & (column < 28))
+    views = (left, right, seen_left, seen_right)
+    return tuple(view.expand(1, 3, 50) for view in views)  # type: ignore[return-value]
+
+
+def test_visible_pixels_follow_from_the_truths_of_both_views() -> None:
+    left, right, seen_left, seen_right = step_scene()
+    assert torch.equal(visible_left(left, right), seen_left)
+    assert torch.equal(visible_right(left, right), seen_right)
+
+
+def test_visible_pixels_follow_from_a_dense_truth_of_the_left_view_alone() -> None:
+    left, right, seen_left, _ = step_scene()
+    assert torch.equal(visible_left(left), seen_left)
+    mixed = visible_left(left.repeat(2, 1, 1), torch.cat((right, torch.full_like(right, NAN))))
+    assert torch.equal(mixed, seen_left.repeat(2, 1, 1))
+
+
+def test_a_slanted_surface_does_not_hide_itself() -> None:
+    for slope in (-0.5, 0.3):
+        truth = (15 + slope * torch.arange(40.0)).clamp(min=0).expand(1, 2, 40)
+        inside = torch.arange(40) - truth >= 0
+        assert torch.equal(visible_left(truth), inside)
+
+
+def test_unknown_pixels_are_not_visible_and_hide_nothing() -> None:
+    left, right, seen_left, _ = step_scene()
+    left, right = left.clone(), right.clone()
+    left[..., 5:8] = NAN
+    right[..., 12:15] = right[..., 35:37] = NAN  # the left truth alone tells of these
+    expected = seen_left.clone()
+    expected[..., 5:8] = False
+    assert torch.equal(visible_left(left, right), expected)
+    nothing = torch.full_like(left, NAN)
+    assert not visible_left(nothing).any()
+    assert not visible_left(nothing, nothing).any()
