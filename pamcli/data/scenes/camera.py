@@ -1,0 +1,49 @@
+"""What lenses and sensors do to a rendered pair: light, colour, vignetting, blur, noise, 8 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Pictures (H, W, 3) of both views (3, H, W) in [0, 1], by two cameras that are nearly alike."""
+    gamma = float(np.exp(rng.normal(0, 0.2)))
+    light = float(rng.uniform(0.7, 1.15))
+    unlike = float(rng.choice([0.0, 1.0, 3.0], p=[0.3, 0.5, 0.2]))  # how far the cameras differ
+    blur = float(rng.choice([0.0, rng.uniform(0.3, 1.2)]))
+    noise = float(rng.choice([0.0, rng.uniform(0.002, 0.01), rng.uniform(0.01, 0.03)], p=[0.3, 0.5, 0.2]))
+    pictures = []
+    for view in (left, right):
+        picture = light * view.clamp(0, 1) ** (gamma * float(np.exp(unlike * rng.normal(0, 0.03))))
+        gain = np.exp(unlike * (rng.normal(0, 0.04) + rng.normal(0, 0.015, 3)))
+        picture = picture * torch.from_numpy(gain.astype(np.float32))[:, None, None]
+        if unlike and rng.random() < 0.3:
+            picture = picture * _vignette(rng, *view.shape[1:])
+        sigma = blur + unlike * abs(rng.normal(0, 0.12))
+        if sigma > 0.25:
+            picture = _blurred(picture, sigma)
+        if noise:
+            grain = torch.from_numpy(rng.standard_normal(picture.shape, np.float32))
+            picture = picture + noise * (0.5 + picture.clamp(0, 1).sqrt()) * grain
+        pictures.append((picture.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy())
+    return pictures[0], pictures[1]
+
+
+def _vignette(rng: Generator, height: int, width: int) -> Tensor:
+    x, y = torch.linspace(-1, 1, width)[None], torch.linspace(-1, 1, height)[:, None]
+    return 1 - float(rng.uniform(0, 0.25)) * (x**2 + y**2) / 2
+
+
+def _blurred(picture: Tensor, sigma: float) -> Tensor:
+    reach = max(1, int(np.ceil(2.5 * sigma)))
+    offsets = torch.arange(-reach, reach + 1, dtype=torch.float32)
+    kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
+    kernel = kernel / kernel.sum()
+    padded = F.pad(picture[:, None], (reach,) * 4, mode="replicate")
+    across = F.conv2d(padded, kernel.view(1, 1, 1, -1))
+    return F.conv2d(across, kernel.view(1, 1, -1, 1))[:, 0]

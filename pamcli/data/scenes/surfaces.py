@@ -1,0 +1,125 @@
+"""Surfaces of a scene: where a left pixel sits in the right view, where it sits in the texture, and back.
+
+Coordinates: (x, y) pixels of the left view, pixel centres at whole numbers; a point at (x, y) of disparity
+d is at (x - d, y) in the right view. A surface is a plane of space, whose disparity is a linear function of
+(x, y), with waves on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+STEEPEST = 0.8
+"""Largest change of disparity per column: from 1 on, a surface turns its back to the right view."""
+
+NEWTON_STEPS = 6
+
+
+@dataclass(frozen=True)
+class Wave:
+    """A ripple of the surface: amplitude * sin(kx x + ky y + phase), in pixels of disparity."""
+
+    amplitude: float
+    kx: float
+    ky: float
+    phase: float
+
+    @property
+    def steepness(self) -> float:
+        return abs(self.amplitude * self.kx)
+
+
+@dataclass(frozen=True)
+class Surface:
+    """disparity(x, y) = a + b x + c y + waves. Raises ValueError where it is too steep to invert."""
+
+    a: float
+    b: float = 0.0
+    c: float = 0.0
+    waves: tuple[Wave, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.b + sum(wave.steepness for wave in self.waves) > STEEPEST:
+            raise ValueError("a surface whose disparity grows faster than the column has no inverse")
+
+    @classmethod
+    def tilted(
+        cls, disparity: float, x: float, y: float, tilt_x: float, tilt_y: float, focal: float
+    ) -> Surface:
+        """Plane with `disparity` at (x, y), turned by two angles (radians) away from facing the camera."""
+        b = float(np.clip(disparity / focal * np.tan(tilt_x), -STEEPEST, STEEPEST / 2))
+        c = float(disparity / focal * np.tan(tilt_y))
+        return cls(disparity - b * x - c * y, b, c)
+
+    @property
+    def plane(self) -> NDArray[np.float64]:
+        """(b, c, a)."""
+        return np.array([self.b, self.c, self.a])
+
+    @property
+    def ripple(self) -> float:
+        """The most that waves add or take away, pixels."""
+        return sum(abs(wave.amplitude) for wave in self.waves)
+
+    def disparity_at(self, x: float, y: float) -> float:
+        """Disparity (pixels) of the plane, without its waves, at a left pixel."""
+        return self.a + self.b * x + self.c * y
+
+    def disparity(self, x: Tensor, y: Tensor) -> Tensor:
+        """Disparity (pixels) at left coordinates; any shapes that broadcast."""
+        d = self.a + self.b * x + self.c * y
+        for wave in self.waves:
+            d = d + wave.amplitude * torch.sin(wave.kx * x + wave.ky * y + wave.phase)
+        return d
+
+    def left_column(self, x_right: Tensor, y: Tensor) -> Tensor:
+        """Left column x of what the right view sees at (x_right, y): x - disparity(x, y) = x_right."""
+        x = (x_right + self.a + self.c * y) / (1 - self.b)
+        if not self.waves:
+            return x
+        for _ in range(NEWTON_STEPS):
+            slope = torch.full_like(x, 1 - self.b)
+            for wave in self.waves:
+                slope = slope - wave.amplitude * wave.kx * torch.cos(wave.kx * x + wave.ky * y + wave.phase)
+            x = x - (x - self.disparity(x, y) - x_right) / slope
+        return x
+
+    def texture_map(
+        self,
+        anchor: tuple[float, float],
+        texel: tuple[float, float],
+        density: tuple[float, float],
+        turn: float,
+        focal: float,
+        centre: tuple[float, float],
+    ) -> NDArray[np.float64]:
+        """Homography (3, 3) from (x, y, 1) to texels of a flat picture that lies on the plane.
+
+        The picture's texel `texel` lies at the left pixel `anchor`, with `density` (across, down) texels per
+        pixel there if the plane faced the camera, turned by `turn` radians. `focal`, `centre`: the camera, in
+        pixels.
+        """
+        to_ray = np.array([[1, 0, -centre[0]], [0, 1, -centre[1]], [0, 0, focal]])
+        normal = self.plane @ np.linalg.inv(to_ray)  # normal . ray = disparity
+        unit = normal / np.linalg.norm(normal)
+        across = np.cross([0.0, 1.0, 0.0], unit)
+        if np.linalg.norm(across) < 0.3:  # floors and ceilings: their texture runs along the depth
+            across = np.array([1.0, 0.0, 0.0]) - unit[0] * unit
+        across /= np.linalg.norm(across)
+        down = np.cross(unit, across)
+        c, s = np.cos(turn), np.sin(turn)
+        across, down = c * across + s * down, c * down - s * across
+        ray = to_ray @ np.array([*anchor, 1.0])
+        disparity = max(float(normal @ ray), 1e-3)
+        point = ray / disparity
+        rows = [
+            density[axis] * disparity * (vector - (vector @ point) * normal) + texel[axis] * normal
+            for axis, vector in enumerate((across, down))
+        ]
+        homography: NDArray[np.float64] = np.stack([*rows, normal]) @ to_ray
+        return homography

@@ -1,0 +1,214 @@
+"""Looks of surfaces: photographs and cut-outs of a folder, and textures made up from noise and patterns.
+
+A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the opacity, and the opacity.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.random import Generator
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from pamcli.errors import InputError
+from pamcli.files.finding import shown
+from pamcli.imaging.images import PICTURE_SUFFIXES
+
+MOST_TEXELS = 1024
+"""Pictures are reduced until no side is longer than this."""
+
+CACHE_BYTES = 500_000_000
+"""Memory for decoded pictures, per process."""
+
+
+@dataclass(frozen=True)
+class TextureFiles:
+    """Pictures of a folder: those without and those with an opacity channel (cut-outs)."""
+
+    photos: tuple[Path, ...] = ()
+    cutouts: tuple[Path, ...] = ()
+
+
+def find_textures(folder: Path) -> TextureFiles:
+    """All pictures below a folder, links followed. Raises InputError: none there, or one is no picture."""
+    photos: list[Path] = []
+    cutouts: list[Path] = []
+    for top, folders, names in os.walk(folder, followlinks=True):
+        folders.sort()
+        for name in sorted(names):
+            if name.startswith(".") or Path(name).suffix.lower() not in PICTURE_SUFFIXES:
+                continue
+            path = Path(top, name)
+            try:
+                with Image.open(path) as picture:
+                    (cutouts if picture.mode in ("RGBA", "LA", "PA") else photos).append(path)
+            except OSError:
+                raise InputError(f"{shown(path)} cannot be read as a picture", "take it away") from None
+    if not photos and not cutouts:
+        raise InputError(f"{shown(folder)} holds no pictures", "give a folder of photographs")
+    return TextureFiles(tuple(photos), tuple(cutouts))
+
+
+class TextureLibrary:
+    """Draws textures: of files, which it decodes once and keeps while there is room, or made up."""
+
+    def __init__(self, files: TextureFiles) -> None:
+        self.files = files
+        self._kept: OrderedDict[Path, Tensor] = OrderedDict()
+        self._bytes = 0
+
+    def background(self, rng: Generator) -> Tensor:
+        """An opaque texture of at least some hundred texels a side."""
+        if self.files.photos and rng.random() < 0.85:
+            return _texture(self._read(self.files.photos[rng.integers(len(self.files.photos))]))
+        return made_up(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
+
+    def skin(self, rng: Generator, height: int, width: int) -> Tensor:
+        """An opaque texture for an object of (height, width) texels: a part of a photo, or made up."""
+        if not self.files.photos or rng.random() < 0.3:
+            return made_up(rng, height, width)
+        photo = self._read(self.files.photos[rng.integers(len(self.files.photos))])
+        scale = min(1.0, rng.uniform(0.5, 2.0), photo.shape[1] / height, photo.shape[2] / width)
+        rows, columns = max(2, int(height * scale)), max(2, int(width * scale))
+        top = int(rng.integers(photo.shape[1] - rows + 1))
+        left = int(rng.integers(photo.shape[2] - columns + 1))
+        part = _texture(photo[:, top : top + rows, left : left + columns])
+        if (rows, columns) == (height, width):
+            return part
+        return F.interpolate(part[None], (height, width), mode="bilinear", align_corners=False)[0]
+
+    def cutout(self, rng: Generator) -> Tensor | None:
+        """An object with its own outline, mirrored at random; None where there are none."""
+        if not self.files.cutouts:
+            return None
+        picture = _texture(self._read(self.files.cutouts[rng.integers(len(self.files.cutouts))]))
+        return picture.flip(2) if rng.random() < 0.5 else picture
+
+    def _read(self, path: Path) -> Tensor:
+        kept = self._kept.get(path)
+        if kept is None:
+            kept = _decode(path)
+            self._kept[path] = kept
+            self._bytes += kept.numel()
+            while self._bytes > CACHE_BYTES:
+                self._bytes -= self._kept.popitem(last=False)[1].numel()
+        else:
+            self._kept.move_to_end(path)
+        return kept
+
+
+def _texture(pixels: Tensor) -> Tensor:
+    """From (3 or 4, H, W) uint8."""
+    texture = pixels.float() / 255
+    if len(texture) == 4:
+        texture[:3] *= texture[3:]
+        return texture
+    return torch.cat((texture, torch.ones_like(texture[:1])))
+
+
+def _decode(path: Path) -> Tensor:
+    """(3 or 4, H, W) uint8."""
+    try:
+        with Image.open(path) as picture:
+            picture.thumbnail((MOST_TEXELS, MOST_TEXELS))
+            pixels = np.array(picture.convert("RGBA" if "A" in picture.mode else "RGB"))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        raise InputError(f"{shown(path)} cannot be read as a picture", "take it away") from None
+    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+def opaque(colours: NDArray[np.floating]) -> Tensor:
+    """(H, W, 3) in [0, 1] as a texture without holes."""
+    texture = torch.from_numpy(np.ascontiguousarray(colours.transpose(2, 0, 1), np.float32))
+    return torch.cat((texture, torch.ones_like(texture[:1])))
+
+
+def cut(texture: Tensor, mask: NDArray[np.float32]) -> Tensor:
+    """The texture with an outline (H, W) in [0, 1]."""
+    return texture * torch.from_numpy(mask)
+
+
+def made_up(rng: Generator, height: int, width: int) -> Tensor:
+    """A texture without any picture: noise, stripes, tiles, specks, or next to nothing."""
+    pattern = (noise, noise, stripes, tiles, specks, plain)[rng.integers(6)]
+    two = _colours(rng, 2)
+    amount = pattern(rng, height, width)[..., None]
+    colours = two[0] * (1 - amount) + two[1] * amount
+    if rng.random() < 0.6:  # light that is not even
+        colours = colours * (0.7 + 0.6 * noise(rng, height, width, finest=64)[..., None])
+    if rng.random() < 0.6:  # and a grain
+        colours = colours + rng.uniform(0, 0.15) * (noise(rng, height, width, coarsest=4)[..., None] - 0.5)
+    return opaque(np.clip(colours, 0, 1))
+
+
+def noise(
+    rng: Generator, height: int, width: int, finest: int = 1, coarsest: int = 128
+) -> NDArray[np.float64]:
+    """Smooth noise of several sizes (texels, powers of 2), amplitude growing with the size, in [0, 1]."""
+    roughness = rng.uniform(0.2, 1.2)
+    total = torch.zeros(height, width)
+    size = finest
+    while size <= coarsest:
+        grid = torch.from_numpy(rng.random((height // size + 2, width // size + 2), np.float32))
+        fine = F.interpolate(grid[None, None], scale_factor=float(size), mode="bilinear", align_corners=False)
+        total += size**roughness * fine[0, 0, :height, :width]
+        size *= 2
+    low, high = total.aminmax()
+    values: NDArray[np.float64] = ((total - low) / (high - low).clamp(min=1e-6)).double().numpy()
+    return values
+
+
+def stripes(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Repeated lines: what matches itself many times along a row."""
+    u, _ = _turned(rng, height, width)
+    wave = np.sin(2 * np.pi * u / rng.uniform(4, 40))
+    return (wave > rng.uniform(-0.6, 0.6)).astype(float) if rng.random() < 0.5 else 0.5 + 0.5 * wave
+
+
+def tiles(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Checks, or tiles with joints, each tile of its own grey."""
+    u, v = _turned(rng, height, width)
+    across, down = rng.uniform(6, 60), rng.uniform(6, 60)
+    row = np.floor(v / down).astype(int)
+    u = u + (row % 2) * across * rng.choice([0, 0.5])
+    column = np.floor(u / across).astype(int)
+    if rng.random() < 0.3:
+        return np.asarray((row + column) % 2, np.float64)
+    greys = rng.uniform(0.5, 1, (64, 64)) ** rng.uniform(0, 2)
+    values: NDArray[np.float64] = greys[row % 64, column % 64]
+    joint = rng.uniform(0.5, 3)
+    return np.where((u % across < joint) | (v % down < joint), 0.0, values)
+
+
+def specks(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Random dots on an even ground."""
+    size = int(rng.integers(1, 6))
+    cells = rng.random((height // size + 1, width // size + 1)) < rng.uniform(0.02, 0.4)
+    return np.kron(cells, np.ones((size, size)))[:height, :width].astype(float)
+
+
+def plain(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Next to nothing: a faint gradient."""
+    x, y = np.linspace(0, 1, width)[None], np.linspace(0, 1, height)[:, None]
+    return np.asarray(rng.uniform(0, 0.5) * x + rng.uniform(0, 0.5) * y)
+
+
+def _turned(rng: Generator, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    turn = rng.choice([0.0, np.pi / 2, rng.uniform(0, np.pi)])
+    x, y = np.arange(width)[None], np.arange(height)[:, None]
+    return np.cos(turn) * x + np.sin(turn) * y, np.cos(turn) * y - np.sin(turn) * x
+
+
+def _colours(rng: Generator, count: int) -> NDArray[np.float64]:
+    """Random colours, most of them greyish as things are."""
+    grey = rng.uniform(0, 1, (count, 1))
+    colours: NDArray[np.float64] = np.clip(grey + rng.uniform(0, 0.35) * rng.normal(size=(count, 3)), 0, 1)
+    return colours
