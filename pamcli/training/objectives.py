@@ -1,0 +1,308 @@
+"""The sums of the loss terms that are minimised, for both networks (Sections 4.2 and 5.2).
+
+Shapes: B batch, H rows, W columns of the pictures that the network is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pamcli.networks.parallax import ParallaxMaps, regress_disparity
+from pamcli.networks.pasmnet import STAGE_STRIDES, Matching
+from pamcli.networks.passrnet import SuperResolution
+from pamcli.training.losses import (
+    Quotient,
+    attention_cycle,
+    attention_photometric,
+    attention_smoothness,
+    charbonnier,
+    downsample,
+    edge_aware_smoothness,
+    photometric,
+    squared_error,
+)
+from pamcli.training.supervision import (
+    attention_likelihood,
+    smooth_l1,
+    truth_at_stage,
+    visible_left,
+    visible_right,
+)
+
+STAGE_WEIGHTS = (0.2, 0.3, 0.5)
+"""Shares of the three stages in the PAM loss (Section 4.2.3), and in the likelihood."""
+
+Terms = dict[str, tuple[tuple[float, Quotient], ...]]
+"""Each term by its name in `LossWeights`: weighted means that add up."""
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """What every term counts; one of weight 0 is not computed. Plain numbers, to be stored as JSON."""
+
+    photometric: float = 0.0
+    smoothness: float = 0.0
+    """lambda_s."""
+    pam: float = 1.0
+    """lambda_PAM (lambda in Section 5.2), a factor of the three that follow."""
+    pam_photometric: float = 0.0
+    pam_smoothness: float = 0.0
+    """lambda_PAM-s."""
+    pam_cycle: float = 0.0
+    """lambda_PAM-c."""
+    refined: float = 0.0
+    """Smooth L1 of PASMnet's refined disparity, supervised."""
+    initial: float = 0.0
+    """Smooth L1 of the disparity that the attention of stage 3 gives, supervised."""
+    likelihood: float = 0.0
+    """Negative log-likelihood of the true position under the attention, supervised; stages as for PAM."""
+    super_resolution: float = 0.0
+    """Mean square error of PASSRnet's picture (L_SR)."""
+    charbonnier: float = 0.0
+    """Nearly the mean absolute error of PASSRnet's picture: not the paper's."""
+    pam_over_columns: bool = False
+    """Divide PAM-s and PAM-c by the number of columns of their scale, too, as the authors' code does."""
+    refine_occluded: bool = False
+    """`refined` counts known pixels that the other view does not see, too."""
+    mask_by_truth_below: float | None = None
+    """The authors' masking: L_p and L_PAM-p count pixels with 0 < truth < this alone, and so need a truth;
+    supervised terms take a truth from here on as unknown. None: no unsupervised term looks at a truth."""
+
+    @property
+    def need_truth(self) -> bool:
+        supervised = self.refined or self.initial or self.likelihood
+        return bool(supervised) or self.mask_by_truth_below is not None
+
+
+SCENEFLOW = LossWeights(
+    photometric=1, smoothness=0.1, pam=1, pam_photometric=1, pam_smoothness=1, pam_cycle=1
+)
+KITTI = replace(SCENEFLOW, smoothness=0.5, pam_smoothness=5, pam_cycle=5)
+"""Section 4.3.2."""
+SUPER_RESOLUTION = LossWeights(
+    super_resolution=1, pam=0.005, pam_photometric=1, pam_smoothness=1, pam_cycle=1
+)
+"""Section 5.2."""
+SUPERVISED = LossWeights(refined=1, initial=0.5, likelihood=1)
+"""PASMnet with known disparities: not the paper's."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Known disparities of a batch, pixels of the pictures that the network is given, positive in both views.
+
+    Every tensor is (B, H, W). What the masks do not count may be anything. Without `visible` or
+    `right_visible` the occluded pixels are found from the disparities (`supervision.visible_left`).
+    """
+
+    disparity: Tensor
+    known: Tensor
+    """bool."""
+    visible: Tensor | None = None
+    """bool: left pixels that the right view sees too."""
+    right_disparity: Tensor | None = None
+    right_known: Tensor | None = None
+    right_visible: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        disparity: Tensor,
+        right_disparity: Tensor | None = None,
+        visible: Tensor | None = None,
+        right_visible: Tensor | None = None,
+    ) -> Truth:
+        """A truth that is NaN where it is unknown."""
+        right_known = None if right_disparity is None else right_disparity.isfinite()
+        return cls(disparity, disparity.isfinite(), visible, right_disparity, right_known, right_visible)
+
+    def below(self, limit: float) -> Truth:
+        """The same, disparities from `limit` on unknown."""
+        right = self.right_disparity
+        return replace(
+            self,
+            known=self.known & (self.disparity < limit),
+            right_known=None if right is None else self._right_known(right) & (right < limit),
+        )
+
+    def seen(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+        """Of each view the disparity, and the pixels where it is known and the other view sees them too."""
+        left = torch.where(self.known, self.disparity, torch.nan)
+        if self.right_disparity is None:
+            visible = visible_left(left) if self.visible is None else self.visible
+            return (left, self.known & visible), None
+        right_known = self._right_known(self.right_disparity)
+        right = torch.where(right_known, self.right_disparity, torch.nan)
+        visible = visible_left(left, right) if self.visible is None else self.visible
+        right_visible = visible_right(left, right) if self.right_visible is None else self.right_visible
+        return (left, self.known & visible), (right, right_known & right_visible)
+
+    def _right_known(self, right: Tensor) -> Tensor:
+        return right.isfinite() if self.right_known is None else self.right_known
+
+
+def matching_terms(
+    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None = None
+) -> Terms:
+    """PASMnet's terms: L_unsup of Section 4.2 and the supervised ones, as `weights` tells.
+
+    `left`, `right` (B, 3, H, W) as the network was given them; `matching` with the maps of all three stages
+    where an attention term is asked for. V_left of L_p is the mask of stage 3, enlarged by nearest. Which
+    terms and means there are depends on the weights alone, never on what a batch holds: processes can join
+    them. Raises ValueError where the weights need a truth and there is none.
+    """
+    if truth is None and weights.need_truth:
+        raise ValueError("these loss weights need known disparities")
+    return _by_name(
+        [
+            *_unsupervised_matching(matching, left, right, weights, truth),
+            *(_supervised_matching(matching, weights, truth) if truth is not None else ()),
+        ]
+    )
+
+
+def superres_terms(
+    result: SuperResolution,
+    left_low: Tensor,
+    right_low: Tensor,
+    left_high: Tensor,
+    right_high: Tensor | None,
+    weights: LossWeights,
+    truth: Truth | None = None,
+) -> Terms:
+    """PASSRnet's terms: L_SR + lambda L_PAM (Section 5.2), and the likelihood under its attention.
+
+    `*_low` (B, 3, H, W) as the network was given them, `*_high` (B, 3, scale H, scale W), all in [0, 1].
+    Where the result has a right view, the picture's error is the mean of both views'. `truth` is of the
+    low-resolution pictures, in their pixels. Raises ValueError where the weights need it and there is none.
+    """
+    if truth is None and weights.need_truth:
+        raise ValueError("these loss weights need known disparities")
+    entries: list[_Entry] = []
+    for name, weight, error in (
+        ("super_resolution", weights.super_resolution, squared_error),
+        ("charbonnier", weights.charbonnier, charbonnier),
+    ):
+        if not weight:
+            continue
+        if result.right is None:
+            entries.append((name, weight, (error(result.left, left_high),)))
+        else:
+            assert right_high is not None, "a right result and nothing to compare it with"
+            both = (error(result.left, left_high), error(result.right, right_high))
+            entries.append((name, weight / 2, both))
+    entries += _pam(result.maps, left_low, right_low, 1, weights, 1.0, truth)
+    if weights.likelihood and truth is not None:
+        seen = _within_limit(truth, weights).seen()
+        entries.append(("likelihood", weights.likelihood, attention_likelihood(result.maps, 1, *seen)))
+    return _by_name(entries)
+
+
+def total_loss(
+    terms: Terms, reduce_count: Callable[[Tensor], Tensor] = lambda counts: counts
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The scalar to differentiate, and the weighted value of each term, detached: they add up to the scalar.
+
+    `reduce_count` is called once, with all counts (n,) of this process, and returns their sums over the
+    processes (n,); alone they are the sums. A count of zero divides as one. With several processes everything
+    returned is this process's share: its SUM over the processes is the value for the joined batch, and the
+    SUM of the gradients the joined batch's gradient (DistributedDataParallel takes the mean: multiply the
+    scalar by the number of processes).
+    """
+    entries = [(name, weight, q) for name, means in terms.items() for weight, q in means]
+    if not entries:
+        raise ValueError("every term of the loss is switched off")
+    counts = reduce_count(torch.stack([q.count for _, _, q in entries])).clamp(min=1)
+    shares = [weight * q.total / count for (_, weight, q), count in zip(entries, counts, strict=True)]
+    values: dict[str, Tensor] = {}
+    for (name, _, _), share in zip(entries, shares, strict=True):
+        values[name] = values[name] + share.detach() if name in values else share.detach()
+    return torch.stack(shares).sum(), values
+
+
+_Entry = tuple[str, float, tuple[Quotient, ...]]
+
+
+def _by_name(entries: Iterable[_Entry]) -> Terms:
+    terms: Terms = {}
+    for name, weight, quotients in entries:
+        terms[name] = terms.get(name, ()) + tuple((weight, quotient) for quotient in quotients)
+    return terms
+
+
+def _unsupervised_matching(
+    matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None
+) -> Iterator[_Entry]:
+    if weights.photometric:
+        stride = STAGE_STRIDES[-1]
+        valid = matching.maps[-1].valid_left.repeat_interleave(stride, -1).repeat_interleave(stride, -2)
+        if weights.mask_by_truth_below is not None and truth is not None:
+            valid = valid & _within_limit(truth, weights).known & (truth.disparity > 0)
+        yield "photometric", weights.photometric, (photometric(left, right, matching.disparity, valid),)
+    if weights.smoothness:
+        yield "smoothness", weights.smoothness, (edge_aware_smoothness(matching.disparity, left),)
+    if weights.pam and (weights.pam_photometric or weights.pam_smoothness or weights.pam_cycle):
+        for maps, stride, share in zip(matching.maps, STAGE_STRIDES, STAGE_WEIGHTS, strict=True):
+            yield from _pam(maps, left, right, stride, weights, share, truth)
+
+
+def _pam(
+    maps: ParallaxMaps,
+    left: Tensor,
+    right: Tensor,
+    stride: int,
+    weights: LossWeights,
+    share: float,
+    truth: Truth | None,
+) -> Iterator[_Entry]:
+    """L_PAM of one scale; `left`, `right` and `truth` have `stride` times its size."""
+    factor = weights.pam * share
+    if factor and weights.pam_photometric:
+        counted = maps
+        if weights.mask_by_truth_below is not None and truth is not None:
+            counted = _masked_by_truth(maps, _within_limit(truth, weights), stride)
+        small = downsample(left, stride), downsample(right, stride)
+        yield "pam_photometric", factor * weights.pam_photometric, attention_photometric(counted, *small)
+    if weights.pam_over_columns:
+        factor /= maps.right_to_left.shape[-1]
+    if factor and weights.pam_smoothness:
+        yield "pam_smoothness", factor * weights.pam_smoothness, attention_smoothness(maps)
+    if factor and weights.pam_cycle:
+        yield "pam_cycle", factor * weights.pam_cycle, attention_cycle(maps)
+
+
+def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth) -> Iterator[_Entry]:
+    if not (weights.refined or weights.initial or weights.likelihood):
+        return
+    truth = _within_limit(truth, weights)
+    left, right = truth.seen()
+    if weights.refined:
+        counted = truth.known if weights.refine_occluded else left[1]
+        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counted),)
+    if weights.initial:
+        stride = STAGE_STRIDES[-1]
+        disparity, counted = truth_at_stage(*left, stride)
+        # What the attention itself says: where its mask says occluded, `matching.initial` is a neighbour's.
+        estimate = regress_disparity(matching.maps[-1].right_to_left)
+        yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
+    if weights.likelihood:
+        for maps, stride, share in zip(matching.maps, STAGE_STRIDES, STAGE_WEIGHTS, strict=True):
+            yield "likelihood", weights.likelihood * share, attention_likelihood(maps, stride, left, right)
+
+
+def _within_limit(truth: Truth, weights: LossWeights) -> Truth:
+    return truth if weights.mask_by_truth_below is None else truth.below(weights.mask_by_truth_below)
+
+
+def _masked_by_truth(maps: ParallaxMaps, truth: Truth, stride: int) -> ParallaxMaps:
+    """The maps with masks that count pixels of known, positive disparity alone."""
+    disparity, known = truth_at_stage(truth.disparity, truth.known, stride)
+    valid_left, valid_right = maps.valid_left & known & (disparity > 0), maps.valid_right
+    if truth.right_disparity is not None and truth.right_known is not None:
+        disparity, known = truth_at_stage(truth.right_disparity, truth.right_known, stride)
+        valid_right = valid_right & known & (disparity > 0)
+    return replace(maps, valid_left=valid_left, valid_right=valid_right)

@@ -1,0 +1,390 @@
+"""The sums of the losses: what is in them, what is not, and that processes can share them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import asdict, fields, replace
+
+import pytest
+import torch
+from loss_examples import maps_of, random_costs, random_pictures, value
+from torch import Tensor
+
+from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
+from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
+from pamcli.networks.passrnet import SuperResolution
+from pamcli.training.losses import attention_cycle, attention_smoothness, downsample, photometric
+from pamcli.training.objectives import (
+    KITTI,
+    SCENEFLOW,
+    STAGE_WEIGHTS,
+    SUPER_RESOLUTION,
+    SUPERVISED,
+    LossWeights,
+    Terms,
+    Truth,
+    matching_terms,
+    superres_terms,
+    total_loss,
+)
+
+HEIGHT, WIDTH = 32, 64
+EVERY_TERM = replace(SCENEFLOW, pam_cycle=0.5, refined=1.0, initial=0.5, likelihood=0.3)
+TERMS = [name for name, weight in asdict(EVERY_TERM).items() if weight and name != "pam"]
+NAN = torch.nan
+
+
+def example_leaves(batch: int) -> list[Tensor]:
+    """Costs of the three stages and both directions, and a residual disparity, that ask for gradients."""
+    leaves = []
+    for stage, stride in enumerate(STAGE_STRIDES):
+        leaves += random_costs(stage, batch, HEIGHT // stride, WIDTH // stride)
+    random = torch.Generator().manual_seed(9)
+    return [*leaves, torch.rand(batch, 1, HEIGHT, WIDTH, generator=random).requires_grad_()]
+
+
+def example_matching(leaves: list[Tensor], images: slice = slice(None)) -> Matching:
+    """A matching whose refined disparity is the enlarged initial one and a residual."""
+    maps = []
+    for stage in range(3):
+        right_to_left, left_to_right = leaves[2 * stage : 2 * stage + 2]
+        whole = maps_of(right_to_left, left_to_right, seed=stage)
+        maps.append(ParallaxMaps(*[getattr(whole, field.name)[images] for field in fields(whole)]))
+    initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
+    enlarged = 4 * initial.repeat_interleave(4, -1).repeat_interleave(4, -2)[:, None]
+    return Matching(enlarged + leaves[-1][images], initial, tuple(maps))
+
+
+def example_truth(batch: int) -> Truth:
+    random = torch.Generator().manual_seed(5)
+    left, right = (20 * torch.rand(batch, HEIGHT, WIDTH, generator=random) for _ in range(2))
+    left[torch.rand(left.shape, generator=random) < 0.3] = NAN
+    right[torch.rand(right.shape, generator=random) < 0.3] = NAN
+    visible, right_visible = (torch.rand(left.shape, generator=random) < 0.7 for _ in range(2))
+    return Truth.of(left, right, visible, right_visible)
+
+
+def part(truth: Truth, images: slice) -> Truth:
+    return Truth(*[getattr(truth, field.name)[images] for field in fields(truth)])
+
+
+def loss_of(terms: Terms) -> Tensor:
+    return total_loss(terms)[0]
+
+
+def test_presets_are_the_papers() -> None:
+    def lambdas(weights: LossWeights) -> tuple[float, ...]:
+        return weights.pam_smoothness, weights.pam_cycle, weights.smoothness, weights.pam
+
+    assert lambdas(SCENEFLOW) == (1, 1, 0.1, 1)
+    assert lambdas(KITTI) == (5, 5, 0.5, 1)
+    assert SUPER_RESOLUTION.pam == 0.005
+    assert STAGE_WEIGHTS == (0.2, 0.3, 0.5)
+    assert not any(weights.need_truth for weights in (SCENEFLOW, KITTI, SUPER_RESOLUTION))
+    assert SUPERVISED.need_truth
+
+
+@pytest.mark.parametrize("weights", [SCENEFLOW, SUPERVISED, replace(KITTI, mask_by_truth_below=192.0)])
+def test_weights_survive_json(weights: LossWeights) -> None:
+    assert LossWeights(**json.loads(json.dumps(asdict(weights)))) == weights
+
+
+def test_the_unsupervised_loss_is_the_sum_that_the_paper_writes() -> None:
+    matching, (left, right) = example_matching(example_leaves(2)), random_pictures(1, 2, HEIGHT, WIDTH)
+    terms = matching_terms(matching, left, right, KITTI)
+    assert list(terms) == ["photometric", "smoothness", "pam_photometric", "pam_smoothness", "pam_cycle"]
+    for name, of_maps in (("pam_smoothness", attention_smoothness), ("pam_cycle", attention_cycle)):
+        expected = sum(
+            share * 5 * value(*of_maps(maps))
+            for share, maps in zip((0.2, 0.3, 0.5), matching.maps, strict=True)
+        )
+        assert torch.allclose(total_loss(terms)[1][name], expected.detach(), rtol=1e-6)
+    loss, values = total_loss(terms)
+    assert torch.allclose(loss, torch.stack(list(values.values())).sum(), rtol=1e-6)
+    assert not any(v.requires_grad for v in values.values())
+
+
+def test_the_photometric_loss_counts_the_valid_pixels_of_stage_3_enlarged() -> None:
+    matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
+    ((_, quotient),) = matching_terms(matching, left, right, LossWeights(photometric=1))["photometric"]
+    valid = matching.maps[-1].valid_left
+    assert quotient.count == 16 * valid.sum()
+    rows, columns = torch.arange(HEIGHT) // 4, torch.arange(WIDTH) // 4
+    by_hand = photometric(left, right, matching.disparity, valid[:, rows][:, :, columns])
+    assert torch.equal(quotient.total, by_hand.total)
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_that_is_switched_off_is_not_there_and_not_computed(
+    term: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
+    without = replace(EVERY_TERM, **{term: 0.0})
+    names = set(matching_terms(matching, left, right, EVERY_TERM, example_truth(1)))
+    function = {
+        "photometric": "photometric",
+        "smoothness": "edge_aware_smoothness",
+        "pam_photometric": "attention_photometric",
+        "pam_smoothness": "attention_smoothness",
+        "pam_cycle": "attention_cycle",
+        "refined": None,  # shares its function with `initial`
+        "initial": "regress_disparity",
+        "likelihood": "attention_likelihood",
+    }[term]
+    if function:
+        monkeypatch.setattr(f"pamcli.training.objectives.{function}", None)
+    assert set(matching_terms(matching, left, right, without, example_truth(1))) == names - {term}
+
+
+def test_without_the_pam_loss_the_maps_of_stage_3_are_enough() -> None:
+    matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
+    last = replace(matching, maps=matching.maps[-1:])
+    assert set(matching_terms(last, left, right, replace(SCENEFLOW, pam=0))) == {"photometric", "smoothness"}
+
+
+def test_everything_switched_off_is_refused() -> None:
+    with pytest.raises(ValueError, match="switched off"):
+        total_loss({})
+
+
+@pytest.mark.parametrize("weights", [SUPERVISED, replace(SCENEFLOW, mask_by_truth_below=192.0)])
+def test_weights_that_need_a_truth_are_refused_without(weights: LossWeights) -> None:
+    matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
+    with pytest.raises(ValueError, match="known disparities"):
+        matching_terms(matching, left, right, weights)
+
+
+def test_a_truth_does_not_change_the_unsupervised_loss() -> None:
+    matching, (left, right) = example_matching(example_leaves(2)), random_pictures(1, 2, HEIGHT, WIDTH)
+    with_truth = matching_terms(matching, left, right, SCENEFLOW, example_truth(2))
+    assert torch.equal(loss_of(with_truth), loss_of(matching_terms(matching, left, right, SCENEFLOW)))
+
+
+def test_the_authors_mask_counts_pixels_with_a_truth_between_its_limits() -> None:
+    matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
+    disparity = torch.full((1, HEIGHT, WIDTH), 50.0)
+    disparity[..., :16], disparity[..., 16:32], disparity[..., 32:48] = 0, NAN, 192
+    weights = LossWeights(photometric=1, pam_photometric=1, pam_cycle=1, mask_by_truth_below=192)
+    terms = matching_terms(matching, left, right, weights, Truth.of(disparity))
+    assert terms["photometric"][0][1].count == 16 * matching.maps[-1].valid_left[..., 12:].sum()
+    for stage, maps in enumerate(matching.maps):
+        of_left, of_right = (quotient for _, quotient in terms["pam_photometric"][2 * stage : 2 * stage + 2])
+        assert of_left.count == maps.valid_left[..., 3 * maps.valid_left.shape[-1] // 4 :].sum()
+        assert of_right.count == maps.valid_right.sum()  # no truth of the right view: all of its pixels
+        assert terms["pam_cycle"][2 * stage][1].count == maps.valid_left.sum()
+
+
+def test_a_truth_beyond_the_limit_is_not_learned_either() -> None:
+    leaves = example_leaves(1)
+    disparity = torch.full((1, HEIGHT, WIDTH), 8.0)
+    disparity[..., 40:] = 30
+    weights = replace(SUPERVISED, mask_by_truth_below=20.0)
+    terms = matching_terms(
+        example_matching(leaves), *random_pictures(1, 1, HEIGHT, WIDTH), weights, Truth.of(disparity)
+    )
+    assert terms["refined"][0][1].count == HEIGHT * (40 - 8)  # the first 8 columns match outside the row
+
+
+def test_attention_terms_can_be_divided_by_the_columns_as_the_authors_do() -> None:
+    matching, (left, right) = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
+    paper = matching_terms(matching, left, right, SCENEFLOW)
+    authors = matching_terms(matching, left, right, replace(SCENEFLOW, pam_over_columns=True))
+    for name in ("pam_smoothness", "pam_cycle"):
+        ratios = [p / a for (p, _), (a, _) in zip(paper[name], authors[name], strict=True)]
+        assert ratios == pytest.approx([4, 4, 8, 8, 16, 16])
+    assert [w for w, _ in paper["pam_photometric"]] == [w for w, _ in authors["pam_photometric"]]
+
+
+def test_unknown_and_occluded_pixels_teach_nothing() -> None:
+    leaves, truth = example_leaves(2), example_truth(2)
+    matching = example_matching(leaves)
+    pictures = random_pictures(1, 2, HEIGHT, WIDTH)
+    terms = matching_terms(matching, *pictures, LossWeights(refined=1), truth)
+    (gradient,) = torch.autograd.grad(loss_of(terms), matching.disparity, retain_graph=True)
+    assert truth.visible is not None
+    counted = truth.known & truth.visible
+    assert torch.all(gradient[:, 0][~counted] == 0)
+    assert torch.all(gradient[:, 0][counted] != 0)
+
+    maps = matching.maps[-1]
+    for weights in (LossWeights(initial=1), LossWeights(likelihood=1)):
+        terms = matching_terms(matching, *pictures, weights, truth)
+        (gradient,) = torch.autograd.grad(loss_of(terms), maps.right_to_left, retain_graph=True)
+        taught = (gradient != 0).any(-1)
+        assert not taught[~counted[:, 2::4, 2::4]].any()
+        assert taught.any()
+        assert gradient.isfinite().all()
+
+
+def test_occluded_pixels_of_the_refined_disparity_count_when_asked_for() -> None:
+    matching, truth = example_matching(example_leaves(1)), example_truth(1)
+    weights = LossWeights(refined=1, refine_occluded=True)
+    terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), weights, truth)
+    assert terms["refined"][0][1].count == truth.known.sum()
+
+
+def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
+    disparity = torch.full((1, HEIGHT, WIDTH), 4.0)
+    disparity[..., 30:40] = 12  # hides the eight columns to its left
+    matching = example_matching(example_leaves(1))
+    terms = matching_terms(
+        matching, *random_pictures(1, 1, HEIGHT, WIDTH), LossWeights(refined=1), Truth.of(disparity)
+    )
+    assert terms["refined"][0][1].count == HEIGHT * (WIDTH - 4 - 8)
+
+
+def test_a_batch_without_any_truth_gives_zero_and_finite_gradients() -> None:
+    leaves = example_leaves(1)
+    nothing = torch.full((1, HEIGHT, WIDTH), NAN)
+    pictures = random_pictures(1, 1, HEIGHT, WIDTH)
+    for truth in (Truth.of(nothing), Truth.of(nothing, nothing)):
+        loss = loss_of(matching_terms(example_matching(leaves), *pictures, SUPERVISED, truth))
+        assert loss == 0
+        for gradient in torch.autograd.grad(loss, [leaves[4], leaves[-1]]):
+            assert torch.all(gradient == 0)
+
+
+def test_a_perfect_answer_has_less_supervised_loss_than_any_other() -> None:
+    disparity = torch.full((1, HEIGHT, WIDTH), 16.0)
+    truth = Truth.of(disparity, disparity)
+    pictures = random_pictures(1, 1, HEIGHT, WIDTH)
+    losses = {}
+    for guess in (12, 16, 20):
+        leaves = []
+        for stride in STAGE_STRIDES:
+            width = WIDTH // stride
+            column = torch.arange(width)
+            cost = -3 * (column[:, None] - column - guess / stride).abs()
+            cost = cost.expand(1, HEIGHT // stride, width, width)
+            leaves += [cost, cost.transpose(-1, -2)]
+        matching = example_matching([*leaves, torch.zeros(1, 1, HEIGHT, WIDTH)])
+        matching = replace(matching, disparity=torch.full((1, 1, HEIGHT, WIDTH), float(guess)))
+        losses[guess] = total_loss(matching_terms(matching, *pictures, SUPERVISED, truth))[1]
+    assert losses[16]["refined"] == 0
+    for term in ("refined", "initial", "likelihood"):
+        assert losses[16][term] < min(losses[12][term], losses[20][term]), term
+
+
+def test_unequal_parts_of_a_batch_add_up_to_the_whole() -> None:
+    """With totals and counts summed, as over two processes: value and gradient of the joined batch."""
+    leaves, truth = example_leaves(3), example_truth(3)
+    left, right = random_pictures(1, 3, HEIGHT, WIDTH)
+    whole, whole_values = total_loss(matching_terms(example_matching(leaves), left, right, EVERY_TERM, truth))
+    expected = torch.autograd.grad(whole, leaves)
+
+    parts = [
+        matching_terms(
+            example_matching(leaves, images), left[images], right[images], EVERY_TERM, part(truth, images)
+        )
+        for images in (slice(0, 1), slice(1, 3))
+    ]
+    counts = [torch.stack([q.count for means in terms.values() for _, q in means]) for terms in parts]
+    assert torch.all(counts[0] != counts[1])
+    shares = [total_loss(terms, lambda own: own * 0 + counts[0] + counts[1]) for terms in parts]
+    assert torch.allclose(shares[0][0] + shares[1][0], whole, rtol=1e-5)
+    for name, term in whole_values.items():
+        assert torch.allclose(shares[0][1][name] + shares[1][1][name], term, rtol=1e-5), name
+    gradients = torch.autograd.grad(shares[0][0] + shares[1][0], leaves)
+    for ours, theirs in zip(gradients, expected, strict=True):
+        assert (ours - theirs).abs().max() <= 1e-5 * theirs.abs().max()
+
+
+def test_every_process_has_the_same_means_whatever_its_batch_knows() -> None:
+    matching, pictures = example_matching(example_leaves(1)), random_pictures(1, 1, HEIGHT, WIDTH)
+    truth = example_truth(1)
+    left_only = Truth.of(truth.disparity)
+    shapes = [
+        {name: len(means) for name, means in matching_terms(matching, *pictures, EVERY_TERM, known).items()}
+        for known in (truth, left_only)
+    ]
+    assert shapes[0] == shapes[1]
+
+
+def test_gradients_flow_where_they_are_wanted_in_the_network() -> None:
+    torch.manual_seed(0)
+    net = PASMnet()
+    left, right = random_pictures(1, 1, 64, 96)
+    truth = Truth.of(torch.full((1, 64, 96), 8.0))
+    matching = net(left, right, all_stages=True)
+
+    def taught(weights: LossWeights) -> set[str]:
+        net.zero_grad()
+        loss_of(matching_terms(matching, left, right, weights, truth)).backward(retain_graph=True)
+        parameters = [(n, p.grad) for n, p in net.named_parameters() if p.grad is not None and p.grad.any()]
+        assert all(gradient.isfinite().all() for _, gradient in parameters)
+        return {name.partition(".")[0] for name, _ in parameters}
+
+    everything = {"hourglass", "cas_pam", "refine"}
+    assert taught(LossWeights(photometric=1)) == everything  # through the disparity that is filled
+    assert taught(LossWeights(refined=1)) == everything
+    for weights in (LossWeights(pam_cycle=1), LossWeights(initial=1), LossWeights(likelihood=1)):
+        assert taught(weights) == {"hourglass", "cas_pam"}
+
+
+def example_superres(*, both: bool) -> tuple[SuperResolution, list[Tensor], list[Tensor]]:
+    costs = [*random_costs(3, 2, 8, 12)]
+    low, high = [*random_pictures(4, 2, 8, 12)], [*random_pictures(5, 2, 16, 24)]
+    pictures = [picture.requires_grad_() for picture in random_pictures(6, 2, 16, 24)]
+    maps = maps_of(costs[0], costs[1], ordered=False)
+    return SuperResolution(pictures[0], pictures[1] if both else None, maps), [*low, *high], costs
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_super_resolution_loss_is_the_papers(both: bool) -> None:
+    result, pictures, _ = example_superres(both=both)
+    terms = superres_terms(result, *pictures, SUPER_RESOLUTION)
+    assert list(terms) == ["super_resolution", "pam_photometric", "pam_smoothness", "pam_cycle"]
+    values = total_loss(terms)[1]
+    errors = [(result.left - pictures[2]).square().mean()]
+    if result.right is not None:
+        errors.append((result.right - pictures[3]).square().mean())
+    assert torch.allclose(values["super_resolution"], torch.stack(errors).mean(), rtol=1e-5)
+    assert torch.allclose(values["pam_cycle"], 0.005 * value(*attention_cycle(result.maps)), rtol=1e-5)
+
+
+def test_super_resolution_can_learn_from_charbonnier_and_from_a_truth() -> None:
+    result, pictures, costs = example_superres(both=False)
+    weights = LossWeights(charbonnier=1, likelihood=0.1)
+    with pytest.raises(ValueError, match="known disparities"):
+        superres_terms(result, *pictures, weights)
+    disparity = torch.full((2, 8, 12), 3.0)
+    terms = superres_terms(result, *pictures, weights, Truth.of(disparity, disparity))
+    assert set(terms) == {"charbonnier", "likelihood"}
+    of_left, of_right = (quotient for _, quotient in terms["likelihood"])
+    assert of_left.count == of_right.count == 2 * 8 * 9
+    for gradient in torch.autograd.grad(loss_of(terms), [*costs, result.left]):
+        assert gradient.abs().sum() > 0
+
+
+def on_no_device(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor.detach().to("meta").requires_grad_(tensor.is_floating_point()) for tensor in tensors]
+
+
+def test_nothing_is_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors without data raise an error when anything asks for their values, or a shape made of them."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # knows real devices alone
+    maps = []
+    for stage, stride in enumerate(STAGE_STRIDES):
+        plain = maps_of(*random_costs(stage, 2, HEIGHT // stride, WIDTH // stride))
+        maps.append(ParallaxMaps(*on_no_device([getattr(plain, field.name) for field in fields(plain)])))
+    left, right, disparity, initial = on_no_device(
+        [*random_pictures(1, 2, HEIGHT, WIDTH), torch.ones(2, 1, HEIGHT, WIDTH), torch.ones(2, 8, 16)]
+    )
+    matching = Matching(disparity, initial, tuple(maps))
+    given, (truth, right_truth) = example_truth(2), on_no_device([torch.ones(2, HEIGHT, WIDTH)] * 2)
+    whole = Truth(*on_no_device([getattr(given, field.name) for field in fields(given)]))
+    weights = replace(EVERY_TERM, mask_by_truth_below=192.0)
+    for known in (whole, Truth.of(truth), Truth.of(truth, right_truth)):
+        loss, values = total_loss(matching_terms(matching, left, right, weights, known))
+        loss.backward()
+        assert loss.is_meta
+        assert set(values) == {
+            name for name, weight in asdict(EVERY_TERM).items() if weight and name != "pam"
+        }
+    result = SuperResolution(left, right, maps[-1])
+    low = [downsample(picture, 4) for picture in (left, right)]
+    weights = replace(SUPER_RESOLUTION, charbonnier=1.0)
+    assert loss_of(superres_terms(result, low[0], low[1], left, right, weights)).is_meta
+    with pytest.raises(RuntimeError, match="meta"):
+        float(loss)
