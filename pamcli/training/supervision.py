@@ -27,8 +27,8 @@ def smooth_l1(disparity: Tensor, truth: Tensor, known: Tensor) -> Quotient:
 
     `truth` and `known` (B, H, W); all in pixels of the full picture.
     """
-    disparity = torch.where(known, disparity.float().reshape(truth.shape), 0)
     truth = torch.where(known, truth.float(), 0)
+    disparity = disparity.float().reshape(truth.shape)
     return masked(F.smooth_l1_loss(disparity, truth, reduction="none", beta=1.0), known)
 
 
@@ -60,9 +60,7 @@ def match_likelihood(attention: Tensor, position: Tensor, mask: Tensor) -> Quoti
     index = torch.stack((before, (before + 1).clamp(max=width - 1)), -1).long()
     shares = torch.stack((1 - share, share), -1)
     probability = attention.float().gather(-1, index)
-    asked = shares > 0
-    mask = mask & (~asked | (probability > 0)).all(-1)
-    probability = torch.where(mask[..., None] & asked, probability, 1)
+    mask = mask & ((shares == 0) | (probability > 0)).all(-1)
     return masked(-(shares * probability.clamp(min=SMALLEST_PROBABILITY).log()).sum(-1), mask)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from loss_examples import maps_of, random_costs, random_pictures, value
 from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
 
 from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
@@ -180,10 +181,12 @@ def test_a_truth_beyond_the_limit_is_not_learned_either() -> None:
     disparity = torch.full((1, HEIGHT, WIDTH), 8.0)
     disparity[..., 40:] = 30
     weights = replace(SUPERVISED, mask_by_truth_below=20.0)
-    terms = matching_terms(
-        example_matching(leaves), *random_pictures(1, 1, HEIGHT, WIDTH), weights, Truth.of(disparity)
-    )
-    assert terms["refined"][0][1].count == HEIGHT * (40 - 8)  # the first 8 columns match outside the row
+    truth = Truth.of(disparity, disparity.flip(-1), *[torch.ones_like(disparity, dtype=torch.bool)] * 2)
+    pictures = random_pictures(1, 1, HEIGHT, WIDTH)
+    terms = matching_terms(example_matching(leaves), *pictures, weights, truth)
+    assert terms["refined"][0][1].count == HEIGHT * 40
+    for _, quotient in terms["likelihood"][-2:]:
+        assert quotient.count == HEIGHT // 4 * (10 - 2)  # the outermost two columns match outside the row
 
 
 def test_attention_terms_can_be_divided_by_the_columns_as_the_authors_do() -> None:
@@ -208,11 +211,18 @@ def test_unknown_and_occluded_pixels_teach_nothing() -> None:
     assert torch.all(gradient[:, 0][counted] != 0)
 
     maps = matching.maps[-1]
-    for weights in (LossWeights(initial=1), LossWeights(likelihood=1)):
+    assert truth.right_known is not None
+    assert truth.right_visible is not None
+    right_counted = truth.right_known & truth.right_visible
+    for weights, attention, where in (
+        (LossWeights(initial=1), maps.right_to_left, counted),
+        (LossWeights(likelihood=1), maps.right_to_left, counted),
+        (LossWeights(likelihood=1), maps.left_to_right, right_counted),
+    ):
         terms = matching_terms(matching, *pictures, weights, truth)
-        (gradient,) = torch.autograd.grad(loss_of(terms), maps.right_to_left, retain_graph=True)
+        (gradient,) = torch.autograd.grad(loss_of(terms), attention, retain_graph=True)
         taught = (gradient != 0).any(-1)
-        assert not taught[~counted[:, 2::4, 2::4]].any()
+        assert not taught[~where[:, 2::4, 2::4]].any()
         assert taught.any()
         assert gradient.isfinite().all()
 
@@ -232,6 +242,19 @@ def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
         matching, *random_pictures(1, 1, HEIGHT, WIDTH), LossWeights(refined=1), Truth.of(disparity)
     )
     assert terms["refined"][0][1].count == HEIGHT * (WIDTH - 4 - 8)
+
+
+def test_the_initial_disparity_is_compared_in_pixels_and_the_likelihood_shared_by_stages() -> None:
+    matching, truth = example_matching(example_leaves(1)), example_truth(1)
+    terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED, truth)
+    assert truth.visible is not None
+    counted = (truth.known & truth.visible)[:, 2::4, 2::4]
+    estimate = 4 * regress_disparity(matching.maps[-1].right_to_left)
+    expected = smooth_l1_loss(estimate[counted], truth.disparity[:, 2::4, 2::4][counted])
+    ((weight, quotient),) = terms["initial"]
+    assert weight == SUPERVISED.initial
+    assert torch.allclose(value(quotient), expected)
+    assert [weight for weight, _ in terms["likelihood"]] == [0.2, 0.2, 0.3, 0.3, 0.5, 0.5]
 
 
 def test_a_batch_without_any_truth_gives_zero_and_finite_gradients() -> None:
@@ -320,41 +343,6 @@ def test_gradients_flow_where_they_are_wanted_in_the_network() -> None:
     assert taught(LossWeights(refined=1)) == everything
     for weights in (LossWeights(pam_cycle=1), LossWeights(initial=1), LossWeights(likelihood=1)):
         assert taught(weights) == {"hourglass", "cas_pam"}
-
-
-def example_superres(*, both: bool) -> tuple[SuperResolution, list[Tensor], list[Tensor]]:
-    costs = [*random_costs(3, 2, 8, 12)]
-    low, high = [*random_pictures(4, 2, 8, 12)], [*random_pictures(5, 2, 16, 24)]
-    pictures = [picture.requires_grad_() for picture in random_pictures(6, 2, 16, 24)]
-    maps = maps_of(costs[0], costs[1], ordered=False)
-    return SuperResolution(pictures[0], pictures[1] if both else None, maps), [*low, *high], costs
-
-
-@pytest.mark.parametrize("both", [False, True])
-def test_the_super_resolution_loss_is_the_papers(both: bool) -> None:
-    result, pictures, _ = example_superres(both=both)
-    terms = superres_terms(result, *pictures, SUPER_RESOLUTION)
-    assert list(terms) == ["super_resolution", "pam_photometric", "pam_smoothness", "pam_cycle"]
-    values = total_loss(terms)[1]
-    errors = [(result.left - pictures[2]).square().mean()]
-    if result.right is not None:
-        errors.append((result.right - pictures[3]).square().mean())
-    assert torch.allclose(values["super_resolution"], torch.stack(errors).mean(), rtol=1e-5)
-    assert torch.allclose(values["pam_cycle"], 0.005 * value(*attention_cycle(result.maps)), rtol=1e-5)
-
-
-def test_super_resolution_can_learn_from_charbonnier_and_from_a_truth() -> None:
-    result, pictures, costs = example_superres(both=False)
-    weights = LossWeights(charbonnier=1, likelihood=0.1)
-    with pytest.raises(ValueError, match="known disparities"):
-        superres_terms(result, *pictures, weights)
-    disparity = torch.full((2, 8, 12), 3.0)
-    terms = superres_terms(result, *pictures, weights, Truth.of(disparity, disparity))
-    assert set(terms) == {"charbonnier", "likelihood"}
-    of_left, of_right = (quotient for _, quotient in terms["likelihood"])
-    assert of_left.count == of_right.count == 2 * 8 * 9
-    for gradient in torch.autograd.grad(loss_of(terms), [*costs, result.left]):
-        assert gradient.abs().sum() > 0
 
 
 def on_no_device(tensors: list[Tensor]) -> list[Tensor]:

@@ -46,7 +46,8 @@ def test_smooth_l1_takes_the_refined_disparity_as_the_network_gives_it() -> None
 def test_unknown_truth_never_reaches_a_gradient() -> None:
     disparity = row(1, 2, 3, 4).requires_grad_()
     truth = row(NAN, 5, torch.inf, 4)
-    value(smooth_l1(disparity, truth, truth.isfinite())).backward()
+    with torch.autograd.set_detect_anomaly(True):  # not even inside
+        value(smooth_l1(disparity, truth, truth.isfinite())).backward()
     assert disparity.grad is not None
     assert disparity.grad.flatten().tolist() == [0, -0.5, 0, 0]
 
@@ -190,6 +191,15 @@ def test_visible_pixels_follow_from_a_dense_truth_of_the_left_view_alone() -> No
     assert torch.equal(visible_left(left), seen_left)
     mixed = visible_left(left.repeat(2, 1, 1), torch.cat((right, torch.full_like(right, NAN))))
     assert torch.equal(mixed, seen_left.repeat(2, 1, 1))
+
+
+def test_between_two_columns_both_have_to_agree() -> None:
+    left, right = torch.full((1, 1, 50), 6.5), torch.full((1, 1, 50), 6.5)
+    right[..., 30] = NAN  # a neighbour of the matches of 36 and 37: the left truth alone tells of these
+    assert torch.equal(visible_left(left, right)[0, 0], torch.arange(50) >= 7)
+    left[..., 20:30] = 12  # covers right columns 8 to 17
+    hidden = (~visible_left(left)[0, 0]).nonzero().flatten().tolist()
+    assert hidden == [*range(7), *range(14, 20)]  # 14 lies at 7.5
 
 
 def test_a_slanted_surface_does_not_hide_itself() -> None:

@@ -1,0 +1,47 @@
+"""The sum of PASSRnet's losses: the paper's, and what it can learn from besides."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from loss_examples import maps_of, random_costs, random_pictures, value
+from torch import Tensor
+
+from pamcli.networks.passrnet import SuperResolution
+from pamcli.training.losses import attention_cycle
+from pamcli.training.objectives import SUPER_RESOLUTION, LossWeights, Truth, superres_terms, total_loss
+
+
+def example_superres(*, both: bool) -> tuple[SuperResolution, list[Tensor], list[Tensor]]:
+    costs = [*random_costs(3, 2, 8, 12)]
+    low, high = [*random_pictures(4, 2, 8, 12)], [*random_pictures(5, 2, 16, 24)]
+    pictures = [picture.requires_grad_() for picture in random_pictures(6, 2, 16, 24)]
+    maps = maps_of(costs[0], costs[1], ordered=False)
+    return SuperResolution(pictures[0], pictures[1] if both else None, maps), [*low, *high], costs
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_super_resolution_loss_is_the_papers(both: bool) -> None:
+    result, pictures, _ = example_superres(both=both)
+    terms = superres_terms(result, *pictures, SUPER_RESOLUTION)
+    assert list(terms) == ["super_resolution", "pam_photometric", "pam_smoothness", "pam_cycle"]
+    values = total_loss(terms)[1]
+    errors = [(result.left - pictures[2]).square().mean()]
+    if result.right is not None:
+        errors.append((result.right - pictures[3]).square().mean())
+    assert torch.allclose(values["super_resolution"], torch.stack(errors).mean(), rtol=1e-5)
+    assert torch.allclose(values["pam_cycle"], 0.005 * value(*attention_cycle(result.maps)), rtol=1e-5)
+
+
+def test_super_resolution_can_learn_from_charbonnier_and_from_a_truth() -> None:
+    result, pictures, costs = example_superres(both=False)
+    weights = LossWeights(charbonnier=1, likelihood=0.1)
+    with pytest.raises(ValueError, match="known disparities"):
+        superres_terms(result, *pictures, weights)
+    disparity = torch.full((2, 8, 12), 3.0)
+    terms = superres_terms(result, *pictures, weights, Truth.of(disparity, disparity))
+    assert set(terms) == {"charbonnier", "likelihood"}
+    of_left, of_right = (quotient for _, quotient in terms["likelihood"])
+    assert of_left.count == of_right.count == 2 * 8 * 9
+    for gradient in torch.autograd.grad(total_loss(terms)[0], [*costs, result.left]):
+        assert gradient.abs().sum() > 0
