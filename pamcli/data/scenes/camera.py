@@ -40,10 +40,16 @@ def _vignette(rng: Generator, height: int, width: int) -> Tensor:
 
 
 def _blurred(picture: Tensor, sigma: float) -> Tensor:
+    """By a Gaussian; as sums of shifted pictures, which for so few taps is faster than a convolution."""
     reach = max(1, int(np.ceil(2.5 * sigma)))
-    offsets = torch.arange(-reach, reach + 1, dtype=torch.float32)
-    kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
-    kernel = kernel / kernel.sum()
-    padded = F.pad(picture[:, None], (reach,) * 4, mode="replicate")
-    across = F.conv2d(padded, kernel.view(1, 1, 1, -1))
-    return F.conv2d(across, kernel.view(1, 1, -1, 1))[:, 0]
+    taps = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
+    taps /= taps.sum()
+    height, width = picture.shape[1:]
+    padded = F.pad(picture[None], (reach,) * 4, mode="replicate")[0]
+    across = torch.zeros(3, height + 2 * reach, width)
+    for i, tap in enumerate(taps):
+        across.add_(padded[:, :, i : i + width], alpha=float(tap))
+    blurred = torch.zeros(3, height, width)
+    for i, tap in enumerate(taps):
+        blurred.add_(across[:, i : i + height], alpha=float(tap))
+    return blurred

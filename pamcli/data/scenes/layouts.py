@@ -20,6 +20,13 @@ LARGEST_PART = 0.5
 """And at most about this part of the width: what is nearer leaves the right view."""
 
 
+MOST_STRETCHED = 1.5
+"""Cut-outs keep their shape up to this factor between width and height."""
+
+CLOSEST = 1.2
+"""Walls, floors and ceilings come at most this much nearer than the nearest things, within the view."""
+
+
 @dataclass(frozen=True)
 class Scene:
     """Layers and how the rig is off."""
@@ -74,10 +81,10 @@ class _Stage:
         return Layer(surface, texture, homography, endless=True, clips=clips)
 
     def upright(
-        self, disparity: float, x: float, bottom: float, height: float, width: float, tilt: float = 0.6
+        self, disparity: float, x: float, foot: float, height: float, width: float, tilt: float = 0.6
     ) -> Layer | None:
-        """An object of `width` x `height` pixels, the middle of its lower edge at (x, bottom)."""
-        return self.thing(disparity, x, bottom - height / 2, height, width, tilt, 0.15, 0.1)
+        """An object of about `width` x `height` pixels, the middle of its lower edge at (x, foot)."""
+        return self.thing(disparity, x, foot, height, width, tilt, 0.15, 0.1, standing=True)
 
     def thing(
         self,
@@ -90,28 +97,29 @@ class _Stage:
         tilt_y: float,
         turn: float,
         *,
+        standing: bool = False,
         thin: bool = False,
     ) -> Layer | None:
-        """An object around (x, y); None where it would be too small to see."""
+        """An object around (x, y), or standing on it; None where it would be too small to see.
+
+        tilt_x, tilt_y, turn: standard deviations of angles (radians): about the upright and the level axis,
+        and about the line of sight.
+        """
         rng = self.rng
         if min(height, width) < 3 or height * width < 24:
             return None
-        texture = self._look(height, width, thin)
+        texture, height, width = self._look(height, width, thin)
         rows, columns = texture.shape[1:]
+        if standing:
+            y -= height / 2
         surface = Surface.tilted(
-            disparity,
-            x,
-            y,
-            float(np.clip(rng.normal(0, tilt_x), -1.2, 1.2)),
-            float(np.clip(rng.normal(0, tilt_y), -1.2, 1.2)),
-            self.focal,
+            disparity, x, y, self.angle(tilt_x, 1.2), self.angle(tilt_y, 1.2), self.focal
         )
-        angle = float(np.clip(rng.normal(0, turn), -3.2, 3.2))
         homography = surface.texture_map(
             (x, y),
             ((columns - 1) / 2, (rows - 1) / 2),
             (columns / width, rows / height),
-            angle,
+            self.angle(turn, 3.2),
             self.focal,
             self.centre,
         )
@@ -121,15 +129,28 @@ class _Stage:
         reach = 1.1 * float(np.hypot(height, width))
         return Layer(surface, texture, homography, box=(x - reach, y - reach, x + reach, y + reach))
 
-    def _look(self, height: float, width: float, thin: bool) -> Tensor:
+    def angle(self, spread: float, most: float) -> float:
+        return float(np.clip(self.rng.normal(0, spread), -most, most))
+
+    def _look(self, height: float, width: float, thin: bool) -> tuple[Tensor, float, float]:
+        """A texture for an object of about this size, with the height and width that it is to have."""
         rng = self.rng
         if not thin and rng.random() < 0.5:
             texture = self.library.cutout(rng)
             if texture is not None:
-                return texture
+                own = texture.shape[2] / texture.shape[1]
+                aspect = own * float(np.clip(width / height / own, 1 / MOST_STRETCHED, MOST_STRETCHED))
+                area = height * width
+                return texture, (area / aspect) ** 0.5, (area * aspect) ** 0.5
         rows, columns = int(np.clip(height, 3, 512)), int(np.clip(width, 3, 512))
         outline = shapes.thin_shape if thin else shapes.random_shape
-        return cut(self.library.skin(rng, rows, columns), outline(rng, rows, columns))
+        return cut(self.library.skin(rng, rows, columns), outline(rng, rows, columns)), height, width
+
+    def slope(self, slope: float, vanishing: float) -> float:
+        """Disparity per column of a wall from the column `vanishing` on, as steep as `CLOSEST` lets it be."""
+        room = vanishing if slope < 0 else self.width - vanishing
+        most = CLOSEST * self.largest / max(room, 0.1 * self.width)
+        return float(np.clip(slope, -min(most, 2.0), min(most, 0.7)))
 
     def waved(self, surface: Surface, amplitude: float) -> Surface:
         """The surface, curved by one to three waves of at most `amplitude` pixels together."""
@@ -154,7 +175,7 @@ def make_scene(rng: Generator, library: TextureLibrary, height: int, width: int)
     layout = (_loose, _road, _room)[rng.choice(3, p=[0.4, 0.35, 0.25])]
     layers = [layer for layer in layout(stage) if layer is not None]
     layers += [layer for layer in _thin_things(stage) if layer is not None]
-    backdrop = min(stage.uniform(0, 2), 0.1 * largest)
+    backdrop = min(stage.uniform(0.01, 2), 0.1 * largest)
     layers.append(stage.endless(Surface(backdrop), density=stage.uniform(0.5, 1.5)))
     drift = (0.0, 0.0)
     if rng.random() < 0.5:
@@ -167,8 +188,8 @@ def _loose(stage: _Stage) -> list[Layer | None]:
     rng = stage.rng
     far = stage.uniform(0.02, 0.4) * stage.largest
     x, y = stage.centre
-    tilt = stage.uniform(0, 0.9)
-    wall = Surface.tilted(far, x, y, tilt * rng.normal(0, 0.7), tilt * rng.normal(0, 0.7), stage.focal)
+    tilt = stage.uniform(0, 0.65)
+    wall = Surface.tilted(far, x, y, stage.angle(tilt, 1.2), stage.angle(tilt, 1.2), stage.focal)
     if rng.random() < 0.4:
         wall = stage.waved(wall, 0.5 * far)
     layers: list[Layer | None] = [stage.endless(wall)]
@@ -204,8 +225,7 @@ def _road(stage: _Stage) -> list[Layer | None]:
     layers: list[Layer | None] = [stage.endless(ground, density=stage.log_uniform(0.4, 2.0))]
     for side in (-1, 1):
         if rng.random() < 0.6:
-            rise = stage.log_uniform(0.3, 2.0) * fall * side
-            rise = float(np.clip(rise, -2.0, 0.7))
+            rise = stage.slope(stage.log_uniform(0.3, 2.0) * fall * side, vanishing)
             wall = Surface(-rise * vanishing, rise, 0.0)
             top = stage.log_uniform(0.3, 20.0) / fall  # rows above the horizon per pixel of disparity
             clip = (top * rise, 1.0, -horizon - top * rise * vanishing)
@@ -228,14 +248,16 @@ def _room(stage: _Stage) -> list[Layer | None]:
     layers: list[Layer | None] = [
         stage.endless(Surface.tilted(back, x, y, rng.normal(0, 0.2), rng.normal(0, 0.1), stage.focal))
     ]
-    floor = stage.uniform(0.1, 0.6) * stage.height  # rows from the vanishing point to the foot of the wall
+    near = back / (CLOSEST * stage.largest)
+    # Rows from the vanishing point to the foot of the wall, and to its top.
+    floor = max(stage.uniform(0.1, 0.6) * stage.height, near * (stage.height - y))
     layers.append(stage.endless(Surface(-back * y / floor, 0.0, back / floor)))
     if rng.random() < 0.4:
-        ceiling = stage.uniform(0.15, 0.7) * stage.height
+        ceiling = max(stage.uniform(0.15, 0.7) * stage.height, near * y)
         layers.append(stage.endless(Surface(back * y / ceiling, 0.0, -back / ceiling)))
     for side in (-1, 1):
         if rng.random() < 0.5:
-            slope = float(np.clip(side * back / (stage.uniform(0.15, 0.8) * stage.width), -2.0, 0.7))
+            slope = stage.slope(side * back / (stage.uniform(0.15, 0.8) * stage.width), x)
             layers.append(stage.endless(Surface(-slope * x, slope, 0.0)))
     for _ in range(int(rng.integers(0, 3))):  # table tops: planes above the floor, cut to a quadrangle
         layers.append(_table(stage, y, back / floor))

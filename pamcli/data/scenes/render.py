@@ -17,11 +17,15 @@ from torch import Tensor
 
 from pamcli.data.scenes.surfaces import Surface
 
-COARSEST = 6
-"""Textures are reduced at most 2^6 times."""
+COARSEST = 8
+"""Textures are reduced at most 2^8 times: what is smaller is as good as even."""
 
 SOLID = 0.5
 """From this opacity on a pixel belongs to the surface, and has its disparity."""
+
+HIDES = 0.5
+"""Pixels of disparity by which another surface must be nearer to hide one: what is less far in front covers
+less than half a pixel of it."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,14 @@ class Layer:
     _reduced: list[Tensor] = field(default_factory=list)
 
     def reduced(self, level: int) -> Tensor:
-        """The texture at 1 / 2^level of its size, each texel the mean of those below it."""
+        """The texture at 1 / 2^level of its size: each texel is the mean of 2^level x 2^level."""
         if not self._reduced:
             self._reduced.append(self.texture)
         while len(self._reduced) <= level:
             finer = self._reduced[-1][None]
-            self._reduced.append(F.avg_pool2d(finer, 2, ceil_mode=True, count_include_pad=False)[0])
+            odd = (0, finer.shape[3] % 2, 0, finer.shape[2] % 2)
+            finer = F.pad(finer, odd, mode="replicate" if self.endless else "constant")
+            self._reduced.append(F.avg_pool2d(finer, 2)[0])
         return self._reduced[level]
 
 
@@ -165,11 +171,13 @@ def _paint(
     texels = _sample(layer, u, v, level)
     row = flat // place.x.shape[1] + rows.start
     column = flat % place.x.shape[1] + columns.start
-    view.colours[:, row, column] = view.colours[:, row, column] * (1 - texels[3]) + texels[:3]
+    pixel = row * view.disparity.shape[1] + column
+    for channel, light in zip(view.colours.flatten(1), texels[:3], strict=True):
+        channel[pixel] = channel[pixel] * (1 - texels[3]) + light
     solid = (texels[3] >= SOLID).nonzero()[:, 0]
-    row, column = row[solid], column[solid]
-    view.disparity[row, column] = disparity[solid]
-    view.layer[row, column] = index
+    pixel = pixel[solid]
+    view.disparity.view(-1)[pixel] = disparity[solid]
+    view.layer.view(-1)[pixel] = index
 
 
 def _depth_key(layer: Layer) -> float:
@@ -195,6 +203,8 @@ def _window(
 
 def _sample(layer: Layer, u: Tensor, v: Tensor, level: Tensor) -> Tensor:
     """Colours and opacity (4, N) of a texture at texels (u, v), each reduced 2^level times."""
+    if layer.endless:
+        u, v = _mirrored(u, layer.texture.shape[2]), _mirrored(v, layer.texture.shape[1])
     low, high = (float(bound) for bound in level.aminmax())
     if high - low < 0.7:
         return _sample_level(layer, u, v, round((low + high) / 2))
@@ -207,22 +217,30 @@ def _sample(layer: Layer, u: Tensor, v: Tensor, level: Tensor) -> Tensor:
     return total
 
 
+def _mirrored(u: Tensor, length: int) -> Tensor:
+    """Texels of a row that goes on, mirrored, at both ends."""
+    u = (u + 0.5) % (2 * length)
+    return torch.minimum(u, 2 * length - u) - 0.5
+
+
 def _sample_level(layer: Layer, u: Tensor, v: Tensor, level: int) -> Tensor:
-    rows, columns = layer.texture.shape[1:]
-    grid = torch.stack(((2 * u + 1) / columns - 1, (2 * v + 1) / rows - 1), -1)
-    padding = "reflection" if layer.endless else "zeros"
-    sampled = F.grid_sample(
-        layer.reduced(level)[None], grid[None, None], "bilinear", padding, align_corners=False
-    )
+    texture = layer.reduced(level)
+    rows, columns = texture.shape[1:]
+    size = 2**level  # of a texel: both views must find it at the same place, whatever the level
+    grid = torch.stack(((2 * u + 1) / (size * columns) - 1, (2 * v + 1) / (size * rows) - 1), -1)
+    padding = "border" if layer.endless else "zeros"
+    sampled = F.grid_sample(texture[None], grid[None, None], "bilinear", padding, align_corners=False)
     return sampled[0, :, 0]
 
 
 def _visible(left: _View, right: _View, drift: tuple[float, float]) -> Tensor:
-    """Left pixels whose surface is also the one seen at the place where they go to."""
+    """Left pixels whose surface is the one seen where they go to, or has nothing nearer before it there."""
     height, width = left.disparity.shape
     x = torch.arange(width, dtype=torch.float32)[None] - left.disparity
     y = torch.arange(height, dtype=torch.float32)[:, None] - drift[0] - drift[1] * x / width
     column, row = x.round().long(), y.round().long()
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
     place = (row.clamp(0, height - 1), column.clamp(0, width - 1))
-    return inside & (right.layer[place] == left.layer)
+    # Where two surfaces meet, rounding may lead to the other one: its disparity is the same there.
+    as_near = (right.disparity[place] - left.disparity).abs() < HIDES
+    return inside & (as_near | (right.layer[place] == left.layer))

@@ -6,7 +6,10 @@ A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the
 from __future__ import annotations
 
 import os
+import warnings
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,18 +18,23 @@ import torch
 import torch.nn.functional as F
 from numpy.random import Generator
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 from pamcli.imaging.images import PICTURE_SUFFIXES
+from pamcli.imaging.raster import decoding, quiet
 
 MOST_TEXELS = 1024
 """Pictures are reduced until no side is longer than this."""
 
 CACHE_BYTES = 500_000_000
 """Memory for decoded pictures, per process."""
+
+
+LEAST_TEXELS = 16
+"""Pictures with a shorter side (icons, previews) are left out."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +44,45 @@ class TextureFiles:
     photos: tuple[Path, ...] = ()
     cutouts: tuple[Path, ...] = ()
 
+    @property
+    def all(self) -> tuple[Path, ...]:
+        return self.photos + self.cutouts
+
 
 def find_textures(folder: Path) -> TextureFiles:
-    """All pictures below a folder, links followed. Raises InputError: none there, or one is no picture."""
+    """All pictures below a folder, links followed, a circle of them once.
+
+    Only their headers are read. Raises InputError: none there, one is no picture, a folder cannot be read.
+    """
     photos: list[Path] = []
     cutouts: list[Path] = []
-    for top, folders, names in os.walk(folder, followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            if name.startswith(".") or Path(name).suffix.lower() not in PICTURE_SUFFIXES:
-                continue
-            path = Path(top, name)
-            try:
-                with Image.open(path) as picture:
-                    (cutouts if picture.mode in ("RGBA", "LA", "PA") else photos).append(path)
-            except OSError:
-                raise InputError(f"{shown(path)} cannot be read as a picture", "take it away") from None
+    for path in _pictures_below(folder):
+        with _reading(path), Image.open(path) as picture:
+            if min(picture.size) >= LEAST_TEXELS:
+                (cutouts if picture.has_transparency_data else photos).append(path)
     if not photos and not cutouts:
-        raise InputError(f"{shown(folder)} holds no pictures", "give a folder of photographs")
+        raise InputError(
+            f"{shown(folder)} holds no picture of {LEAST_TEXELS} pixels a side or more",
+            "give a folder of photographs, or procedural alone for textures that are made up",
+        )
     return TextureFiles(tuple(photos), tuple(cutouts))
+
+
+def _pictures_below(folder: Path) -> Iterator[Path]:
+    def unreadable(error: OSError) -> None:
+        raise InputError(f"the folder {shown(error.filename)} cannot be read: {error.strerror}")
+
+    seen = set()
+    for top, folders, names in os.walk(folder, onerror=unreadable, followlinks=True):
+        here = os.stat(top)
+        if (here.st_dev, here.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((here.st_dev, here.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES:
+                yield Path(top, name)
 
 
 class TextureLibrary:
@@ -64,6 +92,9 @@ class TextureLibrary:
         self.files = files
         self._kept: OrderedDict[Path, Tensor] = OrderedDict()
         self._bytes = 0
+
+    def __reduce__(self) -> tuple[type[TextureLibrary], tuple[TextureFiles]]:
+        return TextureLibrary, (self.files,)  # another process decodes for itself
 
     def background(self, rng: Generator) -> Tensor:
         """An opaque texture of at least some hundred texels a side."""
@@ -77,7 +108,8 @@ class TextureLibrary:
             return made_up(rng, height, width)
         photo = self._read(self.files.photos[rng.integers(len(self.files.photos))])
         scale = min(1.0, rng.uniform(0.5, 2.0), photo.shape[1] / height, photo.shape[2] / width)
-        rows, columns = max(2, int(height * scale)), max(2, int(width * scale))
+        rows = min(max(2, int(height * scale)), photo.shape[1])
+        columns = min(max(2, int(width * scale)), photo.shape[2])
         top = int(rng.integers(photo.shape[1] - rows + 1))
         left = int(rng.integers(photo.shape[2] - columns + 1))
         part = _texture(photo[:, top : top + rows, left : left + columns])
@@ -95,10 +127,10 @@ class TextureLibrary:
     def _read(self, path: Path) -> Tensor:
         kept = self._kept.get(path)
         if kept is None:
-            kept = _decode(path)
+            kept = read_texture(path)
             self._kept[path] = kept
             self._bytes += kept.numel()
-            while self._bytes > CACHE_BYTES:
+            while self._bytes > CACHE_BYTES and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].numel()
         else:
             self._kept.move_to_end(path)
@@ -114,15 +146,32 @@ def _texture(pixels: Tensor) -> Tensor:
     return torch.cat((texture, torch.ones_like(texture[:1])))
 
 
-def _decode(path: Path) -> Tensor:
-    """(3 or 4, H, W) uint8."""
-    try:
-        with Image.open(path) as picture:
-            picture.thumbnail((MOST_TEXELS, MOST_TEXELS))
-            pixels = np.array(picture.convert("RGBA" if "A" in picture.mode else "RGB"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        raise InputError(f"{shown(path)} cannot be read as a picture", "take it away") from None
+def read_texture(path: Path) -> Tensor:
+    """(3 or 4, H, W) uint8: a picture, upright, without the empty margin of a cut-out, not too large.
+
+    Raises InputError: damaged, or not there any more.
+    """
+    with _reading(path), Image.open(path) as file:
+        if file.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+            picture = Image.fromarray((np.asarray(file, np.float64) / 257).round().astype(np.uint8))
+        else:
+            file.thumbnail((MOST_TEXELS, MOST_TEXELS))
+            picture = file
+        picture = ImageOps.exif_transpose(picture)
+        picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+        picture.thumbnail((MOST_TEXELS, MOST_TEXELS))
+        if picture.mode == "RGBA":
+            picture = picture.crop(picture.getchannel("A").getbbox())
+        pixels = np.array(picture)
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever a decoder says of a damaged file becomes one InputError that names it."""
+    with quiet(), decoding(shown(path), Image.DecompressionBombError):
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are none
+        yield
 
 
 def opaque(colours: NDArray[np.floating]) -> Tensor:
