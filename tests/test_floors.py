@@ -23,8 +23,12 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "inference": ({"errors", "imaging", "networks", "registry"}, {"torch", "numpy"}),
     "data": ({"errors", "files", "imaging"}, {"numpy", "PIL"}),
     "evaluation": ({"errors", "files", "imaging", "data"}, {"numpy"}),
+    "training": (
+        {"errors", "files", "imaging", "networks", "registry", "inference", "data", "evaluation"},
+        {"torch", "numpy", "safetensors", "tensorboardX", "PIL"},
+    ),
     "cli": (
-        {"errors", "files", "imaging", "registry", "inference", "data", "evaluation"},
+        {"errors", "files", "imaging", "registry", "inference", "data", "evaluation", "training"},
         {"typer", "rich", "numpy"},
     ),
     "__init__": ({"errors", "imaging", "registry", "inference"}, set()),
