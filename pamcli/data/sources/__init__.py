@@ -295,7 +295,7 @@ _ROWS = (
     ),
     SourceInfo(
         "procedural",
-        "scenes that are made up, with exact truth; by its name alone, without a folder, of made-up textures",
+        "made-up scenes with exact truth; by its name alone, without a folder, of made-up textures",
         ("all",),
         (
             "ANY/NAME.jpg  (photographs, anywhere below the folder: backgrounds and skins)",
