@@ -17,7 +17,9 @@ import typer
 
 from pamcli.cli import options
 from pamcli.cli.console import Console
+from pamcli.cli.network import find_weights
 from pamcli.errors import UsageError
+from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.training.loop import Outcome, Stop
@@ -227,7 +229,7 @@ def _train(task: Task, given: Options) -> None:
         if recipe.task != task:
             raise UsageError(f"{folder.path} is a run of pam train {recipe.task}")
     else:
-        recipe = make_recipe(task, given)
+        recipe = make_recipe(task, given, console)
     from pamcli.cli.training_progress import watching
 
     with _signals(stop), watching(console, recipe.batch) as observer:
@@ -269,8 +271,11 @@ def _check(given: Options) -> None:
         parse_data(text)
 
 
-def make_recipe(task: Task, given: Options) -> Recipe:
-    """The recipe that is asked for, changed by the options that are given. Raises UsageError, InputError."""
+def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
+    """The recipe that is asked for, changed by the options that are given.
+
+    Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
+    """
     from pamcli.training.objectives import LossWeights
     from pamcli.training.recipe_files import read_recipe, typed
     from pamcli.training.recipes import default_recipe, named_recipe
@@ -300,8 +305,12 @@ def make_recipe(task: Task, given: Options) -> Recipe:
     if given.max_disparity is not None:
         prior = options.number_or_none(given.max_disparity, "--max-disparity")
         changes["max_disparity"] = None if prior is None else -(-prior // 16) * 16
-    elif given.from_weights is not None and task == "disparity":
-        changes["max_disparity"] = _stored_prior(given.from_weights)
+    if given.from_weights is not None:  # what they were trained with, where nothing else is said
+        stored = read_header(find_weights(given.from_weights, console)).spec
+        if task == "disparity":
+            changes.setdefault("max_disparity", stored.max_disparity)
+        elif stored.scale is not None:
+            changes.setdefault("scale", stored.scale)
     if given.loss:
         weights = {}
         for text in given.loss:
@@ -315,14 +324,6 @@ def make_recipe(task: Task, given: Options) -> Recipe:
             "leave out one of them",
         )
     return recipe
-
-
-def _stored_prior(weights: str) -> int | None:
-    """What the weights were trained with is trained with again, where nothing else is said."""
-    from pamcli.registry.catalog import locate
-    from pamcli.registry.spec import read_header
-
-    return read_header(locate(weights).path).spec.max_disparity
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, has_truth, loader
 from pamcli.training.journal import Journal
 from pamcli.training.loop import Nobody, Observer, Outcome, Stop, Trainer, reproducible
-from pamcli.training.precision import training_compute
+from pamcli.training.precision import cpu_computes_bf16, training_compute
 from pamcli.training.recipe_files import read_recipe, recipe_json
 from pamcli.training.recipes import Recipe
 from pamcli.training.run_folder import RunFolder
@@ -103,7 +103,6 @@ def _run(
     steps = recipe.steps_of(None if endless else examples.pass_length)
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
-    observer.told(f"{about}, on {compute.device} in {compute.precision}")
     with ExitStack() as stack:
         stack.enter_context(processes.connected(compute.device))
         processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
@@ -113,7 +112,6 @@ def _run(
         trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
         if checkpoint is not None:
             trainer.restore(checkpoint)
-            observer.told(f"goes on after step {checkpoint.step}")
         validator = journal = None
         if processes.is_main:
             validator = Validator.open(recipe.validation, recipe.scale) if recipe.validation else None
@@ -131,6 +129,13 @@ def _run(
             processes.world,
         )
         stack.enter_context(_closed(batches))
+        observer.told(f"{about}; on {compute.device} in {compute.precision}")
+        if compute.device.type == "cpu" and compute.precision == "bf16" and not cpu_computes_bf16():
+            observer.told("this CPU emulates bf16, many times slower than --precision fp32")
+        if not recipe.validation:
+            observer.told("without --val there is no best: the last weights are the result")
+        if trainer.step:
+            observer.told(f"goes on after step {trainer.step}")
         return trainer.run(batches, folder, journal, validator, stop, observer)
 
 
@@ -160,7 +165,10 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
         recipe.augmentation,
         scale=recipe.scale,
     )
-    named = ", ".join(f"{spec.label} ({len(source)} pairs)" for spec, source in sources)
+    named = ", ".join(
+        spec.label if isinstance(source, Scenes) else f"{spec.label} ({len(source)} pairs)"
+        for spec, source in sources
+    )
     height, width = recipe.crop
     start = "" if recipe.start is None else f" from {Path(recipe.start).name}"
     about = f"recipe {recipe.name}{start}, batches of {recipe.batch} at {width}x{height}, data {named}"
