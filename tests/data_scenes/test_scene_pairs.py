@@ -126,14 +126,14 @@ def test_a_number_is_a_scene() -> None:
 def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
     width, height = 1024, 32
     largest = []
-    for number in range(30):
+    for number in range(20):
         scene = make_scene(np.random.default_rng((6, number)), MADE_UP, height, width)
         views = render(scene.layers, height, width)
         largest.append(float(views.disparity.quantile(0.99)))
     assert min(largest) < 12
     assert max(largest) > 250
     assert max(largest) < 0.75 * width
-    assert sum(20 < each < 150 for each in largest) > 5
+    assert sum(20 < each < 150 for each in largest) > 3
 
 
 def test_disparities_are_not_whole_numbers() -> None:
@@ -179,12 +179,12 @@ def test_cut_outs_keep_their_shape_and_lose_their_margin(tmp_path: Path) -> None
     assert read_texture(tmp_path / "tall.png").shape == (4, 100, 20)
     library = TextureLibrary(find_textures(tmp_path))
     shapes = []
-    for number in range(30):
+    for number in range(15):
         for layer in scene_of(library, number).layers:
             if layer.texture.shape == (4, 100, 20):
                 pixels_per_texel = np.linalg.norm(np.linalg.inv(layer.homography[:2, :2]), axis=0)
                 shapes.append(100 * pixels_per_texel[1] / (20 * pixels_per_texel[0]))
-    assert len(shapes) > 30
+    assert len(shapes) > 15
     assert 5 / 2 < np.median(shapes) < 5 * 2
 
 
@@ -207,9 +207,11 @@ def test_pictures_of_any_kind_become_textures(
         picture = Image.fromarray(np.full((20, 30), 257 * 51, np.uint16))
     else:
         picture = grey.convert("RGB" if mode in ("P", "RGBA") else mode).convert(mode)
+    if is_cutout:
+        picture.putalpha(200)
     picture.save(tmp_path / f"a{suffix}", lossless=True)
     files = find_textures(tmp_path)
-    assert (len(files.photos), len(files.cutouts)) == (0, 1) if is_cutout else (1, 0)
+    assert (len(files.photos), len(files.cutouts)) == ((0, 1) if is_cutout else (1, 0))
     texture = read_texture(files.all[0])
     assert texture.shape == (4 if is_cutout else 3, 20, 30)
     assert abs(int(texture[0, 5, 5]) - 51) <= 1
@@ -239,7 +241,7 @@ def test_one_narrow_photograph_is_enough_for_any_scene(tmp_path: Path) -> None:
 
 def test_cameras_differ_in_light_and_noise_but_not_in_what_they_see(library: TextureLibrary) -> None:
     differences = []
-    for number in range(10):
+    for number in range(6):
         sample = scene_pair(library, 5, number, HEIGHT, WIDTH)
         rendered = drawn(scene_of(library, number))
         assert sample.disparity is not None
