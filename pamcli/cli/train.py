@@ -133,7 +133,7 @@ class Options:
         return [
             name
             for name, value in vars(self).items()
-            if name not in ON_RESUMING and value not in (None, False, [], ())
+            if name not in ON_RESUMING and value is not None and value is not False and value != []
         ]
 
 
