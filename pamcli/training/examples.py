@@ -136,18 +136,21 @@ class Examples(Dataset[Example]):
 
     def _sample(self, position: int) -> Sample:
         """One data set is passed through in ever new orders, of several one is drawn, and of it a sample."""
-        rng = default_rng((self.seed, position, _CHOICE))
-        source = self.sources[int(rng.choice(len(self.sources), p=self.shares))]
+        source = self._source(position)
         if isinstance(source, Scenes):
             height, width = (side * (self.scale or 1) for side in self.crop)
             return source.draw(self.seed, position, height, width)
         if len(self.sources) > 1:
-            return source.load(int(rng.integers(len(source))))
+            return source.load(int(default_rng((self.seed, position, _ORDER)).integers(len(source))))
         passes, place = divmod(position, len(source))
         if self._order is None or self._order[0] != passes:
             order = default_rng((self.seed, passes, _ORDER)).permutation(len(source))
             self._order = passes, order
         return source.load(int(self._order[1][place]))
+
+    def _source(self, position: int) -> Listed:
+        rng = default_rng((self.seed, position, _CHOICE))
+        return self.sources[int(rng.choice(len(self.sources), p=self.shares))]
 
     def _reduced(self, rng: Generator, sample: Sample, scale: int) -> Example:
         """A high-resolution crop and what it is at low resolution: as cut from the whole picture reduced."""
