@@ -104,7 +104,7 @@ class Processes:
 
     @contextmanager
     def connected(self, device: torch.device, patience: timedelta = PATIENCE_TO_MEET) -> Iterator[None]:
-        """Connect with the other processes, and part from them in the end, whatever happens.
+        """Connect with the other processes, and part from them in the end, also after an error.
 
         Tensors on the CPU travel by gloo, those on a GPU by NCCL. Raises PamError if the others cannot be
         reached within `patience`, or are lost later.
@@ -141,7 +141,7 @@ class Processes:
                 ) from error
             raise
         finally:
-            # NCCL parts only when all do: after an error here, the end of this process has to do.
+            # NCCL waits for the others here, who may never come after an error: then the process's end parts.
             if clean:
                 dist.destroy_process_group()
 
