@@ -211,7 +211,7 @@ def _truths(
 def _visible(
     sample: Sample, rows: NDArray[np.intp], left: Tensor | None, right: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Known pixels of the lines `rows` that the other view sees too; of no meaning for an unknown view.
+    """Pixels of the lines `rows` that the other view sees too; of no meaning where the truth is unknown.
 
     As the data set says; else where both truths agree; with one truth alone, where nothing nearer hides them.
     """
@@ -221,7 +221,7 @@ def _visible(
     seen_left = seen_right = nothing
     if left is not None:
         if sample.visible is not None:
-            seen_left = torch.from_numpy(sample.visible[rows]) & left.isfinite()
+            seen_left = torch.from_numpy(sample.visible[rows])
         else:
             seen_left = visible_left(left[None], None if right is None else right[None])[0]
     if right is not None:

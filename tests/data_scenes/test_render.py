@@ -107,14 +107,20 @@ def test_visible_agrees_with_brute_force_on_slanted_surfaces() -> None:
 
 
 def test_surfaces_that_cross_hide_nothing_along_their_line() -> None:
-    """Where a wall meets a floor both views see both."""
-    floor = Layer(Surface(-8.0, 0.0, 1.0), even(0.2), FLAT, endless=True)
-    tilted = Layer(Surface(3.0, 0.1), even(0.8), FLAT, endless=True)
+    """Where a wall meets a floor both views see both, wherever rounding leads."""
+    floor = Layer(Surface(3.0, 0.0, 0.11), even(0.2), FLAT, endless=True)
+    tilted = Layer(Surface(0.5, 0.13), even(0.8), FLAT, endless=True)
     views = render([floor, tilted], HEIGHT, WIDTH)
     assert 0.2 < (views.left[0] > 0.5).float().mean() < 0.8
     inside = torch.arange(WIDTH) - views.disparity
     inside = (inside > 0) & (inside < WIDTH - 1)
     assert views.visible[inside].all()
+
+
+def test_a_surface_hides_nothing_of_itself_however_steep_it_is() -> None:
+    steep = Layer(Surface(1.3, 0.77), even(0.5), FLAT, endless=True)
+    views = render([steep], HEIGHT, WIDTH)
+    assert views.visible[:, 6:].all()
 
 
 def test_what_is_nearer_is_in_front_in_any_order() -> None:
