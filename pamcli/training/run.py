@@ -7,7 +7,7 @@ import platform
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute
 from pamcli.registry.catalog import locate, sha256
+from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, has_truth, loader
@@ -31,7 +32,7 @@ from pamcli.training.precision import cpu_computes_bf16, training_compute
 from pamcli.training.recipe_files import read_recipe, recipe_json
 from pamcli.training.recipes import Recipe
 from pamcli.training.run_folder import RunFolder
-from pamcli.training.starting import starting_network
+from pamcli.training.starting import check_start, starting_network
 from pamcli.training.tasks import loss_function
 from pamcli.training.validation import Validator
 
@@ -98,6 +99,8 @@ def _run(
             f"a batch of {recipe.batch} pairs cannot be shared by {processes.world} processes",
             f"--batch counts the pairs of all processes: a multiple of {processes.world}",
         )
+    if recipe.start is not None and not resumed:
+        check_start(recipe.start, read_header(locate(recipe.start).path).spec, recipe)
     examples, about = _examples(recipe)
     endless = any(isinstance(source, Scenes) for source in examples.sources)
     steps = recipe.steps_of(None if endless else examples.pass_length)
@@ -106,8 +109,9 @@ def _run(
     with ExitStack() as stack:
         stack.enter_context(processes.connected(compute.device))
         processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
-        stack.enter_context(reproducible(compute.device))
-        network = starting_network(recipe).to(compute.device)
+        # What a checkpoint replaces need not be there any more.
+        begins = recipe if checkpoint is None else replace(recipe, start=None)
+        network = starting_network(begins).to(compute.device)
         loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
         trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
         if checkpoint is not None:
@@ -136,6 +140,7 @@ def _run(
             observer.told("without --val there is no best: the last weights are the result")
         if trainer.step:
             observer.told(f"goes on after step {trainer.step}")
+        stack.enter_context(reproducible(compute.device))
         return trainer.run(batches, folder, journal, validator, stop, observer)
 
 
