@@ -218,6 +218,7 @@ def _train(task: Task, given: Options) -> None:
         assert given.output is not None
         RunFolder(given.output).require_new()
     from pamcli.training import run
+    from pamcli.training.distributed import Processes
     from pamcli.training.loop import Stop
     from pamcli.training.run_folder import RunFolder
 
@@ -237,7 +238,11 @@ def _train(task: Task, given: Options) -> None:
             outcome = run.start(recipe, folder, machine, stop, observer)
         else:
             outcome = run.resume(folder, machine, stop, observer)
-    _finish(task, folder.path, outcome, console, folder.best if folder.best.is_file() else folder.last)
+    if Processes.from_environment().is_main:
+        weights = folder.best if folder.best.is_file() else folder.last
+        _tell_end(task, folder.path, outcome, console, weights)
+    if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
+        raise typer.Exit(code)
 
 
 def _check(given: Options) -> None:
@@ -355,13 +360,10 @@ def _signals(stop: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _finish(task: Task, run: Path, outcome: Outcome, console: Console, weights: Path) -> None:
+def _tell_end(task: Task, run: Path, outcome: Outcome, console: Console, weights: Path) -> None:
     if outcome.stopped is not None:
         console.inform(f"stopped after step {outcome.step}; to go on: pam train {task} --resume {run}")
-    code = {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0)
     if console.jsonl:
         console.record({"step": outcome.step, "stopped": outcome.stopped, "weights": weights})
-    elif not code:
+    elif outcome.stopped in (None, "time"):
         console.result(str(weights))
-    if code:
-        raise typer.Exit(code)

@@ -27,7 +27,7 @@ def watching(console: Console, batch: int) -> Iterator[Observer]:
 
     columns = (
         TextColumn("steps"),
-        BarColumn(),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TextColumn("{task.fields[figures]}"),
     )
@@ -48,7 +48,9 @@ class _Lines:
     def logged(self, entry: Entry) -> None:
         if self.console.jsonl:
             self.console.record(dict(entry))
-        self.console.inform(f"step {entry['step']} of {self.steps}: {self.figures(entry)}")
+        terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
+        figures = [f"loss {entry['loss']:.4g} ({terms})", *self.figures(entry)]
+        self.console.inform(f"step {entry['step']} of {self.steps}: {', '.join(figures)}")
 
     def validated(self, step: int, validated: Validated, best: bool) -> None:
         if self.console.jsonl:
@@ -60,13 +62,12 @@ class _Lines:
     def told(self, message: str) -> None:
         self.console.inform(message)
 
-    def figures(self, entry: Entry) -> str:
-        """Loss with its terms, learning rate, pairs a second, time left."""
-        terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
-        rate, speed = entry["learning_rate"], entry["pairs_per_second"]
+    def figures(self, entry: Entry) -> list[str]:
+        """Learning rate, pairs a second, time left."""
+        speed = entry["pairs_per_second"]
         left = datetime.timedelta(seconds=round((self.steps - entry["step"]) * self.batch / speed))
-        found = f"loss {entry['loss']:.4g} ({terms}), rate {rate:.2e}, {speed:.2f} pairs/s"
-        return found + (f", {left} left" if left else "")
+        found = [f"rate {entry['learning_rate']:.2e}", f"{speed:.2f} pairs/s"]
+        return [*found, f"{left} left"] if left else found
 
 
 class _Bar(_Lines):
@@ -85,4 +86,5 @@ class _Bar(_Lines):
     def logged(self, entry: Entry) -> None:
         if self.console.jsonl:
             self.console.record(dict(entry))
-        self.bar.update(self.task, figures=self.figures(entry))
+        figures = [f"loss {entry['loss']:.4g}", *self.figures(entry)]
+        self.bar.update(self.task, figures=", ".join(figures))

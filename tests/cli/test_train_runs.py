@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,20 @@ def test_a_recorded_recipe_repeats_the_run(whole: Path) -> None:
     run = pam("train", "disparity", *again)
     assert run.code == 0, run.stderr
     assert same_weights(Path("again"), whole)
+
+
+def test_two_processes_train_as_one_and_talk_as_one(here: Path) -> None:
+    two = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    common = ["--data", "procedural", "--crop", "64x32", "--steps", "1", *COMMON, "--precision", "fp32"]
+    common += ["--batch", "4"]  # two each: a single pair is convolved by another algorithm
+    command = [*two, "-m", "pamcli", "train", "disparity", *common, "-o", "two"]
+    found = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == [os.path.join("two", "last.safetensors")]
+    assert found.stderr.count("pam: step 1 of 1") == 1
+    assert pam("train", "disparity", *common, "-o", "one").code == 0
+    one, other = (json.loads(Path(run, "log.jsonl").read_text()) for run in ("one", "two"))
+    assert other["losses"] == pytest.approx(one["losses"], rel=1e-5)
 
 
 def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
