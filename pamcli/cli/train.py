@@ -212,25 +212,24 @@ def superres(
 def _train(task: Task, given: Options) -> None:
     console = Console(given.quiet, given.verbose, jsonl=given.as_json)
     _check(given)
-    if given.resume is None:
-        from pamcli.training.run_folder import RunFolder
-
-        assert given.output is not None
-        RunFolder(given.output).require_new()
-    from pamcli.training import run
-    from pamcli.training.distributed import Processes
-    from pamcli.training.loop import Stop
     from pamcli.training.run_folder import RunFolder
 
     folder = RunFolder(given.output or given.resume or Path())
+    recipe = None
+    if given.resume is None:
+        folder.require_new()
+        recipe = make_recipe(task, given, console)
+    # From here on torch is needed: what is wrong with the options has been said.
+    from pamcli.training import run
+    from pamcli.training.distributed import Processes
+    from pamcli.training.loop import Stop
+
     machine = run.Machine(given.device, given.workers)
     stop = Stop(given.max_minutes)
-    if given.resume is not None:
+    if recipe is None:
         recipe = run.recipe_of(folder)
         if recipe.task != task:
             raise UsageError(f"{folder.path} is a run of pam train {recipe.task}")
-    else:
-        recipe = make_recipe(task, given, console)
     from pamcli.cli.training_progress import watching
 
     with _signals(stop), watching(console, recipe.batch) as observer:
@@ -281,7 +280,7 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
 
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
     """
-    from pamcli.training.objectives import LossWeights
+    from pamcli.training.loss_weights import LossWeights
     from pamcli.training.recipe_files import read_recipe, typed
     from pamcli.training.recipes import default_recipe, named_recipe
 

@@ -333,6 +333,8 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _begin_worker(_: int) -> None:
-    # Ctrl-C goes to all processes of a terminal; the main one ends the others when it has saved its work.
+    # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main one ends
+    # the others when it has saved its work.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     torch.set_num_threads(1)

@@ -14,7 +14,7 @@ from typing import Literal
 from pamcli.errors import UsageError
 from pamcli.registry.spec import PASSRNET_SCALES
 from pamcli.training.augmentation import Augmentation
-from pamcli.training.objectives import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
+from pamcli.training.loss_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
 from pamcli.training.schedules import Schedule
 
 Task = Literal["disparity", "superres"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.training.objectives import LossWeights
+from pamcli.training.loss_weights import LossWeights
 from pamcli.training.recipe_files import read_recipe, recipe_json, typed
 from pamcli.training.recipes import RECIPES, Recipe, default_recipe, named_recipe
 from pamcli.training.schedules import Schedule, learning_rate

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from pamcli.errors import OutputError, PamError
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.training.distributed import Processes, join_batch_norms, wrap
-from pamcli.training.objectives import LossWeights, Truth, matching_terms, total_loss
+from pamcli.training.loss_weights import LossWeights
+from pamcli.training.objectives import Truth, matching_terms, total_loss
 
 WORLD = 2
 CPU = torch.device("cpu")
