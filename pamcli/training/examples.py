@@ -7,7 +7,9 @@ count pairs from 0. Pictures travel as bytes between processes, and become numbe
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -310,22 +312,31 @@ def loader(
         pin_memory=torch.cuda.is_available(),
         generator=torch.Generator(),  # its own: the run's random state belongs to the run
     )
-    batches = iter(loaded)
-    while True:
-        try:
-            found = next(batches)
-        except StopIteration:
-            return
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
-                raise
-            raise DeviceError(
-                "a process that prepares training data was killed, most likely for want of memory",
-                "give fewer --workers, a smaller batch, or more shared memory (/dev/shm)",
-            ) from None
-        if isinstance(found, PamError):
-            raise found
-        yield found.batch()
+    with _death_of_workers_raises_nothing():
+        batches = iter(loaded)
+    try:
+        for found in batches:
+            if isinstance(found, PamError):
+                raise found
+            yield found.batch()
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise DeviceError(
+            "a process that prepares training data was killed, most likely for want of memory",
+            "give fewer --workers, a smaller batch, or more shared memory (/dev/shm)",
+        ) from None
+    finally:
+        del batches  # ends the workers now, and not when nobody holds the traceback of an error any more
+
+
+@contextmanager
+def _death_of_workers_raises_nothing() -> Iterator[None]:
+    """Undo the handler with which DataLoader raises wherever the main process is: `next` finds out anyway."""
+    before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
+    yield
+    if before is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, before)
 
 
 def _as_it_is(value: Any) -> Any:
@@ -333,8 +344,12 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _begin_worker(_: int) -> None:
-    # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main one ends
-    # the others when it has saved its work.
+    # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main process ends
+    # the others when it has saved its work. A second SIGTERM is its own, for a worker that does not end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _heed_the_next)
     torch.set_num_threads(1)
+
+
+def _heed_the_next(number: int, _: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)

@@ -1,7 +1,8 @@
-"""Small pairs with truth that is known exactly, and sources that hold them."""
+"""Small pairs with truth that is known exactly, sources that hold them, and examples made of these."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,28 @@ import numpy as np
 from pamcli.data.listing import Files, Listed
 from pamcli.data.sample import Sample
 from pamcli.errors import InputError
-from pamcli.training.augmentation import Example
+from pamcli.training.augmentation import Augmentation, Example
+from pamcli.training.examples import Examples
+
+NOTHING = Augmentation()
+EVERYTHING = Augmentation(
+    smallest=0.7,
+    largest=1.4,
+    stretch=0.1,
+    mirror=0.5,
+    upside_down=0.5,
+    permute_colours=0.5,
+    brightness=0.2,
+    contrast=0.2,
+    gamma=0.2,
+    colour=0.1,
+    view_brightness=0.1,
+    view_gamma=0.1,
+    noise=0.02,
+    blur=1,
+    erase=0.5,
+)
+CROP = (32, 64)
 
 
 class Stored(Listed):
@@ -98,3 +120,27 @@ def _differences(
     share = (places - before)[:, None]
     values = (1 - share) * other[rows, before] + share * other[rows, before + 1]
     return np.abs(own[rows, columns] - values).mean(1)
+
+
+def examples(
+    *samples: Sample | None, augmentation: Augmentation = NOTHING, crop: tuple[int, int] = CROP, seed: int = 3
+) -> Examples:
+    return Examples([(Stored(*samples), 1.0)], "disparity", crop, seed, augmentation)
+
+
+def superres(*samples: Sample, augmentation: Augmentation = NOTHING, scale: int = 4) -> Examples:
+    return Examples([(Stored(*samples), 1.0)], "superres", (6, 10), 3, augmentation, scale)
+
+
+def unlabelled(sample: Sample) -> Sample:
+    return dataclasses.replace(sample, disparity=None, right_disparity=None, visible=None)
+
+
+def numbered(count: int) -> list[Sample]:
+    """Pairs of one colour each: that of their number."""
+    views = [np.full((*CROP, 3), number, np.uint8) for number in range(count)]
+    return [Sample(str(number), view, view) for number, view in enumerate(views)]
+
+
+def numbers(made: Examples, positions: range) -> list[int]:
+    return [int(made[position].left[0, 0, 0]) for position in positions]
