@@ -19,6 +19,12 @@ from pamcli.training.schedules import Schedule
 
 Task = Literal["disparity", "superres"]
 
+OTHERS_TERMS: Mapping[Task, tuple[str, ...]] = {
+    "disparity": ("super_resolution", "charbonnier"),
+    "superres": ("photometric", "smoothness", "refined", "initial"),
+}
+"""Terms of the loss that only the other network has."""
+
 SIZE_MULTIPLE = 32
 """PASMnet's crops: both sides are multiples of this."""
 
@@ -72,6 +78,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self._check_numbers()
+        self._check_terms()
         if self.task == "superres":
             if self.scale not in PASSRNET_SCALES:
                 known = ", ".join(map(str, PASSRNET_SCALES))
@@ -107,6 +114,13 @@ class Recipe:
         prior = self.max_disparity
         if prior is not None and (prior < 1 or prior % 16):
             raise UsageError(f"a maximum disparity of {prior} px is not a positive multiple of 16")
+
+    def _check_terms(self) -> None:
+        for name in OTHERS_TERMS[self.task]:
+            if getattr(self.losses, name):
+                raise UsageError(f"pam train {self.task} has no term {name} in its loss")
+        if not (self.supervised or self.learns_without_truth):
+            raise UsageError("every term of the loss is switched off", "--loss NAME=WEIGHT weighs one")
 
     @property
     def supervised(self) -> bool:
