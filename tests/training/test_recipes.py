@@ -245,3 +245,8 @@ def test_a_term_takes_the_value_of_an_option(name: str, text: str, expected: obj
 def test_a_term_that_does_not_exist_or_a_weight_that_is_none_is_refused(name: str, text: str) -> None:
     with pytest.raises(UsageError, match=name):
         typed(LossWeights, name, text)
+
+
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.losses.pam_cycle])
+def test_attention_terms_have_the_weight_that_the_lambdas_were_chosen_for(name: str) -> None:
+    assert RECIPES[name].losses.pam_over_columns
