@@ -262,9 +262,9 @@ RECIPES: Mapping[str, Recipe] = {
 }
 """scenes: known disparities. unsupervised: the paper's losses at a batch that a laptop bears. adapt: weights
 to a camera, from unlabelled pairs. superres: both pictures, taught by known disparities where there are some.
-paper-sceneflow, paper-kitti (Section 4.3.2), paper-superres (Section 5.4): as published. The lambdas were chosen
-for PAM-s and PAM-c as the authors' code divides them, by the columns too, and so do all recipes: divided by the
-pixels alone, as the equations read, both are 30 to 130 times larger and drown the photometric terms."""
+paper-sceneflow, paper-kitti (Section 4.3.2), paper-superres (Section 5.4): as published. The lambdas were
+chosen for PAM-s and PAM-c as the authors' code divides them, by the columns too, and so do all recipes: by
+the pixels alone, as the equations read, both are 30 to 130 times larger and drown the photometric terms."""
 
 
 def named_recipe(name: str, task: Task) -> Recipe:
