@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.sample import Calibration, Sample
+from pamcli.data.warping import judge
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown
 from pamcli.imaging.images import PICTURE_SUFFIXES, read_picture
@@ -114,6 +115,13 @@ class Listed:
             foreground=truth.foreground,
             calibration=truth.calibration,
         )
+
+    def check(self, index: int) -> str | None:
+        """What is wrong with one sample, on a line; None where nothing is, or nothing can be told.
+
+        Raises InputError as `load` does.
+        """
+        return judge(self.load(index))
 
     def first(self, count: int) -> Listed:
         """The same source with its first `count` samples alone."""

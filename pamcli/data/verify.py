@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pamcli.data.listing import Listed
-from pamcli.data.warping import judge
 from pamcli.errors import InputError
 
 
@@ -36,7 +35,7 @@ def verify(source: Listed, progress: Callable[[int], None] | None = None) -> lis
     findings += [Finding("", "damage", line) for line in source.unpaired]
     for index, name in enumerate(source.names):
         try:
-            wrong = judge(source.load(index))
+            wrong = source.check(index)
         except InputError as error:
             wrong = error.message
         if wrong:
