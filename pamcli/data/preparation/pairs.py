@@ -165,8 +165,9 @@ def check_names(pairs: Sequence[Pair]) -> None:
     """Raise UsageError where two pairs of one source have one name."""
     seen: dict[str, Pair] = {}
     for pair in pairs:
-        if (other := seen.setdefault(str(pair), pair)) is not pair:
+        if other := seen.get(str(pair)):
             raise UsageError(
                 f"two pairs are both called {shown(str(pair))}: {other.left} and {pair.left}",
-                "give one of them, or leave one out by --list",
+                "give one of the two places",
             )
+        seen[str(pair)] = pair

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +142,9 @@ def pixels_of(width: int, height: int, scale: int) -> int:
 def write_patch_folder(folder: Path, patch: Patch) -> None:
     """One patch of the authors' tree. Raises OutputError."""
     views = (patch.high_left, patch.high_right, patch.low_left, patch.low_right)
+    if folder.exists():  # a run that was killed may have left something half-written
+        with writing(folder):
+            shutil.rmtree(folder)
     for name, pixels in zip(VIEW_FILES, views, strict=True):
         write_atomically(folder / name, encode_png(pixels))
 

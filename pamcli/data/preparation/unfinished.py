@@ -72,6 +72,8 @@ class Unfinished:
     def finish(self, target: Path) -> None:
         """Rename the store to its final name and drop the rest. Raises OutputError."""
         with writing(target):
+            for left_over in self.store.glob(".pam-*.tmp"):  # of a run that was killed
+                left_over.unlink()
             if self.store.exists():  # else the last run was stopped right behind the next line
                 os.rename(self.store, target)
             shutil.rmtree(self.folder)

@@ -157,6 +157,10 @@ class PackedPatches(_Patches):
         row, column = boxes[index - self._ends[picture] + len(boxes)]
         return patch_at(self._views[picture], row, column)
 
+    def pictures(self) -> PackedPictures:
+        """The whole pairs, of which these are windows."""
+        return PackedPictures(self._places, self.index)
+
     def first(self, count: int) -> PackedPatches:
         return PackedPatches(self._places, self.index, count)
 
