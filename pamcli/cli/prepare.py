@@ -202,8 +202,9 @@ def _planned(
     for line in found.lonely:
         console.warn(f"{line} and is left out")
     if found.other_splits:
-        others = listed([f"{count} pairs of {name}" for name, count in found.other_splits.items()])
-        console.inform(f"left as they are: {others} (--split)")
+        others = listed([f"{_count(count, 'pair')} of {name}" for name, count in found.other_splits.items()])
+        several = sum(found.other_splits.values()) > 1
+        console.inform(f"left as {'they are' if several else 'it is'}: {others} (--split)")
     pairs = found.pairs if lines is None else chosen(found.pairs, lines, list_name)
     check_names(pairs)
     if lines is not None:
@@ -228,7 +229,7 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
             f"{plan.patches:,} patches of {len(plan.tasks)} pairs, about {size_text(plan.needed)} to write"
         )
         if small := sum(task.picture.patches == 0 for task in plan.tasks):
-            console.inform(f"{small} pairs are too small for a patch")
+            console.inform(f"too small for a patch: {_count(small, 'pair')}")
         with console.progress("pairs", len(plan.tasks)) as bar:
             failed = carry_out(plan, workers, bar.advance)
         for pair, reason in (*plan.unreadable, *failed):
@@ -257,12 +258,18 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
         )
         return False
     for source, counts in index.sources().items():
-        console.result(
-            one_line(f"{name}: {source}: {counts['pairs']:,} pairs, {counts['patches']:,} patches")
-        )
-    left_out = f", {len(index.left_out)} pairs left out" if index.left_out else ""
-    console.result(one_line(f"{name}: {len(index.pictures):,} pairs, {index.patches:,} patches{left_out}"))
+        told = f"{_count(counts['pairs'], 'pair')}, {_count(counts['patches'], 'patch')}"
+        console.result(one_line(f"{name}: {source}: {told}"))
+    left_out = f", {_count(len(index.left_out), 'pair')} left out" if index.left_out else ""
+    told = f"{_count(len(index.pictures), 'pair')}, {_count(index.patches, 'patch')}{left_out}"
+    console.result(one_line(f"{name}: {told}"))
     return False
+
+
+def _count(number: int, thing: str) -> str:
+    """ "1 pair", "1,024 pairs", "8 patches"."""
+    plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else plural}"
 
 
 def _rectify(
@@ -299,7 +306,9 @@ def _rectify(
             }
         )
     else:
-        told = f"{counts['pair']} pairs, {counts['set aside']} set aside, {counts['damaged']} damaged"
+        told = (
+            f"{_count(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
+        )
         console.result(
             one_line(f"{plan.pairs}: {told}; the reasons are in {plan.report.with_suffix('.csv')}")
         )

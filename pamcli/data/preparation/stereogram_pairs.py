@@ -110,7 +110,8 @@ def plan_stereograms(places: Sequence[Path], out: Path, layout: LayoutChoice) ->
     tasks: list[StereogramTask] = []
     for picture in found:
         path = "/".join((*picture.folders, picture.name))
-        name = "_".join((*picture.folders, os.path.splitext(picture.name)[0]))
+        folders = [folder.removesuffix(".zip") for folder in picture.folders]
+        name = "_".join((*folders, os.path.splitext(picture.name)[0]))
         if name in names:
             raise UsageError(
                 f"{shown(names[name])} and {shown(path)} would both become {shown(name)}_L.png",
