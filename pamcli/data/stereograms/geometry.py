@@ -1,0 +1,234 @@
+"""How the rows of two views lie against each other: a few hundred places measured to a fraction of a pixel,
+a robust fit, and the two rotations and the offset that undo it.
+
+With first (x, y) and second (x - disparity, y + dy), coordinates about the middle of the view, small angles
+a1 and a2 by which the views are turned (positive: clockwise, the right side lower), the second one magnified
+by 1 + zoom and moved down by `offset`, a rectified pair shows
+
+    dy = offset + (a2 - a1) x + zoom y - a2 disparity.
+
+The last term tells the two rotations apart: where both views are turned by one angle, the line between the
+two cameras is, and nearer things are moved up or down by more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from PIL import Image
+
+from pamcli.data.stereograms.matching import Grey
+
+Floats = NDArray[np.float64]
+
+_HALF = 6
+"""Patches have 2 * 6 + 1 pixels a side."""
+_POINTS = 500
+"""Places measured, at most about."""
+_GOOD = 0.75
+"""Normalised cross-correlation that a match must have."""
+_NOISE = 0.3
+"""Pixels by which a good match is off; what is 4 times as far off counts as wrong."""
+_PRIOR = np.array([100.0, 0.03, 0.002, 0.006])
+"""Standard deviations expected of offset (pixels), difference of the rotations, zoom and second rotation."""
+_ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class Points:
+    """N places that both views show; pixels from the top left pixel's centre."""
+
+    x: Floats
+    y: Floats
+    disparity: Floats
+    """First x - second x."""
+    dy: Floats
+    """Second y - first y."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, keep: NDArray[np.bool_]) -> Points:
+        return Points(self.x[keep], self.y[keep], self.disparity[keep], self.dy[keep])
+
+    def scaled(self, factor: float) -> Points:
+        """The same places in pictures `factor` times as large."""
+        move = (factor - 1) / 2
+        return Points(
+            self.x * factor + move, self.y * factor + move, self.disparity * factor, self.dy * factor
+        )
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The fit of the module's equation."""
+
+    offset: float
+    rotation: float
+    """Radians, second less first."""
+    zoom: float
+    second_rotation: float
+    inliers: NDArray[np.bool_]
+    """(N,): the points that the fit explains."""
+    residual: float
+    """Median of the inliers' |dy| that is left, pixels."""
+
+    def dy(self, x: Floats, y: Floats, disparity: Floats) -> Floats:
+        """Expected second y - first y at places about the middle of the view."""
+        return self.offset + self.rotation * x + self.zoom * y - self.second_rotation * disparity
+
+
+def corners(grey: Grey, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(y, x) of the best textured allowed place of every cell of a grid."""
+    dy, dx = np.gradient(grey)
+    xx, yy, xy = (_box(product) for product in (dx * dx, dy * dy, dx * dy))
+    strength = (xx + yy) / 2 - np.sqrt(((xx - yy) / 2) ** 2 + xy**2)
+    strength[~allowed] = 0
+    height, width = grey.shape
+    cell = max(4, int(np.sqrt(height * width / _POINTS)))
+    rows, columns = -(-height // cell), -(-width // cell)
+    padded = np.zeros((rows * cell, columns * cell), strength.dtype)
+    padded[:height, :width] = strength
+    cells = padded.reshape(rows, cell, columns, cell).swapaxes(1, 2).reshape(rows * columns, -1)
+    best = cells.argmax(axis=1)
+    row, column = np.divmod(np.arange(rows * columns), columns)
+    y, x = row * cell + best // cell, column * cell + best % cell
+    found = cells.max(axis=1)
+    good = found > 0.05 * np.median(found[found > 0]) if (found > 0).any() else found > 0
+    return y[good], x[good]
+
+
+def _box(values: Grey) -> Grey:
+    """Mean over 5 x 5 pixels."""
+    padded = np.pad(values, 2, mode="edge")
+    sums: Grey = sliding_window_view(padded, 5, axis=0).sum(axis=-1)
+    return sliding_window_view(sums, 5, axis=1).sum(axis=-1) / 25
+
+
+def measured(first: Grey, second: Grey, guess: Points, reach_x: int, reach_y: int) -> Points:
+    """The guessed places, looked for `reach` pixels around in the second view; those found, to a fraction."""
+    x, y = (np.rint(values).astype(np.intp) for values in (guess.x, guess.y))
+    there_x, there_y = (
+        np.rint(values).astype(np.intp) for values in (guess.x - guess.disparity, guess.y + guess.dy)
+    )
+    height, width = first.shape
+    inside = (
+        (np.minimum(x, y) >= _HALF)
+        & (x < width - _HALF)
+        & (y < height - _HALF)
+        & (there_x >= _HALF + reach_x)
+        & (there_x < width - _HALF - reach_x)
+        & (there_y >= _HALF + reach_y)
+        & (there_y < height - _HALF - reach_y)
+    )
+    x, y, there_x, there_y = x[inside], y[inside], there_x[inside], there_y[inside]
+    empty = np.zeros(0)
+    if not len(x):
+        return Points(empty, empty, empty, empty)
+    scores = _correlations(first, second, (x, y), (there_x, there_y), reach_x, reach_y)
+    number = np.arange(len(x))
+    best = scores.reshape(len(x), -1).argmax(axis=1)
+    row, column = np.divmod(best, 2 * reach_x + 1)
+    good = (scores.reshape(len(x), -1)[number, best] >= _GOOD) & (row > 0) & (row < 2 * reach_y)
+    good &= (column > 0) & (column < 2 * reach_x)
+    number, row, column = number[good], row[good], column[good]
+    around = {
+        (i, j): scores[number, row + i, column + j] for i, j in ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
+    }
+    up_down = _peak(around[-1, 0], around[0, 0], around[1, 0])
+    left_right = _peak(around[0, -1], around[0, 0], around[0, 1])
+    x, y, there_x, there_y = x[good], y[good], there_x[good], there_y[good]
+    return Points(
+        x.astype(np.float64),
+        y.astype(np.float64),
+        x - (there_x + column - reach_x + left_right),
+        there_y + row - reach_y + up_down - y,
+    )
+
+
+def _correlations(
+    first: Grey,
+    second: Grey,
+    here: tuple[NDArray[np.intp], NDArray[np.intp]],
+    there: tuple[NDArray[np.intp], NDArray[np.intp]],
+    reach_x: int,
+    reach_y: int,
+) -> Floats:
+    """(N, 2 reach_y + 1, 2 reach_x + 1): normalised cross-correlation of N patches with those around."""
+    side = 2 * _HALF + 1
+    patches = sliding_window_view(first, (side, side))[here[1] - _HALF, here[0] - _HALF]
+    patches = patches - patches.mean(axis=(1, 2), keepdims=True)
+    patches /= np.maximum(np.sqrt((patches**2).sum(axis=(1, 2), keepdims=True)), 1e-3)
+    area = (side + 2 * reach_y, side + 2 * reach_x)
+    places = sliding_window_view(second, area)[there[1] - _HALF - reach_y, there[0] - _HALF - reach_x]
+    windows = sliding_window_view(places, (side, side), axis=(1, 2))
+    products = np.einsum("nijkl,nkl->nij", windows, patches, optimize=True)
+    sums, squares = (_window_sums(values, side) for values in (places, places.astype(np.float64) ** 2))
+    spread = np.sqrt(np.maximum(squares - sums**2 / side**2, 1e-3))
+    return products / spread
+
+
+def _window_sums(values: NDArray[np.generic], side: int) -> Floats:
+    """(N, H, W) -> (N, H - side + 1, W - side + 1)."""
+    sums = np.pad(values.astype(np.float64), ((0, 0), (1, 0), (1, 0))).cumsum(axis=1).cumsum(axis=2)
+    return sums[:, side:, side:] - sums[:, :-side, side:] - sums[:, side:, :-side] + sums[:, :-side, :-side]
+
+
+def _peak(before: Floats, at: Floats, after: Floats) -> Floats:
+    curve = np.minimum(before - 2 * at + after, -1e-6)
+    return np.clip(0.5 * (before - after) / curve, -0.5, 0.5)
+
+
+def fit_rows(points: Points, size: tuple[int, int]) -> Alignment:
+    """Reweighted least squares (Geman-McClure weights, their width shrinking to the noise) with weak priors.
+
+    size: height and width of the views.
+    """
+    x, y = points.x - (size[1] - 1) / 2, points.y - (size[0] - 1) / 2
+    terms = np.stack([np.ones(len(points)), x, y, -points.disparity], axis=1)
+    found = np.array([np.median(points.dy), 0.0, 0.0, 0.0])
+    prior = np.diag((_NOISE / _PRIOR) ** 2)
+    width = max(4 * _NOISE, 1.5 * float(np.median(np.abs(points.dy - found[0]))))
+    for _ in range(_ROUNDS):
+        left = points.dy - terms @ found
+        weights = 1 / (1 + (left / width) ** 2) ** 2
+        weighted = terms * weights[:, None]
+        found = np.linalg.solve(terms.T @ weighted + prior, weighted.T @ points.dy)
+        width = max(2 * _NOISE, 0.7 * width)
+    left = np.abs(points.dy - terms @ found)
+    inliers = left <= 4 * _NOISE
+    residual = float(np.median(left[inliers])) if inliers.any() else float(np.median(left))
+    return Alignment(*(float(value) for value in found), inliers, residual)
+
+
+def turned(size: tuple[int, int], angle: float, zoom: float = 0.0, offset: float = 0.0) -> Floats:
+    """(2, 3): where in a view each pixel (x, y, 1) of the rectified view lies. Angle in radians."""
+    middle = np.array([(size[1] - 1) / 2, (size[0] - 1) / 2])
+    turn = (1 + zoom) * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return np.concatenate([turn, (middle - turn @ middle + [0, offset])[:, None]], axis=1)
+
+
+def resampled(picture: NDArray[np.generic], places: Floats, size: tuple[int, int]) -> NDArray[np.generic]:
+    """The picture at places @ (x, y, 1) for each pixel of a new one of `size` (height, width), bicubic.
+
+    picture: (H, W) float32 or (H, W, 3) uint8 or uint16. Whole-pixel moves are copied, not resampled.
+    """
+    height, width = size
+    if np.array_equal(places[:, :2], np.eye(2)) and np.array_equal(places[:, 2], np.rint(places[:, 2])):
+        left, top = (int(value) for value in places[:, 2])
+        if min(left, top) >= 0 and top + height <= picture.shape[0] and left + width <= picture.shape[1]:
+            return picture[top : top + height, left : left + width].copy()
+    if picture.dtype == np.uint16:  # Pillow has no such pictures in colour
+        channels = [
+            resampled(picture[..., i].astype(np.float32), places, size) for i in range(picture.shape[2])
+        ]
+        return np.clip(np.rint(np.stack(channels, axis=2)), 0, 65535).astype(np.uint16)
+    move = places[:, 2] + 0.5 - 0.5 * places[:, :2].sum(axis=1)  # Pillow counts from the pixel's corner
+    matrix = np.concatenate([places[:, :2], move[:, None]], axis=1).ravel()
+    image = Image.fromarray(picture).transform(
+        (width, height), Image.Transform.AFFINE, tuple(matrix), Image.Resampling.BICUBIC
+    )
+    return np.asarray(image)
