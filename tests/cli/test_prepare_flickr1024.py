@@ -256,6 +256,19 @@ def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_once_there_is_room
     assert files(Path("out")) == files(Path("whole"))
 
 
+@pytest.mark.usefixtures("published")
+def test_a_disk_without_room_for_the_pixels_is_told_before_any_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(descriptor: int, offset: int, count: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    run = pam(*PREPARE, "-q")
+    refuse(run, 7, "cannot write out/x2.unfinished/store/pixels.npy: no space left on device")
+    assert names("out") == ["x2.unfinished/job.json"]
+
+
 def _until_full(count: int) -> Callable[[Path, Path], None]:
     left = iter(range(count))
 

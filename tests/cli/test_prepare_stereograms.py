@@ -1,4 +1,4 @@
-"""pam dataset prepare-flickr1024 --from-stereograms: pairs, the fate of every picture, and patches of pairs."""
+"""pam dataset prepare-flickr1024 --from-stereograms: pairs, the fate of every picture, patches of pairs."""
 
 from __future__ import annotations
 

@@ -101,6 +101,14 @@ def test_middlebury_is_halved_and_other_sets_are_not(tmp_path: Path) -> None:
     assert not own.halved
 
 
+def test_patches_are_not_cut_from_patches(tmp_path: Path) -> None:
+    for view in ("hr0.png", "hr1.png", "lr0.png", "lr1.png"):
+        (tmp_path / "patches_x2/000001").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "patches_x2/000001" / view).write_bytes(files({"a": SMALL})["a_L.png"])
+    with pytest.raises(UsageError, match="the samples of flickr1024 are no pairs of pictures on disk"):
+        listed_pairs(open_data(f"flickr1024:{tmp_path}"), "flickr1024")
+
+
 def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
     tree(tmp_path, {"0001": SMALL, "0002": SMALL, "0003": SMALL})
     pairs = published_pairs(tmp_path, "train").pairs

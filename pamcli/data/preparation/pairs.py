@@ -123,9 +123,11 @@ def _none(place: Path, split: str, others: Mapping[str, int]) -> InputError:
 
 
 def listed_pairs(source: Listed, name: str) -> Pairs:
-    """The pairs of a data set that pam reads. Raises UsageError: one whose pictures are no files."""
-    if len(source.files) != len(source) or not all(each.left.is_file() for each in source.files[:1]):
-        raise UsageError(f"the pictures of {name} are no files", "patches are cut from pictures on disk")
+    """The pairs of a data set that pam reads. Raises UsageError: one that is not read from two pictures."""
+    if type(source).load is not Listed.load:  # packed patches, procedural scenes
+        raise UsageError(
+            f"the samples of {name} are no pairs of pictures on disk", "patches are cut from those"
+        )
     pairs = [
         Pair(name, each.name, Location(each.left), Location(each.right), halved=name == "middlebury")
         for each in source.files

@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -154,16 +154,26 @@ def allocate(path: Path, count: int) -> None:
     if path.exists() and path.stat().st_size == HEADER + count:
         return
     array = {"descr": "|u1", "fortran_order": False, "shape": (count,)}
-    with writing(path), open(path, "wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, array)
-        assert stream.tell() == HEADER
-        stream.truncate(HEADER + count)
-        if hasattr(os, "posix_fallocate"):  # a disk that is too full is told now, not after an hour
-            try:
-                os.posix_fallocate(stream.fileno(), 0, HEADER + count)
-            except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system without it
-                    raise
+    with writing(path):
+        try:
+            with open(path, "wb") as stream:
+                np.lib.format.write_array_header_1_0(stream, array)
+                assert stream.tell() == HEADER
+                stream.truncate(HEADER + count)
+                _reserve(stream, HEADER + count)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _reserve(stream: BinaryIO, count: int) -> None:
+    """Take so many bytes of the disk, so that a full one is told now, not in an hour. Raises OSError."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(stream.fileno(), 0, count)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system without it
+                raise
 
 
 def write_pixels(path: Path, offset: int, views: Views) -> None:
