@@ -226,7 +226,8 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
         if plan.done:
             console.inform(f"{shown(name)} goes on: {len(plan.done)} of {len(plan.tasks)} pairs are there")
         console.inform(
-            f"{plan.patches:,} patches of {len(plan.tasks)} pairs, about {size_text(plan.needed)} to write"
+            f"{_count(plan.patches, 'patch')} of {_count(len(plan.tasks), 'pair')}, "
+            f"about {size_text(plan.needed)} to write"
         )
         if small := sum(task.picture.patches == 0 for task in plan.tasks):
             console.inform(f"too small for a patch: {_count(small, 'pair')}")
