@@ -32,7 +32,7 @@ _GOOD = 0.75
 """Normalised cross-correlation that a match must have."""
 _NOISE = 0.3
 """Pixels by which a good match is off; what is 4 times as far off counts as wrong."""
-_PRIOR = np.array([100.0, 0.03, 0.002, 0.006])
+_PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
 """Standard deviations expected of offset (pixels), difference of the rotations, zoom and second rotation."""
 _ROUNDS = 12
 
@@ -76,7 +76,7 @@ class Alignment:
     residual: float
     """Median of the inliers' |dy| that is left, pixels."""
 
-    def dy(self, x: Floats, y: Floats, disparity: Floats) -> Floats:
+    def dy(self, x: Floats | float, y: Floats | float, disparity: Floats | float) -> Floats | float:
         """Expected second y - first y at places about the middle of the view."""
         return self.offset + self.rotation * x + self.zoom * y - self.second_rotation * disparity
 
@@ -84,7 +84,7 @@ class Alignment:
 def corners(grey: Grey, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(y, x) of the best textured allowed place of every cell of a grid."""
     dy, dx = np.gradient(grey)
-    xx, yy, xy = (_box(product) for product in (dx * dx, dy * dy, dx * dy))
+    xx, yy, xy = (box_mean(product) for product in (dx * dx, dy * dy, dx * dy))
     strength = (xx + yy) / 2 - np.sqrt(((xx - yy) / 2) ** 2 + xy**2)
     strength[~allowed] = 0
     height, width = grey.shape
@@ -101,11 +101,13 @@ def corners(grey: Grey, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.intp], N
     return y[good], x[good]
 
 
-def _box(values: Grey) -> Grey:
+def box_mean(values: Grey) -> Grey:
     """Mean over 5 x 5 pixels."""
+    height, width = values.shape
     padded = np.pad(values, 2, mode="edge")
-    sums: Grey = sliding_window_view(padded, 5, axis=0).sum(axis=-1)
-    return sliding_window_view(sums, 5, axis=1).sum(axis=-1) / 25
+    rows: Grey = sum(padded[i : i + height] for i in range(5))  # type: ignore[assignment]
+    columns: Grey = sum(rows[:, i : i + width] for i in range(5))  # type: ignore[assignment]
+    return columns / np.float32(25)
 
 
 def measured(first: Grey, second: Grey, guess: Points, reach_x: int, reach_y: int) -> Points:

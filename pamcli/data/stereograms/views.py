@@ -132,3 +132,15 @@ def _split(levels: NDArray[np.int16], whole: Box) -> tuple[int, int]:
     if steps.max() > _SHARP_SEAM * np.median(steps):
         seam = middle - reach + int(steps.argmax()) + 1
     return seam - _BLENDED, seam + _BLENDED
+
+
+def margins_of(
+    boxes: tuple[Box, Box], width: int, height: int
+) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
+    """Top, bottom, left and right margin of either view; the gap between the views is parted in the middle."""
+    first, second = boxes
+    gap = second.left - first.right
+    return (
+        (first.top, height - first.bottom, first.left, gap // 2),
+        (second.top, height - second.bottom, gap - gap // 2, width - second.right),
+    )
