@@ -56,7 +56,7 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--help"], ["disparity", "superres", "weights", "eval", "dataset"]),
+        (["--help"], ["disparity", "superres", "weights", "train", "eval", "dataset"]),
         (["--version"], [pamcli.__version__]),
         (
             ["disparity", "--help"],
@@ -72,6 +72,9 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             ["--scale", "--add", "--list", "--store", "--from-stereograms", "--layout", "--workers"],
         ),
         (["eval", "--help"], ["disparity", "superres"]),
+        (["train", "--help"], ["disparity", "superres"]),
+        (["train", "disparity", "--help"], ["--data", "--unsupervised", "--recipe", "--resume", "--from"]),
+        (["train", "superres", "--help"], ["--scale", "--max-minutes", "--loss"]),
         (
             ["eval", "disparity", "--help"],
             ["--data", "--predictions", "--submission", "--max-gt", "--report"],
@@ -104,6 +107,12 @@ PAIR = ["left.png", "right.png"]
     ("arguments", "code", "expected"),
     [
         (["nonsense"], 2, ["nonsense"]),
+        (["train", "disparity", "--data", "procedural"], 2, ["-o"]),
+        (["train", "disparity", "--data", "nowhere:x", "-o", "run"], 2, ["nowhere"]),
+        (["train", "disparity", "--data", "procedural", "-o", "run", "--crop", "100x50"], 2, ["32"]),
+        (["train", "disparity", "--data", "procedural", "-o", "run", "--recipe", "mine"], 2, ["paper-kitti"]),
+        (["train", "disparity", "--data", "procedural", "-o", "run", "--loss", "hope=1"], 2, ["hope"]),
+        (["train", "superres", "--data", "procedural", "-o", "lefts"], 2, ["lefts"]),
         (["disparity", *PAIR, "-o", "d.pfm", "--nonsense"], 2, ["--nonsense"]),
         (
             ["disparity", *PAIR, "-o", "d.pfm", "--overwrite", "--skip-existing"],

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pamcli import __version__
-from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, superres, weights
+from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, superres, train, weights
 from pamcli.cli.console import complain, guard_streams
 from pamcli.errors import PamError
 
@@ -34,6 +34,10 @@ measure = typer.Typer(help="Measure on data sets with ground truth.", no_args_is
 measure.command("disparity", short_help="Errors, as the benchmarks define them.")(eval_disparity.command)
 measure.command("superres", short_help="PSNR and SSIM, beside bicubic.")(eval_superres.command)
 app.add_typer(measure, name="eval")
+learn = typer.Typer(help="Train the networks, with ground truth or without.", no_args_is_help=True)
+learn.command("disparity", short_help="PASMnet, which finds disparity.")(train.disparity)
+learn.command("superres", short_help="PASSRnet, which enlarges both pictures.")(train.superres)
+app.add_typer(learn, name="train")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 

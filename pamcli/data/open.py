@@ -1,4 +1,7 @@
-"""What `--data` says, and the data set it means: NAME[/SPLIT]:PATH[?key=value&...]."""
+"""What `--data` says, and the data set it means: NAME[/SPLIT]:PATH[?key=value&...].
+
+Of data sets that need no folder, NAME[?key=value&...] is enough.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ class DataSpec:
     """As it was given."""
     info: SourceInfo
     split: str
-    path: Path
+    path: Path | None
+    """None where a data set that needs no folder was given without one."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Those of the source itself, defaults not filled in."""
     first: int | None = None
@@ -46,6 +50,9 @@ def parse_data(text: str) -> DataSpec:
     Raises UsageError: unknown name, split, key or value, with the known ones and the nearest.
     """
     head, colon, rest = text.partition(":")
+    alone, _, query = text.partition("?")
+    if alone in SOURCES and not SOURCES[alone].needs_folder:
+        return _spec(text, SOURCES[alone], SOURCES[alone].splits[0], None, query)
     name, slash, split = head.partition("/")
     if not colon or (name not in SOURCES and not re.fullmatch(r"\w+", name)):
         raise UsageError(f"{text!r} does not begin with the name of a data set", _form(SOURCES))
@@ -59,14 +66,19 @@ def parse_data(text: str) -> DataSpec:
     if not question or not query or "/" in query:
         path, query = rest, ""
     if not path:
-        raise UsageError(f"{text!r} names no folder", f"{name}:PATH")
+        alone = "" if info.needs_folder else f", or {name} alone"
+        raise UsageError(f"{text!r} names no folder", f"{name}:PATH{alone}")
+    return _spec(text, info, split, Path(path).expanduser(), query)
+
+
+def _spec(text: str, info: SourceInfo, split: str, path: Path | None, query: str) -> DataSpec:
     keys = _keys(query, info)
     first, weight = keys.pop("first", None), keys.pop("weight", None)
     return DataSpec(
         text=text,
         info=info,
         split=split,
-        path=Path(path).expanduser(),
+        path=path,
         keys=keys,
         first=None if first is None else _count(first),
         weight=1.0 if weight is None else _weight(weight),
@@ -79,11 +91,11 @@ def open_data(data: str | DataSpec) -> Listed:
     Raises UsageError as `parse_data` does, InputError: no such folder, or its tree is not recognised.
     """
     spec = parse_data(data) if isinstance(data, str) else data
-    if not spec.path.is_dir():
+    if spec.path is not None and not spec.path.is_dir():
         what = "is not a folder" if spec.path.exists() else "does not exist"
         raise InputError(f"{shown(spec.path)} {what}", f"give the folder that holds {spec.info.name}")
     source = spec.info.open(spec.path, spec.split, spec.keys)
-    if not len(source):
+    if spec.path is not None and not len(source):
         asked = "".join(f", {key}={value}" for key, value in spec.keys.items())
         lonely = f"; {source.unpaired[0]}" if source.unpaired else ""
         raise InputError(

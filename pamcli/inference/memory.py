@@ -33,7 +33,7 @@ def enough_memory(needed: int, width: int, height: int, device: torch.device) ->
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_memory_error(error):
+        if not is_memory_error(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the network's tensors
         raise DeviceError(f"not enough memory for a pair of {width} x {height} pixels", HINT) from error
@@ -61,7 +61,7 @@ def free_memory(device: torch.device) -> int | None:
     return min(free, max(limit - used, 0))
 
 
-def _is_memory_error(error: MemoryError | RuntimeError) -> bool:
+def is_memory_error(error: MemoryError | RuntimeError) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     # The allocators of the CPU and of CUDA's libraries have no class of their own.

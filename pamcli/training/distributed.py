@@ -104,7 +104,7 @@ class Processes:
 
     @contextmanager
     def connected(self, device: torch.device, patience: timedelta = PATIENCE_TO_MEET) -> Iterator[None]:
-        """Connect with the other processes, and part from them in the end, whatever happens.
+        """Connect with the other processes, and part from them in the end, also after an error.
 
         Tensors on the CPU travel by gloo, those on a GPU by NCCL. Raises PamError if the others cannot be
         reached within `patience`, or are lost later.
@@ -141,7 +141,7 @@ class Processes:
                 ) from error
             raise
         finally:
-            # NCCL parts only when all do: after an error here, the end of this process has to do.
+            # NCCL waits for the others here, who may never come after an error: then the process's end parts.
             if clean:
                 dist.destroy_process_group()
 
@@ -234,8 +234,7 @@ class JointBatchNorm2d(nn.BatchNorm2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, C, H, W), of a B of its own on each process, but of equal C; any floating-point type."""
-        alone = not dist.is_initialized() or dist.get_world_size() == 1
-        if alone or not self.training:
+        if not self.training or not dist.is_initialized():
             return super().forward(input)
         self._check_input_dim(input)
         with torch.no_grad():
@@ -259,13 +258,13 @@ def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean (C,), variance (C,) and the number of values per channel, of all processes' x (B, C, H, W).
 
     Each process's sum of squares is about its own mean and is then moved to the joint one (Chan et al.):
-    E[x^2] - E[x]^2 would leave nothing of a small variance. All processes compute the same bits.
+    E[x^2] - E[x]^2 would leave little of a small variance. All processes compute the same bits.
     """
-    x = _at_least_float32(x)
-    own_mean = x.mean((0, 2, 3))
-    own_squares = (x - _channels(own_mean)).square().sum((0, 2, 3))
-    own_count = torch.full((1,), x.numel() // x.shape[1], dtype=torch.float64, device=x.device)
-    own = torch.cat((own_mean.double(), own_squares.double(), own_count))
+    exact = x.to(torch.float64, copy=True)
+    own_mean = exact.mean((0, 2, 3))
+    own_squares = exact.sub_(_channels(own_mean)).square_().sum((0, 2, 3))
+    own_count = torch.full_like(own_mean[:1], x.numel() // x.shape[1])
+    own = torch.cat((own_mean, own_squares, own_count))
     each = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(each, own)
     gathered = torch.stack(each)
@@ -273,7 +272,8 @@ def _joint_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     count = counts.sum()
     mean = (counts * means).sum(0) / count
     variance = (squares + counts * (means - mean).square()).sum(0) / count
-    return mean.to(x.dtype), variance.to(x.dtype), count.to(x.dtype)
+    kept = _at_least_float32(x).dtype
+    return mean.to(kept), variance.to(kept), count.to(kept)
 
 
 class _Normalise(torch.autograd.Function):
@@ -320,7 +320,7 @@ def _channels(values: Tensor) -> Tensor:
 
 
 def _at_least_float32(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _line(error: Exception) -> str:

@@ -15,14 +15,10 @@ from torch.nn.functional import smooth_l1_loss
 from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
 from pamcli.networks.passrnet import SuperResolution
+from pamcli.training.loss_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
 from pamcli.training.losses import attention_cycle, attention_smoothness, downsample, photometric
 from pamcli.training.objectives import (
-    KITTI,
-    SCENEFLOW,
     STAGE_WEIGHTS,
-    SUPER_RESOLUTION,
-    SUPERVISED,
-    LossWeights,
     Terms,
     Truth,
     matching_terms,

@@ -8,8 +8,9 @@ from loss_examples import maps_of, random_costs, random_pictures, value
 from torch import Tensor
 
 from pamcli.networks.passrnet import SuperResolution
+from pamcli.training.loss_weights import SUPER_RESOLUTION, LossWeights
 from pamcli.training.losses import attention_cycle
-from pamcli.training.objectives import SUPER_RESOLUTION, LossWeights, Truth, superres_terms, total_loss
+from pamcli.training.objectives import Truth, superres_terms, total_loss
 
 
 def example_superres(*, both: bool) -> tuple[SuperResolution, list[Tensor], list[Tensor]]:

@@ -16,7 +16,7 @@ from pamcli.data.scenes.textures import TextureLibrary, cut
 SMALLEST_RANGE = 6
 """Every scene's largest disparity is at least about this, pixels."""
 
-LARGEST_PART = 0.5
+LARGEST_PART = 0.4
 """And at most about this part of the width: what is nearer leaves the right view."""
 
 

@@ -42,6 +42,8 @@ class SourceInfo:
     """What was not read in the publisher's own text or tool kit; "" = all was."""
     opener: str = ""
     """Module in this package and function; "" = `open_source` in the module of the source's name."""
+    needs_folder: bool = True
+    """False: NAME alone, without a path, means something, too."""
 
     @property
     def verified(self) -> bool:
@@ -56,11 +58,14 @@ class SourceInfo:
             pictures = pictures.replace(default.upper(), split.upper())
         return pictures
 
-    def open(self, root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-        """List the samples below `root`; an unrecognised tree gives none. Raises InputError, UsageError."""
-        module, _, function = (self.opener or self.name).partition(":")
+    def open(self, root: Path | None, split: str, keys: Mapping[str, str]) -> Listed:
+        """List the samples below `root`; an unrecognised tree gives none. Raises InputError, UsageError.
+
+        root: None only where no folder is needed.
+        """
+        module, _, function = (self.opener or f"{self.name}:open_source").partition(":")
         loaded = importlib.import_module(f"{__name__}.{module}")
-        listing: Callable[[Path, str, Mapping[str, str]], Listed] = getattr(loaded, function or "open_source")
+        listing: Callable[[Path | None, str, Mapping[str, str]], Listed] = getattr(loaded, function)
         return listing(root, split, keys)
 
 
@@ -296,6 +301,17 @@ _ROWS = (
         ("train", "val", "test"),
         ("train/left/NAME_left.jpg", "train/right/NAME_right.jpg"),
         unverified="the names of the pictures",
+    ),
+    SourceInfo(
+        "procedural",
+        "made-up scenes with exact truth; by its name alone, without a folder, of made-up textures",
+        ("all",),
+        (
+            "ANY/NAME.jpg  (photographs, anywhere below the folder: backgrounds and skins)",
+            "ANY/NAME.png  (cut-outs, pictures with an opacity channel: objects)",
+        ),
+        (Key("size", "of the pictures", ("512x256", "960x512", "1280x384"), "512x256"),),
+        needs_folder=False,
     ),
 )
 

@@ -1,0 +1,368 @@
+"""pam train: the networks learn, from known disparities or from pairs alone."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pamcli.cli import options
+from pamcli.cli.console import Console
+from pamcli.cli.network import find_weights
+from pamcli.errors import UsageError
+from pamcli.registry.spec import read_header
+
+if TYPE_CHECKING:
+    from pamcli.training.loop import Outcome, Stop
+    from pamcli.training.recipes import Recipe, Task
+
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="NAME[/SPLIT]:PATH[?key=value&...]",
+        help="What to learn from: a data set of `pam dataset list`; several are mixed, ?weight= says how.",
+    ),
+]
+Validation = Annotated[
+    list[str] | None,
+    typer.Option("--val", metavar="DATA", help="What to measure on; the best weights are kept as best."),
+]
+RecipeName = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe", metavar="NAME|FILE.json", help="Of this pam, or of a run folder. Options change it."
+    ),
+]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="How many batches to learn from.")]
+Epochs = Annotated[float | None, typer.Option("--epochs", help="The same, in passes over the data.")]
+Batch = Annotated[
+    int | None, typer.Option("--batch", min=1, help="Pairs in a step, over all processes of torchrun.")
+]
+Crop = Annotated[
+    str | None,
+    typer.Option("--crop", metavar="WxH", help="Of the pictures that the network is given, pixels."),
+]
+LearningRate = Annotated[float | None, typer.Option("--learning-rate", help="The highest of the schedule.")]
+From = Annotated[
+    str | None, typer.Option("--from", metavar="WEIGHTS", help="Weights to begin with, as of --weights.")
+]
+Loss = Annotated[
+    list[str] | None,
+    typer.Option("--loss", metavar="NAME=WEIGHT", help="Weigh a term of the loss; 0 switches it off."),
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of the fresh weights and of the examples.")]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=0, help="Processes that prepare examples (0: none of their own)."),
+]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16", "fp16"] | None,
+    typer.Option("--precision", help="auto: the fastest that the processor has."),
+]
+MaxMinutes = Annotated[
+    float | None, typer.Option("--max-minutes", help="Then stop cleanly; --resume goes on.")
+]
+ValidateEvery = Annotated[int | None, typer.Option("--validate-every", min=1, metavar="STEPS")]
+CheckpointEvery = Annotated[int | None, typer.Option("--checkpoint-every", min=1, metavar="STEPS")]
+Keep = Annotated[int | None, typer.Option("--keep", min=1, help="Checkpoints that stay.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="RUN", help="The new run's folder.")]
+Resume = Annotated[
+    Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Every line of the log on stdout, as JSON.")]
+
+ON_RESUMING = {"resume", "device", "workers", "max_minutes", "as_json", "quiet", "verbose"}
+"""Options that go with --resume; all others are the run's already."""
+
+AS_IN_RECIPES = (
+    "batch",
+    "learning_rate",
+    "seed",
+    "precision",
+    "validate_every",
+    "checkpoint_every",
+    "keep",
+    "scale",
+)
+"""Options that have the name and the form of the recipe's value."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says; None = nothing."""
+
+    data: list[str] | None
+    val: list[str] | None
+    recipe: str | None
+    steps: int | None
+    epochs: float | None
+    batch: int | None
+    crop: str | None
+    learning_rate: float | None
+    from_weights: str | None
+    loss: list[str] | None
+    seed: int | None
+    workers: int | None
+    device: str
+    precision: Any
+    max_minutes: float | None
+    validate_every: int | None
+    checkpoint_every: int | None
+    keep: int | None
+    output: Path | None
+    resume: Path | None
+    as_json: bool
+    quiet: bool
+    verbose: bool
+    unsupervised: bool = False
+    max_disparity: str | None = None
+    scale: int | None = None
+
+    def given(self) -> list[str]:
+        """Names of the options that decide what a run computes, and stand on the command line."""
+        return [
+            name
+            for name, value in vars(self).items()
+            if name not in ON_RESUMING and value is not None and value is not False and value != []
+        ]
+
+
+def disparity(
+    data: Data = None,
+    unsupervised: Annotated[
+        bool, typer.Option("--unsupervised", help="Learn from the pairs alone; no truth is opened.")
+    ] = False,
+    output: Output = None,
+    resume: Resume = None,
+    from_weights: From = None,
+    val: Validation = None,
+    recipe: RecipeName = None,
+    steps: Steps = None,
+    epochs: Epochs = None,
+    batch: Batch = None,
+    crop: Crop = None,
+    learning_rate: LearningRate = None,
+    max_disparity: Annotated[
+        str | None,
+        typer.Option("--max-disparity", metavar="N|none", help="A prior to train with: stored, too."),
+    ] = None,
+    loss: Loss = None,
+    seed: Seed = None,
+    workers: Workers = None,
+    device: options.Device = "auto",
+    precision: Precision = None,
+    max_minutes: MaxMinutes = None,
+    validate_every: ValidateEvery = None,
+    checkpoint_every: CheckpointEvery = None,
+    keep: Keep = None,
+    as_json: Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Train PASMnet. Recipes: scenes (the default), unsupervised, adapt, paper-sceneflow, paper-kitti.
+
+    The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
+    """
+    _train("disparity", Options(**locals()))
+
+
+def superres(
+    data: Data = None,
+    scale: Annotated[int | None, typer.Option("--scale", help="Enlargement to learn: 2 or 4.")] = None,
+    output: Output = None,
+    resume: Resume = None,
+    from_weights: From = None,
+    val: Validation = None,
+    recipe: RecipeName = None,
+    steps: Steps = None,
+    epochs: Epochs = None,
+    batch: Batch = None,
+    crop: Crop = None,
+    learning_rate: LearningRate = None,
+    loss: Loss = None,
+    seed: Seed = None,
+    workers: Workers = None,
+    device: options.Device = "auto",
+    precision: Precision = None,
+    max_minutes: MaxMinutes = None,
+    validate_every: ValidateEvery = None,
+    checkpoint_every: CheckpointEvery = None,
+    keep: Keep = None,
+    as_json: Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Train PASSRnet. Recipes: superres (the default), paper-superres.
+
+    The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
+    """
+    _train("superres", Options(**locals()))
+
+
+def _train(task: Task, given: Options) -> None:
+    console = Console(given.quiet, given.verbose, jsonl=given.as_json)
+    _check(given)
+    from pamcli.training.run_folder import RunFolder
+
+    folder = RunFolder(given.output or given.resume or Path())
+    recipe = None
+    if given.resume is None:
+        folder.require_new()
+        recipe = make_recipe(task, given, console)
+    # From here on torch is needed: what is wrong with the options has been said.
+    from pamcli.training import run
+    from pamcli.training.distributed import Processes
+    from pamcli.training.loop import Stop
+
+    machine = run.Machine(given.device, given.workers)
+    stop = Stop(given.max_minutes)
+    if recipe is None:
+        recipe = run.recipe_of(folder)
+        if recipe.task != task:
+            raise UsageError(f"{folder.path} is a run of pam train {recipe.task}")
+    from pamcli.cli.training_progress import watching
+
+    with _signals(stop), watching(console, recipe.batch) as observer:
+        if given.resume is None:
+            outcome = run.start(recipe, folder, machine, stop, observer)
+        else:
+            outcome = run.resume(folder, machine, stop, observer)
+    if Processes.from_environment().is_main:
+        weights = folder.best if folder.best.is_file() else folder.last
+        _tell_end(task, folder.path, outcome, console, weights)
+    if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
+        raise typer.Exit(code)
+
+
+def _check(given: Options) -> None:
+    """Raise UsageError for what is wrong by itself, before torch is imported."""
+    options.check_device(given.device)
+    if given.resume is not None:
+        if names := given.given():
+            option = f"--{names[0].replace('_', '-')}".replace("--from-weights", "--from")
+            raise UsageError(
+                f"{option} and --resume contradict each other: a run goes on as it began",
+                "a new run may begin with its weights: --from RUN/last.safetensors",
+            )
+    elif given.output is None:
+        raise UsageError("no folder is given for the run", "-o RUN, or --resume RUN")
+    if given.steps is not None and given.epochs is not None:
+        raise UsageError("--steps and --epochs contradict each other", "give one of them")
+    for name in ("epochs", "learning_rate", "max_minutes"):
+        value = getattr(given, name)
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise UsageError(f"--{name.replace('_', '-')} {value:g} is not above 0")
+    for text in given.loss or ():
+        if "=" not in text:
+            raise UsageError(f"--loss {text!r} is not NAME=WEIGHT")
+    if given.crop is not None:
+        _size(given.crop)
+    if given.max_disparity is not None:
+        options.number_or_none(given.max_disparity, "--max-disparity")
+    from pamcli.data.open import parse_data
+
+    for text in [*(given.data or ()), *(given.val or ())]:
+        parse_data(text)
+
+
+def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
+    """The recipe that is asked for, changed by the options that are given.
+
+    Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
+    """
+    from pamcli.training.loss_weights import LossWeights
+    from pamcli.training.recipe_files import read_recipe, typed
+    from pamcli.training.recipes import default_recipe, named_recipe
+
+    file = given.recipe is not None and given.recipe.endswith(".json")
+    if file:
+        recipe = read_recipe(Path(given.recipe or ""))
+        if recipe.task != task:
+            raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
+    else:
+        start = given.from_weights is not None
+        default = default_recipe(task, unsupervised=given.unsupervised, start=start)
+        recipe = named_recipe(given.recipe or default, task)
+    changes: dict[str, Any] = {
+        name: getattr(given, name) for name in AS_IN_RECIPES if getattr(given, name) is not None
+    }
+    if given.data:
+        changes["data"] = tuple(given.data)
+    if given.val:
+        changes["validation"] = tuple(given.val)
+    if given.steps is not None or given.epochs is not None:
+        changes |= {"steps": given.steps, "epochs": given.epochs}
+    if given.crop is not None:
+        changes["crop"] = _size(given.crop)
+    if given.from_weights is not None:
+        changes["start"] = given.from_weights
+    if given.max_disparity is not None:
+        prior = options.number_or_none(given.max_disparity, "--max-disparity")
+        changes["max_disparity"] = None if prior is None else -(-prior // 16) * 16
+    if given.from_weights is not None:  # what they were trained with, where nothing else is said
+        stored = read_header(find_weights(given.from_weights, console)).spec
+        if task == "disparity":
+            changes.setdefault("max_disparity", stored.max_disparity)
+        elif stored.scale is not None:
+            changes.setdefault("scale", stored.scale)
+    if given.loss:
+        weights = {}
+        for text in given.loss:
+            name, _, weight = text.partition("=")
+            weights[name] = typed(LossWeights, name, weight)
+        changes["losses"] = replace(recipe.losses, **weights)
+    recipe = replace(recipe, **changes)
+    if given.unsupervised and recipe.supervised:
+        raise UsageError(
+            f"--unsupervised and the recipe {recipe.name} contradict each other: it learns from the truth",
+            "leave out one of them",
+        )
+    return recipe
+
+
+def _size(text: str) -> tuple[int, int]:
+    """Height and width from WxH. Raises UsageError."""
+    sides = text.lower().split("x")
+    if len(sides) != 2 or not all(s.isascii() and s.isdigit() and 0 < int(s) < 65536 for s in sides):
+        raise UsageError(f"--crop {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 512x256")
+    return int(sides[1]), int(sides[0])
+
+
+@contextmanager
+def _signals(stop: Stop) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM asks the run to stop after its step, the second ends it at once."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.reason in ("interrupted", "terminated"):
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            sys.exit(128 + number)
+        stop.ask("interrupted" if number == signal.SIGINT else "terminated")
+        if number == signal.SIGINT:  # not through a stream, which may be in the middle of a line
+            os.write(2, b"\npam: stops after this step and a checkpoint; Ctrl-C again ends at once\n")
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell_end(task: Task, run: Path, outcome: Outcome, console: Console, weights: Path) -> None:
+    if outcome.stopped is not None:
+        console.inform(f"stopped after step {outcome.step}; to go on: pam train {task} --resume {run}")
+    if console.jsonl:
+        console.record({"step": outcome.step, "stopped": outcome.stopped, "weights": weights})
+    elif outcome.stopped in (None, "time"):
+        console.result(str(weights))

@@ -1,0 +1,83 @@
+"""Procedural scenes as a data set: made up on the spot, with the exact disparity of both views.
+
+Pictures below the folder are the textures; without a folder these are made up, too. What is listed here are
+the scenes of one series; training draws from others (`draw`), so these may always serve to check a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pamcli.data.listing import Files, Listed
+from pamcli.data.sample import Sample
+from pamcli.errors import InputError
+
+if TYPE_CHECKING:
+    from pamcli.data.scenes.textures import TextureLibrary
+
+LENGTH = 1000
+"""Scenes that are listed."""
+
+CHECK_SERIES = 2**63
+"""The series of the listed scenes. Seeds of training are below."""
+
+
+class Scenes(Listed):
+    """A `Listed` whose samples are drawn instead of read. Torch is needed for that, not for listing."""
+
+    def __init__(self, library: TextureLibrary, height: int, width: int, length: int = LENGTH) -> None:
+        """height, width: pixels of the listed scenes."""
+        # A scene may need any texture. Each is given its share, so that all are named once, and checked once.
+        textures = library.files.all
+        shares = [textures[index::length] for index in range(length)]
+        names = [f"{index:06d}" for index in range(length)]
+        super().__init__(
+            Files(
+                name,
+                *(share[0], share[0]) if share else (Path(name), Path(name)),
+                parts={str(number): path for number, path in enumerate(share)},
+            )
+            for name, share in zip(names, shares, strict=True)
+        )
+        self._library = library
+        self._height, self._width = height, width
+
+    def load(self, index: int) -> Sample:
+        """Draw one of the listed scenes: always the same. Raises InputError: a damaged texture."""
+        name = self.names[index]
+        return replace(self.draw(CHECK_SERIES, int(name), self._height, self._width), name=name)
+
+    def draw(self, series: int, number: int, height: int, width: int) -> Sample:
+        """The scene `number` (from 0) of a series (a seed below `CHECK_SERIES`), pictures of any size.
+
+        Pictures are uint8, both disparities known at every pixel and >= 0, `visible` exact. Raises
+        InputError: a damaged texture.
+        """
+        from pamcli.data.scenes.scene_pair import scene_pair
+
+        return scene_pair(self._library, series, number, height, width)
+
+    def first(self, count: int) -> Scenes:
+        return Scenes(self._library, self._height, self._width, min(count, len(self)))
+
+    def check(self, index: int) -> str | None:
+        """What is wrong with a scene's share of the textures. Its truth, made with it, needs no trial."""
+        from pamcli.data.scenes.textures import read_texture
+
+        damaged = []
+        for path in self.files[index].parts.values():
+            try:
+                read_texture(path)
+            except InputError as error:
+                damaged.append(error.message)
+        return "; ".join(damaged) or None
+
+
+def open_source(root: Path | None, split: str, keys: Mapping[str, str]) -> Scenes:
+    from pamcli.data.scenes.textures import TextureFiles, TextureLibrary, find_textures
+
+    width, height = map(int, keys.get("size", "512x256").split("x"))
+    return Scenes(TextureLibrary(TextureFiles() if root is None else find_textures(root)), height, width)

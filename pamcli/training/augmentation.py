@@ -1,0 +1,291 @@
+"""What is done to a pair so that a network sees it in many ways: cut, scaled, turned over, lit otherwise.
+
+Pictures are (H, W, 3) RGB uint8, truths (H, W) float32 pixels, NaN where unknown, and stay true: a scaled
+picture has a scaled disparity, taken from one pixel and never from a mean; a mirrored pair has its views
+exchanged, as otherwise its disparities were negative.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+from pamcli.errors import UsageError
+
+LARGEST_ERASED = 0.3
+"""Most of each side that an erased rectangle takes."""
+
+LEAST_BLUR = 0.2
+"""Pixels of standard deviation; less is not seen."""
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How much of what; by default nothing. Plain numbers, to be stored as JSON.
+
+    Factors are given as what is beyond 1: 0.25 means from 1/1.25 to 1.25, evenly in the logarithm.
+    Raises UsageError: a number out of its range.
+    """
+
+    smallest: float = 1.0
+    """Pictures are scaled by a random factor from this ..."""
+    largest: float = 1.0
+    """... to this, evenly in the logarithm."""
+    stretch: float = 0.0
+    """Factor between the scales of width and height."""
+    mirror: float = 0.0
+    """Probability of left for right, the views exchanged. A pair with a truth of its left view alone, which
+    has none when it is mirrored, stays as it is."""
+    upside_down: float = 0.0
+    """Probability."""
+    permute_colours: float = 0.0
+    """Probability of another order of red, green and blue, the same in both views."""
+    brightness: float = 0.0
+    """Factor of all light, the same in both views, as the three that follow."""
+    contrast: float = 0.0
+    """Factor of the distance from mid-grey."""
+    gamma: float = 0.0
+    """Factor of the exponent."""
+    colour: float = 0.0
+    """Factor of the light of each channel by itself."""
+    view_brightness: float = 0.0
+    """As `brightness`, for each view by itself, as the three that follow."""
+    view_contrast: float = 0.0
+    view_gamma: float = 0.0
+    view_colour: float = 0.0
+    noise: float = 0.0
+    """Largest standard deviation of noise, of pictures in [0, 1]; for each view by itself."""
+    blur: float = 0.0
+    """Largest standard deviation of a Gaussian, pixels; for each view by itself."""
+    erase: float = 0.0
+    """Probability that a rectangle of the right view is covered; not for super-resolution."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.smallest <= self.largest < math.inf:
+            raise UsageError(
+                f"augmentation: scales from {self.smallest} to {self.largest}",
+                "smallest must be above 0, and largest no less",
+            )
+        for field in fields(self):
+            value, most = getattr(self, field.name), math.inf
+            if field.name in ("mirror", "upside_down", "permute_colours", "erase"):
+                most = 1
+            if not (0 <= value <= most and math.isfinite(value)):
+                limits = "from 0 to 1" if most == 1 else "at least 0"
+                raise UsageError(f"augmentation: {field.name} is {value}", f"it must be {limits}")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A pair as a network is given it. Masks are (H, W) bool."""
+
+    left: NDArray[np.uint8]
+    right: NDArray[np.uint8]
+    disparity: NDArray[np.float32]
+    """Of the left view; NaN = unknown."""
+    right_disparity: NDArray[np.float32]
+    visible: NDArray[np.bool_]
+    """Left pixels of known disparity that the right view sees too, within the picture."""
+    right_visible: NDArray[np.bool_]
+    left_high: NDArray[np.uint8] | None = None
+    """Super-resolution: (sH, sW, 3), what the pictures were reduced from."""
+    right_high: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A window of a picture that is scaled first. Sizes and places are pixels of the scaled picture."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    scale_y: float = 1.0
+    scale_x: float = 1.0
+
+    def widened(self, margin: int, height: int, width: int, grid: int) -> Crop:
+        """With a margin on each side, as far as a picture of height x width has whole cells of `grid`.
+
+        Sizes are of the picture before it is scaled; margin and window are multiples of `grid`.
+        """
+        bottom, right = self.top + self.height, self.left + self.width
+        below = max(_scaled(height, self.scale_y) // grid * grid - bottom, 0)
+        beyond = max(_scaled(width, self.scale_x) // grid * grid - right, 0)
+        top, left = max(self.top - margin, 0), max(self.left - margin, 0)
+        return replace(
+            self,
+            top=top,
+            left=left,
+            height=bottom + min(margin, below) - top,
+            width=right + min(margin, beyond) - left,
+        )
+
+    def rows(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
+        """Of the original picture: the rows nearest to the window's rows first, first + step ..."""
+        return _nearest(self.top, self.height, self.scale_y, first, step)
+
+    def columns(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
+        return _nearest(self.left, self.width, self.scale_x, first, step)
+
+    def cut(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The window (height, width, 3) of a picture, bicubic and antialiased where it is scaled."""
+        if self.scale_x == self.scale_y == 1:
+            return picture[self.top : self.top + self.height, self.left : self.left + self.width]
+        height, width = picture.shape[:2]
+        x, y = self.left / self.scale_x, self.top / self.scale_y
+        right = min(x + self.width / self.scale_x, width)
+        bottom = min(y + self.height / self.scale_y, height)
+        scaled = Image.fromarray(np.ascontiguousarray(picture)).resize(
+            (self.width, self.height), Image.Resampling.BICUBIC, box=(x, y, right, bottom)
+        )
+        return np.asarray(scaled)
+
+
+def _nearest(start: int, count: int, scale: float, first: int, step: int) -> NDArray[np.intp]:
+    """Pixel centres aligned: centre i of the scaled picture lies in pixel (i + 1/2) / scale, rounded down."""
+    positions = start + np.arange(first, count, step)
+    nearest: NDArray[np.intp] = np.floor((positions + 0.5) / scale).astype(np.intp)
+    return nearest
+
+
+def _scaled(side: int, scale: float) -> int:
+    return int(side * scale + 1e-6)  # what was scaled to fit does, whatever the rounding
+
+
+def choose_crop(
+    rng: Generator,
+    height: int,
+    width: int,
+    crop: tuple[int, int],
+    augmentation: Augmentation,
+    grid: int = 1,
+) -> Crop:
+    """A window of `crop` (height, width) pixels somewhere in a picture of height x width.
+
+    It begins at multiples of `grid`, which divides the crop. A picture that is smaller than the crop is
+    scaled up just so much that it fits in.
+    """
+    scale = math.exp(rng.uniform(math.log(augmentation.smallest), math.log(augmentation.largest)))
+    stretch = _factor(rng, augmentation.stretch) ** 0.5
+    scale_y, scale_x = scale / stretch, scale * stretch
+    enlarge = max(1.0, crop[0] / (height * scale_y), crop[1] / (width * scale_x))
+    scale_y, scale_x = scale_y * enlarge, scale_x * enlarge
+    spare_y, spare_x = (
+        max(0, _scaled(side, scale) - wanted) // grid
+        for side, scale, wanted in ((height, scale_y, crop[0]), (width, scale_x, crop[1]))
+    )
+    top, left = int(rng.integers(spare_y + 1)) * grid, int(rng.integers(spare_x + 1)) * grid
+    return Crop(top, left, *crop, scale_y, scale_x)
+
+
+def turned_over(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+    """Mirrored and upside down, as it falls."""
+    mirror, upside_down = (rng.random(2) < (augmentation.mirror, augmentation.upside_down)).tolist()
+    if mirror and (np.isfinite(example.right_disparity).any() or not np.isfinite(example.disparity).any()):
+        example = mirrored(example)
+    return flipped(example) if upside_down else example
+
+
+def mirrored(example: Example) -> Example:
+    """Left for right: the mirrored right view is the left one of the mirrored pair."""
+    return Example(
+        left=example.right[:, ::-1],
+        right=example.left[:, ::-1],
+        disparity=example.right_disparity[:, ::-1],
+        right_disparity=example.disparity[:, ::-1],
+        visible=example.right_visible[:, ::-1],
+        right_visible=example.visible[:, ::-1],
+        left_high=None if example.right_high is None else example.right_high[:, ::-1],
+        right_high=None if example.left_high is None else example.left_high[:, ::-1],
+    )
+
+
+def flipped(example: Example) -> Example:
+    """Upside down; disparities stay."""
+    return Example(
+        left=example.left[::-1],
+        right=example.right[::-1],
+        disparity=example.disparity[::-1],
+        right_disparity=example.right_disparity[::-1],
+        visible=example.visible[::-1],
+        right_visible=example.right_visible[::-1],
+        left_high=None if example.left_high is None else example.left_high[::-1],
+        right_high=None if example.right_high is None else example.right_high[::-1],
+    )
+
+
+def lit(
+    rng: Generator, left: NDArray[np.uint8], right: NDArray[np.uint8], augmentation: Augmentation
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Both views in other light and colours, blurred and noisy; what is of the scene alike in both."""
+    by = augmentation
+    order = rng.permutation(3) if rng.random() < by.permute_colours else np.arange(3)
+    both = _light(rng, by.brightness, by.contrast, by.gamma, by.colour)
+    views = []
+    for view in (left, right):
+        own = _light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
+        sigma, noise = float(rng.uniform(0, by.blur)), float(rng.uniform(0, by.noise))
+        if (order != np.arange(3)).any():
+            view = view[..., order]
+        tables = _tables(both * own)
+        if sigma >= LEAST_BLUR or tables is not None:
+            image = Image.fromarray(np.ascontiguousarray(view))
+            if sigma >= LEAST_BLUR:
+                image = image.filter(ImageFilter.GaussianBlur(sigma))
+            view = np.asarray(image if tables is None else image.point(tables))
+        if noise:
+            grain = rng.standard_normal(view.shape, np.float32)
+            view = np.clip(np.rint(view + 255 * noise * grain), 0, 255).astype(np.uint8)
+        views.append(view)
+    return views[0], views[1]
+
+
+def _light(
+    rng: Generator, brightness: float, contrast: float, gamma: float, colour: float
+) -> NDArray[np.float64]:
+    """Factors of contrast and exponent, and of the light of three channels."""
+    shared = [_factor(rng, contrast), _factor(rng, gamma)]
+    light = _factor(rng, brightness)
+    return np.array([*shared, *(light * _factor(rng, colour) for _ in range(3))])
+
+
+def _tables(light: NDArray[np.float64]) -> list[int] | None:
+    """What becomes of each level of red, then green, then blue; None: it stays."""
+    contrast, gamma, *gains = light
+    if (light == 1).all():
+        return None
+    levels = (np.arange(256) / 255) ** gamma
+    levels = (levels - 0.5) * contrast + 0.5
+    tables: list[int] = []
+    for gain in gains:
+        tables += np.clip(np.rint(255 * gain * levels), 0, 255).astype(int).tolist()
+    return tables
+
+
+def _factor(rng: Generator, beyond: float) -> float:
+    return float((1 + beyond) ** rng.uniform(-1, 1))
+
+
+def erased(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+    """With a rectangle in front of the right camera, as it falls: what is behind it is seen by none."""
+    if rng.random() >= augmentation.erase:
+        return example
+    height, width = example.right.shape[:2]
+    rows, columns = (max(1, int(side * rng.uniform(0.05, LARGEST_ERASED))) for side in (height, width))
+    top, left = int(rng.integers(height - rows + 1)), int(rng.integers(width - columns + 1))
+    covered = slice(top, top + rows), slice(left, left + columns)
+    right, right_disparity = example.right.copy(), example.right_disparity.copy()
+    visible, right_visible = example.visible.copy(), example.right_visible.copy()
+    right[covered] = right.mean((0, 1))
+    right_disparity[covered] = np.nan
+    right_visible[covered] = False
+    match = np.arange(width) - example.disparity[top : top + rows]
+    visible[top : top + rows] &= ~((match > left - 1) & (match < left + columns))
+    return replace(
+        example, right=right, right_disparity=right_disparity, visible=visible, right_visible=right_visible
+    )

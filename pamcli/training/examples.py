@@ -1,0 +1,355 @@
+"""From data sets to batches: what stands at a position of a run depends on seed and position alone.
+
+So it does not matter how many processes prepare it, or whether the run was interrupted before. Positions
+count pairs from 0. Pictures travel as bytes between processes, and become numbers on the device.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.random import Generator, default_rng
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from pamcli.data.listing import Listed
+from pamcli.data.sample import Sample
+from pamcli.data.sources.procedural import CHECK_SERIES, Scenes
+from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.imaging.resize import imresize
+from pamcli.training.augmentation import Augmentation, Crop, Example, choose_crop, erased, lit, turned_over
+from pamcli.training.objectives import Truth
+from pamcli.training.supervision import visible_left, visible_right
+
+# Separate random streams of a seed. None is 0: numpy takes (seed, position, 0) for (seed, position), which is
+# the stream of a scene.
+_CHOICE, _ORDER, _CHANGES = 1, 2, 3
+
+_REACH = 2
+"""Pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs for one step. Pictures are uint8 until `to`, which makes them float32 in [0, 1]."""
+
+    left: Tensor
+    """(B, 3, H, W); for super-resolution at low resolution."""
+    right: Tensor
+    left_high: Tensor | None = None
+    """(B, 3, sH, sW), super-resolution alone."""
+    right_high: Tensor | None = None
+    truth: Truth | None = None
+    """Pixels of `left`; a pair without labels has none known. None: no pair of the batch has labels."""
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same on a device, pictures as numbers; does not wait for the device."""
+
+        def moved(values: Tensor | None) -> Tensor | None:
+            return None if values is None else values.to(device, non_blocking=True)
+
+        def picture(values: Tensor) -> Tensor:
+            values = values.to(device, non_blocking=True)
+            return values if values.is_floating_point() else values.float().div_(255)
+
+        truth = self.truth
+        return Batch(
+            left=picture(self.left),
+            right=picture(self.right),
+            left_high=None if self.left_high is None else picture(self.left_high),
+            right_high=None if self.right_high is None else picture(self.right_high),
+            truth=None
+            if truth is None
+            else Truth(
+                disparity=truth.disparity.to(device, non_blocking=True),
+                known=truth.known.to(device, non_blocking=True),
+                visible=moved(truth.visible),
+                right_disparity=moved(truth.right_disparity),
+                right_known=moved(truth.right_known),
+                right_visible=moved(truth.right_visible),
+            ),
+        )
+
+
+def has_truth(source: Listed) -> bool:
+    """Whether a data set has disparities to learn from: whether its first sample has.
+
+    Raises InputError: it cannot be read.
+    """
+    return isinstance(source, Scenes) or _labelled(source.load(0))
+
+
+def _labelled(sample: Sample) -> bool:
+    return sample.disparity is not None or sample.right_disparity is not None
+
+
+class Examples(Dataset[Example]):
+    """The examples of a run by position, endless. Can be pickled."""
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[Listed, float]],
+        task: Literal["disparity", "superres"],
+        crop: tuple[int, int],
+        seed: int,
+        augmentation: Augmentation,
+        scale: int | None = None,
+    ) -> None:
+        """sources: data sets, and how often each is drawn from, against the others.
+
+        crop: height and width of what the network is given. scale: of super-resolution. Raises UsageError: a
+        seed out of range.
+        """
+        if not 0 <= seed < CHECK_SERIES:
+            raise UsageError(f"the seed {seed} is not a whole number from 0 to 2^63 - 1")
+        self.sources = [source for source, _ in sources]
+        weights = np.array([weight for _, weight in sources], np.float64)
+        self.shares = weights / weights.sum()
+        self.crop, self.seed, self.augmentation = crop, seed, augmentation
+        self.scale = (scale or 1) if task == "superres" else None
+        self._order: tuple[int, NDArray[np.intp]] | None = None
+
+    @property
+    def pass_length(self) -> int:
+        """Pairs in a pass over the data: of one data set all of it, of several as many as they have."""
+        return sum(map(len, self.sources))
+
+    def __getitem__(self, position: int) -> Example:
+        """Raises InputError naming a file that is damaged."""
+        rng = default_rng((self.seed, position, _CHANGES))
+        sample = self._sample(position)
+        if self.scale is not None:
+            return turned_over(rng, self._reduced(rng, sample, self.scale), self.augmentation)
+        height, width = sample.left.shape[:2]
+        crop = choose_crop(rng, height, width, self.crop, self.augmentation)
+        left, right = (crop.cut(_eight_bits(view)) for view in (sample.left, sample.right))
+        example = Example(left, right, *_truths(sample, crop, first=0, step=1))
+        example = turned_over(rng, example, self.augmentation)
+        left, right = lit(rng, example.left, example.right, self.augmentation)
+        return erased(rng, replace(example, left=left, right=right), self.augmentation)
+
+    def _sample(self, position: int) -> Sample:
+        """One data set is passed through in ever new orders, of several one is drawn, and of it a sample."""
+        source = self._source(position)
+        if isinstance(source, Scenes):
+            height, width = (side * (self.scale or 1) for side in self.crop)
+            return source.draw(self.seed, position, height, width)
+        if len(self.sources) > 1:
+            return source.load(int(default_rng((self.seed, position, _ORDER)).integers(len(source))))
+        passes, place = divmod(position, len(source))
+        if self._order is None or self._order[0] != passes:
+            order = default_rng((self.seed, passes, _ORDER)).permutation(len(source))
+            self._order = passes, order
+        return source.load(int(self._order[1][place]))
+
+    def _source(self, position: int) -> Listed:
+        rng = default_rng((self.seed, position, _CHOICE))
+        return self.sources[int(rng.choice(len(self.sources), p=self.shares))]
+
+    def _reduced(self, rng: Generator, sample: Sample, scale: int) -> Example:
+        """A high-resolution crop and what it is at low resolution: as cut from the whole picture reduced."""
+        height, width = sample.left.shape[:2]
+        rows, columns = self.crop
+        crop = choose_crop(rng, height, width, (rows * scale, columns * scale), self.augmentation, scale)
+        wide = crop.widened(_REACH * scale, height, width, scale)
+        left, right = (wide.cut(_eight_bits(view)) for view in (sample.left, sample.right))
+        left, right = lit(rng, left, right, self.augmentation)
+        top, before = crop.top - wide.top, crop.left - wide.left
+
+        def low(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
+            whole = imresize(view, 1 / scale).astype(np.uint8, copy=False)
+            return whole[top // scale :, before // scale :][:rows, :columns]
+
+        def high(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
+            return view[top:, before:][: rows * scale, : columns * scale]
+
+        truths = _truths(sample, crop, first=scale // 2, step=scale)
+        return Example(low(left), low(right), *truths, left_high=high(left), right_high=high(right))
+
+
+def _eight_bits(picture: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """16 bits rounded to 8: 65535 is 255."""
+    if picture.dtype == np.uint16:
+        picture = (picture.astype(np.uint32) + 128) // 257
+    return picture.astype(np.uint8, copy=False)
+
+
+def _truths(
+    sample: Sample, crop: Crop, first: int, step: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Disparities and visible pixels of both views at the crop's pixels first, first + step ...
+
+    Each is that of the nearest pixel, times the scale. What is visible is asked of whole rows: what hides a
+    pixel may lie outside the crop. Then the match must lie inside.
+    """
+    rows, columns = crop.rows(first, step), crop.columns(first, step)
+    ratio = np.float32(crop.scale_x / step)
+    shape = len(rows), len(columns)
+    lines = [
+        None if values is None else torch.from_numpy(values[rows])
+        for values in (sample.disparity, sample.right_disparity)
+    ]
+    results: list[Any] = []
+    masks = _visible(sample, rows, *lines)
+    for sign, disparity, mask in zip((-1, 1), lines, masks, strict=True):
+        if disparity is None:
+            results.append((np.full(shape, np.nan, np.float32), np.zeros(shape, np.bool_)))
+            continue
+        values = disparity.numpy()[:, columns].astype(np.float32) * ratio
+        match = np.arange(shape[1], dtype=np.float32) + sign * values
+        results.append((values, mask.numpy()[:, columns] & (match >= 0) & (match <= shape[1] - 1)))
+    (left, visible), (right, right_visible) = results
+    return left, right, visible, right_visible
+
+
+def _visible(
+    sample: Sample, rows: NDArray[np.intp], left: Tensor | None, right: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Pixels of the lines `rows` that the other view sees too; of no meaning where the truth is unknown.
+
+    As the data set says; else where both truths agree; with one truth alone, where nothing nearer hides them.
+    """
+    nothing = torch.zeros(0, dtype=torch.bool)
+    if left is None and right is None:
+        return nothing, nothing
+    seen_left = seen_right = nothing
+    if left is not None:
+        if sample.visible is not None:
+            seen_left = torch.from_numpy(sample.visible[rows])
+        else:
+            seen_left = visible_left(left[None], None if right is None else right[None])[0]
+    if right is not None:
+        if left is not None:
+            seen_right = visible_right(left[None], right[None])[0]
+        else:
+            seen_right = visible_left(right[None].flip(-1))[0].flip(-1)
+    return seen_left, seen_right
+
+
+class _Parts(NamedTuple):
+    """A batch as it travels between processes."""
+
+    left: Tensor
+    right: Tensor
+    left_high: Tensor | None
+    right_high: Tensor | None
+    truths: tuple[Tensor, Tensor, Tensor, Tensor] | None
+    """Disparity, right disparity, visible, visible right pixels."""
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> _Parts:
+        def views(name: str) -> Tensor | None:
+            found = [getattr(example, name) for example in examples]
+            if found[0] is None:
+                return None
+            return torch.from_numpy(np.stack([view.transpose(2, 0, 1) for view in found]))
+
+        def stacked(name: str) -> Tensor:
+            return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
+
+        left, right = views("left"), views("right")
+        assert left is not None
+        assert right is not None
+        disparity, right_disparity = stacked("disparity"), stacked("right_disparity")
+        truths = None
+        if bool(disparity.isfinite().any()) or bool(right_disparity.isfinite().any()):
+            truths = disparity, right_disparity, stacked("visible"), stacked("right_visible")
+        return cls(left, right, views("left_high"), views("right_high"), truths)
+
+    def batch(self) -> Batch:
+        truth = None
+        if self.truths is not None:
+            disparity, right_disparity, visible, right_visible = self.truths
+            truth = Truth.of(disparity, right_disparity, visible, right_visible)
+        return Batch(self.left, self.right, self.left_high, self.right_high, truth)
+
+
+class _Steps(Dataset["_Parts | PamError"]):
+    """Whole batches by step. An error for a person is a result: DataLoader would wrap it in a traceback."""
+
+    def __init__(self, examples: Examples, batch: int, rank: int, world: int) -> None:
+        self.examples, self.batch, self.rank, self.world = examples, batch, rank, world
+
+    def __getitem__(self, step: int) -> _Parts | PamError:
+        start = (step * self.world + self.rank) * self.batch
+        try:
+            return _Parts.of([self.examples[start + index] for index in range(self.batch)])
+        except PamError as error:
+            return error
+
+
+def loader(
+    examples: Examples,
+    start: int,
+    steps: int,
+    batch: int,
+    workers: int,
+    rank: int = 0,
+    world: int = 1,
+) -> Iterator[Batch]:
+    """The batches of the steps start, start + 1 ... steps - 1, for one of `world` processes.
+
+    batch: pairs of this process. Step s takes the positions from s * batch * world on, of which `rank` takes
+    its contiguous share. workers: processes that prepare batches ahead; 0: this one does, in between.
+    Pictures lie in page-locked memory where there is a CUDA device.
+    Raises PamError as `Examples` does, in the order of the steps; DeviceError: a worker was killed.
+    """
+    loaded = DataLoader(
+        _Steps(examples, batch, rank, world),
+        batch_size=None,
+        sampler=range(start, steps),
+        num_workers=workers,
+        collate_fn=_as_it_is,
+        worker_init_fn=_begin_worker,
+        pin_memory=torch.cuda.is_available(),
+        generator=torch.Generator(),  # its own: the run's random state belongs to the run
+    )
+    with _death_of_workers_raises_nothing():
+        batches = iter(loaded)
+    try:
+        for found in batches:
+            if isinstance(found, PamError):
+                raise found
+            yield found.batch()
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise DeviceError(
+            "a process that prepares training data was killed, most likely for want of memory",
+            "give fewer --workers, a smaller batch, or more shared memory (/dev/shm)",
+        ) from None
+    finally:
+        del batches  # ends the workers now, and not when nobody holds the traceback of an error any more
+
+
+@contextmanager
+def _death_of_workers_raises_nothing() -> Iterator[None]:
+    """Undo the handler with which DataLoader raises wherever the main process is: `next` finds out anyway."""
+    before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
+    yield
+    if before is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, before)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _begin_worker(_: int) -> None:
+    # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main process ends
+    # the others when it has saved its work. A second SIGTERM is its own, for a worker that does not end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _heed_the_next)
+    torch.set_num_threads(1)
+
+
+def _heed_the_next(number: int, _: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)

@@ -1,0 +1,382 @@
+"""The training loop, one for both networks.
+
+A step is a function of the state and of its number alone: the data and the learning rate follow from the
+number, the state is what a checkpoint holds. So a run that was stopped, or killed, goes on bit for bit.
+Figures of the steps add up on the device; the host looks at them only where they are logged.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from pamcli.errors import DeviceError, PamError
+from pamcli.inference.device import Compute
+from pamcli.inference.memory import is_memory_error
+from pamcli.registry.load import save_network
+from pamcli.training.averaging import Average
+from pamcli.training.checkpoints import Checkpoint, random_states, restore_random_states, save_checkpoint
+from pamcli.training.distributed import Loss, Processes
+from pamcli.training.examples import Batch
+from pamcli.training.journal import Entry, Journal
+from pamcli.training.recipes import Recipe
+from pamcli.training.run_folder import RunFolder
+from pamcli.training.schedules import learning_rate
+from pamcli.training.tasks import make_optimizer, model_spec, training_mode
+from pamcli.training.validation import Validated, Validator, save_pictures, stored_weights
+
+Reason = Literal["interrupted", "terminated", "time"]
+
+
+class Stop:
+    """A wish to end, by signal or clock, that is looked at between steps."""
+
+    def __init__(self, max_minutes: float | None = None) -> None:
+        self._deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        self._reason: Reason | None = None
+
+    def ask(self, reason: Reason) -> None:
+        """May be called by a signal's handler."""
+        self._reason = self._reason or reason
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why to end; None = go on."""
+        if self._reason is None and self._deadline is not None and time.monotonic() >= self._deadline:
+            self._reason = "time"
+        return self._reason
+
+
+class Observer(Protocol):
+    """Who watches a run, as the command line does."""
+
+    def started(self, step: int, steps: int) -> None:
+        """The run begins, or goes on after `step` steps."""
+
+    def stepped(self, step: int) -> None:
+        """A step is done; nothing is known of it."""
+
+    def logged(self, entry: Entry) -> None:
+        """A line of the log was written."""
+
+    def validated(self, step: int, validated: Validated, best: bool) -> None:
+        """The network was measured; best: as never before."""
+
+    def told(self, message: str) -> None:
+        """Something that a person should know."""
+
+
+class Nobody:
+    """Watches what other processes than the main one do."""
+
+    def started(self, step: int, steps: int) -> None:
+        pass
+
+    def stepped(self, step: int) -> None:
+        pass
+
+    def logged(self, entry: Entry) -> None:
+        pass
+
+    def validated(self, step: int, validated: Validated, best: bool) -> None:
+        pass
+
+    def told(self, message: str) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    step: int
+    stopped: Reason | None
+    """None: it is finished."""
+
+
+class Trainer:
+    """A network in training."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        steps: int,
+        network: nn.Module,
+        loss: Loss,
+        compute: Compute,
+        processes: Processes,
+        about: str,
+    ) -> None:
+        """network: on its device; loss: of a batch alone (`distributed.wrap`). about: recipe and data, the
+        beginning of what the weights files say of their training.
+        """
+        self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
+        self.compute, self.processes, self.about = compute, processes, about
+        self.step = 0
+        self.optimizer = make_optimizer(recipe, network)
+        self.average = Average(network, recipe.ema)
+        self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
+
+    def state(self) -> Checkpoint:
+        """All that `restore` needs."""
+        return Checkpoint(
+            step=self.step,
+            network=self.network.state_dict(),
+            average=self.average.state,
+            optimizer=self.optimizer.state_dict(),
+            scaler=self.scaler.state_dict(),
+            random=random_states(),
+        )
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint of the same recipe."""
+        self.step = checkpoint.step
+        self.network.load_state_dict(checkpoint.network)
+        self.average.load_state(checkpoint.average)
+        self.optimizer.load_state_dict(checkpoint.optimizer)
+        if checkpoint.scaler and self.scaler.is_enabled():
+            self.scaler.load_state_dict(checkpoint.scaler)
+        restore_random_states(checkpoint.random)
+
+    def take_step(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+        """One step; returns this process's shares of the terms and the gradient's norm, on the device.
+
+        Raises DeviceError where the batch does not fit into memory.
+        """
+        rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        with _fitting(self.recipe):
+            share, values = self.loss(batch.to(self.compute.device))
+            self.optimizer.zero_grad(set_to_none=True)
+            self.scaler.scale(share).backward()  # type: ignore[no-untyped-call]
+            self.scaler.unscale_(self.optimizer)
+            largest = float("inf") if self.recipe.clip is None else self.recipe.clip
+            norm = nn.utils.clip_grad_norm_(self.network.parameters(), largest)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.step += 1
+        self.average.update(self.step)
+        return values, norm
+
+    def run(
+        self,
+        batches: Iterator[Batch],
+        folder: RunFolder,
+        journal: Journal | None,
+        validator: Validator | None,
+        stop: Stop,
+        observer: Observer,
+    ) -> Outcome:
+        """Take the steps that are left, one a batch. journal: of the main process alone, which writes.
+
+        Raises PamError: loss or weights are not finite, no memory, a disk that is full.
+        """
+        writer = _Writer(self, folder, journal, validator, stop, observer)
+        if self.step and self._validates() and not writer.validated_already():
+            writer.validate()
+        training_mode(self.recipe, self.network)
+        sums = _Sums()
+        observer.started(self.step, self.steps)
+        clock = time.monotonic()
+        for batch in batches:
+            sums.add(self.step + 1, *self.take_step(batch))
+            observer.stepped(self.step)
+            end = self.step == self.steps
+            asked = self.processes.any_of(stop.reason is not None)
+            keep = end or asked or self.step % self.recipe.checkpoint_every == 0
+            measure = self._validates()
+            if not (keep or measure or self.step % self.recipe.log_every == 0):
+                continue
+            writer.log(sums, time.monotonic() - clock)
+            if keep:
+                writer.checkpoint()
+            if measure:
+                writer.validate()
+                training_mode(self.recipe, self.network)
+                # Asked in the meantime: the measuring was given up, and begins again where the run goes on.
+                asked = self.processes.any_of(stop.reason is not None)
+                if asked and not keep:
+                    writer.checkpoint()
+            if asked and (measure or not end):
+                return Outcome(self.step, stop.reason or "terminated")
+            sums, clock = _Sums(), time.monotonic()
+        return Outcome(self.step, None)
+
+    def _validates(self) -> bool:
+        due = self.step == self.steps or self.step % self.recipe.validate_every == 0
+        return bool(self.recipe.validation) and due
+
+
+class _Writer:
+    """What a run leaves on the way; only the main process writes."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: RunFolder,
+        journal: Journal | None,
+        validator: Validator | None,
+        stop: Stop,
+        observer: Observer,
+    ) -> None:
+        self.trainer, self.folder, self.journal = trainer, folder, journal
+        self.validator, self.stop, self.observer = validator, stop, observer
+
+    def log(self, sums: _Sums, seconds: float) -> None:
+        """Raises PamError where a loss or the gradient was not finite: nothing of it has been kept."""
+        trainer, recipe = self.trainer, self.trainer.recipe
+        broken = sums.broken(count_gradient=not trainer.scaler.is_enabled())
+        if trainer.processes.any_of(broken is not None):
+            where = f"since step {broken[0]} (first: {broken[1]})" if broken else "on another process"
+            raise _diverged(f"the loss is not finite {where}")
+        means = {name: sum_ / sums.count for name, sum_ in sums.read(trainer.processes).items()}
+        if self.journal is None:
+            return
+        norm = means.pop("gradient")
+        entry = {
+            "step": trainer.step,
+            "loss": sum(means.values()),
+            "losses": means,
+            "learning_rate": trainer.optimizer.param_groups[0]["lr"],
+            "gradient_norm": norm,
+            "pairs_per_second": recipe.batch * sums.count / max(seconds, 1e-9),
+        }
+        self.journal.write(entry)
+        self.observer.logged(entry)
+
+    def checkpoint(self) -> None:
+        """Raises PamError where a weight is not finite, OutputError."""
+        if self.journal is None:
+            return
+        state = self.trainer.state()
+        for key, value in state.network.items():
+            if not bool(value.isfinite().all()):
+                raise _diverged(f"the weights are not finite at step {state.step} (first: {key})")
+        save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
+        self.export(None, last=True)
+
+    def export(self, validated: Validated | None, *, last: bool) -> None:
+        """The averaged weights, as last or as best."""
+        trainer = self.trainer
+        text = f"{trainer.about}; {trainer.step} of {trainer.steps} steps"
+        if validated is not None:
+            text += "; " + "; ".join(validated.lines())
+        path = self.folder.last if last else self.folder.best
+        save_network(stored_weights(trainer.average.state), model_spec(trainer.recipe, text), path)
+
+    def validated_already(self) -> bool:
+        entries = self.journal.entries if self.journal is not None else []
+        return any(entry["step"] == self.trainer.step and "figure" in entry for entry in entries)
+
+    def validate(self) -> None:
+        """Measure the weights as they are kept, unless the run is to stop in the meantime."""
+        if self.journal is None or self.validator is None:
+            return
+        trainer, step = self.trainer, self.trainer.step
+        spec = model_spec(trainer.recipe, "")
+        try:
+            validated = self.validator.measure(
+                stored_weights(trainer.average.state), spec, trainer.compute, self._go_on
+            )
+        except _StoppedError:
+            return
+        before = [entry["figure"] for entry in self.journal.entries if "figure" in entry]
+        best = all(self.validator.better(validated.figure, one) for one in before)
+        if best:
+            self.export(validated, last=False)
+        if step == trainer.steps:
+            self.export(validated, last=True)
+        save_pictures(self.folder.samples(step), validated)
+        for name, pixels in validated.pictures.items():
+            self.journal.picture(step, name, pixels)
+        # Last: where the log says so, all of it has been done.
+        self.journal.write({"step": step, "figure": validated.figure, "validation": validated.figures})
+        self.observer.validated(step, validated, best)
+
+    def _go_on(self) -> None:
+        if self.stop.reason is not None:
+            raise _StoppedError
+
+
+def _diverged(what: str) -> PamError:
+    return PamError(
+        f"{what}; the last checkpoint is from before",
+        "start again with a lower --learning-rate; from last.safetensors, if there is one: --from",
+    )
+
+
+class _StoppedError(Exception):
+    pass
+
+
+class _Sums:
+    """Of the terms and the gradient's norm over a few steps, on the device."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._names: list[str] = []
+        self._sums = self._first_broken = torch.zeros(0)
+
+    def add(self, step: int, values: dict[str, Tensor], norm: Tensor) -> None:
+        figures = torch.stack([*values.values(), norm.detach()]).float()
+        if not self.count:
+            self._names = [*values, "gradient"]
+            self._sums = torch.zeros_like(figures)
+            self._first_broken = torch.full_like(figures, torch.inf)
+        self.count += 1
+        self._sums += figures
+        broken = self._first_broken.clamp(max=step)
+        self._first_broken = torch.where(figures.isfinite(), self._first_broken, broken)
+
+    def broken(self, *, count_gradient: bool) -> tuple[int, str] | None:
+        """The first step with a figure that is not finite, and which; None = all are."""
+        names = self._names if count_gradient else self._names[:-1]
+        steps = self._first_broken.tolist()[: len(names)]
+        first = min(steps)
+        return None if first == float("inf") else (int(first), names[steps.index(first)])
+
+    def read(self, processes: Processes) -> dict[str, float]:
+        """Sums over the steps: of the terms over all processes, too."""
+        *terms, norm = self._sums.tolist()
+        return dict(zip(self._names, [*processes.sum_of(terms), norm], strict=True))
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Only algorithms whose results repeat, on the CPU, where they cost nothing."""
+    if device.type != "cpu":
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled()
+    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _fitting(recipe: Recipe) -> Iterator[None]:
+    """Raise DeviceError where memory runs out."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_memory_error(error):
+            raise
+        traceback.clear_frames(error.__traceback__)  # they hold the batch's tensors
+        height, width = recipe.crop
+        raise DeviceError(
+            f"a batch of {recipe.batch} pairs of {width}x{height} does not fit into memory",
+            "start again with a smaller --batch or --crop",
+        ) from error

@@ -1,0 +1,56 @@
+"""What each term of the losses counts. No torch here: options are checked before it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """What every term counts; one of weight 0 is not computed. Plain numbers, to be stored as JSON."""
+
+    photometric: float = 0.0
+    smoothness: float = 0.0
+    """lambda_s."""
+    pam: float = 1.0
+    """lambda_PAM (lambda in Section 5.2), a factor of the three that follow."""
+    pam_photometric: float = 0.0
+    pam_smoothness: float = 0.0
+    """lambda_PAM-s."""
+    pam_cycle: float = 0.0
+    """lambda_PAM-c."""
+    refined: float = 0.0
+    """Smooth L1 of PASMnet's refined disparity, supervised."""
+    initial: float = 0.0
+    """Smooth L1 of the disparity that the attention of stage 3 gives, supervised."""
+    likelihood: float = 0.0
+    """Negative log-likelihood of the true position under the attention, supervised; stages as for PAM."""
+    super_resolution: float = 0.0
+    """Mean square error of PASSRnet's picture (L_SR)."""
+    charbonnier: float = 0.0
+    """Nearly the mean absolute error of PASSRnet's picture: not the paper's."""
+    pam_over_columns: bool = False
+    """Divide PAM-s and PAM-c by the number of columns of their scale, too, as the authors' code does."""
+    refine_occluded: bool = False
+    """`refined` counts known pixels that the other view does not see, too."""
+    mask_by_truth_below: float | None = None
+    """The authors' masking: L_p and L_PAM-p count pixels with 0 < truth < this alone, and so need a truth;
+    supervised terms take a truth from here on as unknown. None: no unsupervised term looks at a truth."""
+
+    @property
+    def need_truth(self) -> bool:
+        supervised = self.refined or self.initial or self.likelihood
+        return bool(supervised) or self.mask_by_truth_below is not None
+
+
+SCENEFLOW = LossWeights(
+    photometric=1, smoothness=0.1, pam=1, pam_photometric=1, pam_smoothness=1, pam_cycle=1
+)
+KITTI = replace(SCENEFLOW, smoothness=0.5, pam_smoothness=5, pam_cycle=5)
+"""Section 4.3.2."""
+SUPER_RESOLUTION = LossWeights(
+    super_resolution=1, pam=0.005, pam_photometric=1, pam_smoothness=1, pam_cycle=1
+)
+"""Section 5.2."""
+SUPERVISED = LossWeights(refined=1, initial=0.5, likelihood=1)
+"""PASMnet with known disparities: not the paper's."""

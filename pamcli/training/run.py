@@ -1,0 +1,236 @@
+"""A training run from its recipe, or going on from its folder."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import pamcli
+from pamcli.data.listing import Files, Listed
+from pamcli.data.open import open_data, parse_data
+from pamcli.data.sources.procedural import Scenes
+from pamcli.errors import ModelError, UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
+from pamcli.inference.device import Compute
+from pamcli.registry.catalog import locate, sha256
+from pamcli.registry.spec import read_header
+from pamcli.training.checkpoints import Checkpoint, newest_checkpoint
+from pamcli.training.distributed import Processes, wrap
+from pamcli.training.examples import Examples, has_truth, loader
+from pamcli.training.journal import Journal
+from pamcli.training.loop import Nobody, Observer, Outcome, Stop, Trainer, reproducible
+from pamcli.training.precision import cpu_computes_bf16, training_compute
+from pamcli.training.recipe_files import read_recipe, recipe_json
+from pamcli.training.recipes import Recipe
+from pamcli.training.run_folder import RunFolder
+from pamcli.training.starting import check_start, starting_network
+from pamcli.training.tasks import loss_function
+from pamcli.training.validation import Validator
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What of a run is this machine's affair, and changes nothing of what is computed but its rounding."""
+
+    device: str = "auto"
+    workers: int | None = None
+    """Processes that make examples, beside each training process; 0: made in between the steps. None: one,
+    and beside a GPU as many as there are cores for, up to 8."""
+
+    def workers_beside(self, device: torch.device, processes: int) -> int:
+        if self.workers is not None:
+            return self.workers
+        if device.type == "cpu":
+            return 1
+        return max(1, min(8, (os.cpu_count() or 1) // processes - 1))
+
+
+def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, observer: Observer) -> Outcome:
+    """Train by a recipe, into a new folder.
+
+    Raises UsageError: the folder holds something, the data does not suit the recipe; and PamError as all
+    that a run is made of.
+    """
+    processes = Processes.from_environment()
+    if processes.is_main:
+        folder.require_new()
+    return _run(recipe, folder, machine, processes, stop, observer, resumed=False)
+
+
+def resume(folder: RunFolder, machine: Machine, stop: Stop, observer: Observer) -> Outcome:
+    """Go on with a run from its newest checkpoint that is whole, or from its start where there is none yet.
+
+    Raises InputError: no run's folder, or every checkpoint of it is damaged; and as `start`.
+    """
+    return _run(
+        recipe_of(folder), folder, machine, Processes.from_environment(), stop, observer, resumed=True
+    )
+
+
+def recipe_of(folder: RunFolder) -> Recipe:
+    """Raises InputError: no run's folder, or a recipe that cannot be read."""
+    folder.require_run()
+    return read_recipe(folder.recipe)
+
+
+def _run(
+    recipe: Recipe,
+    folder: RunFolder,
+    machine: Machine,
+    processes: Processes,
+    stop: Stop,
+    observer: Observer,
+    *,
+    resumed: bool,
+) -> Outcome:
+    if not processes.is_main:
+        observer = Nobody()
+    if recipe.batch % processes.world:
+        raise UsageError(
+            f"a batch of {recipe.batch} pairs cannot be shared by {processes.world} processes",
+            f"--batch counts the pairs of all processes: a multiple of {processes.world}",
+        )
+    if recipe.start is not None and not resumed:
+        check_start(recipe.start, read_header(locate(recipe.start).path).spec, recipe)
+    examples, about = _examples(recipe)
+    endless = any(isinstance(source, Scenes) for source in examples.sources)
+    steps = recipe.steps_of(None if endless else examples.pass_length)
+    checkpoint = _newest(folder, observer) if resumed else None
+    compute = training_compute(processes.device(machine.device), recipe.precision)
+    with ExitStack() as stack:
+        stack.enter_context(processes.connected(compute.device))
+        processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
+        # What a checkpoint replaces need not be there any more.
+        begins = recipe if checkpoint is None else replace(recipe, start=None)
+        network = starting_network(begins).to(compute.device)
+        loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
+        trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
+        if checkpoint is not None:
+            trainer.restore(checkpoint)
+        validator = journal = None
+        if processes.is_main:
+            validator = Validator.open(recipe.validation, recipe.scale) if recipe.validation else None
+            if not resumed:
+                record = recipe_json(recipe, made_with(recipe, compute, processes))
+                write_atomically(folder.recipe, record.encode())
+            journal = stack.enter_context(Journal(folder, trainer.step))
+        batches = loader(
+            examples,
+            trainer.step,
+            steps,
+            recipe.batch // processes.world,
+            machine.workers_beside(compute.device, processes.world),
+            processes.rank,
+            processes.world,
+        )
+        stack.enter_context(_closed(batches))
+        observer.told(f"{about}; on {compute.device} in {compute.precision}")
+        if compute.device.type == "cpu" and compute.precision == "bf16" and not cpu_computes_bf16():
+            observer.told("this CPU emulates bf16, many times slower than --precision fp32")
+        if not recipe.validation:
+            observer.told("without --val there is no best: the last weights are the result")
+        if trainer.step:
+            observer.told(f"goes on after step {trainer.step}")
+        stack.enter_context(reproducible(compute.device))
+        return trainer.run(batches, folder, journal, validator, stop, observer)
+
+
+def _examples(recipe: Recipe) -> tuple[Examples, str]:
+    """The data of a recipe, and both in a sentence.
+
+    Raises UsageError: no data, or pairs without truth where all that is learned from is the truth.
+    """
+    if not recipe.data:
+        raise UsageError("no data is given", "--data NAME:PATH; pam dataset list shows the names")
+    specs = [parse_data(text) for text in recipe.data]
+    sources = [(spec, open_data(spec)) for spec in specs]
+    if not recipe.losses.need_truth:
+        sources = [(spec, _without_truth(source)) for spec, source in sources]
+    elif not recipe.learns_without_truth:
+        for spec, source in sources:
+            if not has_truth(source):
+                raise UsageError(
+                    f"{shown(spec.text)} has no true disparity, and the recipe {recipe.name} learns from it",
+                    "--unsupervised learns from pairs alone",
+                )
+    examples = Examples(
+        [(source, spec.weight) for spec, source in sources],
+        recipe.task,
+        recipe.crop,
+        recipe.seed,
+        recipe.augmentation,
+        scale=recipe.scale,
+    )
+    named = ", ".join(
+        spec.label if isinstance(source, Scenes) else f"{spec.label} ({len(source)} pairs)"
+        for spec, source in sources
+    )
+    height, width = recipe.crop
+    start = "" if recipe.start is None else f" from {Path(recipe.start).name}"
+    about = f"recipe {recipe.name}{start}, batches of {recipe.batch} at {width}x{height}, data {named}"
+    return examples, about
+
+
+def _without_truth(source: Listed) -> Listed:
+    """The pairs alone: no file of a truth is opened, nor has to be there."""
+    if isinstance(source, Scenes):
+        return source
+    return Listed(Files(files.name, files.left, files.right) for files in source.files)
+
+
+def _newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:
+    checkpoint, damaged = newest_checkpoint(folder.checkpoints)
+    for path in damaged:
+        observer.told(f"{shown(path)} is damaged and left out")
+    if damaged and checkpoint is None:
+        raise ModelError(f"no checkpoint in {shown(folder.checkpoints)} is whole", "start a new run")
+    return checkpoint
+
+
+def made_with(recipe: Recipe, compute: Compute, processes: Processes) -> dict[str, Any]:
+    """Versions, and what else a run's figures may depend on."""
+    found: dict[str, Any] = {
+        "pam": pamcli.__version__,
+        "commit": _commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        **compute.describe(),
+        "threads": torch.get_num_threads(),
+        "processes": processes.world,
+    }
+    if recipe.start is not None:
+        found["start_sha256"] = sha256(locate(recipe.start).path)
+    return found
+
+
+def _commit() -> str | None:
+    """Of the checkout that pam runs from, "-dirty" behind where files differ from it; None = no checkout."""
+    root = Path(pamcli.__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        said = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return said.stdout.strip() or None
+
+
+@contextmanager
+def _closed(batches: Iterator[Any]) -> Iterator[None]:
+    """End the workers with the run, whatever ends it."""
+    try:
+        yield
+    finally:
+        close = getattr(batches, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,138 @@
+"""The network that a run begins with: trained weights, or fresh ones under the recipe's seed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pamcli.errors import ModelError, UsageError
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
+from pamcli.registry.catalog import locate
+from pamcli.registry.load import load_network
+from pamcli.registry.spec import ModelSpec
+from pamcli.training.recipes import Recipe
+
+QUIET = 0.1
+"""What the last layers of a plain upscaler's residual branches are multiplied by."""
+
+SMOOTHING = {
+    2: ((1.0, 2.0, 1.0), (0.0, 1.0, 0.0)),
+    3: ((1.0, 1.0, 1.0), (0.0, 1.0, 0.0)),
+    4: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
+    8: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
+}
+"""By scale: two windows, not yet divided by their sums, that after each other make copied pixels bilinear."""
+
+
+def starting_network(recipe: Recipe) -> PASMnet | PASSRnet:
+    """On the CPU, in float32, its parameters trainable. Sets torch's generators to the recipe's seed.
+
+    Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale that
+    they cannot be brought to.
+    """
+    torch.manual_seed(recipe.seed)
+    if recipe.start is not None:
+        return _from_weights(recipe.start, recipe)
+    if recipe.task == "disparity":
+        return PASMnet()
+    assert recipe.scale is not None
+    network = PASSRnet(recipe.scale)
+    if recipe.initialisation == "xavier":
+        start_with_xavier(network)
+    elif recipe.initialisation == "upscaler":
+        start_as_upscaler(network)
+    return network
+
+
+def _from_weights(weights: str, recipe: Recipe) -> PASMnet | PASSRnet:
+    network, spec = load_network(locate(weights).path)
+    check_start(weights, spec, recipe)
+    if isinstance(network, PASSRnet) and recipe.scale is not None and spec.scale != recipe.scale:
+        smaller = PASSRnet(recipe.scale)
+        smaller.load_state_dict(halved_scale(network.state_dict()))
+        network = smaller
+    return network.requires_grad_(True)
+
+
+def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
+    """Raise ModelError, UsageError unless the recipe can start from weights of this description."""
+    wanted = "pasmnet" if recipe.task == "disparity" else "passrnet"
+    if spec.architecture != wanted:
+        raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another --from")
+    if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
+        raise UsageError(
+            f"{weights} enlarges {spec.scale} times, and {recipe.scale} times is trained",
+            "only weights of x4 can be brought to another scale, x2",
+        )
+
+
+def halved_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """PASSRnet of x4 to x2: each place of the finer grid's 2 x 2 groups gets their mean."""
+    last = state["upscale.4.weight"]  # (64 * 4 * 4, 64, 1, 1): channel, row and column of the shuffle
+    groups = last.reshape(-1, 2, 2, 2, 2, *last.shape[1:])  # channel, row // 2, row % 2, column // 2, ...
+    return state | {"upscale.4.weight": groups.mean((2, 4)).flatten(0, 2)}
+
+
+@torch.no_grad()
+def start_with_xavier(network: nn.Module) -> None:
+    """Xavier's normal initialisation of all convolutions, biases zero (Section 5.4)."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.xavier_normal_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+@torch.no_grad()
+def start_as_upscaler(network: PASSRnet) -> None:
+    """Let a fresh PASSRnet begin as a plain enlargement, which has no skip connection for the picture.
+
+    The picture rides on the first three feature channels: the first convolution copies it there, the residual
+    branches add nothing to them and little to the others, the fusion passes the own view's on, and the last
+    convolutions lay it out and smooth it to its bilinear enlargement (x8: as far as 5 x 5 pixels reach).
+    All else stays random, so that every weight soon has a gradient.
+    """
+    picture = range(3)
+    first = network.init_feature[0]
+    assert isinstance(first, nn.Conv2d)
+    _pass_on(first, {channel: channel for channel in picture})
+    for module in network.modules():
+        if isinstance(module, ResidualBlock):
+            _quieten(module.body[2])
+        elif isinstance(module, ResidualASPP):
+            for group in (1, 2, 3):
+                _quieten(getattr(module, f"b_{group}"))
+    width = network.pam.fusion.out_channels
+    _pass_on(network.pam.fusion, {channel: width + channel for channel in picture})
+
+    spread, blend, last = network.upscale[4], network.upscale[6], network.upscale[7]
+    assert isinstance(spread, nn.Conv2d)
+    assert isinstance(blend, nn.Conv2d)
+    assert isinstance(last, nn.Conv2d)
+    places = network.scale**2
+    _pass_on(spread, {channel * places + k: channel for channel in picture for k in range(places)})
+    blend.weight.mul_(QUIET)
+    last.weight.zero_()
+    for channel in picture:
+        blend.weight[channel, :3] = 0
+        for layer, row in zip((blend, last), SMOOTHING[network.scale], strict=True):
+            window = torch.tensor(row) / sum(row)
+            layer.weight[channel, channel] = torch.outer(window, window)
+
+
+def _pass_on(layer: nn.Conv2d, sources: dict[int, int]) -> None:
+    """Make output channels copies of input channels."""
+    middle = layer.kernel_size[0] // 2
+    for output, source in sources.items():
+        layer.weight[output] = 0
+        layer.weight[output, source, middle, middle] = 1
+        if layer.bias is not None:
+            layer.bias[output] = 0
+
+
+def _quieten(layer: nn.Module) -> None:
+    """The last convolution of a residual branch: silent on the picture's channels, quiet elsewhere."""
+    assert isinstance(layer, nn.Conv2d)
+    layer.weight.mul_(QUIET)
+    layer.weight[:3] = 0

@@ -1,0 +1,82 @@
+"""The two networks in training: what one does with a batch, and how it is described in its weights file."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pamcli.inference.device import Compute
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.spec import ModelSpec
+from pamcli.training.distributed import Loss, Processes
+from pamcli.training.examples import Batch
+from pamcli.training.objectives import Terms, Truth, matching_terms, superres_terms, total_loss
+from pamcli.training.recipes import Recipe
+
+Network = PASMnet | PASSRnet
+
+
+def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
+    """Of a network and a `Batch` on its device: this process's share of the loss, and its terms' values."""
+
+    def loss(network: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        terms = _superres(network, batch) if recipe.task == "superres" else _disparity(network, batch)
+        return total_loss(terms, processes.sum_counts)
+
+    def _disparity(network: nn.Module, batch: Batch) -> Terms:
+        left, right = normalised(batch.left), normalised(batch.right)
+        with compute.autocast():
+            matching = network(left, right, recipe.max_disparity, all_stages=True)
+        return matching_terms(matching, left, right, recipe.losses, truth_of(batch))
+
+    def _superres(network: nn.Module, batch: Batch) -> Terms:
+        assert batch.left_high is not None
+        with compute.autocast():
+            result = network(batch.left, batch.right, both=True)
+        pictures = batch.left, batch.right, batch.left_high, batch.right_high
+        return superres_terms(result, *pictures, recipe.losses, truth_of(batch))
+
+    return loss
+
+
+def truth_of(batch: Batch) -> Truth:
+    """Of a batch without labels, too: nothing is known then. So all steps have the same terms."""
+    if batch.truth is not None:
+        return batch.truth
+    unknown = torch.full_like(batch.left[:, 0], torch.nan)
+    return Truth.of(unknown, unknown)
+
+
+def normalised(view: Tensor) -> Tensor:
+    """(B, 3, H, W) in [0, 1], as PASMnet takes it."""
+    # Made on the device: a table that is copied there would hold up every step.
+    channels = zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True)
+    return torch.stack([(channel - mean) / std for channel, mean, std in channels], 1)
+
+
+def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
+    """For all parameters; the loop sets its learning rate in every step."""
+    kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
+    return kind(
+        network.parameters(), recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
+    )
+
+
+def training_mode(recipe: Recipe, network: nn.Module) -> None:
+    """Training mode, but for batch norm where the recipe freezes its statistics."""
+    network.train()
+    if recipe.freeze_batch_norm:
+        for module in network.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.eval()
+
+
+def model_spec(recipe: Recipe, training: str) -> ModelSpec:
+    """What the weights file of a run says about itself. training: data, recipe and figures in a sentence."""
+    return ModelSpec(
+        architecture="passrnet" if recipe.task == "superres" else "pasmnet",
+        scale=recipe.scale,
+        max_disparity=recipe.max_disparity,
+        training=training,
+    )

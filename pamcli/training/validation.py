@@ -1,0 +1,178 @@
+"""Measuring a network in training, by the code of `pam eval`, on the weights as they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pamcli.data.open import DataSpec, open_data, parse_data
+from pamcli.data.sample import Sample, Source
+from pamcli.errors import InputError
+from pamcli.evaluation.disparity_run import DisparityProtocol, Estimate, measure_disparity
+from pamcli.evaluation.superres_metrics import SuperresPair
+from pamcli.evaluation.superres_run import measure_superres
+from pamcli.files.atomic import write_atomically
+from pamcli.imaging.colormap import colorize
+from pamcli.imaging.images import Picture, encode_picture
+from pamcli.inference.device import Compute
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.registry.load import empty_network
+from pamcli.registry.spec import ModelSpec
+
+SAMPLES = 2
+"""Pictures of each set that are kept at a validation."""
+
+CROP = (160, 240)
+"""Height and width of the cut that a super-resolution picture shows, at high resolution."""
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What weights reach on the sets of `--val`."""
+
+    figure: float
+    """The one that "best" goes by: the mean of the sets' figures."""
+    figures: dict[str, dict[str, float]]
+    """Of each set, by its label: D1 and end-point error, pooled; or PSNR and bicubic's, dB (left view)."""
+    pictures: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
+    """(H, W, 3) by name. Disparity: left view above the disparity in colours. Super-resolution: a cut of the
+    left view, bicubic beside the network's."""
+
+    def lines(self) -> list[str]:
+        """A line a set, for people."""
+        return [
+            f"{label}: " + ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
+            for label, figures in self.figures.items()
+        ]
+
+
+def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies in half precision, as weights files have them; a tensor beyond its range stays in float32."""
+    stored = {}
+    for key, value in state.items():
+        half = value.detach().half() if value.is_floating_point() else value.detach().clone()
+        fits = not value.is_floating_point() or bool(half.isfinite().all())
+        stored[key] = half if fits else value.detach().clone()
+    return stored
+
+
+class Validator:
+    """The sets of `--val`, listed once."""
+
+    def __init__(self, sets: Sequence[tuple[DataSpec, Source]], scale: int | None) -> None:
+        """scale: of super-resolution; None = disparity."""
+        self.sets = sets
+        self.scale = scale
+
+    @classmethod
+    def open(cls, texts: Sequence[str], scale: int | None) -> Validator:
+        """Raises UsageError, InputError: no such data, or for disparity no truth in its first pair."""
+        sets = []
+        for text in texts:
+            spec = parse_data(text)
+            source = open_data(spec)
+            if scale is None and source.load(0).disparity is None:
+                raise InputError(
+                    f"--val {text} has no true disparity", "validate on a set that comes with ground truth"
+                )
+            sets.append((spec, source))
+        return cls(sets, scale)
+
+    def better(self, figure: float, than: float | None) -> bool:
+        """D1 is best low, PSNR high."""
+        if than is None:
+            return True
+        return figure < than if self.scale is None else figure > than
+
+    def measure(
+        self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
+    ) -> Validated:
+        """Of weights as `stored_weights` has them, in float32. advance: called after each pair.
+
+        Raises DeviceError where a pair does not fit into memory, InputError as the data does.
+        """
+        network = empty_network(spec)
+        exact = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
+        network.load_state_dict(exact, assign=True)
+        network.eval().requires_grad_(False)
+        exactly = Compute(compute.device, "fp32")
+        found: dict[str, dict[str, float]] = {}
+        pictures: dict[str, NDArray[np.uint8]] = {}
+        for data, source in self.sets:
+            label = data.label if data.label not in found else data.text
+            if isinstance(network, PASMnet):
+                matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
+                found[label], shown = _disparity(matcher, data, source, advance)
+            else:
+                found[label], shown = _superres(StereoUpscaler(network, spec, exactly), data, source, advance)
+            pictures |= {f"{len(found)}-{data.info.name}-{i + 1}": one for i, one in enumerate(shown)}
+        main = "D1" if self.scale is None else "PSNR"
+        figure = sum(figures[main] for figures in found.values()) / len(found)
+        return Validated(figure, found, pictures)
+
+
+def save_pictures(folder: Path, validated: Validated) -> None:
+    """As PNG files. Raises OutputError."""
+    for name, pixels in validated.pictures.items():
+        path = folder / f"{name}.png"
+        write_atomically(path, encode_picture(Picture(pixels), ".png", name=str(path)))
+
+
+def _disparity(
+    matcher: StereoMatcher, data: DataSpec, source: Source, advance: Callable[[], None]
+) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
+    shown: list[NDArray[np.uint8]] = []
+
+    def estimate(sample: Sample) -> Estimate:
+        disparity = matcher(sample.left, sample.right, extras=()).disparity
+        if len(shown) < SAMPLES:
+            shown.append(_disparity_picture(sample, disparity))
+        return Estimate(disparity)
+
+    protocol = DisparityProtocol.of(data.info.name, max_gt=None, resize=None)
+    measured = measure_disparity(data.label, source, estimate, protocol, advance=advance)
+    pooled = measured.summary.pooled["all"]
+    return {"D1": pooled["d1"], "EPE": pooled["epe"]}, shown
+
+
+def _disparity_picture(sample: Sample, disparity: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Left view above the disparity, coloured over the range of the truth so that validations compare."""
+    assert sample.disparity is not None
+    known = sample.disparity[np.isfinite(sample.disparity)]
+    high = float(np.percentile(known, 99)) if known.size else float(disparity.max())
+    return np.concatenate([_eight_bits(sample.left), colorize(disparity, 0.0, max(high, 1.0)).pixels])
+
+
+def _superres(
+    upscaler: StereoUpscaler, data: DataSpec, source: Source, advance: Callable[[], None]
+) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
+    shown: list[NDArray[np.uint8]] = []
+
+    def enlarge(
+        name: str, pair: SuperresPair
+    ) -> tuple[tuple[NDArray[np.uint8], NDArray[np.uint8]], float | None]:
+        left, right = (view.astype(np.uint8) for view in upscaler(pair.low_left, pair.low_right))
+        if len(shown) < SAMPLES:
+            middle = tuple(
+                slice((side - min(side, most)) // 2, (side + min(side, most)) // 2)
+                for side, most in zip(left.shape, CROP, strict=False)
+            )
+            shown.append(np.concatenate([pair.bicubic()[0][middle], left[middle]], axis=1))
+        return (left, right), None
+
+    measured = measure_superres(data.label, source, upscaler.scale, "network", enlarge, advance=advance)
+    psnr = {method: figures["left"]["psnr"] for method, figures in measured.means.items()}
+    return {"PSNR": psnr["network"], "bicubic": psnr["bicubic"]}, shown
+
+
+def _eight_bits(picture: NDArray[np.generic]) -> NDArray[np.uint8]:
+    if picture.dtype == np.uint16:
+        return (picture.astype(np.uint16) // 257).astype(np.uint8)
+    return picture.astype(np.uint8)

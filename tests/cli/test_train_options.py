@@ -1,0 +1,216 @@
+"""What `pam train` refuses before it begins, and what its options make of a recipe."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pam_program import pam, refuse, unchanged
+from PIL import Image
+
+from pamcli.cli import train
+from pamcli.cli.console import Console
+from pamcli.cli.train import Options, make_recipe
+from pamcli.errors import UsageError
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.load import save_network
+from pamcli.registry.spec import ModelSpec
+from pamcli.training.loop import Stop
+from pamcli.training.recipe_files import recipe_json
+from pamcli.training.recipes import RECIPES
+
+
+@pytest.fixture
+def pairs(here: Path) -> Path:
+    """A folder of one unlabelled pair."""
+    rng = np.random.default_rng(0)
+    for side in ("left", "right"):
+        (here / "pairs" / side).mkdir(parents=True)
+        Image.fromarray(rng.integers(0, 256, (80, 120, 3), np.uint8)).save(here / "pairs" / side / "a.png")
+    return here / "pairs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--data", "procedural"], ["no folder", "-o RUN"]),
+        (["-o", "run"], ["no data", "--data"]),
+        (["-o", "run", "--data", "photos:x"], ["photos"]),
+        (["-o", "run", "--data", "procedural", "--val", "kitti2016:x"], ["kitti2016", "kitti2015"]),
+        (["-o", "run", "--data", "procedural", "--recipe", "paper"], ["paper", "paper-sceneflow"]),
+        (["-o", "run", "--data", "procedural", "--recipe", "superres"], ["pam train superres"]),
+        (["-o", "run", "--data", "procedural", "--crop", "512"], ["--crop", "512x256"]),
+        (["-o", "run", "--data", "procedural", "--crop", "100x64"], ["100x64", "multiples of 32"]),
+        (["-o", "run", "--data", "procedural", "--loss", "refined"], ["refined", "NAME=WEIGHT"]),
+        (["-o", "run", "--data", "procedural", "--loss", "refine=1"], ["refine", "did you mean refined"]),
+        (["-o", "run", "--data", "procedural", "--loss", "refined=much"], ["refined=much"]),
+        (["-o", "run", "--data", "procedural", "--max-disparity", "far"], ["--max-disparity", "far"]),
+        (["-o", "run", "--data", "procedural", "--steps", "5", "--epochs", "1"], ["--steps", "--epochs"]),
+        (["-o", "run", "--data", "procedural", "--epochs", "1"], ["never end", "--steps"]),
+        (["-o", "run", "--data", "procedural", "--epochs", "nan"], ["--epochs"]),
+        (["-o", "run", "--data", "procedural", "--learning-rate", "0"], ["--learning-rate"]),
+        (["-o", "run", "--data", "procedural", "--max-minutes", "-1"], ["--max-minutes"]),
+        (["-o", "run", "--data", "procedural", "--device", "gpu"], ["gpu", "cuda:N"]),
+        (
+            ["-o", "run", "--data", "procedural", "--unsupervised", "--recipe", "scenes"],
+            ["--unsupervised", "scenes"],
+        ),
+        (["-o", "run", "--resume", "run"], ["--output", "--resume"]),
+        (["--resume", "run", "--batch", "3"], ["--batch", "--from"]),
+        (["--resume", "run", "--seed", "0"], ["--seed"]),
+        (["--resume", "run", "--data", "procedural"], ["--data"]),
+        (["--resume", "run", "--from", "pasmnet"], ["--from and --resume"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_wrong_option_is_one_line_and_leaves_nothing(
+    here: Path, arguments: list[str], said: list[str]
+) -> None:
+    with unchanged(here):
+        refuse(pam("train", "disparity", *arguments), 2, *said)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--batch", "0"], ["--steps", "many"], ["--precision", "fp8"], ["--nonsense"]]
+)
+def test_what_the_parser_refuses_is_one_line_too(here: Path, arguments: list[str]) -> None:
+    with unchanged(here):
+        refuse(pam("train", "superres", "-o", "run", *arguments), 2, arguments[0])
+
+
+def test_super_resolution_has_neither_a_prior_nor_to_be_told_that_it_needs_no_truth(here: Path) -> None:
+    for option in (["--unsupervised"], ["--max-disparity", "192"]):
+        refuse(pam("train", "superres", "--data", "procedural", "-o", "run", *option), 2, option[0])
+
+
+def test_unlabelled_pairs_need_to_be_called_so(pairs: Path) -> None:
+    with unchanged():
+        run = pam("train", "disparity", "--data", "pairs:pairs", "-o", "run")
+        refuse(run, 2, "pairs:pairs has no true disparity", "--unsupervised")
+
+
+def test_a_folder_that_holds_something_is_never_trained_into(here: Path) -> None:
+    (here / "run").mkdir()
+    (here / "run" / "notes.txt").write_text("mine")
+    with unchanged(here):
+        refuse(pam("train", "disparity", "--data", "procedural", "-o", "run"), 2, "run holds something")
+    (here / "run" / "recipe.json").write_text("{}")
+    with unchanged(here):
+        refuse(pam("train", "disparity", "--data", "procedural", "-o", "run"), 2, "--resume run")
+
+
+def test_what_is_no_run_cannot_be_resumed(here: Path) -> None:
+    refuse(pam("train", "disparity", "--resume", "run"), 3, "run is no training run", "recipe.json")
+    (here / "run").mkdir()
+    (here / "run" / "recipe.json").write_text(recipe_json(RECIPES["superres"]))
+    refuse(pam("train", "disparity", "--resume", "run"), 2, "is a run of pam train superres")
+
+
+def test_no_run_begins_where_nothing_can_be_written(here: Path) -> None:
+    (here / "file").write_text("")
+    with unchanged(here):
+        refuse(pam("train", "disparity", "--data", "procedural", "-o", "file/run"), 7, "file/run")
+
+
+def test_weights_that_do_not_fit_are_refused(here: Path) -> None:
+    common = ("--data", "procedural", "-o", "run", "--from")
+    with unchanged(here):
+        refuse(pam("train", "disparity", *common, "passrnet-x4"), 4, "passrnet", "pasmnet is trained")
+        refuse(pam("train", "superres", *common, "passrnet-x2", "--scale", "4"), 2, "enlarges 2 times")
+        refuse(pam("train", "disparity", *common, "none.safetensors"), 4, "none.safetensors")
+
+
+def recipe(task: Any, **given: Any) -> Any:
+    empty: dict[str, Any] = dict.fromkeys(Options.__dataclass_fields__)
+    nothing = empty | {"device": "auto", "as_json": False, "quiet": True, "verbose": False}
+    options = Options(**nothing | {"unsupervised": False} | given)
+    return make_recipe(task, options, Console(quiet=True))
+
+
+def test_options_change_the_recipe(here: Path) -> None:
+    found = recipe(
+        "disparity",
+        data=["procedural"],
+        val=["kitti2015:k"],
+        recipe="paper-sceneflow",
+        steps=7,
+        batch=3,
+        crop="128x64",
+        learning_rate=0.5,
+        loss=["smoothness=0", "mask_by_truth_below=192"],
+        seed=9,
+        precision="fp32",
+        keep=1,
+        max_disparity="100",
+    )
+    expected = replace(
+        RECIPES["paper-sceneflow"],
+        data=("procedural",),
+        validation=("kitti2015:k",),
+        steps=7,
+        epochs=None,
+        batch=3,
+        crop=(64, 128),
+        learning_rate=0.5,
+        losses=replace(RECIPES["paper-sceneflow"].losses, smoothness=0, mask_by_truth_below=192.0),
+        seed=9,
+        precision="fp32",
+        keep=1,
+        max_disparity=112,
+    )
+    assert found == expected
+
+
+def test_nothing_given_is_the_recipe_for_the_task() -> None:
+    assert recipe("disparity") == RECIPES["scenes"]
+    assert recipe("disparity", unsupervised=True) == RECIPES["unsupervised"]
+    assert recipe("superres") == RECIPES["superres"]
+
+
+def test_a_recipe_s_file_can_be_changed_by_options(here: Path) -> None:
+    (here / "mine.json").write_text(recipe_json(replace(RECIPES["adapt"], name="mine", batch=2, seed=4)))
+    found = recipe("disparity", recipe="mine.json", batch=6)
+    assert (found.name, found.batch, found.seed) == ("mine", 6, 4)
+    with pytest.raises(UsageError, match="pam train disparity"):
+        recipe("superres", recipe="mine.json")
+
+
+def test_weights_bring_their_prior_and_their_scale(here: Path) -> None:
+    save_network(PASMnet().state_dict(), ModelSpec("pasmnet", max_disparity=192), here / "p.safetensors")
+    save_network(PASSRnet(2).state_dict(), ModelSpec("passrnet", scale=2), here / "s.safetensors")
+    assert recipe("disparity", from_weights="p.safetensors").max_disparity == 192
+    assert recipe("disparity", from_weights="p.safetensors", max_disparity="none").max_disparity is None
+    assert recipe("disparity", from_weights="p.safetensors", max_disparity="64").max_disparity == 64
+    assert recipe("superres", from_weights="s.safetensors").scale == 2
+    assert recipe("superres", from_weights="s.safetensors", scale=4).scale == 4
+    assert recipe("disparity", from_weights="p.safetensors", unsupervised=True).name == "adapt"
+
+
+@pytest.mark.parametrize(
+    ("number", "reason", "second"),
+    [(signal.SIGINT, "interrupted", KeyboardInterrupt), (signal.SIGTERM, "terminated", SystemExit)],
+)
+def test_the_second_signal_ends_at_once(
+    number: signal.Signals, reason: str, second: type[BaseException], capfd: pytest.CaptureFixture[str]
+) -> None:
+    stop = Stop()
+    before = signal.getsignal(number)
+    with train._signals(stop):
+        signal.raise_signal(number)
+        assert stop.reason == reason
+        with pytest.raises(second):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_help_lists_what_the_issue_s_commands_use(here: Path) -> None:
+    shown = {task: pam("train", task, "--help").stdout.decode() for task in ("disparity", "superres")}
+    for option in ("--data", "--val", "--recipe", "--steps", "--epochs", "--resume", "--from", "--json"):
+        assert all(option in text for text in shown.values())
+    assert "--unsupervised" in shown["disparity"]
+    assert "--scale" in shown["superres"]

@@ -1,0 +1,213 @@
+"""Runs of `pam train`: what they leave, and that one which is stopped ends as one that never was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import command_line, names, pam, refuse
+from PIL import Image
+
+from pamcli.registry.spec import read_header
+from pamcli.training.recipe_files import read_recipe
+
+STEPS = 4
+COMMON = ["--batch", "2", "--workers", "0", "--device", "cpu", "--seed", "3"]
+TINY = ["--data", "procedural", "--crop", "64x32", "--steps", str(STEPS), "--checkpoint-every", "1", *COMMON]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that never stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run = pam("train", "disparity", *TINY, "-o", folder)
+    assert run.code == 0, run.stderr
+    assert run.lines == [str(folder / "last.safetensors")]
+    return folder
+
+
+def same_weights(run: Path, whole: Path) -> bool:
+    return (run / "last.safetensors").read_bytes() == (whole / "last.safetensors").read_bytes()
+
+
+def stopped(number: signal.Signals, *arguments: str) -> tuple[int, str]:
+    """A run in a process of its own that gets a signal when it has logged a step: exit code and stderr."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    command = command_line("train", "disparity", "--json", *arguments, network=True)
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            first = process.stdout.readline()
+            assert json.loads(first)["step"] == 1
+            process.send_signal(number)
+            _, err = process.communicate()
+        finally:
+            process.kill()
+        return process.returncode, err
+
+
+def test_a_run_leaves_its_recipe_log_checkpoints_and_weights(whole: Path) -> None:
+    found = [name for name in names(whole) if "tfevents" not in name]
+    kept = [f"checkpoints/step-{step:08d}.pt" for step in (2, 3, 4)]
+    assert found == [*kept, "last.safetensors", "log.jsonl", "recipe.json"]
+    assert len(names(whole)) == len(found) + 1
+    recipe = read_recipe(whole / "recipe.json")
+    assert (recipe.name, recipe.steps, recipe.seed, recipe.crop) == ("scenes", STEPS, 3, (32, 64))
+    record = json.loads((whole / "recipe.json").read_text())["made_with"]
+    assert {"pam", "commit", "torch", "python", "device", "precision", "processes"} <= record.keys()
+    lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert set(lines[0]["losses"]) == {"refined", "initial", "likelihood"}
+
+
+def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair: Path) -> None:
+    header = read_header(whole / "last.safetensors")
+    assert (header.spec.architecture, header.precision) == ("pasmnet", "fp16")
+    assert header.spec.training == "recipe scenes, batches of 2 at 64x32, data procedural; 4 of 4 steps"
+    weights = ("--weights", whole / "last.safetensors", "--device", "cpu")
+    run = pam("disparity", "left.png", "right.png", "-o", "d.pfm", *weights)
+    assert (run.code, run.lines) == (0, ["d.pfm"])
+
+
+def test_a_run_killed_in_the_middle_goes_on_bit_for_bit(whole: Path) -> None:
+    code, _ = stopped(signal.SIGKILL, *TINY, "-o", "run")
+    assert code == -signal.SIGKILL
+    assert not Path(f"run/checkpoints/step-{STEPS:08d}.pt").exists()
+    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    assert run.code == 0, run.stderr
+    assert same_weights(Path("run"), whole)
+
+
+def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(whole: Path) -> None:
+    code, err = stopped(signal.SIGINT, *TINY, "-o", "run")
+    assert code == 130, err
+    assert "to go on: pam train disparity --resume run" in err
+    resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    run = pam(*resume, "--max-minutes", "0.00001", "--json")
+    assert run.code == 0
+    assert run.records[-1]["stopped"] == "time"
+    assert "to go on: pam train disparity --resume run" in run.stderr
+    run = pam(*resume)
+    assert (run.code, run.lines) == (0, [os.path.join("run", "last.safetensors")])
+    assert same_weights(Path("run"), whole)
+    steps = [json.loads(line)["step"] for line in Path("run/log.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3, 4]
+
+
+def test_a_terminated_run_ends_with_143_and_a_checkpoint() -> None:
+    code, err = stopped(signal.SIGTERM, *TINY, "-o", "run")
+    assert code == 143, err
+    assert "to go on: pam train disparity --resume run" in err
+    assert os.listdir("run/checkpoints")
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(whole: Path) -> None:
+    shutil.copytree(whole, "run")
+    newest = Path(f"run/checkpoints/step-{STEPS:08d}.pt")
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    Path("run/last.safetensors").unlink()
+    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    assert run.code == 0, run.stderr
+    assert any(f"step-{STEPS:08d}.pt is damaged" in line for line in run.complaints)
+    assert f"goes on after step {STEPS - 1}" in run.complaints
+    assert same_weights(Path("run"), whole)
+
+
+def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None:
+    shutil.copytree(whole, "run")
+    for file in Path("run/checkpoints").iterdir():
+        file.write_bytes(b"")
+    run = pam("train", "disparity", "--resume", "run", "--quiet")
+    refuse(run, 4, "no checkpoint in run/checkpoints is whole")
+
+
+def test_a_recorded_recipe_repeats_the_run(whole: Path) -> None:
+    again = ("--recipe", whole / "recipe.json", "-o", "again", "--workers", "1", "--device", "cpu")
+    run = pam("train", "disparity", *again)
+    assert run.code == 0, run.stderr
+    assert same_weights(Path("again"), whole)
+
+
+def test_two_processes_train_as_one_and_talk_as_one(here: Path) -> None:
+    two = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    common = ["--data", "procedural", "--crop", "64x32", "--steps", "1", *COMMON, "--precision", "fp32"]
+    common += ["--batch", "4"]  # two each: a single pair is convolved by another algorithm
+    command = [*two, "-m", "pamcli", "train", "disparity", *common, "-o", "two"]
+    found = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == [os.path.join("two", "last.safetensors")]
+    assert found.stderr.count("pam: step 1 of 1") == 1
+    assert pam("train", "disparity", *common, "-o", "one").code == 0
+    one, other = (json.loads(Path(run, "log.jsonl").read_text()) for run in ("one", "two"))
+    assert other["losses"] == pytest.approx(one["losses"], rel=1e-5)
+
+
+def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    for part in ("image_2", "image_3", "disp_occ_0", "disp_noc_0"):
+        Path("k/training", part).mkdir(parents=True)
+    for index in range(3):
+        for side in ("image_2", "image_3"):
+            view = rng.integers(0, 256, (40, 80, 3), np.uint8)
+            Image.fromarray(view).save(f"k/training/{side}/{index:06d}_10.png")
+        for part in ("disp_occ_0", "disp_noc_0"):
+            Path(f"k/training/{part}/{index:06d}_10.png").write_bytes(b"who reads this fails")
+    common = ("--data", "kitti2015:k", "--crop", "64x32", *COMMON, "--steps", "1", "--checkpoint-every", "1")
+    run = pam("train", "disparity", *common, "-o", "truth")
+    refuse(run, 3, "000000_10.png")
+    run = pam("train", "disparity", "--unsupervised", "--from", "pasmnet", *common, "-o", "run")
+    assert run.code == 0, run.stderr
+    recipe = read_recipe(Path("run/recipe.json"))
+    assert (recipe.name, recipe.start) == ("adapt", "pasmnet")
+    (line,) = Path("run/log.jsonl").read_text().splitlines()
+    assert set(json.loads(line)["losses"]) == {
+        "photometric",
+        "smoothness",
+        "pam_photometric",
+        "pam_smoothness",
+        "pam_cycle",
+    }
+
+
+def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    for side in ("left", "right"):
+        Path("pairs", side).mkdir(parents=True)
+        for name in ("a", "b"):
+            view = rng.integers(0, 256, (24, 80, 3), np.uint8)
+            Image.fromarray(view).save(f"pairs/{side}/{name}.png")
+    arguments = ("--scale", "2", "--data", "pairs:pairs", "--data", "procedural?weight=0.5", *COMMON)
+    more = ("--val", "pairs:pairs", "--from", "passrnet-x4", "--crop", "24x10", "--steps", "2", "-o", "run")
+    run = pam("train", "superres", *arguments, *more, "--json")
+    assert run.code == 0, run.stderr
+    training, validation, end = run.records
+    assert {"charbonnier", "likelihood"} <= training["losses"].keys()
+    assert validation["best"] is True
+    assert end["weights"] == os.path.join("run", "best.safetensors")
+    spec = read_header(Path("run/best.safetensors")).spec
+    assert (spec.architecture, spec.scale) == ("passrnet", 2)
+    assert f"PSNR {validation['validation']['pairs']['PSNR']:.2f}" in spec.training
+    pictures = [name for name in names("run") if name.startswith("validation/")]
+    assert pictures == ["validation/step-00000002/1-pairs-1.png", "validation/step-00000002/1-pairs-2.png"]
+    measured = ("--data", "pairs:pairs", "--weights", "run/best.safetensors", "--device", "cpu", "--json")
+    figures = json.loads(pam("eval", "superres", *measured).stdout)["summary"]
+    assert validation["figure"] == pytest.approx(figures[1]["left psnr"], abs=1e-6)
+
+
+def test_data_that_is_damaged_in_the_middle_leaves_the_last_checkpoint(here: Path) -> None:
+    for side in ("left", "right"):
+        Path("pairs", side).mkdir(parents=True)
+        Image.new("RGB", (64, 32)).save(f"pairs/{side}/a.png")
+        Path(f"pairs/{side}/b.png").write_bytes(b"no picture")
+    common = ("--crop", "64x32", *COMMON, "--batch", "1", "--steps", "2", "--checkpoint-every", "1")
+    seed = ("--seed", "4")  # of which a comes before b
+    data = ("--unsupervised", "--data", "pairs:pairs")
+    run = pam("train", "disparity", *data, *common, *seed, "-o", "run", "--quiet")
+    refuse(run, 3, "b.png")
+    assert os.listdir("run/checkpoints") == ["step-00000001.pt"]

@@ -1,0 +1,279 @@
+"""Augmentation changes the pictures and keeps the truth true."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from example_pairs import example, pair, warp_error
+
+from pamcli.errors import UsageError
+from pamcli.training.augmentation import (
+    Augmentation,
+    Crop,
+    choose_crop,
+    erased,
+    flipped,
+    lit,
+    mirrored,
+    turned_over,
+)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_by_default_nothing_is_changed() -> None:
+    whole, nothing = example(pair()), Augmentation()
+    assert turned_over(rng(), whole, nothing) is whole
+    assert erased(rng(), whole, nothing) is whole
+    left, right = lit(rng(), whole.left, whole.right, nothing)
+    assert left is whole.left
+    assert right is whole.right
+    crop = choose_crop(rng(), 48, 96, (48, 96), nothing)
+    assert crop == Crop(0, 0, 48, 96)
+    assert np.array_equal(crop.cut(whole.left), whole.left)
+
+
+def test_it_is_plain_numbers() -> None:
+    some = Augmentation(smallest=0.5, mirror=0.5, noise=0.02)
+    assert Augmentation(**json.loads(json.dumps(dataclasses.asdict(some)))) == some
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"smallest": 0},
+        {"smallest": 2.0},
+        {"largest": math.inf},
+        {"mirror": 1.5},
+        {"noise": -0.1},
+        {"gamma": math.nan},
+        {"erase": 2},
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="augmentation: "):
+        Augmentation(**values)
+
+
+def test_the_pair_that_the_tests_use_is_consistent() -> None:
+    whole = example(pair())
+    assert warp_error(whole) == 0
+    assert 0.6 < whole.visible.mean() < 0.95
+
+
+def test_a_mirrored_pair_is_a_pair() -> None:
+    whole = example(pair())
+    turned = mirrored(whole)
+    assert warp_error(turned) == 0
+    assert np.array_equal(turned.left, whole.right[:, ::-1])
+    assert np.array_equal(turned.disparity, whole.right_disparity[:, ::-1])
+    assert turned.visible.sum() == whole.right_visible.sum()
+    back = mirrored(turned)
+    for field in dataclasses.fields(whole):
+        assert np.array_equal(getattr(back, field.name), getattr(whole, field.name)), field.name
+
+
+def test_upside_down_pairs_stay_pairs() -> None:
+    whole = example(pair())
+    turned = flipped(whole)
+    assert warp_error(turned) == 0
+    assert np.array_equal(turned.left, whole.left[::-1])
+    assert np.array_equal(turned.disparity, whole.disparity[::-1])
+    assert np.array_equal(turned.visible, whole.visible[::-1])
+
+
+def test_high_resolution_pictures_turn_with_the_low_ones() -> None:
+    high = example(pair(96, 192, seed=1))
+    whole = dataclasses.replace(example(pair()), left_high=high.left, right_high=high.right)
+    left, right = mirrored(whole).left_high, mirrored(whole).right_high
+    assert np.array_equal(left, high.right[:, ::-1])  # type: ignore[arg-type]
+    assert np.array_equal(right, high.left[:, ::-1])  # type: ignore[arg-type]
+    assert np.array_equal(flipped(whole).left_high, high.left[::-1])  # type: ignore[arg-type]
+
+
+def test_turns_come_as_often_as_is_asked() -> None:
+    whole = example(pair())
+    ways = {
+        "not": whole.left,
+        "mirrored": mirrored(whole).left,
+        "upside down": flipped(whole).left,
+        "both": mirrored(flipped(whole)).left,
+    }
+    counts = dict.fromkeys(ways, 0)
+    for seed in range(400):
+        turned = turned_over(rng(seed), whole, Augmentation(mirror=0.5, upside_down=0.25))
+        (way,) = (way for way, left in ways.items() if np.array_equal(turned.left, left))
+        counts[way] += 1
+    for way, expected in (("not", 150), ("mirrored", 150), ("upside down", 50), ("both", 50)):
+        assert abs(counts[way] - expected) < 35, counts
+
+
+def test_a_pair_whose_left_view_alone_has_a_truth_is_not_mirrored() -> None:
+    whole = example(pair())
+    unknown = np.full_like(whole.disparity, np.nan)
+    left_alone = dataclasses.replace(whole, right_disparity=unknown)
+    assert turned_over(rng(), left_alone, Augmentation(mirror=1)) is left_alone
+    unlabelled = dataclasses.replace(left_alone, disparity=unknown)
+    assert np.array_equal(turned_over(rng(), unlabelled, Augmentation(mirror=1)).left, whole.right[:, ::-1])
+
+
+def test_crops_lie_anywhere_in_the_picture_on_their_grid() -> None:
+    crops = [choose_crop(rng(seed), 50, 100, (20, 40), Augmentation(), grid=4) for seed in range(300)]
+    assert {crop.top for crop in crops} == set(range(0, 29, 4))
+    assert {crop.left for crop in crops} == set(range(0, 61, 4))
+    assert all((crop.height, crop.width, crop.scale_x, crop.scale_y) == (20, 40, 1, 1) for crop in crops)
+
+
+def test_scales_spread_over_their_range_and_are_stretched() -> None:
+    many = Augmentation(smallest=0.5, largest=2, stretch=0.2)
+    crops = [choose_crop(rng(seed), 400, 400, (20, 40), many) for seed in range(300)]
+    scales = np.array([(crop.scale_x * crop.scale_y) ** 0.5 for crop in crops])
+    ratios = np.array([crop.scale_x / crop.scale_y for crop in crops])
+    assert 0.5 <= scales.min() < 0.55
+    assert 1.8 < scales.max() <= 2
+    assert 0.4 < (scales < 1).mean() < 0.6
+    assert 1 / 1.2 - 1e-9 <= ratios.min() < 0.86
+    assert 1.16 < ratios.max() <= 1.2 + 1e-9
+
+
+@pytest.mark.parametrize("size", [(30, 200), (200, 30), (10, 10), (63, 127), (7, 400)])
+def test_a_picture_smaller_than_the_crop_is_scaled_up_just_so_much(size: tuple[int, int]) -> None:
+    crop = choose_crop(rng(), *size, (64, 128), Augmentation())
+    assert crop.scale_x == crop.scale_y == max(64 / size[0], 128 / size[1])
+    assert crop.cut(np.zeros((*size, 3), np.uint8)).shape == (64, 128, 3)
+    assert crop.rows()[[0, -1]].tolist() <= [size[0], size[0] - 1]
+    assert crop.rows().max() < size[0]
+    assert crop.columns().max() < size[1]
+
+
+@pytest.mark.parametrize(("scale_y", "scale_x"), [(1, 1), (0.5, 0.5), (2, 2), (1.37, 0.81), (0.3, 0.9)])
+def test_cut_pictures_and_cut_truth_lie_on_each_other(scale_y: float, scale_x: float) -> None:
+    """A picture whose red is its column and green its row, scaled, tells where each pixel comes from."""
+    height, width = 100, 200
+    picture = np.stack(
+        [*np.broadcast_arrays(np.arange(width)[None], np.arange(height)[:, None]), np.zeros((height, width))],
+        axis=2,
+    ).astype(np.uint8)
+    crop = Crop(3, 7, 20, 40, scale_y, scale_x)
+    found = crop.cut(picture).astype(float)
+    inner = slice(4, -4), slice(4, -4)
+    assert np.abs(found[..., 0] - crop.columns()[None])[inner].max() <= 1
+    assert np.abs(found[..., 1] - crop.rows()[:, None])[inner].max() <= 1
+    assert np.abs((found[..., 0] - crop.columns()[None])[inner].mean()) < 0.51
+
+
+def test_every_other_row_of_a_truth_is_that_row() -> None:
+    crop = Crop(8, 16, 20, 40, 0.7, 1.3)
+    assert np.array_equal(crop.rows(1, 4), crop.rows()[1::4])
+    assert np.array_equal(crop.columns(2, 4), crop.columns()[2::4])
+
+
+def test_a_wider_crop_stays_in_the_picture() -> None:
+    crop = Crop(8, 4, 20, 40)
+    assert crop.widened(8, 50, 100, 4) == Crop(0, 0, 36, 52)
+    assert Crop(0, 0, 20, 40).widened(8, 31, 100, 4) == Crop(0, 0, 28, 48)
+    assert Crop(28, 60, 20, 40).widened(8, 50, 100, 4) == Crop(20, 52, 28, 48)
+
+
+def levels(picture: np.ndarray) -> np.ndarray:
+    return np.asarray(picture, np.float64).mean((0, 1))
+
+
+def test_light_is_shared_by_both_views_unless_it_is_of_one() -> None:
+    view = example(pair()).left
+    joint = Augmentation(brightness=0.5, contrast=0.3, gamma=0.3, colour=0.3)
+    left, right = lit(rng(1), view, view, joint)
+    assert np.array_equal(left, right)
+    assert not np.array_equal(left, view)
+    apart = Augmentation(view_brightness=0.5, view_contrast=0.3, view_gamma=0.3, view_colour=0.3)
+    left, right = lit(rng(1), view, view, apart)
+    assert np.abs(levels(left) - levels(right)).max() > 2
+    assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.8
+
+
+def test_light_is_what_it_is_called() -> None:
+    """Each alone, on a picture of three levels."""
+    picture = np.broadcast_to(np.array([51, 102, 153], np.uint8), (4, 4, 3))
+
+    def changed(**amounts: float) -> np.ndarray:
+        results = [lit(rng(seed), picture, picture, Augmentation(**amounts))[0][0, 0] for seed in range(60)]
+        return np.array(results, float)
+
+    brighter = changed(brightness=0.25)
+    assert np.abs(brighter / [51, 102, 153] - (brighter / [51, 102, 153])[:, :1]).max() < 0.02
+    assert 0.79 < brighter[:, 0].min() / 51 < 0.83
+    assert 1.2 < brighter[:, 0].max() / 51 < 1.27
+    stronger = changed(contrast=0.5)
+    distance = (stronger - 127.5) / [51 - 127.5, 102 - 127.5, 153 - 127.5]
+    assert np.abs(distance - distance[:, :1]).max() < 0.04
+    assert distance.max() > 1.3
+    exponents = np.log(changed(gamma=0.5) / 255) / np.log(np.array([51, 102, 153]) / 255)
+    assert np.abs(exponents - exponents[:, :1]).max() < 0.03
+    assert exponents.min() < 0.8
+    tints = changed(colour=0.25) / [51, 102, 153]
+    assert np.abs(tints - tints[:, :1]).max() > 0.2
+
+
+def test_colours_change_places_in_both_views_alike() -> None:
+    whole = example(pair())
+    orders = set()
+    for seed in range(60):
+        left, right = lit(rng(seed), whole.left, whole.right, Augmentation(permute_colours=1))
+        order = tuple(
+            next(c for c in range(3) if np.array_equal(left[..., k], whole.left[..., c])) for k in range(3)
+        )
+        assert np.array_equal(right, whole.right[..., list(order)])
+        orders.add(order)
+    assert len(orders) == 6
+
+
+def test_noise_and_blur_are_of_each_view() -> None:
+    grey = np.full((64, 64, 3), 128, np.uint8)
+    spreads = []
+    for seed in range(30):
+        left, right = lit(rng(seed), grey, grey, Augmentation(noise=0.04))
+        assert not np.array_equal(left, right)
+        spreads.append(left.std())
+    assert 0.04 * 255 * 0.8 < max(spreads) < 0.04 * 255 * 1.1
+    edge = np.zeros((32, 32, 3), np.uint8)
+    edge[:, 16:] = 200
+    left, right = lit(rng(3), edge, edge, Augmentation(blur=3))
+    assert 0 < left[8, 15, 0] < 100
+    assert not np.array_equal(left, right)
+    assert left[8, 2, 0] == 0
+    assert left[8, 29, 0] == 200
+
+
+def test_a_rectangle_before_the_right_camera_hides_what_matched_there() -> None:
+    whole = example(pair())
+    changed = erased(rng(4), whole, Augmentation(erase=1))
+    covered = np.isnan(changed.right_disparity)
+    rows, columns = np.nonzero(covered)
+    assert covered.sum() == (np.ptp(rows) + 1) * (np.ptp(columns) + 1) > 0
+    assert np.array_equal(changed.right[~covered], whole.right[~covered])
+    assert len(np.unique(changed.right[covered], axis=0)) == 1
+    assert not changed.right_visible[covered].any()
+    assert np.array_equal(changed.right_visible[~covered], whole.right_visible[~covered])
+    match = (np.arange(96) - whole.disparity).astype(int).clip(0)
+    hidden = np.take_along_axis(covered, match, 1)
+    assert np.array_equal(changed.visible, whole.visible & ~hidden)
+    assert np.array_equal(changed.disparity, whole.disparity), "what is hidden is known all the same"
+    assert (whole.visible & hidden).any()
+
+
+def test_erasing_comes_as_often_as_is_asked_and_unknown_truth_stays_unknown() -> None:
+    whole = example(pair())
+    unknown = dataclasses.replace(
+        whole,
+        disparity=np.full_like(whole.disparity, np.nan),
+        visible=np.zeros_like(whole.visible),
+    )
+    changed = [erased(rng(seed), unknown, Augmentation(erase=0.3)) for seed in range(100)]
+    assert 15 < sum(each is not unknown for each in changed) < 45
+    assert all(np.isnan(each.disparity).all() and not each.visible.any() for each in changed)

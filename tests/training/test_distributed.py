@@ -1,0 +1,333 @@
+"""Two processes train as one process with both their batches would."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import two_processes
+from torch import Tensor, nn
+from two_processes import (
+    ALL_TERMS,
+    ATTENTION_ALONE,
+    CPU,
+    NORMS,
+    PARTS,
+    State,
+    free_port,
+    in_one_process,
+    joined_batch,
+    norm_and_batch,
+    normed,
+    part_of,
+    pasmnet,
+    results,
+    run,
+)
+
+from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.training.distributed import JointBatchNorm2d, Processes, join_batch_norms, wrap
+from pamcli.training.objectives import matching_terms
+
+TORCHRUN = {
+    "RANK": "1",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "2",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29500",
+}
+
+
+@pytest.fixture(scope="module")
+def whole_network(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, State]]:
+    return results("whole_network", tmp_path_factory.mktemp("whole_network"))
+
+
+def deviations(expected: dict[str, Tensor], found: dict[str, Tensor]) -> dict[str, float]:
+    """|found - expected| / |expected| of each weight's gradient, in the Euclidean norm.
+
+    Gradients that cancel are measured against the one of the weight beside them: biases of convolutions
+    before a batch norm, and those of keys, which add the same to a whole row of the softmax.
+    """
+    assert expected.keys() == found.keys()
+    far = {}
+    for name, gradient in expected.items():
+        cancels = name.endswith(".bias") and (
+            expected[name.replace(".bias", ".weight")].ndim == 4 or ".key." in name
+        )
+        scale = expected[name.replace(".bias", ".weight")] if cancels else gradient
+        far[name] = float((found[name] - gradient).norm() / scale.norm())
+    return far
+
+
+def test_the_two_batches_differ_in_how_many_pixels_count() -> None:
+    counts = []
+    for rank in range(2):
+        left, right, truth = part_of(joined_batch(), rank)
+        with torch.no_grad():
+            terms = matching_terms(pasmnet()(left, right, all_stages=True), left, right, ALL_TERMS, truth)
+        counts.append({name: [float(q.count) / len(left) for _, q in means] for name, means in terms.items()})
+    for name in ("refined", "initial", "likelihood"):
+        assert all(many > 5 * few > 0 for many, few in zip(counts[0][name], counts[1][name], strict=True))
+    for name in ("photometric", "pam_photometric", "pam_cycle"):
+        assert counts[0][name] != counts[1][name]
+
+
+def test_two_processes_have_the_gradients_of_one_with_the_joined_batch(
+    whole_network: list[dict[str, State]],
+) -> None:
+    expected = in_one_process(ALL_TERMS, joint_norm=True)
+    found = [result["float32"] for result in whole_network]
+    # Bit for bit: a LeakyReLU, mask or absolute value that tips over could not be told from a fault.
+    disparity = torch.cat([part["values"]["disparity"] for part in found])
+    assert torch.equal(disparity, expected["values"]["disparity"])
+    for part in found:
+        far = deviations(expected["gradients"], part["gradients"])
+        assert max(far.values()) < 1e-5, sorted(far.items(), key=lambda item: -item[1])[:5]
+        assert_same_tensors(part["buffers"], expected["buffers"])
+    assert_same_tensors(found[1]["gradients"], found[0]["gradients"])
+
+
+def test_in_double_precision_they_are_those_of_a_plain_network(whole_network: list[dict[str, State]]) -> None:
+    expected = in_one_process(ALL_TERMS, torch.float64)
+    found = whole_network[0]["float64"]
+    far = deviations(expected["gradients"], found["gradients"])
+    assert max(far.values()) < 1e-10, sorted(far.items(), key=lambda item: -item[1])[:5]
+    for name, buffer in expected["buffers"].items():
+        torch.testing.assert_close(found["buffers"][name], buffer, rtol=1e-12, atol=1e-12)
+    for name in set(expected["values"]) - {"disparity"}:
+        both = sum(part["float64"]["values"][name] for part in whole_network)
+        torch.testing.assert_close(both, expected["values"][name], rtol=1e-12, atol=0)
+
+
+def test_weights_that_no_term_looks_at_keep_no_gradient(whole_network: list[dict[str, State]]) -> None:
+    expected = in_one_process(ATTENTION_ALONE, joint_norm=True)["gradients"]
+    found = whole_network[1]["attention alone"]["gradients"]
+    assert {name for name, gradient in expected.items() if gradient is None} == {
+        name for name in expected if name.startswith("refine.")
+    }
+    for name in [name for name, gradient in expected.items() if gradient is None]:
+        assert expected.pop(name) is found.pop(name) is None
+    far = deviations(expected, found)
+    assert max(far.values()) < 1e-5, sorted(far.items(), key=lambda item: -item[1])[:5]
+
+
+def assert_same_tensors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+@pytest.fixture(scope="module")
+def batch_norms(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+    return results("batch_norms", tmp_path_factory.mktemp("batch_norms"))
+
+
+def joined(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Per-sample tensors one after the other; gradients of weight and bias added, as their shares are."""
+    together = dict(parts[0])
+    for name in ("out", "x.grad", "eval"):
+        together[name] = torch.cat([part[name] for part in parts])
+    for name in {"weight.grad", "bias.grad"} & together.keys():
+        together[name] = parts[0][name] + parts[1][name]
+    return together
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_batch_norm_is_that_of_the_joined_batch(batch_norms: list[dict[str, Any]], name: str) -> None:
+    norm, x, weight = norm_and_batch(NORMS[name], torch.float64)
+    if name == "without running statistics":  # evaluation mode normalises with the batch's own, here as there
+        norm.eval()
+        own = torch.cat([norm(x[part]).detach() for part in PARTS])
+        norm.train()
+    expected = normed(norm, x, weight)
+    if name == "without running statistics":
+        expected["eval"] = own
+    found = joined([part[name] for part in batch_norms])
+    assert found.keys() == expected.keys()
+    for key, tensor in expected.items():
+        torch.testing.assert_close(found[key], tensor, rtol=1e-11, atol=1e-11, msg=key)
+
+
+def test_batch_norm_keeps_a_small_variance_beside_a_large_mean(batch_norms: list[dict[str, Any]]) -> None:
+    _, x, weight = norm_and_batch({}, torch.float32, offset=1e4)  # rounded as the processes had it
+    norm, _, _ = norm_and_batch({}, torch.float64)
+    exact = normed(norm, x.double(), weight.double())
+    found = joined([part["far from zero"] for part in batch_norms])
+    torch.testing.assert_close(found["running_var"].double(), exact["running_var"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(found["x.grad"].double(), exact["x.grad"], rtol=0, atol=1e-2)
+
+
+def test_batch_norm_works_under_autocast(batch_norms: list[dict[str, Any]]) -> None:
+    norm, x, weight = norm_and_batch({}, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = normed(norm, x.bfloat16(), weight)
+    found = joined([part["bf16"] for part in batch_norms])
+    for key, tensor in expected.items():
+        assert found[key].dtype == tensor.dtype, key
+        tolerance = 1.6e-2 if tensor.dtype == torch.bfloat16 else 1e-5  # a step of bf16 is 2^-7
+        torch.testing.assert_close(found[key], tensor, rtol=tolerance, atol=tolerance, msg=key)
+
+
+def test_one_process_is_left_alone() -> None:
+    network = PASMnet()
+    step = wrap(network, lambda net, x: (net.hourglass.E0(x).sum(), {}), Processes(), CPU)
+    assert type(network.hourglass.E0.body[0][1]) is nn.BatchNorm2d
+    x = torch.rand(1, 3, 8, 8)
+    again = PASMnet()
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(step(x)[0], again.hourglass.E0(x).sum())
+
+
+def test_joint_batch_norms_keep_the_names_and_without_other_processes_every_bit() -> None:
+    network, plain = pasmnet(), pasmnet()
+    join_batch_norms(network)
+    assert isinstance(network.hourglass.E0.body[0][1], JointBatchNorm2d)
+    assert list(network.state_dict()) == list(plain.state_dict())
+    left, right, _ = joined_batch()
+    with torch.no_grad():
+        assert torch.equal(network(left, right).disparity, plain(left, right).disparity)
+        assert_same_tensors(network.state_dict(), plain.state_dict())
+        assert torch.equal(network.eval()(left, right).disparity, plain.eval()(left, right).disparity)
+
+
+def assert_messages(found: list[dict[str, Any]]) -> None:
+    for rank, heard in enumerate(found):
+        assert heard["rank"] == rank
+        assert not heard["nobody"]
+        assert heard["one"]
+        assert heard["sum"] == pytest.approx([1.2, 4])
+        assert heard["counts"].tolist() == [3, 20]
+        assert not heard["counts"].requires_grad
+        assert heard["own counts"].tolist() == [rank + 1, 10]
+
+
+def test_processes_hear_of_each_other(tmp_path: Path) -> None:
+    assert_messages(results("messages", tmp_path))
+
+
+def test_torchrun_starts_them(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    address = ["--master_addr", "127.0.0.1", "--master_port", str(free_port())]
+    program = [two_processes.__file__, "messages", str(tmp_path)]
+    ended = subprocess.run([*torchrun, *address, *program], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert_messages([torch.load(tmp_path / f"{rank}.pt") for rank in range(2)])
+
+
+def test_one_process_hears_itself() -> None:
+    alone = Processes.from_environment({})
+    with alone.connected(CPU):
+        counts = torch.tensor([3.0])
+        alone.barrier()
+        alone.require_same("a recipe")
+        assert alone.is_main
+        assert (alone.any_of(True), alone.any_of(False)) == (True, False)
+        assert alone.sum_of([1.5, 2]) == [1.5, 2]
+        assert alone.sum_counts(counts) is counts
+
+
+def test_other_options_end_all_processes_with_the_same_line(tmp_path: Path) -> None:
+    line = "pam: process 1 has other options than process 0 (start all processes alike)\n"
+    assert run("other_options", tmp_path) == [(UsageError.exit_code, line)] * 2
+
+
+def test_where_one_fails_the_others_end_with_one_line(tmp_path: Path) -> None:
+    (code, stderr), failed = run("one_fails", tmp_path)
+    assert failed == (7, "pam: the disk is full\n")
+    assert code == PamError.exit_code
+    assert stderr.startswith("pam: process 0 of 2 has lost the others: ")
+    assert "--resume" in stderr
+    assert stderr.count("\n") == 1
+
+
+def test_the_environment_of_torchrun_is_understood() -> None:
+    found = Processes.from_environment(TORCHRUN | {"RANK": "11", "LOCAL_RANK": "3", "WORLD_SIZE": "16"})
+    assert (found.rank, found.local_rank, found.world, found.is_main) == (11, 3, 16, False)
+    assert Processes.from_environment(TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0"}).is_main
+    assert Processes.from_environment({"MASTER_ADDR": "node1"}) == Processes(0, 0, 1)
+
+
+@pytest.mark.parametrize("name", TORCHRUN)
+def test_an_incomplete_environment_names_what_is_missing(name: str) -> None:
+    environment = {key: text for key, text in TORCHRUN.items() if key != name}
+    with pytest.raises(UsageError, match=f"no {name}.*torchrun"):
+        Processes.from_environment(environment)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two', not a whole number"),
+        ({"RANK": "-1"}, "RANK is '-1'"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),
+        ({"RANK": "2"}, "RANK 2, LOCAL_RANK 1 and WORLD_SIZE 2 contradict"),
+        ({"WORLD_SIZE": "0"}, "contradict"),
+        ({"RANK": "0"}, "contradict"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Processes.from_environment(TORCHRUN | changed)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_stays_alone_says_so(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = str(free_port())
+    message = f"process {rank} of 2 did not meet the others at 127.0.0.1:{port}"
+    for name, text in (TORCHRUN | {"MASTER_PORT": port}).items():
+        monkeypatch.setenv(name, text)
+    with (
+        pytest.raises(PamError, match=message) as error,
+        Processes(rank, rank, 2).connected(CPU, timedelta(seconds=1)),
+    ):
+        pytest.fail("it is connected with nobody")
+    assert "\n" not in str(error.value)
+    assert not torch.distributed.is_initialized()
+
+
+def test_a_port_in_use_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for name, text in (TORCHRUN | {"MASTER_PORT": str(taken.getsockname()[1])}).items():
+            monkeypatch.setenv(name, text)
+        with (
+            pytest.raises(PamError, match=r"did not meet the others.*the port must be free") as error,
+            Processes(0, 0, 2).connected(CPU, timedelta(seconds=1)),
+        ):
+            pytest.fail("it is connected with nobody")
+    assert "\n" not in str(error.value)
+
+
+def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    second = Processes(3, 1, 4)
+    assert second.device("auto") == second.device("cuda") == "cuda:1"
+    assert second.device("cpu") == "cpu"
+    assert Processes().device("cuda:1") == "cuda:1"
+    with pytest.raises(DeviceError, match="no GPU for process 3 of this machine, which has 2"):
+        Processes(2, 2, 4).device("auto")
+    for asked in ("cuda:0", "mps"):
+        with pytest.raises(UsageError, match=f"4 processes cannot share {asked}"):
+            second.device(asked)
+
+
+def test_several_processes_without_a_gpu_take_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert Processes(1, 1, 2).device("auto") == "cpu"
+    with pytest.raises(DeviceError, match="which has 0"):
+        Processes(1, 1, 2).device("cuda")
+
+
+def test_the_environment_of_the_tests_is_that_of_one_process() -> None:
+    assert Processes.from_environment(os.environ) == Processes()

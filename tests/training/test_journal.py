@@ -1,0 +1,101 @@
+"""The log of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+
+from pamcli.errors import OutputError
+from pamcli.training import journal as module
+from pamcli.training.journal import Journal, read_entries
+from pamcli.training.run_folder import RunFolder
+
+
+def lines(folder: Path) -> list[Any]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def events(folder: Path) -> list[Event]:
+    """TFRecord: length (8 bytes), its checksum (4), the record, its checksum (4)."""
+    found = []
+    for file in sorted(folder.glob("events.out.tfevents.*")):
+        content = file.read_bytes()
+        while content:
+            length = int.from_bytes(content[:8], "little")
+            found.append(Event.FromString(content[12 : 12 + length]))
+            content = content[16 + length :]
+    return found
+
+
+def scalars(folder: Path) -> dict[tuple[int, str], float]:
+    return {
+        (event.step, value.tag): value.simple_value
+        for event in events(folder)
+        for value in event.summary.value
+        if value.HasField("simple_value")
+    }
+
+
+def entry(step: int) -> dict[str, Any]:
+    return {"step": step, "loss": step / 2, "losses": {"refined": 1.5, "likelihood": 0.5}}
+
+
+def test_each_entry_is_a_line_and_a_point_of_each_curve(tmp_path: Path) -> None:
+    with Journal(RunFolder(tmp_path), 0) as journal:
+        for step in (20, 40):
+            journal.write(entry(step))
+        assert lines(tmp_path) == [entry(20), entry(40)]  # at once, not only at the end
+    assert scalars(tmp_path) == {
+        (20, "loss"): 10,
+        (20, "losses/refined"): 1.5,
+        (20, "losses/likelihood"): 0.5,
+        (40, "loss"): 20,
+        (40, "losses/refined"): 1.5,
+        (40, "losses/likelihood"): 0.5,
+    }
+
+
+def test_a_run_that_goes_on_drops_what_was_logged_beyond_its_checkpoint(tmp_path: Path) -> None:
+    with Journal(RunFolder(tmp_path), 0) as journal:
+        for step in (20, 40, 60):
+            journal.write(entry(step))
+    with (tmp_path / "log.jsonl").open("a") as log:
+        log.write('{"step": 80, "los')  # killed in the middle of a line
+    with Journal(RunFolder(tmp_path), 40) as journal:
+        assert [one["step"] for one in journal.entries] == [20, 40]
+        journal.write(entry(60))
+    assert [line["step"] for line in lines(tmp_path)] == [20, 40, 60]
+    restarts = [event.step for event in events(tmp_path) if event.HasField("session_log")]
+    assert sorted(restarts) == [1, 41]
+
+
+def test_a_number_that_json_does_not_have_becomes_null(tmp_path: Path) -> None:
+    with Journal(RunFolder(tmp_path), 0) as journal:
+        journal.write({"step": 1, "gradient_norm": float("inf"), "validation": {"a": {"D1": float("nan")}}})
+    assert lines(tmp_path) == [{"step": 1, "gradient_norm": None, "validation": {"a": {"D1": None}}}]
+
+
+def test_pictures_stand_among_the_events(tmp_path: Path) -> None:
+    with Journal(RunFolder(tmp_path), 0) as journal:
+        journal.picture(5, "1-kitti2015-1", np.full((4, 6, 3), 200, np.uint8))
+    (picture,) = [value for event in events(tmp_path) for value in event.summary.value]
+    assert (picture.tag, picture.image.height, picture.image.width) == ("1-kitti2015-1", 4, 6)
+
+
+def test_a_log_that_does_not_exist_is_empty(tmp_path: Path) -> None:
+    assert read_entries(tmp_path / "log.jsonl") == []
+
+
+def test_a_full_disk_is_one_line_that_names_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object, *arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Journal(RunFolder(tmp_path), 0) as journal:
+        monkeypatch.setattr(module._Events, "scalars", full)
+        with pytest.raises(OutputError, match=r"log\.jsonl: No space left on device .*--resume"):
+            journal.write(entry(20))

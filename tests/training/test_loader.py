@@ -1,0 +1,168 @@
+"""Batches: the same in any number of processes, and errors in their turn."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from example_pairs import (
+    CROP,
+    EVERYTHING,
+    NOTHING,
+    Stored,
+    examples,
+    numbered,
+    numbers,
+    pair,
+    superres,
+    unlabelled,
+)
+
+from pamcli.data.open import open_data
+from pamcli.data.sample import Sample
+from pamcli.errors import DeviceError, InputError
+from pamcli.training.examples import Batch, Examples, loader
+
+
+def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> None:
+    sample = pair(*CROP)
+    assert sample.disparity is not None
+    sample.disparity[:4] = np.nan
+    made = examples(sample, unlabelled(pair(*CROP, seed=1)))
+    (raw,) = loader(made, 0, 1, 2, workers=0)
+    assert raw.left.dtype == torch.uint8
+    batch = raw.to("cpu")
+    assert batch.left.shape == batch.right.shape == (2, 3, *CROP)
+    assert batch.left.dtype == torch.float32
+    for index in range(2):
+        picture = made[index].left.transpose(2, 0, 1).astype(np.float32) / 255
+        torch.testing.assert_close(batch.left[index], torch.from_numpy(picture))
+    truth = batch.truth
+    assert truth is not None
+    assert truth.right_known is not None
+    assert truth.visible is not None
+    assert truth.right_visible is not None
+    labelled = [bool(np.isfinite(made[index].disparity).any()) for index in range(2)]
+    assert sorted(labelled) == [False, True]
+    assert truth.known.flatten(1).any(1).tolist() == labelled
+    assert truth.right_known.flatten(1).all(1).tolist() == labelled
+    assert torch.equal(truth.known, truth.disparity.isfinite())
+    assert not truth.known[:, :4].any()
+    assert not (truth.visible & ~truth.known).any()
+    assert not truth.visible[labelled.index(False)].any()
+    assert not truth.right_visible[labelled.index(False)].any()
+
+
+def test_a_batch_without_any_label_has_no_truth_and_one_of_numbers_stays_as_it_is() -> None:
+    (batch,) = loader(examples(unlabelled(pair())), 0, 1, 2, workers=0)
+    assert batch.truth is None
+    made = Batch(torch.full((1, 3, 4, 4), 0.3), torch.full((1, 3, 4, 4), 0.6))
+    assert torch.equal(made.to("cpu").left, made.left)
+
+
+def test_batches_of_super_resolution_hold_both_sizes() -> None:
+    (batch,) = loader(superres(pair()), 0, 1, 3, workers=0)
+    batch = batch.to("cpu")
+    assert batch.left.shape == (3, 3, 6, 10)
+    assert batch.left_high is not None
+    assert batch.right_high is not None
+    assert batch.left_high.shape == batch.right_high.shape == (3, 3, 24, 40)
+    assert batch.right_high.dtype == torch.float32
+    assert batch.truth is not None
+    assert batch.truth.disparity.shape == (3, 6, 10)
+
+
+def colours(batches: Iterator[Batch]) -> list[list[int]]:
+    return [batch.left[:, 0, 0, 0].tolist() for batch in batches]
+
+
+def test_processes_share_the_positions_of_a_step_and_a_later_start_goes_on() -> None:
+    made = examples(*numbered(100))
+    alone = colours(loader(made, 0, 5, 4, workers=0))
+    assert [number for step in alone for number in step] == numbers(made, range(20))
+    shares = [colours(loader(made, 0, 5, 2, workers=0, rank=rank, world=2)) for rank in range(2)]
+    assert [first + second for first, second in zip(*shares, strict=True)] == alone
+    assert colours(loader(made, 3, 5, 4, workers=0)) == alone[3:]
+    assert colours(loader(made, 5, 5, 4, workers=0)) == []
+
+
+def test_worker_processes_make_the_same_bytes() -> None:
+    sources = [(Stored(pair(), pair(seed=1)), 1.0), (open_data("procedural"), 1.0)]
+    made = Examples(sources, "disparity", CROP, 3, EVERYTHING)
+    state = torch.get_rng_state()
+    runs = [list(loader(made, 1, 5, 2, workers=workers)) for workers in (0, 2)]
+    assert torch.equal(torch.get_rng_state(), state), "the random state of the run is its own"
+    assert len(runs[0]) == len(runs[1]) == 4
+    for here, there in zip(*runs, strict=True):
+        assert torch.equal(here.left, there.left)
+        assert torch.equal(here.right, there.right)
+        assert here.truth is not None
+        assert there.truth is not None
+        for field in dataclasses.fields(here.truth):
+            one, other = getattr(here.truth, field.name), getattr(there.truth, field.name)
+            assert torch.equal(torch.nan_to_num(one, -1), torch.nan_to_num(other, -1)), field.name
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_damaged_file_is_one_error_in_its_turn(workers: int) -> None:
+    samples: list[Sample | None] = list(numbered(12))
+    order = numbers(examples(*numbered(12)), range(12))
+    samples[order[7]] = None
+    made = loader(examples(*samples), 0, 6, 2, workers)
+    found = [next(made) for _ in range(3)]
+    assert colours(iter(found)) == [order[:2], order[2:4], order[4:6]]
+    with pytest.raises(InputError) as caught:
+        next(made)
+    assert caught.value.message == f"{order[7]:03d}/left.png is damaged"
+    assert caught.value.exit_code == 3
+
+
+class Deadly(Stored):
+    """Its reader is killed, as for want of memory."""
+
+    def load(self, index: int) -> Sample:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+def test_a_killed_worker_raises_nowhere_but_where_a_batch_is_wanted() -> None:
+    before = signal.getsignal(signal.SIGCHLD)
+    made = loader(examples(*numbered(2)), 0, 2, 1, workers=1)
+    next(made)
+    assert signal.getsignal(signal.SIGCHLD) == before
+
+
+def test_an_error_leaves_no_worker_behind() -> None:
+    made = loader(examples(None), 0, 6, 1, workers=2)
+    with pytest.raises(InputError) as caught:
+        next(made)
+    assert caught.value.__traceback__ is not None, "which holds what the loader used"
+    assert multiprocessing.active_children() == []
+
+
+def test_a_killed_worker_is_one_line() -> None:
+    made = Examples([(Deadly(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
+    with pytest.raises(DeviceError, match="was killed") as caught:
+        next(loader(made, 0, 2, 1, workers=1))
+    assert "--workers" in str(caught.value)
+
+
+class Interrupted(Stored):
+    """Its reader gets what Ctrl-C sends to all processes of a terminal, and a scheduler to those of a job."""
+
+    def load(self, index: int) -> Sample:
+        os.kill(os.getpid(), signal.SIGINT)
+        if index == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().load(index)
+
+
+def test_workers_leave_the_end_to_the_main_process() -> None:
+    made = Examples([(Interrupted(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
+    assert len(list(loader(made, 0, 2, 1, workers=1))) == 2

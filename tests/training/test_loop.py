@@ -1,0 +1,370 @@
+"""The loop, with a network of a few weights: what it logs, keeps, and refuses to keep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from pamcli.errors import DeviceError, OutputError, PamError
+from pamcli.inference.device import Compute
+from pamcli.training import checkpoints, loop
+from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
+from pamcli.training.distributed import Processes
+from pamcli.training.examples import Batch
+from pamcli.training.journal import Journal
+from pamcli.training.loop import Nobody, Outcome, Stop, Trainer, reproducible
+from pamcli.training.recipes import RECIPES, Recipe
+from pamcli.training.run_folder import RunFolder
+from pamcli.training.schedules import learning_rate
+from pamcli.training.validation import Validated, Validator
+
+STEPS = 8
+RECIPE = replace(RECIPES["scenes"], steps=STEPS, batch=2, log_every=2, checkpoint_every=3, ema=0.9)
+Values = dict[str, Tensor]
+
+
+def plain_loss(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+    picture = network(batch.left)
+    terms = {"refined": picture.square().mean(), "likelihood": (picture - batch.right).abs().mean()}
+    return torch.stack(list(terms.values())).sum(), {name: value.detach() for name, value in terms.items()}
+
+
+Loss = Callable[[nn.Module, Batch], tuple[Tensor, Values]]
+
+
+class Run:
+    """A run in a folder, in as many parts as a test likes."""
+
+    def __init__(self, path: Path, recipe: Recipe = RECIPE, loss: Loss = plain_loss) -> None:
+        self.folder, self.recipe, self.loss = RunFolder(path), recipe, loss
+        path.mkdir(exist_ok=True)
+
+    def trainer(self) -> Trainer:
+        torch.manual_seed(5)
+        network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 1))
+        compute = Compute(torch.device("cpu"), "fp32")
+        trainer = Trainer(
+            self.recipe, STEPS, network, lambda b: self.loss(network, b), compute, Processes(), "about"
+        )
+        found, _ = newest_checkpoint(self.folder.checkpoints)
+        if found is not None:
+            trainer.restore(found)
+        return trainer
+
+    def go(
+        self,
+        *,
+        stop: Stop | None = None,
+        before: Callable[[int], None] = lambda step: None,
+        validator: Validator | None = None,
+        observer: Any = None,
+        trainer: Trainer | None = None,
+    ) -> Outcome:
+        """before: called with the number of the step (from 1) that is about to be taken."""
+        trainer = trainer or self.trainer()
+
+        def batches() -> Iterator[Batch]:
+            for step in range(trainer.step, STEPS):
+                generator = torch.Generator().manual_seed(step)
+                left, right = torch.rand(2, 2, 3, 4, 4, generator=generator).unbind()
+                before(step + 1)
+                yield Batch(left, right)
+
+        with Journal(self.folder, trainer.step) as journal, reproducible(torch.device("cpu")):
+            return trainer.run(
+                batches(), self.folder, journal, validator, stop or Stop(), observer or Nobody()
+            )
+
+    @property
+    def log(self) -> list[Any]:
+        return [json.loads(line) for line in self.folder.log.read_text().splitlines()]
+
+    @property
+    def kept(self) -> list[int]:
+        return [step for step, _ in list_checkpoints(self.folder.checkpoints)]
+
+
+def raises_at(step: int, error: BaseException) -> Callable[[int], None]:
+    def before(number: int) -> None:
+        if number == step:
+            raise error
+
+    return before
+
+
+def test_a_run_keeps_its_checkpoints_and_the_average_in_half_precision(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", replace(RECIPE, keep=2))
+    assert run.go() == Outcome(STEPS, None)
+    assert run.kept == [6, 8]
+    found, _ = newest_checkpoint(run.folder.checkpoints)
+    assert found is not None
+    stored = safetensors.torch.load_file(run.folder.last)
+    assert stored["0.weight"].dtype == torch.float16
+    assert torch.equal(stored["0.weight"], found.average["0.weight"].half())
+    assert not torch.equal(found.average["0.weight"], found.network["0.weight"])
+    assert torch.equal(stored["1.running_mean"], found.average["1.running_mean"].half())
+
+
+def test_the_log_has_the_means_of_its_steps_and_the_rate(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    each: list[Values] = []
+
+    def loss(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+        share, values = plain_loss(network, batch)
+        each.append(values)
+        return share, values
+
+    run.loss = loss
+    run.go()
+    assert [entry["step"] for entry in run.log] == [2, 3, 4, 6, 8]  # every 2, and at checkpoints
+    entry = run.log[3]  # of steps 5 and 6
+    for name in ("refined", "likelihood"):
+        expected = torch.stack([values[name] for values in each[4:6]]).mean().item()
+        assert entry["losses"][name] == pytest.approx(expected, rel=1e-6)
+    assert entry["loss"] == pytest.approx(sum(entry["losses"].values()))
+    assert entry["learning_rate"] == learning_rate(RECIPE.schedule, RECIPE.learning_rate, 5, STEPS)
+    assert entry["gradient_norm"] > 0
+    assert entry["pairs_per_second"] > 0
+
+
+@pytest.mark.parametrize("killed", [1, 3, 4, 7, 8])
+def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path: Path, killed: int) -> None:
+    whole, parted = Run(tmp_path / "whole"), Run(tmp_path / "parted")
+    whole.go()
+    with pytest.raises(KeyboardInterrupt):  # nothing of the loop runs after it, as after a kill
+        parted.go(before=raises_at(killed, KeyboardInterrupt()))
+    assert parted.go() == Outcome(STEPS, None)
+    assert parted.folder.last.read_bytes() == whole.folder.last.read_bytes()
+    (one, _), (other, _) = (newest_checkpoint(run.folder.checkpoints) for run in (whole, parted))
+    assert one is not None
+    assert other is not None
+    assert all(torch.equal(other.network[key], value) for key, value in one.network.items())
+    assert [e["step"] for e in parted.log][-1] == STEPS
+
+
+@pytest.mark.parametrize("reason", ["interrupted", "terminated"])
+def test_asked_to_stop_a_run_finishes_its_step_and_can_go_on(tmp_path: Path, reason: Any) -> None:
+    whole, run = Run(tmp_path / "whole"), Run(tmp_path / "run")
+    whole.go()
+    stop = Stop()
+    outcome = run.go(stop=stop, before=lambda step: stop.ask(reason) if step == 5 else None)
+    assert outcome == Outcome(5, reason)
+    assert run.kept == [3, 5]
+    assert run.go() == Outcome(STEPS, None)
+    assert run.folder.last.read_bytes() == whole.folder.last.read_bytes()
+
+
+def test_time_that_is_up_stops_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    assert run.go(stop=Stop(max_minutes=1e-9)) == Outcome(1, "time")
+    assert run.kept == [1]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_is_named_and_never_kept(tmp_path: Path, bad: float) -> None:
+    run = Run(tmp_path / "run")
+    steps = 0
+
+    def diverging(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+        nonlocal steps
+        steps += 1
+        share, values = plain_loss(network, batch)
+        if steps == 5:
+            values["likelihood"] = values["likelihood"] * bad
+            share = share * bad
+        return share, values
+
+    run.loss = diverging
+    with pytest.raises(PamError, match=r"not finite since step 5 \(first: likelihood\)"):
+        run.go()
+    assert run.kept == [3]
+    assert all(value.isfinite().all() for value in safetensors.torch.load_file(run.folder.last).values())
+    assert [entry["step"] for entry in run.log] == [2, 3, 4]
+
+
+def test_a_gradient_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+
+    def rooted(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+        share, values = plain_loss(network, batch)
+        # The square root of zero has a value, and no derivative.
+        return share + (0 * network(batch.left)).sum().sqrt(), values
+
+    run.loss = rooted
+    with pytest.raises(PamError, match=r"since step 1 \(first: gradient\)"):
+        run.go()
+    assert run.kept == []
+    assert not run.folder.last.exists()
+
+
+def test_weights_that_are_not_finite_are_never_kept(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    trainer = run.trainer()
+
+    class Poisoning(Nobody):
+        def stepped(self, step: int) -> None:
+            if step == 3:
+                trainer.network.load_state_dict(
+                    {
+                        k: v * torch.nan if k == "2.bias" else v
+                        for k, v in trainer.network.state_dict().items()
+                    }
+                )
+
+    with pytest.raises(PamError, match=r"weights are not finite at step 3 \(first: 2\.bias\)"):
+        run.go(trainer=trainer, observer=Poisoning())
+    assert run.kept == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:116] DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_one_line(tmp_path: Path, error: Exception) -> None:
+    run = Run(tmp_path / "run")
+    steps = 0
+
+    def huge(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+        nonlocal steps
+        steps += 1
+        if steps == 5:
+            raise error
+        return plain_loss(network, batch)
+
+    run.loss = huge
+    with pytest.raises(DeviceError, match=r"2 pairs of 512x256 does not fit .*--batch or --crop"):
+        run.go()
+    assert run.kept == [3]
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    def wrong(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+        raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        Run(tmp_path / "run", loss=wrong).go()
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path / "run")
+    write = checkpoints.write_atomically
+
+    def full(path: Path, data: bytes) -> None:
+        if "00000006" in path.name:
+            raise OutputError(f"cannot write {path}: no space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(checkpoints, "write_atomically", full)
+    with pytest.raises(OutputError, match="no space left"):
+        run.go()
+    assert run.kept == [3]
+    monkeypatch.undo()
+    assert run.go() == Outcome(STEPS, None)
+
+
+def test_the_gradient_is_clipped(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", replace(RECIPE, clip=1e-3))
+    trainer = run.trainer()
+    _, norm = trainer.take_step(Batch(torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4)))
+    after = torch.stack([p.grad.norm() for p in trainer.network.parameters() if p.grad is not None]).norm()
+    assert norm.item() > 1e-3
+    assert after.item() == pytest.approx(1e-3, rel=1e-3)
+
+
+class Measured(Validator):
+    """A validator that reads the figures from a list."""
+
+    def __init__(self, figures: dict[int, float], stop: Stop | None = None, asks_at: int = 0) -> None:
+        super().__init__([], None)
+        self.figures, self.measured = figures, list[int]()
+        self.stop, self.asks_at = stop, asks_at
+        self.step = 0
+
+    def measure(self, weights: Any, spec: Any, compute: Any, advance: Callable[[], None]) -> Validated:
+        self.step = min(step for step in self.figures if step not in self.measured)
+        if self.stop is not None and self.step == self.asks_at:
+            self.stop.ask("terminated")
+        advance()
+        self.measured.append(self.step)
+        figure = self.figures[self.step]
+        return Validated(figure, {"kitti2015/training": {"D1": figure, "EPE": 1.0}})
+
+
+VALIDATING = replace(RECIPE, validation=("kitti2015:somewhere",), validate_every=2)
+
+
+def test_the_best_weights_are_those_of_the_lowest_d1(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", VALIDATING)
+    best: list[bytes] = []
+
+    class Watching(Nobody):
+        def validated(self, step: int, validated: Validated, best_yet: bool) -> None:
+            best.append(run.folder.best.read_bytes())
+
+    run.go(validator=Measured({2: 30.0, 4: 20.0, 6: 25.0, 8: 22.0}), observer=Watching())
+    assert best[0] != best[1] == best[2] == best[3]
+    figures = [(entry["step"], entry["figure"]) for entry in run.log if "figure" in entry]
+    assert figures == [(2, 30), (4, 20), (6, 25), (8, 22)]
+
+
+def test_best_and_last_state_their_steps_and_figures(tmp_path: Path) -> None:
+    from pamcli.registry.spec import read_header
+
+    run = Run(tmp_path / "run", VALIDATING)
+    run.go(validator=Measured({2: 30.0, 4: 20.0, 6: 25.0, 8: 22.0}))
+    best, last = (read_header(path).spec.training for path in (run.folder.best, run.folder.last))
+    assert best == "about; 4 of 8 steps; kitti2015/training: D1 20.00, EPE 1.00"
+    assert last == "about; 8 of 8 steps; kitti2015/training: D1 22.00, EPE 1.00"
+
+
+def test_without_validation_there_is_no_best(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.go()
+    assert not run.folder.best.exists()
+
+
+def test_a_stop_gives_up_the_measuring_which_begins_again(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", VALIDATING)
+    stop = Stop()
+    outcome = run.go(validator=Measured({2: 30.0, 4: 20.0}, stop, asks_at=4), stop=stop)
+    assert outcome == Outcome(4, "terminated")
+    assert run.kept[-1] == 4
+    assert [e["step"] for e in run.log if "figure" in e] == [2]
+    assert run.go(validator=Measured({4: 20.0, 6: 25.0, 8: 22.0})) == Outcome(STEPS, None)
+    assert [e["step"] for e in run.log if "figure" in e] == [2, 4, 6, 8]
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.go()
+    before = run.folder.last.read_bytes()
+    assert run.go() == Outcome(STEPS, None)
+    assert run.folder.last.read_bytes() == before
+
+
+def test_batch_norm_can_be_frozen(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", replace(RECIPE, freeze_batch_norm=True))
+    run.go()
+    found, _ = newest_checkpoint(run.folder.checkpoints)
+    assert found is not None
+    assert not found.network["1.running_mean"].any()
+    assert not torch.equal(found.network["1.weight"], torch.ones(4))
+
+
+def test_reproducible_leaves_torch_as_it_was() -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    with loop.reproducible(torch.device("cpu")):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert torch.are_deterministic_algorithms_enabled() == before

@@ -1,0 +1,222 @@
+"""Recipes: what the paper says, what contradicts itself, and their way through JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from pamcli.errors import InputError, UsageError
+from pamcli.training.loss_weights import LossWeights
+from pamcli.training.recipe_files import read_recipe, recipe_json, typed
+from pamcli.training.recipes import RECIPES, Recipe, default_recipe, named_recipe
+from pamcli.training.schedules import Schedule, learning_rate
+
+SCENES = RECIPES["scenes"]
+
+
+def rate_at(recipe: Recipe, epoch: float) -> float:
+    """Learning rate in the middle of an epoch, counted from 0, of a run of 1000 steps an epoch."""
+    assert recipe.epochs is not None
+    steps = round(1000 * recipe.epochs)
+    return learning_rate(recipe.schedule, recipe.learning_rate, round(1000 * (epoch + 0.5)), steps)
+
+
+def test_paper_sceneflow_is_section_4_3_2() -> None:
+    recipe = RECIPES["paper-sceneflow"]
+    assert (recipe.batch, recipe.crop, recipe.epochs) == (14, (256, 512), 10)
+    assert (recipe.optimizer, recipe.betas, recipe.weight_decay) == ("adam", (0.9, 0.999), 0)
+    assert [rate_at(recipe, epoch) for epoch in (0, 4, 5, 9)] == pytest.approx([1e-3, 1e-3, 1e-4, 1e-4])
+    weights = recipe.losses
+    assert (weights.photometric, weights.smoothness, weights.pam) == (1, 0.1, 1)
+    assert (weights.pam_photometric, weights.pam_smoothness, weights.pam_cycle) == (1, 1, 1)
+    assert not recipe.supervised
+    assert not weights.need_truth
+
+
+def test_paper_kitti_is_section_4_3_2() -> None:
+    recipe = RECIPES["paper-kitti"]
+    assert recipe.epochs == 80
+    assert [rate_at(recipe, epoch) for epoch in (0, 59, 60, 79)] == pytest.approx([1e-4, 1e-4, 1e-5, 1e-5])
+    weights = recipe.losses
+    assert (weights.smoothness, weights.pam_smoothness, weights.pam_cycle, weights.pam) == (0.5, 5, 5, 1)
+
+
+def test_paper_superres_is_section_5_4() -> None:
+    recipe = RECIPES["paper-superres"]
+    assert (recipe.batch, recipe.crop, recipe.epochs) == (32, (30, 90), 80)
+    rates = [rate_at(recipe, epoch) for epoch in (0, 29, 30, 59, 60, 79)]
+    assert rates == pytest.approx([2e-4, 2e-4, 1e-4, 1e-4, 5e-5, 5e-5])
+    assert (recipe.losses.super_resolution, recipe.losses.pam) == (1, 0.005)
+    assert recipe.initialisation == "xavier"
+
+
+def test_what_is_the_default_follows_from_the_task() -> None:
+    assert default_recipe("disparity", unsupervised=False, start=False) == "scenes"
+    assert default_recipe("disparity", unsupervised=True, start=False) == "unsupervised"
+    assert default_recipe("disparity", unsupervised=True, start=True) == "adapt"
+    assert default_recipe("superres", unsupervised=False, start=True) == "superres"
+
+
+@pytest.mark.parametrize("name", ["unsupervised", "adapt", "paper-sceneflow", "paper-kitti"])
+def test_recipes_for_unlabelled_pairs_need_no_truth(name: str) -> None:
+    assert not RECIPES[name].losses.need_truth
+    assert RECIPES[name].learns_without_truth
+
+
+@pytest.mark.parametrize("name", ["unsupervised", "adapt"])
+def test_views_that_are_compared_are_lit_alike(name: str) -> None:
+    values = asdict(RECIPES[name].augmentation)
+    apart = [key for key in values if key.startswith("view_")] + ["noise", "blur", "erase"]
+    assert [values[key] for key in apart] == [0] * len(apart)
+
+
+def test_scenes_learn_from_the_truth_alone() -> None:
+    assert SCENES.supervised
+    assert not SCENES.learns_without_truth
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_json_and_back_changes_nothing(tmp_path: Path, name: str) -> None:
+    recipe = replace(RECIPES[name], data=("pairs:a", "pairs:b?weight=2"), start="x.safetensors", clip=None)
+    file = tmp_path / "recipe.json"
+    file.write_text(recipe_json(recipe, {"pam": "1"}))
+    assert read_recipe(file) == recipe
+    assert json.loads(file.read_text())["made_with"] == {"pam": "1"}
+
+
+def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(
+        '{"name": "mine", "task": "disparity", "batch": 2, "crop": [64, 128], "steps": 5, '
+        '"learning_rate": 1, "losses": {"refined": 1}, "schedule": {"kind": "cosine"}}'
+    )
+    expected = Recipe(
+        name="mine",
+        task="disparity",
+        batch=2,
+        crop=(64, 128),
+        losses=LossWeights(refined=1),
+        learning_rate=1.0,
+        steps=5,
+        schedule=Schedule("cosine"),
+    )
+    assert read_recipe(file) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"batches": 3}, "did you mean batch"),
+        ({"batch": "4"}, "batch is '4'"),
+        ({"batch": True}, "batch is True"),
+        ({"batch": 4.0}, "batch is 4.0"),
+        ({"crop": [256]}, "crop"),
+        ({"crop": 256}, "crop"),
+        ({"losses": {"photo": 1}}, "photometric"),
+        ({"schedule": {"kind": "linear"}}, "linear"),
+        ({"schedule": []}, "schedule"),
+        ({"data": "pairs:x"}, "data"),
+        ({"betas": [0.9, 0.99, 0.999]}, "betas"),
+        ({"optimizer": "sgd"}, "sgd"),
+        ({"keep": 0}, "keep must be at least 1"),
+        ({"task": "depth"}, "depth"),
+    ],
+)
+def test_a_wrong_value_in_a_file_is_one_line(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(asdict(SCENES) | change))
+    with pytest.raises(InputError) as raised:
+        read_recipe(file)
+    line = str(raised.value)
+    assert said in line
+    assert "recipe.json" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", "null", '{"name": "x"}', "[" * 100000])
+def test_what_is_no_recipe_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "recipe.json"
+    file.write_text(content)
+    with pytest.raises(InputError):
+        read_recipe(file)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.json"):
+        read_recipe(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"crop": (250, 512)},
+        {"batch": 0},
+        {"steps": None},
+        {"epochs": 2.0},
+        {"steps": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"ema": 1.0},
+        {"clip": 0.0},
+        {"seed": -1},
+        {"scale": 2},
+        {"max_disparity": 100},
+        {"initialisation": "upscaler"},
+    ],
+)
+def test_values_out_of_range_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        replace(SCENES, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change", [{"scale": None}, {"scale": 5}, {"max_disparity": 192}, {"freeze_batch_norm": True}]
+)
+def test_super_resolution_has_a_scale_and_nothing_of_pasmnet(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        replace(RECIPES["superres"], **change)  # type: ignore[arg-type]
+
+
+def test_a_recipe_of_the_other_task_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match=r"is one of pam train superres.*scenes"):
+        named_recipe("paper-superres", "disparity")
+    with pytest.raises(UsageError, match=r"is none.*paper-superres"):
+        named_recipe("paper", "superres")
+
+
+def test_epochs_are_whole_passes_over_the_data() -> None:
+    recipe = replace(SCENES, steps=None, epochs=3.0, batch=4)
+    assert recipe.steps_of(36) == 27
+    assert recipe.steps_of(37) == 28
+    assert recipe.steps_of(1) == 1
+    assert SCENES.steps_of(36) == SCENES.steps
+    with pytest.raises(UsageError, match="never end"):
+        recipe.steps_of(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("refined", "0", 0.0),
+        ("smoothness", "0.5", 0.5),
+        ("mask_by_truth_below", "192", 192.0),
+        ("mask_by_truth_below", "none", None),
+        ("refine_occluded", "1", True),
+        ("refine_occluded", "false", False),
+    ],
+)
+def test_a_term_takes_the_value_of_an_option(name: str, text: str, expected: object) -> None:
+    value = typed(LossWeights, name, text)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("photo", "1"), ("refined", "much"), ("refined", "none"), ("refined", "true")]
+)
+def test_a_term_that_does_not_exist_or_a_weight_that_is_none_is_refused(name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        typed(LossWeights, name, text)

@@ -1,0 +1,132 @@
+"""What a run begins with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from pamcli.errors import ModelError, UsageError
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.load import save_network
+from pamcli.registry.spec import ModelSpec
+from pamcli.training.recipes import RECIPES, Recipe
+from pamcli.training.starting import (
+    SMOOTHING,
+    check_start,
+    halved_scale,
+    start_as_upscaler,
+    start_with_xavier,
+    starting_network,
+)
+
+SUPERRES = RECIPES["superres"]
+
+
+def enlarged(network: PASSRnet, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        result: torch.Tensor = network(left, right).left
+    return result
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+def test_a_plain_upscaler_enlarges_bilinearly_away_from_the_border(scale: int) -> None:
+    network = starting_network(replace(SUPERRES, scale=scale))
+    assert isinstance(network, PASSRnet)
+    left, right = torch.rand(2, 1, 3, 12, 20).unbind()
+    bilinear = F.interpolate(left, scale_factor=scale, mode="bilinear", align_corners=False)
+    inner = (..., slice(8, -8), slice(8, -8))
+    # The other channels are quiet, not silent: they keep their gradients.
+    torch.testing.assert_close(enlarged(network, left, right)[inner], bilinear[inner], atol=0.02, rtol=0)
+    with torch.no_grad():
+        network.upscale[6].weight[:, 3:] = 0
+    torch.testing.assert_close(enlarged(network, left, right)[inner], bilinear[inner], atol=1e-5, rtol=0)
+
+
+def test_every_scale_has_its_smoothing() -> None:
+    for scale in SMOOTHING:
+        start_as_upscaler(PASSRnet(scale))
+    assert set(SMOOTHING) == {2, 3, 4, 8}
+
+
+def test_every_weight_of_a_plain_upscaler_learns_within_two_steps() -> None:
+    network = starting_network(replace(SUPERRES, scale=2))
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    left, right, high = torch.rand(1, 3, 8, 24), torch.rand(1, 3, 8, 24), torch.rand(1, 3, 16, 48)
+    for _ in range(2):
+        optimizer.zero_grad()
+        (network(left, right).left - high).abs().mean().backward()
+        optimizer.step()
+    assert [name for name, weight in network.named_parameters() if not weight.grad.any()] == []  # type: ignore[union-attr]
+
+
+def test_xavier_has_the_variance_of_the_paper_s_initialisation() -> None:
+    network = PASSRnet(2)
+    start_with_xavier(network)
+    layer = network.init_feature[4].body[0]  # 64 to 64 channels, 3 x 3
+    assert layer.weight.std().item() == pytest.approx((2 / (2 * 64 * 9)) ** 0.5, rel=0.02)
+    assert not network.pam.b1.bias.any()
+
+
+def test_the_seed_decides_the_fresh_weights() -> None:
+    recipe = RECIPES["scenes"]
+    first, same, other = (starting_network(replace(recipe, seed=seed)) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), same.parameters(), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+def weights(path: Path, network: PASMnet | PASSRnet, **spec: int) -> Path:
+    kind = "pasmnet" if isinstance(network, PASMnet) else "passrnet"
+    save_network(network.state_dict(), ModelSpec(architecture=kind, **spec), path)  # type: ignore[arg-type]
+    return path
+
+
+def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path) -> None:
+    trained = PASSRnet(4)
+    path = weights(tmp_path / "w.safetensors", trained, scale=4)
+    network = starting_network(replace(SUPERRES, scale=4, start=str(path)))
+    assert all(
+        torch.equal(a, b) and a.requires_grad
+        for a, b in zip(network.parameters(), trained.parameters(), strict=True)
+    )
+
+
+def test_x4_weights_start_x2_where_every_place_is_the_mean_of_four(tmp_path: Path) -> None:
+    trained = PASSRnet(4)
+    path = weights(tmp_path / "w.safetensors", trained, scale=4)
+    network = starting_network(replace(SUPERRES, scale=2, start=str(path)))
+    assert isinstance(network, PASSRnet)
+    assert network.scale == 2
+    left, right = torch.rand(2, 1, 3, 8, 16).unbind()
+    found = []
+    for one in (trained, network):
+        with torch.no_grad():
+            features, _ = one.pam(one.init_feature(torch.cat((left, right))), both=False)
+            found.append(one.upscale[:6](features))
+    torch.testing.assert_close(found[1], F.avg_pool2d(found[0], 2))
+
+
+def test_halving_changes_nothing_but_the_layer_before_the_shuffle() -> None:
+    state = PASSRnet(4).state_dict()
+    halved = halved_scale(state)
+    assert [key for key in state if halved[key] is not state[key]] == ["upscale.4.weight"]
+
+
+@pytest.mark.parametrize(("stored", "wanted"), [(2, 4), (4, 3), (2, 3)])
+def test_other_scales_are_refused(stored: int, wanted: int) -> None:
+    recipe = replace(SUPERRES, scale=wanted)
+    with pytest.raises(UsageError, match=f"enlarges {stored} times"):
+        check_start("w", ModelSpec("passrnet", scale=stored), recipe)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "spec"),
+    [(SUPERRES, ModelSpec("pasmnet")), (RECIPES["scenes"], ModelSpec("passrnet", scale=4))],
+)
+def test_another_network_s_weights_are_refused(recipe: Recipe, spec: ModelSpec) -> None:
+    with pytest.raises(ModelError, match="is trained"):
+        check_start("w", spec, recipe)

@@ -1,0 +1,96 @@
+"""What the networks do with a batch, and in which precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pamcli.inference.device import Compute
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.training import precision
+from pamcli.training.distributed import Processes
+from pamcli.training.examples import Batch
+from pamcli.training.loss_weights import SCENEFLOW
+from pamcli.training.objectives import Truth
+from pamcli.training.precision import training_compute
+from pamcli.training.recipes import RECIPES
+from pamcli.training.tasks import loss_function, model_spec, normalised, training_mode
+
+CPU = Compute(torch.device("cpu"), "fp32")
+
+
+def pair(truth: Truth | None = None) -> Batch:
+    torch.manual_seed(0)
+    left, right = torch.rand(2, 2, 3, 32, 64).unbind()
+    return Batch(left, right, truth=truth)
+
+
+def test_pasmnet_is_given_normalised_views() -> None:
+    view = pair().left
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (IMAGE_MEAN, IMAGE_STD))
+    torch.testing.assert_close(normalised(view), (view - mean) / std)
+
+
+def test_a_batch_without_labels_has_all_terms_and_learns_from_those_that_need_none() -> None:
+    recipe = replace(RECIPES["scenes"], losses=replace(SCENEFLOW, refined=1, likelihood=1))
+    _, values = loss_function(recipe, CPU, Processes())(PASMnet(), pair())
+    assert values["refined"] == values["likelihood"] == 0
+    assert values["photometric"] > 0
+    known = Truth.of(torch.full((2, 32, 64), 8.0))
+    _, labelled = loss_function(recipe, CPU, Processes())(PASMnet(), pair(known))
+    assert labelled.keys() == values.keys()
+    assert labelled["refined"] > 0
+
+
+def test_the_prior_is_trained_with_and_stored() -> None:
+    recipe = replace(RECIPES["unsupervised"], max_disparity=32)
+    seen = []
+
+    class Listening(PASMnet):
+        def forward(self, left, right, max_disparity=None, *, all_stages=False):  # type: ignore[no-untyped-def]
+            seen.append((max_disparity, all_stages))
+            return super().forward(left, right, max_disparity, all_stages=all_stages)
+
+    loss_function(recipe, CPU, Processes())(Listening(), pair())
+    assert seen == [(32, True)]
+    assert model_spec(recipe, "").max_disparity == 32
+
+
+def test_frozen_batch_norm_alone_is_in_evaluation_mode() -> None:
+    network = PASMnet()
+    training_mode(replace(RECIPES["scenes"], freeze_batch_norm=True), network)
+    modes = {
+        (isinstance(module, torch.nn.BatchNorm2d), module.training)
+        for module in network.modules()
+        if not list(module.children())
+    }
+    assert modes == {(True, False), (False, True)}
+
+
+@pytest.mark.parametrize(("has_bf16", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_is_bf16_only_where_the_cpu_computes_it(
+    monkeypatch: pytest.MonkeyPatch, has_bf16: bool, expected: str
+) -> None:
+    monkeypatch.setattr(precision, "cpu_computes_bf16", lambda: has_bf16)
+    assert training_compute("cpu", "auto").precision == expected
+    assert training_compute("cpu", "fp32").precision == "fp32"
+    assert training_compute("cpu", "bf16").precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("avx", "amx", "expected"), [(True, False, True), (False, True, True), (False, False, False)]
+)
+def test_either_avx512_bf16_or_amx_will_do(
+    monkeypatch: pytest.MonkeyPatch, avx: bool, amx: bool, expected: bool
+) -> None:
+    for name, value in (("_is_avx512_bf16_supported", avx), ("_is_amx_tile_supported", amx)):
+        monkeypatch.setattr(torch.cpu, name, lambda value=value: value, raising=False)
+    assert precision.cpu_computes_bf16() is expected
+
+
+def test_a_torch_that_does_not_say_computes_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, name, raising=False)
+    assert not precision.cpu_computes_bf16()

@@ -1,0 +1,149 @@
+"""Measuring in training is measuring by pam eval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pamcli.data.open import open_data
+from pamcli.errors import InputError
+from pamcli.evaluation.disparity_run import DisparityProtocol, Estimate, measure_disparity
+from pamcli.evaluation.superres_run import measure_superres
+from pamcli.inference.device import Compute
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.load import save_network
+from pamcli.registry.spec import ModelSpec
+from pamcli.training.validation import Validator, save_pictures, stored_weights
+
+CPU = Compute(torch.device("cpu"), "bf16")
+
+
+@pytest.fixture
+def kitti(tmp_path: Path) -> str:
+    """Three pairs as KITTI 2015 has them, 96 x 64 px, noise shifted by 8 px."""
+    rng = np.random.default_rng(0)
+    for part in ("image_2", "image_3", "disp_occ_0"):
+        (tmp_path / "training" / part).mkdir(parents=True)
+    for index in range(3):
+        wide = rng.integers(0, 256, (64, 104, 3), np.uint8)
+        name = f"training/%s/{index:06d}_10.png"
+        Image.fromarray(wide[:, :96]).save(tmp_path / (name % "image_2"))
+        Image.fromarray(wide[:, 8:]).save(tmp_path / (name % "image_3"))
+        Image.fromarray(np.full((64, 96), 8 * 256, np.uint16)).save(tmp_path / (name % "disp_occ_0"))
+    return f"kitti2015:{tmp_path}"
+
+
+def nothing() -> None:
+    pass
+
+
+def test_disparity_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    spec = ModelSpec("pasmnet", max_disparity=32)
+    weights = stored_weights(PASMnet().state_dict())
+    found = Validator.open([kitti], None).measure(weights, spec, CPU, nothing)
+
+    save_network(weights, spec, tmp_path / "w.safetensors")
+    matcher = StereoMatcher.load(tmp_path / "w.safetensors", device="cpu", precision="fp32")
+    measured = measure_disparity(
+        "kitti2015/training",
+        open_data(kitti),
+        lambda sample: Estimate(matcher(sample.left, sample.right, extras=()).disparity),
+        DisparityProtocol.of("kitti2015", max_gt=None, resize=None),
+    )
+    pooled = measured.summary.pooled["all"]
+    assert found.figures == {"kitti2015/training": {"D1": pooled["d1"], "EPE": pooled["epe"]}}
+    assert found.figure == pooled["d1"]
+    assert 0 < found.figure <= 100
+
+
+def test_super_resolution_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    spec = ModelSpec("passrnet", scale=2)
+    weights = stored_weights(PASSRnet(2).state_dict())
+    data = f"{kitti}?first=1"
+    found = Validator.open([data], 2).measure(weights, spec, CPU, nothing)
+
+    save_network(weights, spec, tmp_path / "w.safetensors")
+    upscaler = StereoUpscaler.load(tmp_path / "w.safetensors", device="cpu", precision="fp32")
+    enlarge: Callable[..., object] = lambda name, pair: (upscaler(pair.low_left, pair.low_right), None)  # noqa: E731
+    measured = measure_superres("k", open_data(data), 2, "network", enlarge)  # type: ignore[arg-type]
+    expected = {m: figures["left"]["psnr"] for m, figures in measured.means.items()}
+    assert found.figures == {
+        "kitti2015/training": {"PSNR": expected["network"], "bicubic": expected["bicubic"]}
+    }
+    assert found.figure == expected["network"]
+
+
+def test_the_figure_is_the_mean_of_the_sets(kitti: str) -> None:
+    torch.manual_seed(0)
+    weights = stored_weights(PASMnet().state_dict())
+    validator = Validator.open([f"{kitti}?first=1", kitti], None)
+    found = validator.measure(weights, ModelSpec("pasmnet"), CPU, nothing)
+    assert len(found.figures) == 2
+    assert found.figure == pytest.approx(np.mean([figures["D1"] for figures in found.figures.values()]))
+
+
+def test_every_pair_is_a_place_to_stop(kitti: str) -> None:
+    weights = stored_weights(PASMnet().state_dict())
+    calls = 0
+
+    def stop_at_the_second() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Validator.open([kitti], None).measure(weights, ModelSpec("pasmnet"), CPU, stop_at_the_second)
+    assert calls == 2
+
+
+def test_pictures_show_the_view_above_its_disparity(kitti: str, tmp_path: Path) -> None:
+    weights = stored_weights(PASMnet().state_dict())
+    found = Validator.open([kitti], None).measure(weights, ModelSpec("pasmnet"), CPU, nothing)
+    save_pictures(tmp_path / "shown", found)
+    files = sorted((tmp_path / "shown").iterdir())
+    assert [file.name for file in files] == ["1-kitti2015-1.png", "1-kitti2015-2.png"]
+    shown = np.asarray(Image.open(files[0]))
+    left = np.asarray(Image.open(tmp_path / "training/image_2/000000_10.png"))
+    assert shown.shape == (128, 96, 3)
+    assert np.array_equal(shown[:64], left)
+
+
+def test_data_without_a_truth_is_refused_before_it_is_needed(tmp_path: Path) -> None:
+    for side in ("left", "right"):
+        (tmp_path / side).mkdir()
+        Image.new("RGB", (64, 32)).save(tmp_path / side / "a.png")
+    with pytest.raises(InputError, match="no true disparity"):
+        Validator.open([f"pairs:{tmp_path}"], None)
+    assert len(Validator.open([f"pairs:{tmp_path}"], 2).sets) == 1
+
+
+def test_d1_is_best_low_and_psnr_high() -> None:
+    disparity, superres = Validator([], None), Validator([], 4)
+    assert disparity.better(20, 30)
+    assert not disparity.better(30, 30)
+    assert superres.better(30, 20)
+    assert superres.better(1, None)
+
+
+def test_weights_are_kept_in_half_precision_where_they_fit() -> None:
+    state = {
+        "weight": torch.tensor([0.1]),
+        "running_var": torch.tensor([1e6]),
+        "num_batches_tracked": torch.tensor(7),
+    }
+    stored = stored_weights(state)
+    assert [value.dtype for value in stored.values()] == [torch.float16, torch.float32, torch.int64]
+    assert stored["running_var"].item() == 1e6
+    state["num_batches_tracked"] += 1
+    assert stored["num_batches_tracked"].item() == 7

@@ -1,0 +1,303 @@
+"""What tests run on two processes: `python two_processes.py SCENARIO FOLDER`, as torchrun would start it.
+
+Each process leaves what its scenario returns in FOLDER/RANK.pt; a PamError ends it with its exit code and one
+line on stderr, as in `pam`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pamcli.errors import OutputError, PamError
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.training.distributed import Processes, join_batch_norms, wrap
+from pamcli.training.loss_weights import LossWeights
+from pamcli.training.objectives import Truth, matching_terms, total_loss
+
+WORLD = 2
+CPU = torch.device("cpu")
+
+ALL_TERMS = LossWeights(
+    photometric=1,
+    smoothness=0.1,
+    pam_photometric=1,
+    pam_smoothness=1,
+    pam_cycle=1,
+    refined=1,
+    initial=0.5,
+    likelihood=1,
+)
+ATTENTION_ALONE = LossWeights(pam_photometric=1, pam_cycle=1, initial=0.5, likelihood=1)
+"""Nothing here looks at the refined disparity."""
+
+PARTS = (slice(0, 1), slice(1, 3))
+"""Which pairs of the joined batch each process has: one, full of detail and known nearly everywhere; and two,
+flat and hardly known."""
+
+Batch = tuple[Tensor, Tensor, Truth]
+LossAndFigures = tuple[Tensor, dict[str, Tensor]]
+State = dict[str, dict[str, Any]]
+
+
+def joined_batch(dtype: torch.dtype = torch.float32) -> Batch:
+    """Three pairs of 64 x 64, of disparities from 2 to 12 pixels."""
+    random = torch.Generator().manual_seed(5)
+    count, height, width = PARTS[-1].stop, 64, 64
+    slope = torch.linspace(2, 12, height)[:, None].expand(height, width)
+    disparity = torch.stack([slope.roll(10 * i, 0) for i in range(count)])
+    texture = torch.randn(count, 3, height, width + 32, generator=random)
+    texture[PARTS[1]] = F.avg_pool2d(texture[PARTS[1]], 9, stride=1, padding=4)
+    column = (torch.arange(width) + disparity.round().long())[:, None].expand(-1, 3, -1, -1)
+    share_known = torch.tensor([0.9, 0.05, 0.05])[:, None, None]
+    known, right_known = (torch.rand(disparity.shape, generator=random) < share_known for _ in range(2))
+    inside = torch.arange(width).expand_as(known)
+    truth = Truth(
+        disparity,
+        known,
+        visible=inside >= disparity,
+        right_disparity=disparity,
+        right_known=right_known,
+        right_visible=inside < width - disparity,
+    )
+    return texture[..., :width].to(dtype), texture.gather(-1, column).to(dtype), truth
+
+
+def part_of(batch: Batch, rank: int) -> Batch:
+    """The share of one process."""
+    left, right, truth = batch
+    part = Truth(**{field.name: getattr(truth, field.name)[PARTS[rank]] for field in fields(truth)})
+    return left[PARTS[rank]], right[PARTS[rank]], part
+
+
+def pasmnet(dtype: torch.dtype = torch.float32) -> PASMnet:
+    """Random weights; queries four times as long as at the start, so that the masks differ between pairs."""
+    torch.manual_seed(1)
+    network = PASMnet().to(dtype).train()
+    with torch.no_grad():
+        for name, module in network.named_modules():
+            if name.endswith("query.1"):
+                assert isinstance(module, nn.BatchNorm2d)
+                module.weight.fill_(4)
+    return network
+
+
+def loss_of(
+    weights: LossWeights, reduce_count: Callable[[Tensor], Tensor] = lambda counts: counts
+) -> Callable[..., tuple[Tensor, dict[str, Tensor]]]:
+    def loss(
+        network: nn.Module, left: Tensor, right: Tensor, truth: Truth
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        matching = network(left, right, all_stages=True)
+        total, values = total_loss(matching_terms(matching, left, right, weights, truth), reduce_count)
+        return total, values | {"disparity": matching.disparity.detach()}
+
+    return loss
+
+
+@contextmanager
+def each_picture_by_itself() -> Iterator[None]:
+    """Convolve without oneDNN, whose algorithm, and so its rounding, depends on the size of the batch."""
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+def after_two_steps(network: nn.Module, step: Callable[..., Any], batch: Batch) -> State:
+    """Of the second step, without a change of the weights: in the first one torch sets up its buckets."""
+    for _ in range(2):
+        network.zero_grad()
+        loss, values = step(*batch)
+        loss.backward()
+    gradients = {name: weight.grad for name, weight in network.named_parameters()}
+    return {"gradients": gradients, "buffers": dict(network.named_buffers()), "values": values}
+
+
+@contextmanager
+def truly_double(dtype: torch.dtype) -> Iterator[None]:
+    """For a network in float64 nothing is computed in float32, as attention and losses would."""
+    shorten = Tensor.float
+    if dtype == torch.float64:
+        Tensor.float = Tensor.double
+    try:
+        yield
+    finally:
+        Tensor.float = shorten
+
+
+def in_one_process(
+    weights: LossWeights, dtype: torch.dtype = torch.float32, *, joint_norm: bool = False
+) -> State:
+    """The joined batch; `joint_norm` rounds the statistics as several processes do (in a group of one)."""
+    network = pasmnet(dtype)
+    if joint_norm:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        join_batch_norms(network)
+    try:
+        loss = loss_of(weights)
+        with truly_double(dtype), each_picture_by_itself():
+            return after_two_steps(network, lambda *batch: loss(network, *batch), joined_batch(dtype))
+    finally:
+        if joint_norm:
+            dist.destroy_process_group()
+
+
+def whole_network(processes: Processes) -> dict[str, State]:
+    def state(weights: LossWeights, dtype: torch.dtype = torch.float32) -> State:
+        network = pasmnet(dtype)
+        step = wrap(network, loss_of(weights, processes.sum_counts), processes, CPU)
+        with truly_double(dtype), each_picture_by_itself():
+            return after_two_steps(network, step, part_of(joined_batch(dtype), processes.rank))
+
+    return {
+        "float32": state(ALL_TERMS),
+        "float64": state(ALL_TERMS, torch.float64),
+        "attention alone": state(ATTENTION_ALONE),
+    }
+
+
+NORMS: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "without weight and bias": {"affine": False},
+    "without running statistics": {"track_running_stats": False},
+    "cumulative average": {"momentum": None},
+}
+
+
+def normed(norm: nn.BatchNorm2d, x: Tensor, weight: Tensor) -> dict[str, Tensor]:
+    """Output, gradients and buffers, of two batches in training and one in evaluation mode."""
+    for _ in range(2):
+        norm.zero_grad()
+        x = x.detach().requires_grad_()
+        out = norm(x)
+        (out.to(weight.dtype) * weight).sum().backward()
+    assert x.grad is not None
+    found = {"out": out.detach(), "x.grad": x.grad, **norm.state_dict()}
+    found |= {f"{name}.grad": p.grad for name, p in norm.named_parameters() if p.grad is not None}
+    return found | {"eval": norm.eval()(x.detach()).detach()}
+
+
+def norm_and_batch(
+    options: dict[str, Any], dtype: torch.dtype, offset: float = 3.0
+) -> tuple[nn.BatchNorm2d, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(2)
+    x = torch.randn(3, 6, 7, 9, generator=random) * torch.linspace(0.1, 3, 3)[:, None, None, None] + offset
+    norm = nn.BatchNorm2d(6, **options).to(dtype)
+    if norm.affine:
+        with torch.no_grad():
+            norm.weight.copy_(torch.rand(6, generator=random) + 0.5)
+            norm.bias.copy_(torch.randn(6, generator=random))
+    return norm, x.to(dtype), torch.randn(x.shape, generator=random).to(dtype)
+
+
+def batch_norms(processes: Processes) -> dict[str, dict[str, Tensor]]:
+    part = PARTS[processes.rank]
+    found = {}
+    for name, options in NORMS.items():
+        norm, x, weight = norm_and_batch(options, torch.float64)
+        join_batch_norms(norm)
+        found[name] = normed(norm, x[part], weight[part])
+    norm, x, weight = norm_and_batch({}, torch.float32, offset=1e4)
+    join_batch_norms(norm)
+    found["far from zero"] = normed(norm, x[part], weight[part])
+    norm, x, weight = norm_and_batch({}, torch.float32)
+    join_batch_norms(norm)
+    with torch.autocast("cpu", torch.bfloat16):
+        found["bf16"] = normed(norm, x[part].bfloat16(), weight[part])
+    return found
+
+
+def messages(processes: Processes) -> dict[str, Any]:
+    me = processes.rank
+    processes.barrier()
+    processes.require_same("the same recipe")
+    counts = torch.tensor([me + 1.0, 10.0], requires_grad=True)
+    return {
+        "rank": me,
+        "nobody": processes.any_of(False),
+        "one": processes.any_of(me == 1),
+        "sum": processes.sum_of([me + 0.1, 2]),
+        "counts": processes.sum_counts(counts),
+        "own counts": counts.detach(),
+    }
+
+
+def other_options(processes: Processes) -> None:
+    processes.require_same(f"seed {processes.rank}")
+
+
+def one_fails(processes: Processes) -> None:
+    if processes.rank == 1:
+        raise OutputError("the disk is full")
+    processes.barrier()
+
+
+SCENARIOS: dict[str, Callable[[Processes], Any]] = {
+    "whole_network": whole_network,
+    "batch_norms": batch_norms,
+    "messages": messages,
+    "other_options": other_options,
+    "one_fails": one_fails,
+}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def run(scenario: str, folder: Path) -> list[tuple[int, str]]:
+    """Exit code and stderr of each process, in the environment that torchrun would give it."""
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, scenario, str(folder)],
+            env=os.environ | group | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(WORLD)
+    ]
+    ended = [process.communicate()[1] for process in started]
+    return [(process.returncode, stderr) for process, stderr in zip(started, ended, strict=True)]
+
+
+def results(scenario: str, folder: Path) -> list[Any]:
+    """What the scenario returned on each process."""
+    for code, stderr in run(scenario, folder):
+        assert code == 0, stderr
+    return [torch.load(folder / f"{rank}.pt") for rank in range(WORLD)]
+
+
+def main(scenario: str, folder: str) -> int:
+    try:
+        processes = Processes.from_environment()
+        with processes.connected(CPU):
+            torch.save(SCENARIOS[scenario](processes), Path(folder) / f"{processes.rank}.pt")
+    except PamError as error:
+        sys.stderr.write(f"pam: {error}\n")
+        return error.exit_code
+    finally:
+        assert not dist.is_initialized(), "the group outlives its context"
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
