@@ -180,7 +180,8 @@ class Examples(Dataset[Example]):
                 # Stored as the whole picture reduced, so that the patch's borders are right, too.
                 at = slice(crop.top // scale, None), slice(crop.left // scale, None)
                 stored_views = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
-                views = *stored_views, crop.cut(sample.left), crop.cut(sample.right)
+                high_views = (crop.cut(_eight_bits(view)) for view in (sample.left, sample.right))
+                views = *stored_views, *high_views
                 low_left, low_right, left, right = permuted(rng, views, self.augmentation)
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widened(_REACH * scale, height, width, scale)
