@@ -1,20 +1,21 @@
 """How well stereograms of known truth are undone: check_stereograms.py --data SPEC [--data SPEC ...].
 
-From every rectified pair of the data (as for `pam eval --data`), stereograms are made: windows of both views,
-0 to 60 px apart (the shift onto a plane of focus), one of them turned by up to half a degree, the right one 1 to
-3 px up or down, side by side in either order, with borders and a gap of unequal width, saved as JPEG.
+From every rectified pair of the data (as for `pam eval --data`), stereograms are made: windows of both
+views, 0 to 60 px apart (the shift onto a plane of focus), one of them turned by up to half a degree, the right
+one 1 to 3 px up or down, side by side in either order, with borders and a gap of unequal width, saved as JPEG.
 
 What counts, for each one that is not set aside:
 
 - order: the pair's left view was cut out of the data's left picture;
-- rows: of all pixels with a truth, the mean and the 95th percentile of |right y - left y| in the finished pair,
-  on the assumption that the rows of the data themselves agree, and less the data's own mean error, measured with
-  the truth on the untouched pictures (KITTI 2015 has one of 0.3 px);
-- shift: the smallest disparity of the finished pair against the 0 or 40 px that its rule promises. The smallest
-  is the 1st percentile of the truth within the windows; where the truth is sparse and ends before the sky does
-  (KITTI), of a matcher that knows nothing of stereograms (OpenCV's) on the untouched pair;
-- zero: for those found to reach infinity, the disparity that the camera's infinity has in the finished pair;
-- rule: whether infinity or close was found, as the data's name tells (KITTI: infinity, Middlebury: close).
+- rows: |right y - left y| in the finished pair over all pixels with a truth, mean and 95th percentile; as if
+  the rows of the data themselves agreed, and again less the data's own mean error, which is measured with the
+  truth on the untouched pictures (KITTI 2015 has one of 0.3 px);
+- shift: the smallest disparity of the finished pair against the 0 or 40 px that its rule promises. It is the
+  1st percentile of the truth within the windows, or, where the truth is sparse and ends before the sky does
+  (KITTI), of an ordinary matcher's disparities (OpenCV's) of the untouched pair;
+- camera's infinity: what was infinitely far by the data's calibration has this disparity in the finished pair,
+  where infinity was found; it exceeds the shift's error where nothing in sight is infinitely far;
+- rule: infinity or close was found as the data's name has it (KITTI: infinity, all other: close).
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from PIL import Image
 from pamcli.data.open import open_data
 from pamcli.data.sample import Sample
 from pamcli.data.stereograms import SetAside, rectify_stereogram
-from pamcli.data.stereograms import rectify as steps
 
 Floats = NDArray[np.float64]
 Colours = NDArray[np.uint8]
@@ -53,7 +53,7 @@ class Made:
     picture: Colours
     layout: str
     left_map: Floats
-    """(2, 3): the stereogram's (x, y, 1), in its left view, shows left_map @ (x, y, 1) of the left picture."""
+    """(2, 3): the stereogram's (x, y), in its left view, shows left_map @ (x, y, 1) of the left picture."""
     right_map: Floats
 
 
@@ -123,16 +123,18 @@ class Known:
 
 
 def known(sample: Sample, name: str) -> Known:
-    left, right = (_eight_bits(view) for view in (sample.left, sample.right))
-    disparity = sample.disparity
+    left, right, disparity = _eight_bits(sample.left), _eight_bits(sample.right), sample.disparity
     factor = -(-max(left.shape) // LARGEST_SIDE)
     if factor > 1:
         left, right = (np.asarray(Image.fromarray(view).reduce(factor)) for view in (left, right))
-        disparity = None if disparity is None else disparity[factor // 2 :: factor, factor // 2 :: factor] / factor
+        disparity = (
+            None if disparity is None else disparity[factor // 2 :: factor, factor // 2 :: factor] / factor
+        )
     matched = disparity is None or np.isfinite(disparity).mean() < DENSE
     far = _matched(left, right) if matched else disparity
     truth = disparity if disparity is not None else far
-    assert truth is not None and far is not None
+    assert truth is not None
+    assert far is not None
     (y, x), (far_y, far_x) = (np.nonzero(np.isfinite(values)) for values in (truth, far))
     return Known(
         left,
@@ -174,7 +176,9 @@ def _matched(left: Colours, right: Colours) -> NDArray[np.float32]:
     return np.where((found > -16) & (spread > 16), found, np.float32(np.nan))
 
 
-def _own_rows(left: Colours, right: Colours, x: NDArray[Any], y: NDArray[Any], disparity: NDArray[Any]) -> float:
+def _own_rows(
+    left: Colours, right: Colours, x: NDArray[Any], y: NDArray[Any], disparity: NDArray[Any]
+) -> float:
     """Vertical offset at which the right picture, warped by the truth, is most like the left one."""
     one, two = (view.mean(axis=2) for view in (left, right))
     height, width = one.shape
@@ -185,7 +189,8 @@ def _own_rows(left: Colours, right: Colours, x: NDArray[Any], y: NDArray[Any], d
     part = places - column
 
     def at(rows: NDArray[Any]) -> Floats:
-        return (1 - part) * two[rows, column] + part * two[rows, column + 1]
+        values: Floats = (1 - part) * two[rows, column] + part * two[rows, column + 1]
+        return values
 
     def error(move: float) -> float:
         whole = int(np.floor(move))
@@ -235,10 +240,9 @@ def judge(pair: Known, seed: int) -> dict[str, Any]:
 
     _, rows, inside = finished(pair.x, pair.y, pair.disparity)
     rows = rows[inside]
-    sign = 1.0
     row["rows_mean"] = float(np.abs(rows).mean())
     row["rows_p95"] = float(np.percentile(np.abs(rows), 95))
-    corrected = rows + sign * pair.own_rows
+    corrected = rows + pair.own_rows
     row["rows_less_own_mean"] = float(np.abs(corrected).mean())
     row["rows_less_own_p95"] = float(np.percentile(np.abs(corrected), 95))
     disparity, _, inside = finished(pair.far_x, pair.far_y, pair.far_disparity)
@@ -273,37 +277,44 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
         "set aside": 1 - len(kept) / len(rows),
         "right order of the others": share(kept, lambda row: row["order"]),
         "rows within 0.5 px (mean)": share(right, lambda row: row["rows_mean"] <= 0.5),
-        "rows within 0.5 px (mean, less the data's own)": share(right, lambda r: r["rows_less_own_mean"] <= 0.5),
+        "rows within 0.5 px (mean, less the data's own)": share(
+            right, lambda r: r["rows_less_own_mean"] <= 0.5
+        ),
         "rows within 0.5 px (95th percentile, less the data's own)": share(
             right, lambda row: row["rows_less_own_p95"] <= 0.5
         ),
         "shift within 2 px": share(right, lambda row: abs(row["shift_error"]) <= 2),
         "the camera's infinity within 2 px of zero": share(far, lambda row: abs(row["zero"]) <= 2),
-        "the camera's infinity, median px": float(np.median([row["zero"] for row in far])) if far else float("nan"),
+        "the camera's infinity, median px": float(np.median([row["zero"] for row in far]))
+        if far
+        else float("nan"),
         "right rule": share(right, lambda row: row["rule_right"]),
         "seconds": float(np.mean([row["seconds"] for row in rows])),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", action="append", required=True, help="NAME:PATH of rectified pairs")
     parser.add_argument("--each", type=int, default=3, help="stereograms of each pair (default: 3)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--evidence", action="store_true", help="record the evidence of the order, too")
     parser.add_argument("-o", "--output", type=Path, help="all figures as JSON")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for spec in options.data:
         data = open_data(spec)
         for index in range(len(data)):
-            pair = known(data.load(index), spec)
+            pair = known(data.load(index), f"{spec} {data.names[index]}")
             for turn in range(options.each):
                 seed = options.seed + 1000 * turn + index
                 row = judge(pair, seed)
                 rows.append({"data": spec.partition(":")[0], "name": data.names[index], "seed": seed, **row})
                 print(*(f"{key}={_short(value)}" for key, value in rows[-1].items()), flush=True)
-    groups = {name: [row for row in rows if row["data"] == name] for name in dict.fromkeys(r["data"] for r in rows)}
+    groups = {
+        name: [row for row in rows if row["data"] == name] for name in dict.fromkeys(r["data"] for r in rows)
+    }
     figures = {name: summary(group) for name, group in (*groups.items(), ("all", rows))}
     for name, values in figures.items():
         print(f"\n{name}")

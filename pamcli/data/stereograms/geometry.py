@@ -14,15 +14,16 @@ two cameras is, and nearer things are moved up or down by more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from PIL import Image
 
 from pamcli.data.stereograms.matching import Grey
 
 Floats = NDArray[np.float64]
+_Value = TypeVar("_Value", bound=np.generic)
 
 _HALF = 6
 """Patches have 2 * 6 + 1 pixels a side."""
@@ -35,6 +36,8 @@ _NOISE = 0.3
 _PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
 """Standard deviations expected of offset (pixels), difference of the rotations, zoom and second rotation."""
 _ROUNDS = 12
+_BAND = 32
+"""Rows resampled at a time."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Alignment:
 
 def corners(grey: Grey, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(y, x) of the best textured allowed place of every cell of a grid."""
-    dy, dx = np.gradient(grey)
+    dy, dx = (np.gradient(grey, axis=axis).astype(np.float32) for axis in (0, 1))
     xx, yy, xy = (box_mean(product) for product in (dx * dx, dy * dy, dx * dy))
     strength = (xx + yy) / 2 - np.sqrt(((xx - yy) / 2) ** 2 + xy**2)
     strength[~allowed] = 0
@@ -170,13 +173,16 @@ def _correlations(
     products = np.einsum("nijkl,nkl->nij", windows, patches, optimize=True)
     sums, squares = (_window_sums(values, side) for values in (places, places.astype(np.float64) ** 2))
     spread = np.sqrt(np.maximum(squares - sums**2 / side**2, 1e-3))
-    return products / spread
+    scores: Floats = products / spread
+    return scores
 
 
 def _window_sums(values: NDArray[np.generic], side: int) -> Floats:
     """(N, H, W) -> (N, H - side + 1, W - side + 1)."""
     sums = np.pad(values.astype(np.float64), ((0, 0), (1, 0), (1, 0))).cumsum(axis=1).cumsum(axis=2)
-    return sums[:, side:, side:] - sums[:, :-side, side:] - sums[:, side:, :-side] + sums[:, :-side, :-side]
+    windows: Floats = sums[:, side:, side:] - sums[:, :-side, side:]
+    windows -= sums[:, side:, :-side] - sums[:, :-side, :-side]
+    return windows
 
 
 def _peak(before: Floats, at: Floats, after: Floats) -> Floats:
@@ -203,7 +209,8 @@ def fit_rows(points: Points, size: tuple[int, int]) -> Alignment:
     left = np.abs(points.dy - terms @ found)
     inliers = left <= 4 * _NOISE
     residual = float(np.median(left[inliers])) if inliers.any() else float(np.median(left))
-    return Alignment(*(float(value) for value in found), inliers, residual)
+    offset, rotation, zoom, second_rotation = (float(value) for value in found)
+    return Alignment(offset, rotation, zoom, second_rotation, inliers, residual)
 
 
 def turned(size: tuple[int, int], angle: float, zoom: float = 0.0, offset: float = 0.0) -> Floats:
@@ -213,24 +220,47 @@ def turned(size: tuple[int, int], angle: float, zoom: float = 0.0, offset: float
     return np.concatenate([turn, (middle - turn @ middle + [0, offset])[:, None]], axis=1)
 
 
-def resampled(picture: NDArray[np.generic], places: Floats, size: tuple[int, int]) -> NDArray[np.generic]:
+def resampled(picture: NDArray[_Value], places: Floats, size: tuple[int, int]) -> NDArray[_Value]:
     """The picture at places @ (x, y, 1) for each pixel of a new one of `size` (height, width), bicubic.
 
-    picture: (H, W) float32 or (H, W, 3) uint8 or uint16. Whole-pixel moves are copied, not resampled.
+    picture: (H, W, C) uint8 or uint16; beyond its edges it is continued by the pixels there. Moves by whole
+    pixels are copied, not resampled. (Pillow's own bicubic transform is a tenth of a pixel off.)
     """
     height, width = size
     if np.array_equal(places[:, :2], np.eye(2)) and np.array_equal(places[:, 2], np.rint(places[:, 2])):
         left, top = (int(value) for value in places[:, 2])
         if min(left, top) >= 0 and top + height <= picture.shape[0] and left + width <= picture.shape[1]:
             return picture[top : top + height, left : left + width].copy()
-    if picture.dtype == np.uint16:  # Pillow has no such pictures in colour
-        channels = [
-            resampled(picture[..., i].astype(np.float32), places, size) for i in range(picture.shape[2])
-        ]
-        return np.clip(np.rint(np.stack(channels, axis=2)), 0, 65535).astype(np.uint16)
-    move = places[:, 2] + 0.5 - 0.5 * places[:, :2].sum(axis=1)  # Pillow counts from the pixel's corner
-    matrix = np.concatenate([places[:, :2], move[:, None]], axis=1).ravel()
-    image = Image.fromarray(picture).transform(
-        (width, height), Image.Transform.AFFINE, tuple(matrix), Image.Resampling.BICUBIC
-    )
-    return np.asarray(image)
+    result = np.empty((height, width, picture.shape[2]), picture.dtype)
+    for start in range(0, height, _BAND):  # what is worked on at a time fits into the cache
+        y, x = np.mgrid[start : min(start + _BAND, height), :width]
+        at_x, at_y = (row[0] * x + row[1] * y + row[2] for row in places)
+        result[start : start + _BAND] = _bicubic(picture, at_x, at_y)
+    return result
+
+
+def _bicubic(picture: NDArray[_Value], at_x: Floats, at_y: Floats) -> Floats:
+    """(H, W, C): the picture at places between its pixels, rounded and within its range."""
+    rows, columns = picture.shape[:2]
+    x, y = np.floor(at_x).astype(np.intp), np.floor(at_y).astype(np.intp)
+    across, along = (_weights((at - whole).astype(np.float32)) for at, whole in ((at_x, x), (at_y, y)))
+    total = np.zeros((*at_x.shape, picture.shape[2]), np.float32)
+    for row in range(4):
+        line = np.zeros_like(total)
+        from_row = np.clip(y + row - 1, 0, rows - 1) * columns
+        for column in range(4):
+            index = from_row + np.clip(x + column - 1, 0, columns - 1)
+            line += picture.reshape(-1, picture.shape[2])[index] * across[column][..., None]
+        total += line * along[row][..., None]
+    return np.clip(np.rint(total), 0, np.iinfo(picture.dtype.name).max)
+
+
+def _weights(part: Grey) -> list[Grey]:
+    """Of the four pixels around a place `part` pixels after the second: the kernel of Keys, a = -0.5."""
+    square, cube = part**2, part**3
+    return [
+        -0.5 * part + square - 0.5 * cube,
+        1 - 2.5 * square + 1.5 * cube,
+        0.5 * part + 2 * square - 1.5 * cube,
+        0.5 * cube - 0.5 * square,
+    ]

@@ -15,6 +15,8 @@ Grey = NDArray[np.float32]
 
 _RADIUS = 2
 """A census code compares a pixel with the others of a square of 2 * 2 + 1 pixels."""
+BITS = (2 * _RADIUS + 1) ** 2 - 1
+"""Of a census code."""
 _SMALL_STEP, _LARGE_STEP = 8, 40
 """Cost of a disparity step of one pixel and of a larger one between neighbours; a code has 24 bits."""
 _OUTSIDE = 11
@@ -115,7 +117,7 @@ def _add_paths(costs: NDArray[np.uint8], total: NDArray[np.int16]) -> None:
 
 def _of_second(total: NDArray[np.int16], low: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     """The best index of each pixel of the second view, and the fraction to add."""
-    depth, height, width = total.shape
+    depth, _, width = total.shape
     moved = np.full(total.shape, np.iinfo(np.int16).max // 2, np.int16)
     for index in range(depth):
         disparity = index + low

@@ -1,12 +1,12 @@
 """Which of two views is the left one, told from half-occlusions.
 
 Take disparity as first x - second x. Were the first view the left one, larger would be nearer; were it the
-right one, smaller would be. The sign of the disparities does not tell, nor do their steps: both readings leave
-the same strips of background that one view alone sees. What differs is on which side of the strip the nearer
-surface begins: the contour between two surfaces is the rim of the nearer one, moves from view to view as that
-one does, and not as the surface behind it. So wherever disparity steps from one value to another, the strong
-edges between them are compared with the other view at both disparities, and vote for the better one as the
-nearer: if that is the larger one, the first view is the left one.
+right one, smaller would be. The sign of the disparities does not tell, nor do their steps: both readings
+leave the same strips that one view alone sees. What differs is on which side of the strip the nearer surface
+begins. The contour between two surfaces is the rim of the nearer one: it moves from view to view as that one
+does, and not as the surface behind it. So wherever disparity steps from one value to another, the edges
+between them are compared with the other view at both disparities, and vote for the better one as the nearer:
+if that is the larger one, the first view is the left one.
 
 A second, weak hint: what is lower in a picture is usually nearer.
 """
@@ -139,8 +139,9 @@ def _votes(
 
     trusted = np.ones(len(y), np.bool_)
     for end, step, own, other in ((left_end, -1, left, right), (right_end, 1, right, left)):
+        side = [end + step * away for away in range(_SIDE)]
         fits, misfits = (
-            sum(cost(end + step * away, value, _SIDE_SLACK, 0) for away in range(_SIDE)) for value in (own, other)
+            sum(cost(column, value, _SIDE_SLACK, 0) for column in side) for value in (own, other)
         )
         trusted &= (misfits - fits) > _DISTINCT * (misfits + fits + _SIDE * _NOISE)
     as_left, as_right = cost(x, left, _SLACK, _ROWS), cost(x, right, _SLACK, _ROWS)

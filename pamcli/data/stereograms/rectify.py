@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pamcli.data.stereograms.alignment import align, factor_for, grey_of, reduced
+from pamcli.data.stereograms.alignment import Aligned, align, factor_for, grey_of, reduced
 from pamcli.data.stereograms.geometry import Alignment, Floats, resampled, turned
 from pamcli.data.stereograms.matching import DenseMatch, match_densely
 from pamcli.data.stereograms.order import OrderEvidence, weigh_order
@@ -20,7 +20,7 @@ MULTIPLE = 12
 """Both sides of a pair are multiples of it (section 5.4.1 of the paper)."""
 SURE = 0.9
 """A pair whose order is less certain is set aside."""
-MOST_OFFSET = 0.1
+MOST_OFFSET = 0.08
 """Largest vertical offset, as a share of the height."""
 MOST_ROTATION = 3.0
 """Degrees by which either view may be turned."""
@@ -49,7 +49,7 @@ def rectify_stereogram(
     Raises ValueError: an array of another kind.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype not in (np.uint8, np.uint16):
-        raise ValueError(f"a picture (H, W, 3) of 8 or 16 bits is needed, not {picture.dtype} {picture.shape}")
+        raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {picture.shape} of {picture.dtype}")
     boxes = find_views(picture)
     if isinstance(boxes, SetAside):
         return boxes
@@ -57,7 +57,7 @@ def rectify_stereogram(
     aligned = align(*(grey_of(view) for view in views))
     if isinstance(aligned, SetAside):
         return aligned
-    _, fit, rough = aligned
+    fit = aligned.fit
     size = views[0].shape[:2]
     unusable = _too_skew(fit, size)
     if unusable:
@@ -66,7 +66,7 @@ def rectify_stereogram(
     straight = [resampled(view, places, size) for view, places in zip(views, maps, strict=True)]
     factor = factor_for(size, _AREA, _WIDTH)
     small = [_reduced_colours(view, factor) for view in straight]
-    match, greys = _match(straight, rough, factor)
+    match, greys = _match(straight, aligned, factor)
     if match.first_seen.mean() < _FEWEST_SEEN:
         return SetAside(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
 
@@ -111,10 +111,12 @@ def _guess(evidence: OrderEvidence) -> str:
 
 def _too_skew(fit: Alignment, size: tuple[int, int]) -> SetAside | None:
     if abs(fit.offset) > MOST_OFFSET * size[0]:
-        return SetAside(f"its views are {abs(fit.offset):.0f} rows apart, more than a tenth of their height")
+        apart = f"{abs(fit.offset):.0f} of {size[0]} rows apart"
+        return SetAside(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
     angles = np.rad2deg([fit.second_rotation - fit.rotation, fit.second_rotation])
-    if np.abs(angles).max() > MOST_ROTATION:
-        return SetAside(f"a view is turned by {np.abs(angles).max():.1f} degrees, more than {MOST_ROTATION:g}")
+    angle = np.abs(angles).max()
+    if angle > MOST_ROTATION:
+        return SetAside(f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
     if fit.residual > MOST_RESIDUAL:
         return SetAside(
             f"its rows do not fit: matches are {fit.residual:.1f} px off after turning and moving the views"
@@ -144,12 +146,12 @@ def _reduced_colours(view: NDArray[np.generic], factor: int) -> NDArray[np.uint8
 
 
 def _match(
-    straight: list[NDArray[np.generic]], rough: tuple[float, float], factor: int
+    straight: list[NDArray[np.generic]], aligned: Aligned, factor: int
 ) -> tuple[DenseMatch, list[NDArray[np.float32]]]:
     greys = [reduced(grey_of(view), factor) for view in straight]
     width = greys[0].shape[1]
     spare = _SPARE * width + 2
-    low, high = int(rough[0] / factor - spare), int(rough[1] / factor + spare)
+    low, high = int(aligned.lowest / factor - spare), int(aligned.highest / factor + spare)
     return match_densely(greys[0], greys[1], max(low, 1 - width), min(high, width - 1)), greys
 
 
@@ -159,9 +161,10 @@ def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box
     top, bottom = max(box.top for box in boxes), min(box.bottom for box in boxes)
     start = max(boxes[0].left, boxes[1].left - shift)
     end = min(boxes[0].right, boxes[1].right - shift)
-    height, width = ((side) // MULTIPLE * MULTIPLE for side in (bottom - top, end - start))
+    height, width = (side // MULTIPLE * MULTIPLE for side in (bottom - top, end - start))
     if min(height, width) < SMALLEST_SIDE // MULTIPLE * MULTIPLE:
-        return SetAside(f"only {max(width, 0)} x {max(height, 0)} pixels are left of its views after the shift")
+        area = f"{max(width, 0)} x {max(height, 0)} pixels"
+        return SetAside(f"only {area} of its views are left after the shift by {shift}")
     # The middle is kept: what is cut for the multiple of 12 is cut on both sides.
     top += (bottom - top - height) // 2
     start += (end - start - width) // 2
@@ -187,7 +190,7 @@ def _inside(places: Floats, size: tuple[int, int]) -> Box:
 
 
 def _from_pair(window: Box, places: Floats, box: Box) -> Floats:
-    """From the finished view to the stereogram: the window, the turn, the place of the view in the picture."""
+    """From the finished view to the stereogram: the window, the turn, the box of the view."""
     turn = places[:, :2]
     move = turn @ [window.left, window.top] + places[:, 2] + [box.left, box.top]
     return np.concatenate([turn, move[:, None]], axis=1)

@@ -27,7 +27,7 @@ class RectifiedPair:
     vertical_offset: float
     """By how many pixels the right view showed the middle of the picture lower than the left one."""
     rotation: float
-    """Degrees by which the right view was turned against the left one; positive where its right side was lower."""
+    """Degrees by which the right view was turned against the left one; positive: its right side was lower."""
     shift: int
     """Added to all disparities: how many columns further to the left the right view lies now."""
     rule: Rule
@@ -36,7 +36,7 @@ class RectifiedPair:
     """Of the pair as it is now, left x - right x, without outliers."""
     largest_disparity: float
     margins: tuple[tuple[int, int, int, int], tuple[int, int, int, int]]
-    """Columns and rows of one colour cut off the halves of the picture, the left one first: top, bottom, left, right."""
+    """Cut off the halves of the picture, that on the left first: pixels at top, bottom, left and right."""
     left_map: NDArray[np.float64]
     """(2, 3): the pixel (x, y) of `left` shows the stereogram's place left_map @ (x, y, 1)."""
     right_map: NDArray[np.float64]

@@ -34,7 +34,9 @@ _FAR = 0.5
 """Below this share of the range the median disparity lies where much is far."""
 
 
-def trusted_disparities(disparity: NDArray[np.float32], seen: NDArray[np.bool_], grey: Grey) -> NDArray[np.float32]:
+def trusted_disparities(
+    disparity: NDArray[np.float32], seen: NDArray[np.bool_], grey: Grey
+) -> NDArray[np.float32]:
     """(N,): those of textured places on smooth surfaces that both views see."""
     texture = box_mean(grey * grey) - box_mean(grey) ** 2
     rough = box_mean(disparity * disparity) - box_mean(disparity) ** 2

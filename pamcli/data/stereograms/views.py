@@ -1,12 +1,13 @@
 """Where the two views of a side-by-side picture lie: the margins around and between them are cut off.
 
-A margin or frame is a run of lines of one colour, whatever the colour; frames may lie within frames, and be of
-unequal width on every side of either view.
+A margin or frame is a run of lines of one colour, whatever the colour; frames may lie within frames, and be
+of unequal width on every side of either view.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,9 @@ SMALLEST_SIDE = 120
 """Pixels a view must have in each direction."""
 
 
+_Value = TypeVar("_Value", bound=np.generic)
+
+
 @dataclass(frozen=True)
 class Box:
     """Rows top .. bottom - 1 and columns left .. right - 1."""
@@ -52,7 +56,7 @@ class Box:
     def width(self) -> int:
         return self.right - self.left
 
-    def of(self, picture: NDArray[np.generic]) -> NDArray[np.generic]:
+    def of(self, picture: NDArray[_Value]) -> NDArray[_Value]:
         return picture[self.top : self.bottom, self.left : self.right]
 
 
@@ -86,7 +90,6 @@ def _without_margins(levels: NDArray[np.int16], box: Box) -> Box:
     """The box less all lines of one colour at its four sides, and less the blended lines beside them."""
     for _ in range(_FRAMES):
         before = box
-        # Columns before rows, and again after them: a margin's corner may be of the other margin's colour.
         top, bottom = _margins(box.of(levels))
         box = Box(box.top + top, box.bottom - bottom, box.left, box.right)
         left, right = _margins(box.of(levels).swapaxes(0, 1))
@@ -96,12 +99,12 @@ def _without_margins(levels: NDArray[np.int16], box: Box) -> Box:
     return box
 
 
-def _margins(lines: NDArray[np.generic]) -> tuple[int, int]:
+def _margins(lines: NDArray[np.int16]) -> tuple[int, int]:
     """How many lines of (N, M, 3) belong to the margin at the beginning and at the end."""
     return _margin(lines), _margin(lines[::-1])
 
 
-def _margin(lines: NDArray[np.generic]) -> int:
+def _margin(lines: NDArray[np.int16]) -> int:
     if not lines.size:
         return 0
     lines = lines[:, :: max(1, lines.shape[1] // _SAMPLES)]
@@ -137,7 +140,7 @@ def _split(levels: NDArray[np.int16], whole: Box) -> tuple[int, int]:
 def margins_of(
     boxes: tuple[Box, Box], width: int, height: int
 ) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
-    """Top, bottom, left and right margin of either view; the gap between the views is parted in the middle."""
+    """Top, bottom, left and right margin of either view; the gap between them is parted in the middle."""
     first, second = boxes
     gap = second.left - first.right
     return (
