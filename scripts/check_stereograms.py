@@ -1,8 +1,9 @@
 """How well stereograms of known truth are undone: check_stereograms.py --data SPEC [--data SPEC ...].
 
 From every rectified pair of the data (as for `pam eval --data`), stereograms are made: windows of both
-views, 0 to 60 px apart (the shift onto a plane of focus), one of them turned by up to half a degree, the right
-one 1 to 3 px up or down, side by side in either order, with borders and a gap of unequal width, saved as JPEG.
+views, 0 to 60 px apart (the shift onto a plane of focus), one of them turned by up to half a degree, the
+right one 1 to 3 px up or down, side by side in either order, with borders and a gap of unequal width, saved
+as JPEG.
 
 What counts, for each one that is not set aside:
 
@@ -13,7 +14,7 @@ What counts, for each one that is not set aside:
 - shift: the smallest disparity of the finished pair against the 0 or 40 px that its rule promises. It is the
   1st percentile of the truth within the windows, or, where the truth is sparse and ends before the sky does
   (KITTI), of an ordinary matcher's disparities (OpenCV's) of the untouched pair;
-- camera's infinity: what was infinitely far by the data's calibration has this disparity in the finished pair,
+- camera's infinity: the disparity, in the finished pair, of what is infinitely far by the data's calibration,
   where infinity was found; it exceeds the shift's error where nothing in sight is infinitely far;
 - rule: infinity or close was found as the data's name has it (KITTI: infinity, all other: close).
 """

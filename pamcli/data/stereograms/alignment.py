@@ -18,8 +18,8 @@ from pamcli.data.stereograms.result import SetAside
 
 REACH = 0.25
 """Largest disparity of either sign, as a share of the width."""
-FEWEST_POINTS = 25
-"""Places that must be found in both views."""
+FEWEST_POINTS = 30
+"""Places that must be found in both views, and fit; ordinary pictures halved have up to 25 by chance."""
 FEWEST_ALIKE = 0.25
 """Share of the pixels of the small picture that must be."""
 _LOOK_AREA, _LOOK_WIDTH = 12_000, 150
@@ -63,14 +63,16 @@ def align(first: Grey, second: Grey) -> Aligned | SetAside:
     points = measured(one, two, guess, reach_x=2, reach_y=4)
     while len(points) >= FEWEST_POINTS:
         fit = fit_rows(points, one.shape)
-        if factor == 1:
-            return Aligned(fit, float(lowest), float(highest))
         points = points.take(fit.inliers)
+        if factor == 1 and len(points) >= FEWEST_POINTS:
+            return Aligned(fit, float(lowest), float(highest))
+        if factor == 1:
+            break
         finer = factor // 2
         one, two = reduced(first, finer), reduced(second, finer)
         points = measured(one, two, points.scaled(factor / finer), reach_x=3, reach_y=3)
         factor = finer
-    return SetAside(f"its halves do not show the same: {len(points)} places match")
+    return SetAside(f"its halves do not show the same: of {len(y)} places {len(points)} match")
 
 
 def grey_of(view: NDArray[np.generic]) -> Grey:

@@ -47,7 +47,7 @@ _MOST = 40.0
 """No edge counts for more than this difference."""
 _TILES = 8
 """The picture is cut into 8 x 8 tiles, whose agreement tells how sure the vote is."""
-_WEIGHTS = (3.0, 0.6, 2.0)
+_WEIGHTS = (5.0, 1.0, 2.0)
 """Of vote, agreement and rows in the log-odds of the order; see scripts/check_stereograms.py."""
 
 

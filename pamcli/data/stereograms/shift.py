@@ -20,7 +20,7 @@ SMALLEST, LARGEST = 1.0, 99.0
 """Percentiles that count as the smallest and the largest disparity: beyond them are mostly wrong matches."""
 _TEXTURE = 2.0
 """Standard deviation over 5 x 5 pixels, grey levels, below which a disparity is guessed."""
-_SMOOTH = 1.0
+_SMOOTH = 0.7
 """Standard deviation of disparities over 5 x 5 pixels, above which one of them is wrong or hidden."""
 _FEWEST = 500
 """Pixels to take a percentile of."""
