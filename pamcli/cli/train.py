@@ -178,7 +178,7 @@ def disparity(
 
 def superres(
     data: Data = None,
-    scale: Annotated[int | None, typer.Option("--scale", help="Enlargement to learn: 2 or 4.")] = None,
+    scale: Annotated[int | None, typer.Option("--scale", help="Enlargement to learn: 2, 3, 4 or 8.")] = None,
     output: Output = None,
     resume: Resume = None,
     from_weights: From = None,
@@ -322,7 +322,12 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
             weights[name] = typed(LossWeights, name, weight)
         changes["losses"] = replace(recipe.losses, **weights)
     recipe = replace(recipe, **changes)
-    if given.unsupervised and recipe.supervised:
+    if given.unsupervised and recipe.losses.need_truth:
+        if given.loss and recipe.losses.mask_by_truth_below is not None:
+            raise UsageError(
+                "--unsupervised and mask_by_truth_below contradict each other: the mask is made of the truth",
+                "leave out one of them; --recipe unsupervised has the same losses",
+            )
         raise UsageError(
             f"--unsupervised and the recipe {recipe.name} contradict each other: it learns from the truth",
             "leave out one of them",

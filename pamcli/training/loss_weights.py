@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+
+from pamcli.errors import UsageError
 
 
 @dataclass(frozen=True)
 class LossWeights:
-    """What every term counts; one of weight 0 is not computed. Plain numbers, to be stored as JSON."""
+    """What every term counts; one of weight 0 is not computed. Plain numbers, to be stored as JSON.
+
+    Raises UsageError: a weight below 0 or not finite, a limit that is not above 0.
+    """
 
     photometric: float = 0.0
     smoothness: float = 0.0
@@ -36,6 +42,14 @@ class LossWeights:
     mask_by_truth_below: float | None = None
     """The authors' masking: L_p and L_PAM-p count pixels with 0 < truth < this alone, and so need a truth;
     supervised terms take a truth from here on as unknown. None: no unsupervised term looks at a truth."""
+
+    def __post_init__(self) -> None:
+        for name, weight in vars(self).items():
+            if name == "mask_by_truth_below":
+                if weight is not None and not (math.isfinite(weight) and weight > 0):
+                    raise UsageError(f"{name} must be above 0, not {weight}")
+            elif not (math.isfinite(weight) and weight >= 0):
+                raise UsageError(f"{name} must be a number from 0 up, not {weight}", "0 switches a term off")
 
     @property
     def need_truth(self) -> bool:

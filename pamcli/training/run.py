@@ -138,7 +138,9 @@ def _run(
             observer.told("this CPU emulates bf16, many times slower than --precision fp32")
         if not recipe.validation:
             observer.told("without --val there is no best: the last weights are the result")
-        if trainer.step:
+        if trainer.step == steps:
+            observer.told(f"all {steps} steps have been taken; --from begins a new run with its weights")
+        elif trainer.step:
             observer.told(f"goes on after step {trainer.step}")
         stack.enter_context(reproducible(compute.device))
         return trainer.run(batches, folder, journal, validator, stop, observer)
@@ -155,12 +157,14 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
     sources = [(spec, open_data(spec)) for spec in specs]
     if not recipe.losses.need_truth:
         sources = [(spec, _without_truth(source)) for spec, source in sources]
-    elif not recipe.learns_without_truth:
+    elif recipe.losses.mask_by_truth_below is not None or not recipe.learns_without_truth:
         for spec, source in sources:
             if not has_truth(source):
                 raise UsageError(
                     f"{shown(spec.text)} has no true disparity, and the recipe {recipe.name} learns from it",
-                    "--unsupervised learns from pairs alone",
+                    "--unsupervised learns from pairs alone"
+                    if recipe.task == "disparity"
+                    else "charbonnier, or another term that needs none, learns from pairs alone",
                 )
     examples = Examples(
         [(source, spec.weight) for spec, source in sources],

@@ -49,6 +49,22 @@ def pairs(here: Path) -> Path:
         (["-o", "run", "--data", "procedural", "--loss", "refined"], ["refined", "NAME=WEIGHT"]),
         (["-o", "run", "--data", "procedural", "--loss", "refine=1"], ["refine", "did you mean refined"]),
         (["-o", "run", "--data", "procedural", "--loss", "refined=much"], ["refined=much"]),
+        (["-o", "run", "--data", "procedural", "--loss", "refined=-1"], ["refined", "from 0"]),
+        (["-o", "run", "--data", "procedural", "--loss", "charbonnier=1"], ["no term charbonnier"]),
+        (
+            [
+                "-o",
+                "run",
+                "--data",
+                "procedural",
+                *(f"--loss={n}=0" for n in ("refined", "initial", "likelihood")),
+            ],
+            ["every term", "--loss"],
+        ),
+        (
+            ["-o", "run", "--data", "procedural", "--unsupervised", "--loss", "mask_by_truth_below=192"],
+            ["--unsupervised", "mask_by_truth_below"],
+        ),
         (["-o", "run", "--data", "procedural", "--max-disparity", "far"], ["--max-disparity", "far"]),
         (["-o", "run", "--data", "procedural", "--steps", "5", "--epochs", "1"], ["--steps", "--epochs"]),
         (["-o", "run", "--data", "procedural", "--epochs", "1"], ["never end", "--steps"]),
@@ -92,6 +108,9 @@ def test_unlabelled_pairs_need_to_be_called_so(pairs: Path) -> None:
     with unchanged():
         run = pam("train", "disparity", "--data", "pairs:pairs", "-o", "run")
         refuse(run, 2, "pairs:pairs has no true disparity", "--unsupervised")
+        masked = ("--recipe", "paper-kitti", "--loss", "mask_by_truth_below=192")
+        run = pam("train", "disparity", "--data", "pairs:pairs", "-o", "run", *masked)
+        refuse(run, 2, "pairs:pairs has no true disparity")
 
 
 def test_a_folder_that_holds_something_is_never_trained_into(here: Path) -> None:

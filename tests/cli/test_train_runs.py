@@ -119,6 +119,15 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(whole: Path) -
     assert same_weights(Path("run"), whole)
 
 
+def test_a_finished_run_says_so_and_stays_as_it_is(whole: Path) -> None:
+    shutil.copytree(whole, "run")
+    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    assert run.code == 0, run.stderr
+    assert any(f"all {STEPS} steps have been taken" in line for line in run.complaints)
+    assert run.lines == ["run/last.safetensors"]
+    assert same_weights(Path("run"), whole)
+
+
 def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None:
     shutil.copytree(whole, "run")
     for file in Path("run/checkpoints").iterdir():

@@ -165,6 +165,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         {"scale": 2},
         {"max_disparity": 100},
         {"initialisation": "upscaler"},
+        {"losses": LossWeights()},
+        {"losses": LossWeights(pam=0, pam_cycle=1)},
+        {"losses": LossWeights(refined=1, charbonnier=1)},
     ],
 )
 def test_values_out_of_range_are_refused(change: dict[str, object]) -> None:
@@ -173,11 +176,33 @@ def test_values_out_of_range_are_refused(change: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"scale": None}, {"scale": 5}, {"max_disparity": 192}, {"freeze_batch_norm": True}]
+    "change",
+    [
+        {"scale": None},
+        {"scale": 5},
+        {"max_disparity": 192},
+        {"freeze_batch_norm": True},
+        {"losses": LossWeights(charbonnier=1, photometric=1)},
+    ],
 )
 def test_super_resolution_has_a_scale_and_nothing_of_pasmnet(change: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         replace(RECIPES["superres"], **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"refined": -1.0},
+        {"pam": float("inf")},
+        {"pam_cycle": float("nan")},
+        {"mask_by_truth_below": 0.0},
+        {"mask_by_truth_below": float("inf")},
+    ],
+)
+def test_a_weight_that_would_teach_the_opposite_or_nothing_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        LossWeights(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_recipe_of_the_other_task_is_refused_by_name() -> None:
@@ -220,3 +245,8 @@ def test_a_term_takes_the_value_of_an_option(name: str, text: str, expected: obj
 def test_a_term_that_does_not_exist_or_a_weight_that_is_none_is_refused(name: str, text: str) -> None:
     with pytest.raises(UsageError, match=name):
         typed(LossWeights, name, text)
+
+
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.losses.pam_cycle])
+def test_attention_terms_have_the_weight_that_the_lambdas_were_chosen_for(name: str) -> None:
+    assert RECIPES[name].losses.pam_over_columns
