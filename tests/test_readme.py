@@ -142,6 +142,18 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
     encoded = encode_disparity(truth, ".png").data
     (folder / "kitti/training/disp_occ_0/000000_10.png").write_bytes(encoded)
     (folder / "pairs.tsv").write_text("yard/five.png\tyard/six.png\n")
+    # Flickr1024 and Middlebury, large enough for patches; a cross-eyed stereogram.
+    large = [
+        Image.open(ROOT / "scripts" / "sample" / f"{side}.png").convert("RGB").crop((60, 100, 540, 340))
+        for side in ("left", "right")
+    ]
+    for picture, view, image in zip(large, "LR", ("im0.png", "im1.png"), strict=True):
+        save(picture, f"Flickr1024/Train/0001_{view}.png", f"midd/Piano/{image}")
+    (folder / "names.txt").write_text("flickr1024/*\nPiano\n")
+    stereogram = Image.new("RGB", (2 * large[0].width, large[0].height))
+    stereogram.paste(large[1], (0, 0))
+    stereogram.paste(large[0], (large[0].width, 0))
+    save(stereogram, "stereograms/one.jpg")
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
     (folder / ".venv" / "bin").mkdir(parents=True)
@@ -253,6 +265,8 @@ def test_the_python_of_the_readme_works(block: Block, tmp_path: Path, network_fi
         "pam dataset list",
         "pam dataset verify",
         "pam dataset preview",
+        "pam dataset prepare-flickr1024",
+        "pam dataset stats",
     ],
 )
 def test_the_readme_shows_every_command(words: str) -> None:

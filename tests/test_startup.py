@@ -66,7 +66,11 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["weights", "--help"], ["list", "info", "verify", "import"]),
         (["weights", "list"], ["pasmnet", "passrnet-x2", "passrnet-x4"]),
         (["weights", "info", "pasmnet"], ["pasmnet", "MIT"]),
-        (["dataset", "--help"], ["list", "verify", "preview"]),
+        (["dataset", "--help"], ["list", "verify", "preview", "prepare-flickr1024", "stats"]),
+        (
+            ["dataset", "prepare-flickr1024", "--help"],
+            ["--scale", "--add", "--list", "--store", "--from-stereograms", "--layout", "--workers"],
+        ),
         (["eval", "--help"], ["disparity", "superres"]),
         (["train", "--help"], ["disparity", "superres"]),
         (["train", "disparity", "--help"], ["--data", "--unsupervised", "--recipe", "--resume", "--from"]),
@@ -86,7 +90,9 @@ def test_answers_go_to_stdout_without_torch(folder: Path, arguments: list[str], 
     assert [text for text in expected if text not in run.stdout] == []
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["dataset", "list"], ["dataset", "verify", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["dataset", "list"], ["dataset", "prepare-flickr1024", "--help"]]
+)
 def test_neither_help_nor_the_list_of_data_sets_imports_numpy(folder: Path, arguments: list[str]) -> None:
     without_numpy = RUN_WITHOUT_TORCH.replace('== "torch"', 'in ("torch", "numpy")')
     command = [sys.executable, "-P", "-c", without_numpy, *arguments]
@@ -151,6 +157,9 @@ PAIR = ["left.png", "right.png"]
         (["dataset", "list", "nonsense"], 2, ["nonsense", "kitti2015"]),
         (["dataset", "verify", "kitti2015:none"], 3, ["none does not exist"]),
         (["dataset", "preview", "pairs:lefts", "-o", "left.png"], 2, ["left.png", "--overwrite"]),
+        (["dataset", "prepare-flickr1024", "lefts", "-o", "out"], 2, ["--scale 4"]),
+        (["dataset", "prepare-flickr1024", "lefts", "-o", "out", "--scale", "2"], 3, ["NAME_L.png"]),
+        (["dataset", "stats", "none"], 2, ["none"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )

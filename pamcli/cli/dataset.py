@@ -1,4 +1,7 @@
-"""pam dataset: what data sets pam reads, whether one on disk is whole and sound, and what it looks like."""
+"""pam dataset: what data sets pam reads, whether one on disk is whole and sound, and what it looks like.
+
+`prepare-flickr1024` and `stats` have files of their own.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pamcli.cli import prepare, statistics
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.options import Overwrite, Quiet
 from pamcli.data.open import DataSpec, open_data, parse_data
@@ -25,7 +29,10 @@ if TYPE_CHECKING:
     from pamcli.data.listing import Listed
     from pamcli.data.verify import Finding
 
-app = typer.Typer(help="Data sets with their truth: list, verify, preview.", no_args_is_help=True)
+app = typer.Typer(help="Data sets: list, verify, preview, measure, prepare.", no_args_is_help=True)
+
+app.command("prepare-flickr1024", short_help="Training patches for super-resolution.")(prepare.command)
+app.command("stats", short_help="Sizes, disparities, sharpness, duplicates.")(statistics.command)
 
 FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
 FORM_HELP = f"{FORM}, with the names, splits and keys of `pam dataset list`."

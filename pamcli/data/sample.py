@@ -39,6 +39,10 @@ class Sample:
     foreground: NDArray[np.bool_] | None = None
     """(H, W) KITTI's object map: pixels of cars; None = not known."""
     calibration: Calibration | None = None
+    low_left: NDArray[np.uint8] | None = None
+    """(H / s, W / s, 3) RGB: the left picture reduced by a whole number s, where the source stores it, as do
+    sets of training patches; None = to be made. Both views have it, or none."""
+    low_right: NDArray[np.uint8] | None = None
 
 
 class Source(Protocol):

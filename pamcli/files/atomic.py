@@ -31,14 +31,14 @@ def check_writable(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
-        raise _explained(path, error) from error
+        raise explained(path, error) from error
     folder = Path(os.path.realpath(path)).parent
     while not os.path.lexists(folder):
         folder = folder.parent
     if not folder.is_dir():
-        raise _explained(path, NotADirectoryError())
+        raise explained(path, NotADirectoryError())
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise _explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+        raise explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -63,7 +63,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     except ValueError as error:  # a NUL character in the path
         raise OutputError(f"cannot write {str(path)!r}: {error}") from error
     except OSError as error:
-        raise _explained(path, error) from error
+        raise explained(path, error) from error
 
 
 def _write_and_rename(target: Path, data: bytes) -> None:
@@ -83,7 +83,8 @@ def _write_and_rename(target: Path, data: bytes) -> None:
         raise
 
 
-def _explained(path: Path, error: OSError) -> OutputError:
+def explained(path: Path, error: OSError) -> OutputError:
+    """What is wrong with writing to a path, in plain words and with what to do about it."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         return OutputError(
             f"cannot write {path}: a part of its folder is a file", "name a folder, or a new one to be made"

@@ -65,6 +65,14 @@ class Augmentation:
     erase: float = 0.0
     """Probability that a rectangle of the right view is covered; not for super-resolution."""
 
+    @property
+    def keeps_pixels(self) -> bool:
+        """Pictures are moved, turned over and their colours exchanged at most: no pixel gets a new value."""
+        unchanged = self.smallest == self.largest == 1 and not self.stretch
+        light = (self.brightness, self.contrast, self.gamma, self.colour)
+        of_views = (self.view_brightness, self.view_contrast, self.view_gamma, self.view_colour)
+        return unchanged and not any((*light, *of_views, self.noise, self.blur))
+
     def __post_init__(self) -> None:
         if not 0 < self.smallest <= self.largest < math.inf:
             raise UsageError(
@@ -224,14 +232,12 @@ def lit(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Both views in other light and colours, blurred and noisy; what is of the scene alike in both."""
     by = augmentation
-    order = rng.permutation(3) if rng.random() < by.permute_colours else np.arange(3)
+    left, right = permuted(rng, (left, right), augmentation)
     both = _light(rng, by.brightness, by.contrast, by.gamma, by.colour)
     views = []
     for view in (left, right):
         own = _light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
         sigma, noise = float(rng.uniform(0, by.blur)), float(rng.uniform(0, by.noise))
-        if (order != np.arange(3)).any():
-            view = view[..., order]
         tables = _tables(both * own)
         if sigma >= LEAST_BLUR or tables is not None:
             image = Image.fromarray(np.ascontiguousarray(view))
@@ -243,6 +249,16 @@ def lit(
             view = np.clip(np.rint(view + 255 * noise * grain), 0, 255).astype(np.uint8)
         views.append(view)
     return views[0], views[1]
+
+
+def permuted(
+    rng: Generator, pictures: tuple[NDArray[np.uint8], ...], augmentation: Augmentation
+) -> tuple[NDArray[np.uint8], ...]:
+    """The pictures with their colours exchanged as it falls, in all of them alike."""
+    order = rng.permutation(3) if rng.random() < augmentation.permute_colours else np.arange(3)
+    if (order == np.arange(3)).all():
+        return pictures
+    return tuple(picture[..., order] for picture in pictures)
 
 
 def _light(

@@ -25,7 +25,16 @@ from pamcli.data.sample import Sample
 from pamcli.data.sources.procedural import CHECK_SERIES, Scenes
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.resize import imresize
-from pamcli.training.augmentation import Augmentation, Crop, Example, choose_crop, erased, lit, turned_over
+from pamcli.training.augmentation import (
+    Augmentation,
+    Crop,
+    Example,
+    choose_crop,
+    erased,
+    lit,
+    permuted,
+    turned_over,
+)
 from pamcli.training.objectives import Truth
 from pamcli.training.supervision import visible_left, visible_right
 
@@ -159,6 +168,22 @@ class Examples(Dataset[Example]):
         height, width = sample.left.shape[:2]
         rows, columns = self.crop
         crop = choose_crop(rng, height, width, (rows * scale, columns * scale), self.augmentation, scale)
+        truths = _truths(sample, crop, first=scale // 2, step=scale)
+        if sample.low_left is not None and sample.low_right is not None:
+            if sample.low_left.shape[0] * scale != height:
+                stored = height // sample.low_left.shape[0]
+                raise UsageError(
+                    f"the patches of {sample.name} are of x{stored}, the training is of x{scale}",
+                    f"prepare some with --scale {scale}",
+                )
+            if self.augmentation.keeps_pixels and crop.scale_x == crop.scale_y == 1:
+                # Stored as the whole picture reduced, so that the patch's borders are right, too.
+                at = slice(crop.top // scale, None), slice(crop.left // scale, None)
+                stored_views = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
+                high_views = (crop.cut(_eight_bits(view)) for view in (sample.left, sample.right))
+                views = *stored_views, *high_views
+                low_left, low_right, left, right = permuted(rng, views, self.augmentation)
+                return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widened(_REACH * scale, height, width, scale)
         left, right = (wide.cut(_eight_bits(view)) for view in (sample.left, sample.right))
         left, right = lit(rng, left, right, self.augmentation)
@@ -171,7 +196,6 @@ class Examples(Dataset[Example]):
         def high(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
             return view[top:, before:][: rows * scale, : columns * scale]
 
-        truths = _truths(sample, crop, first=scale // 2, step=scale)
         return Example(low(left), low(right), *truths, left_high=high(left), right_high=high(right))
 
 

@@ -152,14 +152,23 @@ _ROWS = (
     ),
     SourceInfo(
         "flickr1024",
-        "Flickr1024, or patches that the scripts of PASSRnet's and iPASSR's authors cut from it; no truth",
+        "Flickr1024, or patches cut from it, by pam or by PASSRnet's and iPASSR's authors; no truth",
         ("train", "validation", "test"),
         (
             "Train/0001_L.png  (Validation, Test; or all in one folder)",
             "Train/0001_R.png",
             "patches_x4/000001/hr0.png, hr1.png, lr0.png, lr1.png  (patches)",
+            "x4/pixels.npy, index.json, manifest.csv  (patches of `pam dataset prepare-flickr1024`)",
         ),
-        (Key("scale", "of the patches", ("2", "4")),),
+        (
+            Key("scale", "of the patches", ("2", "4")),
+            Key(
+                "view",
+                "of x2, x4: patches, or the pictures they are cut from",
+                ("patches", "pictures"),
+                "patches",
+            ),
+        ),
         unverified="the names of the pictures",
     ),
     SourceInfo(

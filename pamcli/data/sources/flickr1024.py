@@ -1,17 +1,37 @@
-"""Flickr1024: pictures, or the patches that the scripts of PASSRnet's and iPASSR's authors cut from them.
+"""Flickr1024: pictures, or patches cut from them by `pam dataset prepare-flickr1024` or the authors' scripts.
 
 Pictures are 0001_L.png and 0001_R.png in Train, Validation and Test, or all in one folder. Patches are
-folders 000001 with hr0.png, hr1.png (left and right, high resolution: what a sample holds), lr0.png, lr1.png.
+folders 000001 with hr0.png, hr1.png (left and right, high resolution), lr0.png, lr1.png, or packed.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
-from pamcli.data.listing import Files, Listed, by_stem, folders, root_of, unpaired_lines
-from pamcli.errors import UsageError
-from pamcli.files.finding import shown
+import numpy as np
+
+from pamcli.data.listing import Files, Listed, by_stem, root_of, unpaired_lines
+from pamcli.data.preparation.manifest import read_checksums
+from pamcli.data.preparation.patches import SCALES, Patch, Views, patch_at
+from pamcli.data.preparation.stores import (
+    VIEW_FILES,
+    Index,
+    Places,
+    StoreName,
+    open_pixels,
+    patch_boxes,
+    read_index,
+    views_in,
+)
+from pamcli.data.sample import Sample
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import natural, shown
+from pamcli.imaging.images import read_picture
 
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
 
@@ -21,20 +41,208 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     folder = home / _SPLITS[split]
     if not folder.is_dir():
         folder = root  # all in one folder, or the folder of a split itself
-        if patches := _patches(root, keys.get("scale")):
-            return Listed(patches)
+        if patches := _patches(root, split, keys):
+            return patches
+        if (root / "pairs").is_dir():  # from stereograms
+            folder = root / "pairs"
     lefts, rights = by_stem(folder, ending="_L"), by_stem(folder, ending="_R")
     found = [Files(stem, lefts[stem], rights[stem]) for stem in lefts.keys() & rights.keys()]
     return Listed(found, unpaired=unpaired_lines(lefts, rights))
 
 
-def _patches(root: Path, scale: str | None) -> list[Files]:
-    """One for each folder of patches. There are 300,000 of them, so only the first is looked into."""
-    homes = [f"patches_x{x}" for x in ("2", "4") if scale in (None, x) and (root / f"patches_x{x}").is_dir()]
-    if len(homes) > 1:
-        raise UsageError(f"{shown(root)} has {' and '.join(homes)}", "say which: ?scale=2 or ?scale=4")
-    inner = folders(root / homes[0] if homes else root)
-    first = next(iter(inner.values()), None)
-    if first is None or not (first / "hr0.png").is_file():
-        return []
-    return [Files(name, folder / "hr0.png", folder / "hr1.png") for name, folder in inner.items()]
+class _Patches(Listed):
+    """A `Listed` of very many samples: nothing is made for one before it is loaded."""
+
+    def __init__(self, names: tuple[str, ...], manifest: Path | None) -> None:
+        """manifest: with the checksums of the patches; None = there is none."""
+        self.names = names
+        self.absent = () if manifest else ("no list of checksums",)
+        self.unpaired = ()
+        self.missing = self.absent
+        self._manifest = manifest
+
+    def patch(self, index: int) -> Patch:
+        """The pixels of one patch. Raises InputError naming the damaged file."""
+        raise NotImplementedError
+
+    def load(self, index: int) -> Sample:
+        patch = self.patch(index)
+        return Sample(
+            self.names[index],
+            patch.high_left,
+            patch.high_right,
+            low_left=patch.low_left,
+            low_right=patch.low_right,
+        )
+
+    def check(self, index: int) -> str | None:
+        patch = self.patch(index)
+        name = self.names[index]
+        if self._manifest is not None and self._checksums.get(name) != patch.checksum():
+            return f"its pixels are not those that {shown(self._manifest)} lists"
+        return None
+
+    @cached_property
+    def _checksums(self) -> dict[str, str]:
+        return read_checksums(self._manifest) if self._manifest else {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class PatchFolders(_Patches):
+    """Patches as PNG files, a folder each."""
+
+    def __init__(self, root: Path, names: tuple[str, ...], manifest: Path | None) -> None:
+        super().__init__(names, manifest)
+        self.root = root
+
+    @property
+    def files(self) -> tuple[Files, ...]:  # type: ignore[override]  # made when they are asked for
+        return tuple(
+            Files(
+                name,
+                self.root / name / VIEW_FILES[0],
+                self.root / name / VIEW_FILES[1],
+                {"low_left": self.root / name / VIEW_FILES[2], "low_right": self.root / name / VIEW_FILES[3]},
+            )
+            for name in self.names
+        )
+
+    def patch(self, index: int) -> Patch:
+        paths = [self.root / self.names[index] / file for file in VIEW_FILES]
+        high_left, high_right, low_left, low_right = views = [read_picture(path).pixels for path in paths]
+        for view, other, path in ((high_right, high_left, paths[1]), (low_right, low_left, paths[3])):
+            if view.shape != other.shape:
+                raise InputError(f"{shown(path)} and the left picture differ in size")
+        scale = high_left.shape[0] // low_left.shape[0]
+        if tuple(side * scale for side in low_left.shape[:2]) != high_left.shape[:2]:
+            raise InputError(f"{shown(paths[2])} is not {shown(paths[0])} reduced by a whole number")
+        if any(view.dtype != np.uint8 for view in views):
+            raise InputError(f"{shown(paths[0].parent)} holds pictures of 16 bits")
+        return Patch(high_left, high_right, low_left, low_right)
+
+    def first(self, count: int) -> PatchFolders:
+        return PatchFolders(self.root, self.names[:count], self._manifest)
+
+
+class PackedPatches(_Patches):
+    """Patches in one file that is mapped into memory, when the first is read, in each process."""
+
+    def __init__(self, places: Places, index: Index, count: int | None = None) -> None:
+        self._places, self.index = places, index
+        super().__init__(index.names()[:count], places.manifest if places.manifest.is_file() else None)
+        self._ends = list(itertools.accumulate(picture.patches for picture in index.pictures))
+        self._boxes = [patch_boxes(picture, index.scale) for picture in index.pictures]
+        self._opened: list[Views] = []
+
+    def __reduce__(self) -> tuple[type[PackedPatches], tuple[Places, Index, int]]:
+        return PackedPatches, (self._places, self.index, len(self))
+
+    @property
+    def files(self) -> tuple[Files, ...]:  # type: ignore[override]  # made when they are asked for
+        pixels = self._places.store / "pixels.npy"
+        return tuple(Files(name, pixels, pixels) for name in self.names)
+
+    @property
+    def _views(self) -> list[Views]:
+        """Every pair, none of it read yet."""
+        if not self._opened:
+            self._opened = open_views(self._places, self.index)
+        return self._opened
+
+    def patch(self, index: int) -> Patch:
+        picture = bisect.bisect_right(self._ends, index)
+        boxes = self._boxes[picture]
+        row, column = boxes[index - self._ends[picture] + len(boxes)]
+        return patch_at(self._views[picture], row, column)
+
+    def pictures(self) -> PackedPictures:
+        """The whole pairs, of which these are windows."""
+        return PackedPictures(self._places, self.index)
+
+    def first(self, count: int) -> PackedPatches:
+        return PackedPatches(self._places, self.index, count)
+
+
+class PackedPictures(Listed):
+    """The whole pictures that a packed store's patches are windows of."""
+
+    def __init__(self, places: Places, index: Index, count: int | None = None) -> None:
+        self._places, self.index = places, index
+        pixels = places.store / "pixels.npy"
+        super().__init__(
+            Files(f"{picture.source}/{picture.name}", pixels, pixels) for picture in index.pictures[:count]
+        )
+        self._order = {f"{each.source}/{each.name}": number for number, each in enumerate(index.pictures)}
+        self._opened: list[Views] = []
+
+    def __reduce__(self) -> tuple[type[PackedPictures], tuple[Places, Index, int]]:
+        return PackedPictures, (self._places, self.index, len(self))
+
+    def load(self, index: int) -> Sample:
+        if not self._opened:
+            self._opened = open_views(self._places, self.index)
+        views = self._opened[self._order[self.names[index]]]
+        high, low = (np.ascontiguousarray(pixels.transpose(1, 0, 2, 3)) for pixels in (views.high, views.low))
+        return Sample(self.names[index], high[0], high[1], low_left=low[0], low_right=low[1])
+
+    def first(self, count: int) -> PackedPictures:
+        return PackedPictures(self._places, self.index, count)
+
+
+def open_views(places: Places, index: Index) -> list[Views]:
+    """Every pair of a packed store, none of it read yet. Raises InputError: damaged, too short."""
+    path = places.store / "pixels.npy"
+    pixels = open_pixels(path)
+    try:
+        return [views_in(pixels, picture, index.scale) for picture in index.pictures]
+    except ValueError:
+        raise InputError(f"{shown(path)} does not hold what {shown(places.index)} says") from None
+
+
+def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Listed | None:
+    """The patches below an output folder, or in the very folder that is given; None where there are none."""
+    stores: tuple[StoreName, ...] = ("packed", "folders")
+    wanted = [scale for scale in SCALES if keys.get("scale") in (None, str(scale))]
+    there = [Places.of(root, scale, store) for scale in wanted for store in stores]
+    there = [places for places in there if places.store.is_dir()]
+    if len(there) > 1:
+        names = " and ".join(places.store.name for places in there)
+        raise UsageError(f"{shown(root)} has {names}", "say which: ?scale=2 or ?scale=4, or give that folder")
+    if there:
+        (places,) = there
+    elif (root / "pixels.npy").is_file():
+        places = Places(root, root / "manifest.csv", root / "index.json")
+    else:
+        places = Places(root, root.with_name(f"{root.name}.csv"), root.with_name(f"{root.name}.json"))
+        if unfinished := sorted(root.glob("*x[24].unfinished")):
+            raise InputError(f"{shown(unfinished[0])} is unfinished", "repeat the command that began it")
+    return _opened(places, split, keys.get("view"))
+
+
+def _opened(places: Places, split: str, view: str | None) -> Listed | None:
+    index = read_index(places.index) if places.index.is_file() else None
+    if index is not None and split not in (index.split, "train"):
+        raise InputError(f"{shown(places.store)} holds patches of the split {index.split}, not {split}")
+    if (places.store / "pixels.npy").is_file():
+        if index is None:
+            raise InputError(f"{shown(places.index)} is missing", "prepare the folder anew")
+        return PackedPictures(places, index) if view == "pictures" else PackedPatches(places, index)
+    names = index.names() if index else _folder_names(places.store)
+    if not names:
+        return None
+    if view == "pictures":
+        raise UsageError(f"{shown(places.store)} holds patches, no pictures", "packed stores hold both")
+    return PatchFolders(places.store, names, places.manifest if places.manifest.is_file() else None)
+
+
+def _folder_names(root: Path) -> tuple[str, ...]:
+    """The folders of patches. There are 300,000 of them, so only the first is looked into."""
+    try:
+        with os.scandir(root) as entries:
+            names = [entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()]
+    except OSError as error:
+        raise InputError(f"the folder {shown(root)} cannot be read: {error.strerror}") from None
+    names.sort(key=natural)
+    return tuple(names) if names and (root / names[0] / VIEW_FILES[0]).is_file() else ()

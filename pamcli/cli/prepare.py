@@ -1,0 +1,316 @@
+"""pam dataset prepare-flickr1024: training patches from published pairs, or from stereograms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pamcli.cli.console import Console, one_line
+from pamcli.cli.options import Quiet, SkipUnpaired
+from pamcli.data.open import open_data, parse_data
+from pamcli.data.sources import SOURCES
+from pamcli.errors import BATCH_FAILED, InputError, UsageError
+from pamcli.files.finding import listed, shown
+
+if TYPE_CHECKING:
+    from pamcli.data.preparation.pairs import Pairs
+    from pamcli.data.preparation.prepare import Plan
+
+Layout = Literal["auto", "cross", "parallel"]
+Split = Literal["train", "validation", "test"]
+
+
+def command(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Folders or zip archives with NAME_L.png, NAME_R.png, nested or not; pairs of a data set as "
+            "NAME:PATH; with --from-stereograms, folders or archives of those.",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Patches go into x2, x4 or patches_x2 ... in it."
+        ),
+    ],
+    scale: Annotated[
+        Literal["2", "4"] | None,
+        typer.Option("--scale", help="By how much the patches are reduced.", show_default=False),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            metavar="NAME:PATH",
+            help="Pairs of another data set, numbered before the others; middlebury is halved first.",
+        ),
+    ] = None,
+    list_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--list", metavar="FILE", help="Take these pairs alone: NAME or SOURCE/NAME a line, * for any."
+        ),
+    ] = None,
+    split: Annotated[
+        Split, typer.Option("--split", help="Which part of the published set is cut.")
+    ] = "train",
+    store: Annotated[
+        Literal["packed", "folders"],
+        typer.Option("--store", help="One file, quick to read; or the authors' tree of PNG files."),
+    ] = "packed",
+    from_stereograms: Annotated[
+        bool,
+        typer.Option(
+            "--from-stereograms",
+            help="INPUT holds stereograms: rectify them to pairs; cut these with --scale.",
+        ),
+    ] = False,
+    layout: Annotated[
+        Layout | None,
+        typer.Option(
+            "--layout",
+            help="Of the stereograms: cross-eyed, parallel, or found out for each.",
+            show_default="auto",
+        ),
+    ] = None,
+    skip_unpaired: SkipUnpaired = False,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Finish without pictures that cannot be read.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Processes.", show_default="processors, at most 8"),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The counts as a JSON object.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make training patches for super-resolution.
+
+    Pairs are cut to a multiple of the scale, reduced by MATLAB's bicubic and rounded to 8 bits; patches have
+    30 x 90 low-resolution pixels and a stride of 20, at the authors' offsets. Same input, same bytes.
+
+    Repeat a command that was interrupted, and it goes on. The result is a data set: flickr1024:FOLDER.
+    """
+    console = Console(quiet=quiet)
+    if not from_stereograms and scale is None:
+        raise UsageError("no scale is given", "add --scale 2 or --scale 4")
+    if layout is not None and not from_stereograms:
+        raise UsageError("--layout is about stereograms", "add --from-stereograms, or drop it")
+    if scale is None and (add or list_file):
+        raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
+    _check_apart(output, [Path(text).expanduser() for text in inputs])
+    lines = None if list_file is None else _lines(list_file)
+    added = [
+        _data_pairs(text) for text in add or []
+    ]  # opened before any work: a mistyped path is told at once
+
+    from pamcli.data.preparation.workers import default_workers
+
+    processes = workers or default_workers()
+    failed = False
+    places = inputs
+    if from_stereograms:
+        failed = _rectify(
+            [Path(text).expanduser() for text in inputs], output, layout or "auto", processes, json, console
+        )
+        places = [str(output / "pairs")]
+    if scale is not None:
+        source = "stereograms" if from_stereograms else "flickr1024"
+        found = _sum([*added, *(_input_pairs(text, split, source) for text in places)])
+        plan = _planned(
+            found,
+            lines,
+            str(list_file),
+            output,
+            int(scale),
+            store,
+            split,
+            skip_unpaired,
+            skip_damaged,
+            console,
+        )
+        failed |= _carried_out(plan, processes, skip_damaged, json, console)
+    if failed and not skip_damaged:
+        raise typer.Exit(BATCH_FAILED)
+
+
+def _check_apart(output: Path, inputs: list[Path]) -> None:
+    for place in inputs:
+        if place.is_dir() and output.resolve().is_relative_to(place.resolve()):
+            raise UsageError(
+                f"{shown(output)} lies in {shown(place)}, which is the input", "name a folder beside it"
+            )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{shown(path)} is not a text file") from None
+
+
+def _data_pairs(text: str) -> Pairs:
+    spec = parse_data(text)
+    source = open_data(spec)
+    from pamcli.data.preparation.pairs import listed_pairs
+
+    return listed_pairs(source, spec.info.name)
+
+
+def _input_pairs(text: str, split: Split, source: str) -> Pairs:
+    match = re.match(r"(\w+)(/\w+)?:", text)
+    if match and match[1] in SOURCES and not Path(text).exists():
+        return _data_pairs(text)
+    from pamcli.data.preparation.pairs import published_pairs
+
+    return published_pairs(Path(text).expanduser(), split, source)
+
+
+def _sum(found: list[Pairs]) -> Pairs:
+    total = found[0]
+    for each in found[1:]:
+        total += each
+    return total
+
+
+def _planned(
+    found: Pairs,
+    lines: list[str] | None,
+    list_name: str,
+    output: Path,
+    scale: int,
+    store: Literal["packed", "folders"],
+    split: Split,
+    skip_unpaired: bool,
+    skip_damaged: bool,
+    console: Console,
+) -> Plan:
+    from pamcli.data.preparation.pairs import check_names, chosen
+    from pamcli.data.preparation.prepare import plan_preparation
+
+    if found.lonely and not skip_unpaired:
+        raise UsageError(
+            listed(found.lonely, "; "), "add what is missing, or go on without them: --skip-unpaired"
+        )
+    for line in found.lonely:
+        console.warn(f"{line} and is left out")
+    if found.other_splits:
+        others = listed([f"{_count(count, 'pair')} of {name}" for name, count in found.other_splits.items()])
+        several = sum(found.other_splits.values()) > 1
+        console.inform(f"left as {'they are' if several else 'it is'}: {others} (--split)")
+    pairs = found.pairs if lines is None else chosen(found.pairs, lines, list_name)
+    check_names(pairs)
+    if lines is not None:
+        console.inform(f"{len(pairs)} of {len(found.pairs)} pairs are in {shown(list_name)}")
+    return plan_preparation(pairs, output, scale, store, split, skip_damaged=skip_damaged)
+
+
+def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, console: Console) -> bool:
+    """Make the patches and tell how many; whether some pairs could not be read."""
+    from pamcli.data.preparation.prepare import carry_out, finish
+    from pamcli.data.preparation.stores import read_index
+    from pamcli.data.preparation.unfinished import size_text
+
+    name = plan.places.store
+    if plan.finished:
+        console.inform(f"{shown(name)} is finished already")
+        index = read_index(plan.places.index)
+    else:
+        if plan.done:
+            console.inform(f"{shown(name)} goes on: {len(plan.done)} of {len(plan.tasks)} pairs are there")
+        console.inform(
+            f"{_count(plan.patches, 'patch')} of {_count(len(plan.tasks), 'pair')}, "
+            f"about {size_text(plan.needed)} to write"
+        )
+        if small := sum(task.picture.patches == 0 for task in plan.tasks):
+            console.inform(f"too small for a patch: {_count(small, 'pair')}")
+        with console.progress("pairs", len(plan.tasks)) as bar:
+            failed = carry_out(plan, workers, bar.advance)
+        for pair, reason in (*plan.unreadable, *failed):
+            tell = console.warn if skip_damaged else console.error
+            tell(f"{pair}: {reason}")
+        if failed and not skip_damaged:
+            console.inform(
+                f"{len(plan.tasks) - len(failed)} of {len(plan.tasks)} pairs are done: mend the others and "
+                "repeat the command to finish, or add --skip-damaged to finish without them"
+            )
+            return True
+        index = finish(plan, failed)
+    if json:
+        console.record(
+            {
+                "kind": "patches",
+                "path": name,
+                "scale": plan.scale,
+                "store": plan.store,
+                "split": index.split,
+                "pairs": len(index.pictures),
+                "patches": index.patches,
+                "sources": index.sources(),
+                "left_out": [{"pair": pair, "reason": reason} for pair, reason in index.left_out],
+            }
+        )
+        return False
+    for source, counts in index.sources().items():
+        told = f"{_count(counts['pairs'], 'pair')}, {_count(counts['patches'], 'patch')}"
+        console.result(one_line(f"{name}: {source}: {told}"))
+    left_out = f", {_count(len(index.left_out), 'pair')} left out" if index.left_out else ""
+    told = f"{_count(len(index.pictures), 'pair')}, {_count(index.patches, 'patch')}{left_out}"
+    console.result(one_line(f"{name}: {told}"))
+    return False
+
+
+def _count(number: int, thing: str) -> str:
+    """ "1 pair", "1,024 pairs", "8 patches"."""
+    plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else plural}"
+
+
+def _rectify(
+    inputs: list[Path], output: Path, layout: Layout, workers: int, json: bool, console: Console
+) -> bool:
+    """Make pairs of stereograms and tell what became of them; whether some could not be read."""
+    from pamcli.data.preparation.stereogram_pairs import carry_out_stereograms, plan_stereograms
+
+    plan = plan_stereograms(inputs, output, layout)
+    if plan.finished:
+        console.inform(f"{shown(plan.pairs)} is finished already")
+    elif plan.done:
+        console.inform(
+            f"{shown(plan.pairs)} goes on: {len(plan.done)} of {len(plan.tasks)} pictures are done"
+        )
+    with console.progress("stereograms", len(plan.tasks)) as bar:
+        fates = carry_out_stereograms(plan, workers, bar.advance)
+    counts = {fate: sum(each["fate"] == fate for each in fates) for fate in ("pair", "set aside", "damaged")}
+    for each in fates:
+        if each["fate"] == "set aside":
+            console.inform(f"{each['picture']} is set aside: {each['reason']}")
+        elif each["fate"] == "damaged":
+            console.error(f"{each['picture']}: {each['reason']}")
+    if json:
+        console.record(
+            {
+                "kind": "pairs",
+                "path": plan.pairs,
+                "report": plan.report,
+                "pictures": len(fates),
+                "pairs": counts["pair"],
+                "set_aside": counts["set aside"],
+                "damaged": counts["damaged"],
+            }
+        )
+    else:
+        told = (
+            f"{_count(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
+        )
+        console.result(
+            one_line(f"{plan.pairs}: {told}; the reasons are in {plan.report.with_suffix('.csv')}")
+        )
+    return bool(counts["damaged"])

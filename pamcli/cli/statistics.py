@@ -1,0 +1,155 @@
+"""pam dataset stats: sizes, disparities, sharpness and entropy of a set's pictures, and its duplicates."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pamcli.cli.console import Console, one_line
+from pamcli.cli.options import Quiet
+from pamcli.data.open import open_data, parse_data
+from pamcli.data.sources import SOURCES
+from pamcli.errors import InputError
+
+if TYPE_CHECKING:
+    from pamcli.data.listing import Listed
+    from pamcli.data.statistics import SetFigures
+
+_PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
+
+
+def command(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA", help="NAME[/SPLIT]:PATH[?key=value&...], or a folder of prepare-flickr1024."
+        ),
+    ],
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", min=1, help="Look at so many pairs, spread over the set.", show_default="all"
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Processes.", show_default="processors, at most 8"),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of a table, an object a line.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure the pictures of data sets.
+
+    Pairs and pixels per image as in the paper's table of data sets, whose rows stand below; the range of
+    disparities, estimated by block matching; sharpness (mean gradient) and entropy (bits) of the left
+    pictures; pairs that are there twice.
+    """
+    console = Console(quiet=quiet)
+    sets = [_opened(text) for text in data]
+    from pamcli.data.preparation.workers import default_workers
+    from pamcli.data.statistics import set_figures
+
+    rows = []
+    for text, source in sets:
+        source, chosen = _chosen(text, source, count, console)
+        with console.progress(text, len(chosen)) as bar:
+            figures = set_figures(source, chosen, workers or default_workers(), bar.advance)
+        for name, reason in figures.damaged:
+            console.error(f"{text}: {name}: {reason}")
+        if json:
+            console.record(_record(text, figures))
+        else:
+            _tell(text, figures, console)
+        rows.append((text, figures))
+    if not json:
+        _show(rows, console)
+    if any(figures.damaged for _, figures in rows):
+        raise typer.Exit(InputError.exit_code)
+
+
+def _opened(text: str) -> tuple[str, Listed]:
+    """A data set, or what `prepare-flickr1024` made of one: the pictures that its patches are cut from."""
+    match = re.match(r"(\w+)(/\w+)?:", text)
+    if not (match and match[1] in SOURCES) and Path(text.partition("?")[0]).expanduser().is_dir():
+        text = f"flickr1024:{text}"
+    return text, open_data(parse_data(text))
+
+
+def _chosen(text: str, source: Listed, count: int | None, console: Console) -> tuple[Listed, list[int]]:
+    from pamcli.data.sources.flickr1024 import PackedPatches, PatchFolders
+
+    if isinstance(source, PackedPatches):
+        source = source.pictures()
+    elif isinstance(source, PatchFolders):
+        console.inform(f"{text} holds patches without their pictures: figures are of patches")
+        count = min(count or _PATCHES, len(source))
+    count = min(count or len(source), len(source))
+    return source, [round(index * (len(source) - 1) / max(count - 1, 1)) for index in range(count)]
+
+
+def _tell(text: str, figures: SetFigures, console: Console) -> None:
+    for first, second in figures.copies:
+        console.result(one_line(f"{text}: {second} is a copy of {first}"))
+    for first, second in figures.near_copies:
+        console.result(one_line(f"{text}: {second} looks like {first}"))
+    for pair in figures.pairs:
+        if pair.same_views:
+            console.result(one_line(f"{text}: left and right of {pair.name} are the same picture"))
+
+
+def _show(rows: list[tuple[str, SetFigures]], console: Console) -> None:
+    from pamcli.data.statistics import PAPER
+    from pamcli.evaluation.tables import Column, Table, Value, text_table
+
+    columns = (
+        Column("data", "data", text=True),
+        Column("pairs", "pairs", decimals=0),
+        Column("pixels", "pixels per image", decimals=0),
+        Column("smallest_disparity", "disparity from", "px", 0),
+        Column("largest_disparity", "to", "px", 0),
+        Column("sharpness", "sharpness"),
+        Column("entropy", "entropy", "bits"),
+        Column("copies", "copies", decimals=0),
+    )
+    found: list[dict[str, Value]] = [
+        {"data": text, **_numbers(figures), "copies": len(figures.copies) + len(figures.near_copies)}
+        for text, figures in rows
+    ]
+    found += [{"data": f"{name} in the paper", "pairs": pairs, "pixels": ppi} for name, pairs, ppi in PAPER]
+    console.result(text_table(Table(columns, tuple(found))))
+    console.inform(
+        "of the paper's table, CNNIQA needs the weights of its authors' network, and SR-metric its authors' "
+        "MATLAB program with the regression forests in it: neither comes with pam, so neither is computed"
+    )
+
+
+def _numbers(figures: SetFigures) -> dict[str, float]:
+    return {
+        "pairs": len(figures.pairs),
+        "pixels": figures.pixels_per_image,
+        "smallest_disparity": figures.percentile("smallest_disparity", 5),
+        "largest_disparity": figures.percentile("largest_disparity", 95),
+        "sharpness": figures.mean("sharpness"),
+        "entropy": figures.mean("entropy"),
+    }
+
+
+def _record(text: str, figures: SetFigures) -> dict[str, Any]:
+    from pamcli.evaluation.tables import json_value
+
+    def pairs(items: tuple[tuple[str, str], ...]) -> list[list[str]]:
+        return [list(item) for item in items]
+
+    return {
+        "data": text,
+        **{key: json_value(value) for key, value in _numbers(figures).items()},
+        "cnniqa": None,
+        "sr_metric": None,
+        "copies": pairs(figures.copies),
+        "near_copies": pairs(figures.near_copies),
+        "same_views": [pair.name for pair in figures.pairs if pair.same_views],
+        "damaged": pairs(figures.damaged),
+    }

@@ -1,0 +1,164 @@
+"""Pictures in folders and in zip archives, found and read without unpacking anything."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import stat
+import struct
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pamcli.data.listing import folders_below
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import shown
+from pamcli.files.suffixes import PICTURE_SUFFIXES
+from pamcli.imaging import png
+from pamcli.imaging.images import Picture, read_picture
+from pamcli.imaging.raster import decoding, open_source
+
+LARGEST_MEMBER = 1 << 30
+"""Bytes to which a picture in an archive may unpack."""
+LARGEST_RATIO = 100
+"""How many times smaller than unpacked a member above `_SMALL` may be: pictures hardly get smaller at all."""
+_SMALL = 10 << 20
+_ENCRYPTED = 1
+_OTHER_ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the bytes of a picture are: a file, or a member of a zip archive."""
+
+    path: Path
+    member: str | None = None
+
+    def __str__(self) -> str:
+        return shown(self.path) + (f" ({shown(self.member)})" if self.member is not None else "")
+
+    def read(self) -> Picture:
+        """Decode it. Raises InputError: missing, damaged, truncated, not a picture."""
+        if self.member is None:
+            return read_picture(self.path)
+        return read_picture(_read_member(self.path, self.member, str(self)), name=str(self))
+
+    def size(self) -> tuple[int, int]:
+        """(width, height), pixels, of a PNG from its header alone. Raises InputError as `read` does."""
+        head = self._head()
+        if head[: len(png.SIGNATURE)] == png.SIGNATURE and head[12:16] == b"IHDR" and len(head) == 24:
+            width, height = struct.unpack(">II", head[16:])
+            return width, height
+        height, width = self.read().pixels.shape[:2]
+        return width, height
+
+    def _head(self) -> bytes:
+        if self.member is None:
+            with open_source(self.path, str(self)) as stream:
+                return stream.read(24)
+        return _read_member(self.path, self.member, str(self), 24)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A picture below one of the places that were given."""
+
+    folders: tuple[str, ...]
+    """The folders and archives on the way to it, the given place itself left out."""
+    name: str
+    """Of the file, with its suffix."""
+    location: Location
+
+
+def pictures_below(place: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> list[Found]:
+    """Every picture below a folder, in archives too, or in one archive; in an order of names alone.
+
+    Hidden files are passed over. Raises InputError: `place` is neither, an archive that is damaged,
+    encrypted, or not to be trusted (see `members`); UsageError: other archives and nothing else.
+    """
+    if place.is_file() and place.suffix.lower() == ".zip":
+        return sorted(_in_archive(place, (), suffixes), key=lambda found: (found.folders, found.name))
+    if not place.is_dir():
+        what = "is neither a folder nor a zip archive" if place.exists() else "does not exist"
+        raise InputError(f"{shown(place)} {what}", "give the folder or the archives with the pictures")
+    found: list[Found] = []
+    others = []
+    for below, folder, names in folders_below(place):
+        parts = tuple(filter(None, below.split("/")))
+        for name in sorted(names):
+            suffix = os.path.splitext(name)[1].lower()
+            if suffix in suffixes:
+                found.append(Found(parts, name, Location(folder / name)))
+            elif suffix == ".zip" and (folder / name).is_file():
+                found += _in_archive(folder / name, (*parts, name), suffixes)
+            elif suffix in _OTHER_ARCHIVES:
+                others.append(folder / name)
+    if others and not found:
+        raise UsageError(f"{shown(others[0])} is an archive of a kind that is not read here", "unpack it")
+    return sorted(found, key=lambda found: (found.folders, found.name))
+
+
+def _in_archive(path: Path, folders: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[Found]:
+    for info in members(path):
+        *parts, name = info.filename.replace("\\", "/").split("/")
+        hidden = any(part.startswith(".") or part == "__MACOSX" for part in (*parts, name))
+        if not hidden and os.path.splitext(name)[1].lower() in suffixes:
+            yield Found((*folders, *filter(None, parts)), name, Location(path, info.filename))
+
+
+def members(path: Path) -> list[zipfile.ZipInfo]:
+    """The files in a zip archive, none of them unpacked.
+
+    Raises InputError: damaged or encrypted; a path that is absolute or leads up, or a link; a member that
+    unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO`, or members that overlap (so-called bombs).
+    """
+    archive = _opened(path)
+    infos = archive.infolist()
+    for info in infos:
+        _check(path, info)
+    if sum(info.compress_size for info in infos) > path.stat().st_size:
+        raise _refused(path, "its members overlap")
+    return [info for info in infos if not info.is_dir()]
+
+
+def _check(path: Path, info: zipfile.ZipInfo) -> None:
+    name = info.filename
+    parts = name.replace("\\", "/").split("/")
+    if parts[0] == "" or re.match(r"[A-Za-z]:", name):
+        raise _refused(path, f"the path of {shown(name)} in it is absolute")
+    if ".." in parts:
+        raise _refused(path, f"the path of {shown(name)} in it leads out of it")
+    if stat.S_ISLNK(info.external_attr >> 16):
+        raise _refused(path, f"{shown(name)} in it is a link")
+    if info.flag_bits & _ENCRYPTED:
+        raise InputError(f"{shown(path)} is encrypted", "unpack it with its password first")
+    if info.file_size > LARGEST_MEMBER:
+        raise _refused(path, f"{shown(name)} in it unpacks to {info.file_size:,} bytes")
+    if info.file_size > max(_SMALL, LARGEST_RATIO * info.compress_size):
+        ratio = info.file_size / max(info.compress_size, 1)
+        raise _refused(path, f"{shown(name)} in it unpacks to {ratio:,.0f} times its size")
+
+
+def _refused(path: Path, why: str) -> InputError:
+    return InputError(f"{shown(path)} is refused: {why}", "archives of pictures have nothing of the kind")
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    with open_source(path, shown(path)):  # what is missing or may not be read, in plain words
+        state = path.stat()
+    return _kept_open(path, state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_open(path: Path, changed: int, size: int) -> zipfile.ZipFile:
+    """Kept, since reading the directory of an archive anew for each of its pictures would take longest."""
+    with decoding(shown(path), zipfile.BadZipFile):
+        return zipfile.ZipFile(path)
+
+
+def _read_member(path: Path, member: str, name: str, count: int = -1) -> bytes:
+    # No more comes out than the directory says, which was checked, and a wrong checksum is noticed.
+    with decoding(name, zipfile.BadZipFile), _opened(path).open(member) as stream:
+        return stream.read(count)

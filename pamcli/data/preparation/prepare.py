@@ -1,0 +1,249 @@
+"""From pairs to a store of patches: planned, checked before anything is made, carried out, finished."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pamcli.data.preparation.manifest import encode_manifest
+from pamcli.data.preparation.pairs import Pair
+from pamcli.data.preparation.patches import (
+    HEIGHT,
+    SCALES,
+    WIDTH,
+    boxes,
+    cut_size,
+    patch_at,
+    read_views,
+)
+from pamcli.data.preparation.stores import (
+    Index,
+    PackedPicture,
+    Places,
+    StoreName,
+    allocate,
+    patch_boxes,
+    pixels_of,
+    read_index,
+    write_patch_folder,
+    write_pixels,
+)
+from pamcli.data.preparation.unfinished import (
+    Job,
+    Unfinished,
+    check_space,
+    difference,
+    write_json,
+)
+from pamcli.data.preparation.workers import done_in_processes
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.finding import listed, shown
+
+_PNG_SHARE = 0.8  # of the raw bytes, at most about, that a photograph takes
+_PATCH_FILES = 5  # four pictures and their folder ...
+_SLACK = 12_000  # ... and what of their disk blocks stays empty, with a folder's own: bytes
+
+
+@dataclass(frozen=True)
+class Task:
+    """One pair's work, whatever process does it."""
+
+    number: int
+    pair: Pair
+    picture: PackedPicture
+    scale: int
+    store: StoreName
+    work: Unfinished
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be made, where, and how much of it is there."""
+
+    scale: int
+    split: str
+    store: StoreName
+    places: Places
+    work: Unfinished
+    job: Job
+    tasks: tuple[Task, ...]
+    done: frozenset[int]
+    """Numbers of the tasks that an earlier run did."""
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Pairs whose size could not be found, with the reason; they are left out."""
+    finished: bool = False
+
+    @property
+    def patches(self) -> int:
+        return sum(task.picture.patches for task in self.tasks)
+
+    @property
+    def needed(self) -> int:
+        """Bytes that are still to be written, about."""
+        left = [task.picture for task in self.tasks if task.number not in self.done]
+        manifest = 300 * self.patches
+        if self.store == "packed":
+            there = self.work.store / "pixels.npy"
+            whole = sum(pixels_of(task.picture.width, task.picture.height, self.scale) for task in self.tasks)
+            return manifest + (0 if there.exists() else whole)
+        patch = pixels_of(WIDTH * self.scale, HEIGHT * self.scale, self.scale)
+        return manifest + int(sum(each.patches for each in left) * (_PNG_SHARE * patch + _SLACK))
+
+
+def plan_preparation(
+    pairs: Sequence[Pair],
+    out: Path,
+    scale: int,
+    store: StoreName = "packed",
+    split: str = "train",
+    *,
+    skip_damaged: bool = False,
+) -> Plan:
+    """Look at the pictures' sizes and at the output folder; nothing is made.
+
+    pairs: in the order in which patches are numbered. Raises InputError: a picture without a readable
+    header (unless `skip_damaged`), none large enough for a patch; UsageError: the folder holds something
+    else, or work with other options; OutputError: no room, no permission.
+    """
+    tasks: list[Task] = []
+    unreadable: list[tuple[str, str]] = []
+    pictures: list[list[Any]] = []
+    places = Places.of(out, scale, store)
+    work = Unfinished(places.store.with_name(f"{places.store.name}.unfinished"))
+    first, offset = 1, 0
+    for pair in pairs:
+        try:
+            given = pair.left.size()
+        except InputError as error:
+            if not skip_damaged:
+                raise InputError(error.message, "mend it, or leave it out with --skip-damaged") from None
+            unreadable.append((str(pair), error.message))
+            pictures.append([str(pair), 0, 0])
+            continue
+        pictures.append([str(pair), *given])
+        width, height = cut_size(*given, scale, pair.halved)
+        count = len(boxes(height // scale, width // scale))
+        picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
+        tasks.append(Task(len(tasks) + 1, pair, picture, scale, store, work))
+        first, offset = first + count, offset + pixels_of(width, height, scale)
+    if first == 1:
+        least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale}"
+        raise InputError(
+            f"no picture is large enough for a patch: the smallest that is has {least} pixels", None
+        )
+    job = {"options": {"store": store, "scale": scale, "split": split}, "pictures": pictures}
+    check_folder(out)
+    finished = _is_finished(places, job)
+    if not finished:
+        work.check(job)
+    done = frozenset(work.done())
+    plan = Plan(
+        scale, split, store, places, work, job, tuple(tasks), done, tuple(unreadable), finished=finished
+    )
+    if not finished:
+        check_writable(places.store)
+        left = sum(task.picture.patches for task in tasks if task.number not in done)
+        check_space(places.store, plan.needed, left * _PATCH_FILES if store == "folders" else 10)
+    return plan
+
+
+def carry_out(
+    plan: Plan, workers: int, advance: Callable[[], None] = lambda: None
+) -> tuple[tuple[str, str], ...]:
+    """Make the patches that are not there yet; returns the pairs that could not be read, with the reason.
+
+    advance: called for each pair. Raises OutputError: a full disk, say; what is done stays done.
+    """
+    plan.work.begin(plan.job)
+    if plan.store == "packed":
+        last = plan.tasks[-1].picture
+        count = last.offset + pixels_of(last.width, last.height, plan.scale)
+        allocate(plan.work.store / "pixels.npy", count)
+    for _ in plan.done:
+        advance()
+    todo = [task for task in plan.tasks if task.number not in plan.done]
+    failed = {}
+    for task, result in done_in_processes(prepare_pair, todo, workers):
+        if isinstance(result, InputError):
+            failed[task.number] = (str(task.pair), result.message)
+        advance()
+    return tuple(failed[number] for number in sorted(failed))
+
+
+def prepare_pair(task: Task) -> None:
+    """All patches of one pair. Raises InputError: it cannot be read; OutputError."""
+    views = read_views(task.pair, task.scale)
+    picture = task.picture
+    if views.high.shape[:3] != (picture.height, 2, picture.width):
+        raise InputError(f"{task.pair.left} is not of the size that its header says", "save it upright")
+    if task.store == "packed":
+        write_pixels(task.work.store / "pixels.npy", picture.offset, views)
+    checksums = []
+    for number, (row, column) in enumerate(patch_boxes(picture, task.scale), start=picture.first):
+        patch = patch_at(views, row, column)
+        checksums.append(patch.checksum())
+        if task.store == "folders":
+            write_patch_folder(task.work.store / f"{number:06d}", patch)
+    task.work.mark(task.number, checksums)
+
+
+def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
+    """Write manifest and index and give the store its name. Raises OutputError.
+
+    failed: pairs that are left out, with the reason.
+    """
+    checksums = plan.work.done()
+    tasks = [task for task in plan.tasks if task.number in checksums]
+    left_out = (*plan.unreadable, *failed)
+    index = Index(plan.scale, plan.split, tuple(task.picture for task in tasks), plan.job, left_out)
+    if not index.patches:
+        raise InputError("no pair could be read, so there is no patch")
+    manifest = encode_manifest(index, [checksums[task.number] for task in tasks])
+    beside = plan.store == "folders"
+    write_atomically(plan.places.manifest if beside else plan.work.store / "manifest.csv", manifest)
+    write_json(plan.places.index if beside else plan.work.store / "index.json", index.as_json())
+    plan.work.finish(plan.places.store)
+    return index
+
+
+def known_names() -> frozenset[str]:
+    """What may lie in an output folder."""
+    names = {"pairs", "pairs.unfinished", "stereograms.csv", "stereograms.json", "sheets"}
+    for scale in SCALES:
+        packed, folders = f"x{scale}", f"patches_x{scale}"
+        names |= {packed, f"{packed}.unfinished"}
+        names |= {folders, f"{folders}.unfinished", f"{folders}.csv", f"{folders}.json"}
+    return frozenset(names)
+
+
+def check_folder(out: Path) -> None:
+    """Raise UsageError where an output folder is a file, or holds what no run of pam put there."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{shown(out)} is a file", "name a folder")
+    if not out.exists():
+        return
+    others = sorted(name for name in os.listdir(out) if name not in known_names() and name[0] != ".")
+    if others:
+        raise UsageError(
+            f"{shown(out)} holds something else already: {listed(others)}",
+            "name a new folder, or one that a run like this made",
+        )
+
+
+def _is_finished(places: Places, job: Job) -> bool:
+    if not places.store.exists():
+        return False
+    if not places.index.exists():
+        raise UsageError(
+            f"{shown(places.store)} exists already, and no run of this command finished it",
+            "name another folder",
+        )
+    if other := difference(read_index(places.index).job, job):
+        raise UsageError(
+            f"{shown(places.store)} was made with {other}", "name another folder, or remove this one"
+        )
+    return True

@@ -1,0 +1,214 @@
+"""The two ways in which patches lie on disk, and the index that says what lies there.
+
+Folders, as the authors' script writes them, one for each patch:
+
+    OUT/patches_x4/000001/hr0.png, hr1.png, lr0.png, lr1.png
+    OUT/patches_x4.csv, OUT/patches_x4.json         manifest and index; beside, for nothing else may lie in it
+
+Packed, all pixels in one file, of which a patch is a window:
+
+    OUT/x4/pixels.npy                               uint8; of each pair (H, 2, W, 3) and (H/4, 2, W/4, 3)
+    OUT/x4/manifest.csv, OUT/x4/index.json
+
+Patches overlap nearly sevenfold, so whole pictures take a seventh of the room, which then fits into
+memory; the rows of both views lie side by side, so a patch is two short runs of bytes. `numpy.load(...,
+mmap_mode="r")` opens the file; the index holds the offsets.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+
+from pamcli.data.preparation.patches import HEIGHT, STRIDE, WIDTH, Patch, Pixels, Views, boxes
+from pamcli.data.preparation.unfinished import read_json, writing
+from pamcli.errors import InputError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
+from pamcli.imaging.png import encode_png
+
+StoreName = Literal["packed", "folders"]
+
+FORMAT = 1
+HEADER = 128
+"""Bytes before the pixels in pixels.npy."""
+VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
+"""Of a patch's folder, in the order of the fields of `Patch`."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a store and what belongs to it lie below an output folder."""
+
+    store: Path
+    manifest: Path
+    index: Path
+
+    @staticmethod
+    def of(out: Path, scale: int, store: StoreName) -> Places:
+        if store == "packed":
+            folder = out / f"x{scale}"
+            return Places(folder, folder / "manifest.csv", folder / "index.json")
+        name = f"patches_x{scale}"
+        return Places(out / name, out / f"{name}.csv", out / f"{name}.json")
+
+
+@dataclass(frozen=True)
+class PackedPicture:
+    """A pair in a store: where it lies, and which patches are its own."""
+
+    source: str
+    name: str
+    width: int
+    height: int
+    """Of the high resolution, cut to a multiple of the scale."""
+    first: int
+    """Number of its first patch, from 1."""
+    patches: int
+    offset: int
+    """Of its first pixel among all; of folders, what it would be."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """What a store holds."""
+
+    scale: int
+    split: str
+    pictures: tuple[PackedPicture, ...]
+    job: Mapping[str, Any]
+    """Options and pictures that it was made from."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Pairs that could not be read, with the reason."""
+
+    @property
+    def patches(self) -> int:
+        return sum(picture.patches for picture in self.pictures)
+
+    def names(self) -> tuple[str, ...]:
+        """Of the patches: their numbers, with gaps where a pair was left out."""
+        spans = ((picture.first, picture.first + picture.patches) for picture in self.pictures)
+        return tuple(f"{number:06d}" for start, end in spans for number in range(start, end))
+
+    def sources(self) -> dict[str, dict[str, int]]:
+        """Source -> pairs and patches."""
+        counts: dict[str, dict[str, int]] = {}
+        for picture in self.pictures:
+            count = counts.setdefault(picture.source, {"pairs": 0, "patches": 0})
+            count["pairs"] += 1
+            count["patches"] += picture.patches
+        return counts
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "scale": self.scale,
+            "split": self.split,
+            "patch": [HEIGHT, WIDTH],
+            "stride": STRIDE,
+            "patches": self.patches,
+            "sources": self.sources(),
+            "left_out": [list(each) for each in self.left_out],
+            "pictures": [vars(picture) for picture in self.pictures],
+            "job": self.job,
+        }
+
+
+def read_index(path: Path) -> Index:
+    """Raises InputError: missing, damaged, or of a later version."""
+    found = read_json(path)
+    try:
+        if found["format"] > FORMAT:
+            raise InputError(f"{shown(path)} was written by a later version of pam", "update pam")
+        pictures = tuple(PackedPicture(**picture) for picture in found["pictures"])
+        left_out = tuple((name, why) for name, why in found["left_out"])
+        return Index(found["scale"], found["split"], pictures, found["job"], left_out)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{shown(path)} is no index of patches: {error!r}") from None
+
+
+def pixels_of(width: int, height: int, scale: int) -> int:
+    """Bytes that a pair takes: both views, both resolutions."""
+    return 6 * (width * height + (width // scale) * (height // scale))
+
+
+def write_patch_folder(folder: Path, patch: Patch) -> None:
+    """One patch of the authors' tree. Raises OutputError."""
+    views = (patch.high_left, patch.high_right, patch.low_left, patch.low_right)
+    if folder.exists():  # a run that was killed may have left something half-written
+        with writing(folder):
+            shutil.rmtree(folder)
+    for name, pixels in zip(VIEW_FILES, views, strict=True):
+        write_atomically(folder / name, encode_png(pixels))
+
+
+def allocate(path: Path, count: int) -> None:
+    """Make pixels.npy with room for so many pixels, unless it is there. Raises OutputError: a full disk."""
+    if path.exists() and path.stat().st_size == HEADER + count:
+        return
+    array = {"descr": "|u1", "fortran_order": False, "shape": (count,)}
+    with writing(path):
+        try:
+            with open(path, "wb") as stream:
+                np.lib.format.write_array_header_1_0(stream, array)
+                assert stream.tell() == HEADER
+                stream.truncate(HEADER + count)
+                _reserve(stream, HEADER + count)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _reserve(stream: BinaryIO, count: int) -> None:
+    """Take so many bytes of the disk, so that a full one is told now, not in an hour. Raises OSError."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(stream.fileno(), 0, count)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system without it
+                raise
+
+
+def write_pixels(path: Path, offset: int, views: Views) -> None:
+    """Put a pair into its place. Raises OutputError."""
+    with writing(path), open(path, "r+b") as stream:
+        stream.seek(HEADER + offset)
+        stream.write(np.ascontiguousarray(views.high).data)
+        stream.write(np.ascontiguousarray(views.low).data)
+        stream.flush()
+        os.fsync(stream.fileno())  # before the mark that says it is done
+
+
+def open_pixels(path: Path) -> Pixels:
+    """All pixels, mapped into memory. Raises InputError: missing, damaged."""
+    try:
+        pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"cannot read {shown(path)}: {error.strerror or error}") from None
+    except (ValueError, EOFError):
+        raise InputError(f"{shown(path)} is damaged or truncated") from None
+    if pixels.dtype != np.uint8 or pixels.ndim != 1:
+        raise InputError(f"{shown(path)} holds no pixels")
+    return np.asarray(pixels)
+
+
+def views_in(pixels: Pixels, picture: PackedPicture, scale: int) -> Views:
+    """A pair within all pixels: nothing is read before it is looked at."""
+    height, width = picture.height, picture.width
+    middle = picture.offset + 6 * width * height
+    end = picture.offset + pixels_of(width, height, scale)
+    high = pixels[picture.offset : middle].reshape(height, 2, width, 3)
+    low = pixels[middle:end].reshape(height // scale, 2, width // scale, 3)
+    return Views(high, low)
+
+
+def patch_boxes(picture: PackedPicture, scale: int) -> list[tuple[int, int]]:
+    """`boxes` of a pair's low resolution."""
+    return boxes(picture.height // scale, picture.width // scale)

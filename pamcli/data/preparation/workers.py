@@ -1,0 +1,71 @@
+"""The same work on many things, in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from pamcli.errors import DeviceError, InputError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def default_workers() -> int:
+    """One for each processor that this program may use, at most eight."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(8, usable))
+
+
+def done_in_processes(
+    work: Callable[[Job], Result], jobs: Sequence[Job], workers: int
+) -> Iterator[tuple[Job, Result | InputError]]:
+    """Every job with its result, or with the InputError that it raised, in the order of their ends.
+
+    work: a module's function; with one worker it runs in this process. Whatever else it raises ends the
+    whole, after the jobs at hand. Raises DeviceError: a process was killed.
+    """
+    if workers <= 1 or len(jobs) <= 1:
+        for job in jobs:
+            yield job, _attempted(work, job)
+        return
+    # Not forked: threads of this program (the decoders', torch's) would be missing in the copies.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_begin)
+    waiting = {pool.submit(_attempted, work, job): job for job in jobs}
+    try:
+        while waiting:
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                yield waiting.pop(future), future.result()
+    except BrokenProcessPool:
+        raise DeviceError(
+            "a worker process was ended from outside, perhaps for want of memory", "take fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _attempted(work: Callable[[Job], Result], job: Job) -> Result | InputError:
+    try:
+        return work(job)
+    except InputError as error:
+        return error
+
+
+def _begin() -> None:
+    """Ctrl-C reaches all processes of a terminal: the main one decides. Without it nobody is left to."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

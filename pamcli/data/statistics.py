@@ -1,0 +1,229 @@
+"""Figures of a set of pairs: how large, which disparities, how sharp, how much in them, what is there twice.
+
+Of the four columns of the paper's table of data sets (`tab4`) the pairs and the pixels per image are here.
+CNNIQA and SR-metric are judgements of trained models, whose weights no paper contains.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pamcli.data.preparation.workers import done_in_processes
+from pamcli.data.sample import Sample, Source
+from pamcli.errors import InputError
+
+Grey = NDArray[np.float32]
+
+PAPER = (
+    ("Middlebury", 65, 3511605),
+    ("KITTI 2012", 194, 462564),
+    ("KITTI 2015", 200, 465573),
+    ("Flickr1024", 1024, 800486),
+)
+"""Rows of `tab4`: data set, pairs, pixels per image."""
+
+LUMA = (0.2989, 0.5870, 0.1140)
+"""Weights of red, green and blue in a grey value, as in MATLAB's rgb2gray."""
+
+_HASH = 16  # a side of the differences that stand for a picture
+_ALIKE = 12  # of their 256 bits, at most, that may differ between two copies of a picture
+_REDUCED = 256  # pixels: the width at which disparities are looked for
+_BOX = 7  # pixels: the side of the window that is compared
+_BEHIND, _BEFORE = 0.12, 0.4  # of the width: as far disparities reach below and above zero
+_TEXTURE = (
+    4.0  # grey levels per pixel: root mean square of the slope along a row, below which nothing matches
+)
+_RIVAL = 0.8  # of the next best place's difference: a match must be better
+
+
+@dataclass(frozen=True)
+class PairFigures:
+    """What is found of one pair."""
+
+    name: str
+    width: int
+    height: int
+    sharpness: float
+    """Mean length of the gradient of the left picture, grey levels of 8 bits per pixel."""
+    entropy: float
+    """Bits: Shannon's, of the histogram of the left picture's grey levels, as MATLAB's `entropy`."""
+    smallest_disparity: float
+    """Estimated: the 1st percentile of block matches that agree in both directions, pixels; NaN = too few."""
+    largest_disparity: float
+    """The 99th percentile."""
+    same_views: bool
+    """Left and right hold the same pixels."""
+    checksum: str
+    """SHA-256 of the left picture's pixels."""
+    look: int
+    """256 bits that hardly change when a picture is resized or compressed."""
+
+
+@dataclass(frozen=True)
+class SetFigures:
+    """What is found of a set."""
+
+    pairs: tuple[PairFigures, ...]
+    damaged: tuple[tuple[str, str], ...]
+    """Samples that cannot be read, with the reason."""
+    copies: tuple[tuple[str, str], ...]
+    """Pairs whose left pictures are equal in every pixel."""
+    near_copies: tuple[tuple[str, str], ...]
+    """Pairs whose left pictures look alike."""
+
+    @property
+    def pixels_per_image(self) -> float:
+        return self.mean("width", "height")
+
+    def mean(self, *names: str) -> float:
+        """Of the product of figures, over the pairs; NaN where there is none."""
+        values = [np.prod([float(getattr(pair, name)) for name in names]) for pair in self.pairs]
+        return float(np.nanmean(values)) if values and not np.isnan(values).all() else float("nan")
+
+    def percentile(self, name: str, share: float) -> float:
+        """Of a figure over the pairs that have it; NaN where none has."""
+        values = np.array([getattr(pair, name) for pair in self.pairs], np.float64)
+        values = values[np.isfinite(values)]
+        return float(np.percentile(values, share)) if values.size else float("nan")
+
+
+@dataclass(frozen=True)
+class _Job:
+    source: Source
+    index: int
+
+
+def set_figures(
+    source: Source, indices: Sequence[int], workers: int = 1, advance: Callable[[], None] = lambda: None
+) -> SetFigures:
+    """Figures of the samples `indices` of a source. Damaged samples are told, not raised."""
+    found: dict[int, PairFigures] = {}
+    damaged: dict[int, tuple[str, str]] = {}
+    jobs = [_Job(source, index) for index in indices]
+    for job, result in done_in_processes(_of_job, jobs, workers):
+        if isinstance(result, InputError):
+            damaged[job.index] = (source.names[job.index], result.message)
+        else:
+            found[job.index] = result
+        advance()
+    pairs = tuple(found[index] for index in sorted(found))
+    copies, near = _copies(pairs)
+    return SetFigures(pairs, tuple(damaged[index] for index in sorted(damaged)), copies, near)
+
+
+def _of_job(job: _Job) -> PairFigures:
+    return pair_figures(job.source.load(job.index))
+
+
+def pair_figures(sample: Sample) -> PairFigures:
+    """Figures of one pair, of 8 or 16 bits; all are in levels of 8 bits."""
+    left, right = (_grey(view) for view in (sample.left, sample.right))
+    smallest, largest = disparity_range(left, right)
+    rows, columns = np.gradient(left) if min(left.shape) > 1 else (left * 0, left * 0)
+    counts = np.bincount(np.rint(left).astype(np.intp).ravel(), minlength=256).astype(np.float64)
+    shares = counts[counts > 0] / counts.sum()
+    height, width = left.shape
+    return PairFigures(
+        name=sample.name,
+        width=width,
+        height=height,
+        sharpness=float(np.hypot(rows, columns).mean()),
+        entropy=abs(float(-(shares * np.log2(shares)).sum())),
+        smallest_disparity=smallest,
+        largest_disparity=largest,
+        same_views=np.array_equal(sample.left, sample.right),
+        checksum=hashlib.sha256(np.ascontiguousarray(sample.left).data).hexdigest(),
+        look=_look(left),
+    )
+
+
+def disparity_range(left: Grey, right: Grey) -> tuple[float, float]:
+    """1st and 99th percentile of the disparities of a pair, (H, W) grey, in pixels; NaN: too few matches.
+
+    Windows of pictures reduced to 256 columns are compared without their means; a match counts where the row
+    has texture, no other place is nearly as good, and both directions agree. Good to about a pixel of the
+    reduced picture.
+    """
+    nothing = (float("nan"), float("nan"))
+    factor = max(1, -(-left.shape[1] // _REDUCED))
+    size = (left.shape[1] // factor, left.shape[0] // factor)
+    if min(size) < 2 * _BOX:
+        return nothing
+    small = [np.asarray(Image.fromarray(view).resize(size, Image.Resampling.BOX)) for view in (left, right)]
+    first, second = (view - _box(view) for view in small)
+    width = size[0]
+    shifts = np.arange(-round(_BEHIND * width), round(_BEFORE * width) + 1)
+    costs = np.full((len(shifts), *first.shape), np.inf, np.float32)
+    for index, shift in enumerate(shifts):
+        here = slice(max(0, shift), min(width, width + shift))
+        there = slice(max(0, -shift), min(width, width - shift))
+        costs[index][:, here] = _box(np.minimum(np.abs(first[:, here] - second[:, there]), 40))
+    place = costs.argmin(axis=0)
+    best, least = shifts[place], costs.min(axis=0)
+    back = np.full(costs.shape, np.inf, np.float32)
+    for index, shift in enumerate(shifts):
+        here = slice(max(0, shift), min(width, width + shift))
+        there = slice(max(0, -shift), min(width, width - shift))
+        back[index][:, there] = costs[index][:, here]
+    best_back = shifts[back.argmin(axis=0)]
+    for near in range(-2, 3):  # what is left is the best of the places that are not next to the best one
+        np.put_along_axis(costs, np.clip(place + near, 0, len(shifts) - 1)[None], np.inf, axis=0)
+    sure = least < _RIVAL * costs.min(axis=0)
+    columns = np.arange(width) - best
+    inside = (columns >= 0) & (columns < width)
+    returned = np.take_along_axis(best_back, np.clip(columns, 0, width - 1), axis=1)
+    slopes = np.gradient(small[0], axis=1)  # along the row: nothing else tells where on it a pixel is
+    agreed = inside & sure & (np.abs(returned - best) <= 1) & (_box(slopes**2) > _TEXTURE**2)
+    if agreed.sum() < max(50, 0.02 * agreed.size):
+        return nothing
+    low, high = np.percentile(best[agreed], [1, 99])
+    return float(low * factor), float(high * factor)
+
+
+def _box(values: Grey) -> Grey:
+    """The mean over windows of `_BOX` x `_BOX`, the borders repeated."""
+    padded = np.pad(values, _BOX // 2, mode="edge").astype(np.float64)
+    sums = np.pad(padded.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+    total = sums[_BOX:, _BOX:] - sums[:-_BOX, _BOX:] - sums[_BOX:, :-_BOX] + sums[:-_BOX, :-_BOX]
+    mean: Grey = (total / _BOX**2).astype(np.float32)
+    return mean
+
+
+def _grey(picture: NDArray[np.generic]) -> Grey:
+    levels = picture.astype(np.float32)
+    if picture.dtype == np.uint16:
+        levels /= 257
+    grey: Grey = (levels @ np.array(LUMA, np.float32)).clip(0, 255)
+    return grey
+
+
+def _look(grey: Grey) -> int:
+    """Whether each of 16 x 16 areas is brighter than the one to its right, as a number of 256 bits."""
+    small = np.asarray(Image.fromarray(grey).resize((_HASH + 1, _HASH), Image.Resampling.BOX))
+    return int.from_bytes(np.packbits(small[:, :-1] > small[:, 1:]).tobytes(), "big")
+
+
+def _copies(
+    pairs: Sequence[PairFigures],
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """Pairs that are there twice, and those that look alike; each with the first that it is like."""
+    same, near = [], []
+    seen: dict[str, str] = {}
+    looks = np.array([np.frombuffer(pair.look.to_bytes(32, "big"), np.uint8) for pair in pairs], np.uint8)
+    for index, pair in enumerate(pairs):
+        if pair.checksum in seen:
+            same.append((seen[pair.checksum], pair.name))
+            continue
+        seen[pair.checksum] = pair.name
+        if pair.look.bit_count() in range(16, 241):  # of a plain picture it says nothing
+            differing = np.bitwise_count(looks[:index] ^ looks[index]).sum(axis=1)
+            alike = np.flatnonzero(differing <= _ALIKE)
+            if len(alike) and pairs[alike[0]].checksum != pair.checksum:
+                near.append((pairs[alike[0]].name, pair.name))
+    return tuple(same), tuple(near)

@@ -1,0 +1,333 @@
+"""How well stereograms of known truth are undone: check_stereograms.py --data SPEC [--data SPEC ...].
+
+From every rectified pair of the data (as for `pam eval --data`), stereograms are made: windows of both
+views, 0 to 60 px apart (the shift onto a plane of focus), one of them turned by up to half a degree, the
+right one 1 to 3 px up or down, side by side in either order, with borders and a gap of unequal width, saved
+as JPEG.
+
+What counts, for each one that is not set aside:
+
+- order: the pair's left view was cut out of the data's left picture;
+- rows: |right y - left y| in the finished pair over all pixels with a truth, mean and 95th percentile; as if
+  the rows of the data themselves agreed, and again less the data's own mean error, which is measured with the
+  truth on the untouched pictures (KITTI 2015 has one of 0.3 px);
+- shift: the smallest disparity of the finished pair against the 0 or 40 px that its rule promises. It is the
+  1st percentile of the truth within the windows, or, where the truth is sparse and ends before the sky does
+  (KITTI), of an ordinary matcher's disparities (OpenCV's) of the untouched pair;
+- camera's infinity: the disparity, in the finished pair, of what is infinitely far by the data's calibration,
+  where infinity was found; it exceeds the shift's error where nothing in sight is infinitely far;
+- rule: infinity or close was found as the data's name has it (KITTI: infinity, all other: close).
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pamcli.data.open import open_data
+from pamcli.data.sample import Sample
+from pamcli.data.stereograms import SetAside, rectify_stereogram
+
+Floats = NDArray[np.float64]
+Colours = NDArray[np.uint8]
+
+LARGEST_SIDE = 1400
+"""Larger pictures are reduced by a whole number first."""
+DENSE = 0.5
+"""Share of pixels with a truth from which on it is taken to hold the farthest ones, too."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A stereogram and what is known of it."""
+
+    picture: Colours
+    layout: str
+    left_map: Floats
+    """(2, 3): the stereogram's (x, y), in its left view, shows left_map @ (x, y, 1) of the left picture."""
+    right_map: Floats
+
+
+def make_stereogram(left: Colours, right: Colours, seed: int) -> Made:
+    """See above; left, right: (H, W, 3) of a rectified pair. The seed decides everything."""
+    rng = np.random.default_rng(seed)
+    height, width = left.shape[:2]
+    layout = "cross" if rng.random() < 0.5 else "parallel"
+    focus = int(rng.integers(0, 61))
+    offset = rng.uniform(1, 3) * rng.choice([-1, 1])
+    angle = np.deg2rad(rng.uniform(-0.5, 0.5))
+    tilted = rng.integers(2)
+    edge = int(np.ceil(abs(np.sin(angle)) * max(height, width) / 2 + abs(offset))) + 2
+    rows, columns = height - 2 * edge, width - 2 * edge - focus
+    views, maps = [], []
+    for side, picture in enumerate((left, right)):
+        turn = np.eye(2)
+        move = np.array([edge + (focus if side == 0 else 0), edge], dtype=float)
+        middle = np.array([(columns - 1) / 2, (rows - 1) / 2])
+        if side == 1:
+            move[1] -= offset
+        if side == tilted:
+            cosine, sine = np.cos(angle), np.sin(angle)
+            turn = np.array([[cosine, sine], [-sine, cosine]])
+            move += middle - turn @ middle
+        corner = move + 0.5 - 0.5 * turn.sum(axis=1)  # Pillow counts from the corner of a pixel
+        matrix = tuple(np.concatenate([turn, corner[:, None]], axis=1).ravel())
+        view = Image.fromarray(picture).transform(
+            (columns, rows), Image.Transform.AFFINE, matrix, Image.Resampling.BICUBIC
+        )
+        views.append(np.asarray(view))
+        maps.append((turn, move))
+    order = (1, 0) if layout == "cross" else (0, 1)
+    colour = 255 if rng.random() < 0.2 else 0
+    borders = rng.random() < 0.85
+    tops, bottoms = rng.integers(0, 40, 2) * borders, rng.integers(0, 40, 2) * borders
+    outer, gap, end = (int(value) for value in rng.integers(0, 50, 3) * borders)
+    total = int(max(rows + tops[i] + bottoms[i] for i in range(2)))
+    page = np.full((total, outer + 2 * columns + gap + end, 3), colour, np.uint8)
+    found = {}
+    for place, side in enumerate(order):
+        x, y = outer + place * (columns + gap), int(tops[place])
+        page[y : y + rows, x : x + columns] = views[side]
+        turn, move = maps[side]
+        found[side] = np.concatenate([turn, (move - turn @ [x, y])[:, None]], axis=1)
+    stream = io.BytesIO()
+    Image.fromarray(page).save(stream, "jpeg", quality=int(rng.integers(88, 97)))
+    return Made(np.asarray(Image.open(stream)), layout, found[0], found[1])
+
+
+@dataclass(frozen=True)
+class Known:
+    """A pair of the data and its truth: places of the left picture, their disparities, their rows' error."""
+
+    left: Colours
+    right: Colours
+    x: Floats
+    y: Floats
+    disparity: Floats
+    own_rows: float
+    """Right y - left y in the data itself, pixels."""
+    far_x: Floats
+    """Places among which the smallest disparity is looked for."""
+    far_y: Floats
+    far_disparity: Floats
+    infinity: bool
+
+
+def known(sample: Sample, name: str) -> Known:
+    left, right, disparity = _eight_bits(sample.left), _eight_bits(sample.right), sample.disparity
+    factor = -(-max(left.shape) // LARGEST_SIDE)
+    if factor > 1:
+        left, right = (np.asarray(Image.fromarray(view).reduce(factor)) for view in (left, right))
+        disparity = (
+            None if disparity is None else disparity[factor // 2 :: factor, factor // 2 :: factor] / factor
+        )
+    matched = disparity is None or np.isfinite(disparity).mean() < DENSE
+    far = _matched(left, right) if matched else disparity
+    truth = disparity if disparity is not None else far
+    assert truth is not None
+    assert far is not None
+    (y, x), (far_y, far_x) = (np.nonzero(np.isfinite(values)) for values in (truth, far))
+    return Known(
+        left,
+        right,
+        x.astype(float),
+        y.astype(float),
+        truth[y, x].astype(float),
+        _own_rows(left, right, x, y, truth[y, x]),
+        far_x.astype(float),
+        far_y.astype(float),
+        far[far_y, far_x].astype(float),
+        "kitti" in name,
+    )
+
+
+def _eight_bits(view: NDArray[np.generic]) -> Colours:
+    return (view >> 8).astype(np.uint8) if view.dtype == np.uint16 else view.astype(np.uint8)  # type: ignore[operator]
+
+
+def _matched(left: Colours, right: Colours) -> NDArray[np.float32]:
+    """(H, W) disparities of an ordinary matcher where it is sure, NaN elsewhere."""
+    import cv2
+
+    matcher = cv2.StereoSGBM.create(
+        minDisparity=-16,
+        numDisparities=256,
+        blockSize=5,
+        P1=600,
+        P2=2400,
+        disp12MaxDiff=1,
+        uniquenessRatio=10,
+        speckleWindowSize=200,
+        speckleRange=1,
+    )
+    sides = [cv2.copyMakeBorder(view, 0, 0, 256, 16, cv2.BORDER_REPLICATE) for view in (left, right)]
+    found = matcher.compute(*sides)[:, 256:-16].astype(np.float32) / 16
+    grey = cv2.cvtColor(left, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    spread = cv2.blur(grey * grey, (9, 9)) - cv2.blur(grey, (9, 9)) ** 2
+    return np.where((found > -16) & (spread > 16), found, np.float32(np.nan))
+
+
+def _own_rows(
+    left: Colours, right: Colours, x: NDArray[Any], y: NDArray[Any], disparity: NDArray[Any]
+) -> float:
+    """Vertical offset at which the right picture, warped by the truth, is most like the left one."""
+    one, two = (view.mean(axis=2) for view in (left, right))
+    height, width = one.shape
+    places = x - disparity
+    keep = (places > 1) & (places < width - 2) & (y > 3) & (y < height - 5)
+    x, y, places = x[keep], y[keep], places[keep]
+    column = places.astype(int)
+    part = places - column
+
+    def at(rows: NDArray[Any]) -> Floats:
+        values: Floats = (1 - part) * two[rows, column] + part * two[rows, column + 1]
+        return values
+
+    def error(move: float) -> float:
+        whole = int(np.floor(move))
+        value = (1 - (move - whole)) * at(y + whole) + (move - whole) * at(y + whole + 1)
+        # a place between two rows is blurred, and likelier for that: blur the whole ones alike
+        blur = 0.5 * min(move - whole, 1 - (move - whole))
+        spread = 0.25 - blur
+        value = (1 - spread) * value + spread / 2 * (at(y + whole - 1) + at(y + whole + 1))
+        return float(np.abs(value - one[y, x]).clip(0, 30).mean())
+
+    moves = np.arange(-1, 1.01, 0.1)
+    errors = [error(float(move)) for move in moves]
+    best = int(np.clip(np.argmin(errors), 1, len(moves) - 2))
+    before, at_best, after = errors[best - 1 : best + 2]
+    curve = before - 2 * at_best + after
+    return float(moves[best] + (0.05 * (before - after) / curve if curve > 0 else 0))
+
+
+def judge(pair: Known, seed: int) -> dict[str, Any]:
+    made = make_stereogram(pair.left, pair.right, seed)
+    start = time.process_time()
+    result = rectify_stereogram(made.picture)
+    seconds = time.process_time() - start
+    if isinstance(result, SetAside):
+        return {"seconds": seconds, "set_aside": result.reason}
+    right_order = result.layout == made.layout
+    row: dict[str, Any] = {
+        "seconds": seconds,
+        "order": right_order,
+        "certainty": result.certainty,
+        "rule": result.rule,
+        "rule_right": (result.rule == "infinity") == pair.infinity,
+    }
+    if not right_order:
+        return row
+    to_left = _inverse(_after(made.left_map, result.left_map))
+    to_right = _inverse(_after(made.right_map, result.right_map))
+
+    def finished(x: Floats, y: Floats, disparity: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        (lx, ly), (rx, ry) = (
+            places[:, :2] @ np.stack([column, y]) + places[:, 2:]
+            for places, column in ((to_left, x), (to_right, x - disparity))
+        )
+        height, width = result.left.shape[:2]
+        inside = (np.minimum(lx, rx) >= 0) & (np.maximum(lx, rx) < width) & (ly >= 0) & (ly < height)
+        return lx - rx, ry - ly, inside
+
+    _, rows, inside = finished(pair.x, pair.y, pair.disparity)
+    rows = rows[inside]
+    row["rows_mean"] = float(np.abs(rows).mean())
+    row["rows_p95"] = float(np.percentile(np.abs(rows), 95))
+    corrected = rows + pair.own_rows
+    row["rows_less_own_mean"] = float(np.abs(corrected).mean())
+    row["rows_less_own_p95"] = float(np.percentile(np.abs(corrected), 95))
+    disparity, _, inside = finished(pair.far_x, pair.far_y, pair.far_disparity)
+    smallest = float(np.percentile(disparity[inside], 1))
+    row["smallest"] = smallest
+    row["shift_error"] = smallest - (40 if result.rule == "close" else 0)
+    zero, _, _ = finished(pair.x, pair.y, np.zeros_like(pair.x))
+    row["zero"] = float(np.median(zero))
+    return row
+
+
+def _after(outer: Floats, inner: Floats) -> Floats:
+    turn = outer[:, :2] @ inner[:, :2]
+    return np.concatenate([turn, (outer[:, :2] @ inner[:, 2] + outer[:, 2])[:, None]], axis=1)
+
+
+def _inverse(places: Floats) -> Floats:
+    turn = np.linalg.inv(places[:, :2])
+    return np.concatenate([turn, -(turn @ places[:, 2])[:, None]], axis=1)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+    kept = [row for row in rows if "set_aside" not in row]
+    right = [row for row in kept if row["order"]]
+
+    def share(of: list[dict[str, Any]], test: Callable[[dict[str, Any]], bool]) -> float:
+        return float(np.mean([test(row) for row in of])) if of else float("nan")
+
+    far = [row for row in right if row["rule"] == "infinity" and row["rule_right"]]
+    return {
+        "stereograms": len(rows),
+        "set aside": 1 - len(kept) / len(rows),
+        "right order of the others": share(kept, lambda row: row["order"]),
+        "rows within 0.5 px (mean)": share(right, lambda row: row["rows_mean"] <= 0.5),
+        "rows within 0.5 px (mean, less the data's own)": share(
+            right, lambda r: r["rows_less_own_mean"] <= 0.5
+        ),
+        "rows within 0.5 px (95th percentile, less the data's own)": share(
+            right, lambda row: row["rows_less_own_p95"] <= 0.5
+        ),
+        "shift within 2 px": share(right, lambda row: abs(row["shift_error"]) <= 2),
+        "the camera's infinity within 2 px of zero": share(far, lambda row: abs(row["zero"]) <= 2),
+        "the camera's infinity, median px": float(np.median([row["zero"] for row in far]))
+        if far
+        else float("nan"),
+        "right rule": share(right, lambda row: row["rule_right"]),
+        "seconds": float(np.mean([row["seconds"] for row in rows])),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", action="append", required=True, help="NAME:PATH of rectified pairs")
+    parser.add_argument("--each", type=int, default=3, help="stereograms of each pair (default: 3)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--output", type=Path, help="all figures as JSON")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for spec in options.data:
+        data = open_data(spec)
+        for index in range(len(data)):
+            pair = known(data.load(index), f"{spec} {data.names[index]}")
+            for turn in range(options.each):
+                seed = options.seed + 1000 * turn + index
+                row = judge(pair, seed)
+                rows.append({"data": spec.partition(":")[0], "name": data.names[index], "seed": seed, **row})
+                print(*(f"{key}={_short(value)}" for key, value in rows[-1].items()), flush=True)
+    groups = {
+        name: [row for row in rows if row["data"] == name] for name in dict.fromkeys(r["data"] for r in rows)
+    }
+    figures = {name: summary(group) for name, group in (*groups.items(), ("all", rows))}
+    for name, values in figures.items():
+        print(f"\n{name}")
+        for what, value in values.items():
+            print(f"  {what:60} {value:.3g}")
+    if options.output:
+        options.output.write_text(json.dumps({"figures": figures, "stereograms": rows}, indent=1) + "\n")
+
+
+def _short(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""pam dataset prepare-flickr1024 --from-stereograms: pairs, the fate of every picture, patches of pairs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pam_program import files, names, pam, refuse, unchanged
+from PIL import Image
+
+from pamcli.data import stereograms
+from pamcli.data.stereograms.result import RectifiedPair, SetAside
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data_preparation"))
+from published import archive, png, views
+
+PREPARE = ["dataset", "prepare-flickr1024", "found", "-o", "mine", "--from-stereograms", "--workers", "1"]
+SIZE = (288, 132)
+
+
+def halves(picture: NDArray[np.generic], layout: str = "auto") -> RectifiedPair | SetAside:
+    """Instead of the real thing: cross-eyed pictures are cut in two, those of black pixels set aside."""
+    if not picture.any():
+        return SetAside("it is black")
+    width = picture.shape[1] // 2
+    left, right = picture[:, :width], picture[:, width:]
+    if layout != "parallel":
+        left, right = right, left
+    values: dict[str, Any] = dict.fromkeys(RectifiedPair.__dataclass_fields__, 0)
+    values |= {
+        "left": left,
+        "right": right,
+        "layout": "cross",
+        "certainty": np.float32(0.75),
+        "rule": "close",
+    }
+    values |= {"vertical_offset": 1.25, "shift": np.int64(7), "margins": ((1, 2, 3, 4), (0, 0, 0, 0))}
+    return RectifiedPair(**values)
+
+
+@pytest.fixture(autouse=True)
+def found(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two cross-eyed stereograms, one of them in a folder, one that cannot be used, one that is damaged."""
+    monkeypatch.setattr(stereograms, "rectify_stereogram", halves, raising=False)
+    monkeypatch.setattr(stereograms, "SetAside", SetAside, raising=False)
+    for seed, name in enumerate(("a.png", "trip/b.png")):
+        left, right = views(SIZE, seed)
+        (here / "found" / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / "found" / name).write_bytes(png(np.hstack([right, left])))
+    (here / "found/black.png").write_bytes(png(np.zeros((20, 40, 3), np.uint8)))
+    (here / "found/cut.png").write_bytes((here / "found/a.png").read_bytes()[:500])
+    return here / "found"
+
+
+def test_pairs_are_written_and_every_picture_is_accounted_for() -> None:
+    run = pam(*PREPARE)
+    assert run.code == 6  # for the damaged one
+    assert run.lines == [
+        "mine/pairs: 2 pairs, 1 set aside, 1 damaged; the reasons are in mine/stereograms.csv"
+    ]
+    assert run.complaints == [
+        "black.png is set aside: it is black",
+        "error: cut.png: found/cut.png is damaged or truncated: the file ends too early",
+    ]
+    assert names("mine") == [
+        "pairs/a_L.png",
+        "pairs/a_R.png",
+        "pairs/trip_b_L.png",
+        "pairs/trip_b_R.png",
+        "sheets/sheet001.jpg",
+        "stereograms.csv",
+        "stereograms.json",
+    ]
+    left, right = views(SIZE, 1)
+    np.testing.assert_array_equal(np.asarray(Image.open("mine/pairs/trip_b_L.png")), left)
+    np.testing.assert_array_equal(np.asarray(Image.open("mine/pairs/trip_b_R.png")), right)
+    rows = list(csv.DictReader(Path("mine/stereograms.csv").read_text().splitlines()))
+    assert [(row["picture"], row["fate"], row["reason"]) for row in rows] == [
+        ("a.png", "pair", ""),
+        ("black.png", "set aside", "it is black"),
+        ("cut.png", "damaged", "found/cut.png is damaged or truncated: the file ends too early"),
+        ("trip/b.png", "pair", ""),
+    ]
+    kept = {key: rows[3][key] for key in ("name", "width", "height", "certainty", "shift", "margins")}
+    assert kept == {
+        "name": "trip_b",
+        "width": "288",
+        "height": "132",
+        "certainty": "0.75",
+        "shift": "7",
+        "margins": "1 2 3 4; 0 0 0 0",
+    }
+    report = json.loads(Path("mine/stereograms.json").read_text())
+    assert report["pictures"][3]["vertical_offset"] == 1.25
+
+
+def test_the_pairs_are_a_data_set() -> None:
+    assert pam(*PREPARE, "--skip-damaged").code == 0
+    run = pam("dataset", "verify", "flickr1024:mine")
+    assert run.lines[-1].startswith("flickr1024:mine: 2 pairs, 0 damage, 0 incomplete")
+
+
+def test_the_sheet_shows_left_right_and_the_red_of_one_with_the_rest_of_the_other() -> None:
+    pam(*PREPARE)
+    sheet = np.asarray(Image.open("mine/sheets/sheet001.jpg")).astype(int)
+    height = round(320 * SIZE[1] / SIZE[0])
+    assert sheet.shape == (2 * (14 + height + 4), 3 * 320 + 4 * 4, 3)
+    left, right, overlay = (sheet[14 : 14 + height, 4 + 324 * cell : 324 + 324 * cell] for cell in range(3))
+    mixed = np.dstack([left[..., :1], right[..., 1:]])
+    assert np.abs(overlay - mixed).mean() < 8  # JPEG
+    assert np.abs(left - right).mean() > 12
+
+
+def test_patches_are_cut_from_the_pairs_in_one_go() -> None:
+    run = pam(*PREPARE, "--scale", "2", "--skip-damaged")
+    assert run.code == 0, run.stderr
+    assert run.lines[1:] == ["mine/x2: stereograms: 2 pairs, 12 patches", "mine/x2: 2 pairs, 12 patches"]
+    again = pam(*PREPARE, "--scale", "2", "--skip-damaged")
+    assert again.lines == run.lines
+    assert {"mine/pairs is finished already", "mine/x2 is finished already"} <= set(again.complaints)
+    assert (
+        pam("dataset", "verify", "flickr1024:mine").lines[-1].startswith("flickr1024:mine: 12 pairs, 0 dam")
+    )
+
+
+def test_the_layout_is_passed_on_and_belongs_to_the_folder() -> None:
+    assert pam(*PREPARE, "--layout", "parallel", "--skip-damaged").code == 0
+    np.testing.assert_array_equal(np.asarray(Image.open("mine/pairs/a_L.png")), views(SIZE, 0)[1])
+    with unchanged():
+        refuse(pam(*PREPARE), 2, "mine/pairs was made with another layout: parallel, now auto")
+
+
+def test_what_was_done_before_an_interruption_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pam(*PREPARE[:4], "whole", *PREPARE[5:])
+    done: list[int] = []
+
+    def interrupted(picture: NDArray[np.generic], layout: str) -> RectifiedPair | SetAside:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(picture.shape[1])
+        return halves(picture, layout)
+
+    monkeypatch.setattr(stereograms, "rectify_stereogram", interrupted)
+    assert pam(*PREPARE).code == 130
+    assert not Path("mine/pairs").exists()
+    done.clear()
+    run = pam(*PREPARE)
+    assert run.code == 6
+    assert "mine/pairs goes on: 2 of 4 pictures are done" in run.complaints
+    assert done == [2 * SIZE[0]]  # the one that was left; the damaged one is tried again, too
+    assert files(Path("mine")) == files(Path("whole"))
+
+
+def test_two_pictures_that_would_become_one_pair_are_refused(found: Path) -> None:
+    shutil.copy(found / "a.png", found / "trip_b.png")
+    with unchanged():
+        refuse(pam(*PREPARE), 2, "trip_b.png and trip/b.png would both become trip_b_L.png")
+
+
+def test_stereograms_in_an_archive_and_none_at_all(found: Path) -> None:
+    archive(Path("zips/all.zip"), {"x/c.jps": (found / "a.png").read_bytes()})
+    assert pam(*PREPARE[:2], "zips", *PREPARE[3:]).code == 0
+    assert names("mine/pairs") == ["all_x_c_L.png", "all_x_c_R.png"]
+    Path("empty").mkdir()
+    refuse(pam(*PREPARE[:2], "empty", "-o", "none", "--from-stereograms"), 3, "empty holds no picture")
