@@ -1,4 +1,4 @@
-"""PASMnet without whole attention maps, and with no more feature maps than fit: the same disparity.
+"""PASMnet without whole attention maps, and with a few rows of most feature maps: the same disparity.
 
 Shapes: B = 2 views joined in the batch, left first; H, W rows and columns of the scale in question. One
 pair at a time.
@@ -6,28 +6,37 @@ pair at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from pamcli.networks.blocks import upsample
+from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock, upsample
 from pamcli.networks.parallax import VALID_MASS, clean_mask, fill_occlusions
-from pamcli.networks.pasmnet import STAGE_STRIDES, PASMnet
-from pamcli.networks.pasmnet import Stage as StageLayers
+from pamcli.networks.pasmnet import STAGE_STRIDES, PASMnet, Stage
+from pamcli.networks.rolling import (
+    Convolution,
+    Enlarged,
+    Given,
+    Joined,
+    RollingMap,
+    Sum,
+    Whole,
+    convolution,
+    gathered,
+    residual,
+)
 from pamcli.networks.streamed_attention import Block, CostStage, stage_cost, stream
-from pamcli.networks.strips import Rows, coarser, in_strips, strips, with_halo
-
-# Rows around a strip that its layers can see, at the scale of the strip.
-ENCODER_HALO = 4  # E0 and E1 together, E2 alone: rows of what comes out
-DECODER_HALO = 4  # an enlargement and a residual block
-STAGE_HALO = 8  # four blocks of two 3x3 convolutions
-HEAD_HALO = 8  # D3, D4, D5 and the heads: quarter-size rows
+from pamcli.networks.strips import Rows, coarser, strips
 
 NEAR = 1.5
 """Attention counts as near the estimate within this many quarter-size pixels."""
+
+Costs = tuple[CostStage, ...]
+"""Queries and keys of the three stages, from coarse to fine."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +53,28 @@ class StreamedMatching:
     """(1, H/4, W/4) in [0, 1], see `_confidence`."""
 
 
+@dataclass(frozen=True)
+class _Features:
+    """Of both views."""
+
+    sixteenth: Tensor
+    """F1."""
+    eighth: Tensor
+    """F2."""
+    quarter: Tensor
+    """E1's result; that of the left view is F4."""
+
+
 class StreamedPASMnet:
-    """Runs a PASMnet whose batch norm is folded (`folding.folded`) strip by strip."""
+    """Runs a PASMnet whose batch norm is folded (`folding.folded`) strip by strip.
+
+    In the precision of its weights; attention and disparity are float32.
+    """
 
     def __init__(self, network: PASMnet) -> None:
         self.network = network
+        cascade = network.cas_pam
+        self.stages = [_StageWeights.of(stage) for stage in (cascade.stage1, cascade.stage2, cascade.stage3)]
 
     def match(
         self,
@@ -60,13 +86,15 @@ class StreamedPASMnet:
         strip: int | None = None,
         confidence: bool = False,
     ) -> StreamedMatching:
-        """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width).
+        """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
 
         `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
         multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `confidence` costs the attention
         a second time: it looks near the refined disparity.
         """
+        assert height % 32 == width % 32 == 0
         strip = height if strip is None else strip
+        assert strip % 32 == 0
         features = self._features(rows, height, strip)
         initial, received = self._attend(features, max_disparity, strip)
         valid = clean_mask(received > VALID_MASS)
@@ -76,31 +104,34 @@ class StreamedPASMnet:
         return StreamedMatching(disparity, valid, received, sure)
 
     def _features(self, rows: Rows, height: int, strip: int) -> _Features:
+        """As `Hourglass.forward`, but for F3, which is not held."""
         net = self.network.hourglass
-        quarter = in_strips(
-            lambda first, last: net.E1(net.E0(rows(4 * first, 4 * last))),
-            height // 4,
-            strip // 4,
-            ENCODER_HALO,
-            align=8,
-        )
-        eighth = in_strips(
-            lambda first, last: net.E2(quarter[:, :, 2 * first : 2 * last]),
-            height // 8,
-            strip // 8,
-            ENCODER_HALO,
-            align=2,
-        )
-        x3 = net.E3(eighth)
-        F1 = net.D1(net.D0(net.E4(x3)), x3)
-        F2 = in_strips(
-            lambda first, last: net.D2(F1[:, :, first // 2 : last // 2], eighth[:, :, first:last]),
-            height // 8,
-            strip // 8,
-            DECODER_HALO,
-            align=2,
-        )
+        quarter = gathered(_encoded(_encoded(Given(rows, height), net.E0), net.E1), strip // 4)
+        eighth = gathered(_encoded(Whole(quarter), net.E2), strip // 8)
+        x3 = _encoded(Whole(eighth), net.E3)
+        x4 = _encoded(_encoded(x3, net.E4), net.D0)
+        F1 = gathered(_decoded(x4, x3, net.D1), strip // 16)
+        # F2 takes the place of E2's result, whose rows it has passed.
+        F2 = gathered(_decoded(Whole(F1), Whole(eighth), net.D2), strip // 8, into=eighth)
         return _Features(F1, F2, quarter)
+
+    def _costs(self, features: _Features, strip: int) -> Iterator[tuple[tuple[int, int], Costs, Costs]]:
+        """Strips of quarter-size rows (first, last), and what the matching costs are made of there.
+
+        First the left view's queries with the right view's keys (right->left), then the other way round.
+        As `CascadedParallaxAttention.forward`.
+        """
+        cascade = self.network.cas_pam
+        F1, F2, quarter = Whole(features.sixteenth), Whole(features.eighth), Whole(features.quarter)
+        stage1 = _RollingStage(F1, self.stages[0])
+        stage2 = _RollingStage(_beside_enlarged(stage1.features, F2, cascade.b2), self.stages[1])
+        F3 = _decoded(F2, quarter, self.network.hourglass.D3)
+        stage3 = _RollingStage(_beside_enlarged(stage2.features, F3, cascade.b3), self.stages[2])
+        for rows3 in strips(quarter.height, strip // 4):
+            rows2 = coarser(*rows3, F2.height)
+            rows1 = coarser(*rows2, F1.height)
+            both = [stage1.cost(*rows1), stage2.cost(*rows2), stage3.cost(*rows3)]
+            yield rows3, tuple(left for left, _ in both), tuple(right for _, right in both)
 
     def _attend(self, features: _Features, max_disparity: int | None, strip: int) -> tuple[Tensor, Tensor]:
         """Initial disparity and received attention of the left view, (1, H/4, W/4) each."""
@@ -108,18 +139,16 @@ class StreamedPASMnet:
         initial = features.quarter.new_empty((1, height, width), dtype=torch.float32)
         received = torch.zeros_like(initial)
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
-        for first, last in strips(height, strip // 4):
-            left, right = self._cost_stages(features, first, last)
 
-            def regress(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-                k = torch.arange(block.low, block.high, device=attention.device, dtype=torch.float32)
-                j = torch.arange(block.first, block.last, device=attention.device)
-                initial[0, lines[0] : lines[1], block.first : block.last] = j - attention @ k
+        def regress(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+            k = torch.arange(block.low, block.high, device=attention.device, dtype=torch.float32)
+            j = torch.arange(block.first, block.last, device=attention.device)
+            initial[0, lines[0] : lines[1], block.first : block.last] = j - attention @ k
 
-            def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-                received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
+        def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+            received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
 
-            lines = (first, last)
+        for lines, left, right in self._costs(features, strip):
             stream(partial(stage_cost, left), lines, width, width, "left", limit, regress)
             stream(partial(stage_cost, right), lines, width, width, "right", limit, receive)
         return initial, received
@@ -134,152 +163,188 @@ class StreamedPASMnet:
         l near j of M_left->right(k, l). One where both maps are sure and agree with the result, near zero
         where either is spread out or contradicts.
         """
-        height, width = features.quarter.shape[2:]
+        width = features.quarter.shape[3]
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
-        column = torch.arange(width, device=disparity.device)
-        target = column - F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
-        reach = int(NEAR)
-        steps = torch.arange(2 * reach + 1 + (NEAR % 1 > 0), device=disparity.device)
-        near = (target - NEAR).ceil().long() + steps[:, None, None]  # (steps, H, W) columns k
-        there = (near >= 0) & (near < width) & ((near - target).abs() <= NEAR)
-        mass = torch.zeros(near.shape, device=disparity.device)
-        total = torch.zeros_like(target)
-
-        def leave(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            at = slice(*lines), slice(block.first, block.last)
-            for step, k in enumerate(near[:, *at]):
-                inside = there[step, *at] & (k >= block.low) & (k < block.high)
-                found = attention.gather(2, (k - block.low).clamp(0, block.high - block.low - 1)[..., None])
-                mass[step, *at] = found[..., 0] * inside
-
-        def come_back(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            flat = attention.flatten(1)
-            span = block.high - block.low
-            for step, k in enumerate(near[:, slice(*lines)]):
-                passes = (k >= block.first) & (k < block.last)
-                row = (k - block.first).clamp(0, block.last - block.first - 1) * span
-                for shift in range(-reach, reach + 1):
-                    home = column + shift - block.low
-                    inside = passes & (home >= 0) & (home < span)
-                    found = flat.gather(1, row + home.clamp(0, span - 1)) * inside
-                    total[slice(*lines)] += mass[step, slice(*lines)] * found
-
-        for first, last in strips(height, strip // 4):
-            left, right = self._cost_stages(features, first, last)
-            lines = (first, last)
-            stream(partial(stage_cost, left), lines, width, width, "left", limit, leave)
-            stream(partial(stage_cost, right), lines, width, width, "right", limit, come_back)
-        return total.clamp(0, 1)[None]
-
-    def _cost_stages(
-        self, features: _Features, first: int, last: int
-    ) -> tuple[tuple[CostStage, ...], tuple[CostStage, ...]]:
-        """Queries and keys of the three stages for the quarter-size rows first ... last - 1.
-
-        Of each stage the rows that the enlargements between the stages need, and no more; first the left
-        view's queries with the right view's keys (right->left), then the other way round.
-        """
-        net = self.network
-        cascade = net.cas_pam
-        F1, F2, quarter = features.sixteenth, features.eighth, features.quarter
-        heights = (F1.shape[2], F2.shape[2], quarter.shape[2])
-        # Rows of which each stage must be right, from fine to coarse; a stage's features enter the next one.
-        rows3 = with_halo(first, last, STAGE_HALO, heights[2])
-        decoded3 = with_halo(*rows3, DECODER_HALO, heights[2], align=2)
-        rows2 = coarser(*decoded3, heights[1])
-        wide2 = with_halo(*rows2, STAGE_HALO, heights[1])
-        rows1 = coarser(*wide2, heights[0])
-        wide1 = with_halo(*rows1, STAGE_HALO, heights[0])
-
-        views, queries1, keys1 = _stage(cascade.stage1, F1[:, :, slice(*wide1)])
-        enlarged = _enlarged(views, wide1, wide2)
-        views, queries2, keys2 = _stage(
-            cascade.stage2, cascade.b2(torch.cat((enlarged, F2[:, :, slice(*wide2)]), 1))
-        )
-        enlarged = _enlarged(views, wide2, rows3)
-        low, high = decoded3[0] // 2, decoded3[1] // 2
-        F3 = net.hourglass.D3(F2[:, :, low:high], quarter[:, :, slice(*decoded3)])
-        F3 = F3[:, :, rows3[0] - decoded3[0] : rows3[1] - decoded3[0]]
-        _, queries3, keys3 = _stage(cascade.stage3, cascade.b3(torch.cat((enlarged, F3), 1)))
-        described = list(
-            zip(
-                (queries1, queries2, queries3),
-                (keys1, keys2, keys3),
-                (wide1[0], wide2[0], rows3[0]),
-                heights,
-                strict=True,
-            )
-        )
-        to_left = tuple(CostStage(q[0], k[1], row, height) for q, k, row, height in described)
-        to_right = tuple(CostStage(q[1], k[0], row, height) for q, k, row, height in described)
-        return to_left, to_right
+        quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
+        total = torch.zeros_like(quarter)
+        for lines, left, right in self._costs(features, strip):
+            cycle = _Cycle(quarter[slice(*lines)], lines[0])
+            stream(partial(stage_cost, left), lines, width, width, "left", limit, cycle.leave)
+            stream(partial(stage_cost, right), lines, width, width, "right", limit, cycle.come_back)
+            total[slice(*lines)] = cycle.total
+        return total.clamp_(0, 1)[None]
 
     def _refine(self, initial: Tensor, features: Tensor, strip: int) -> Tensor:
         """As `Refinement.forward`."""
         net = self.network.refine
         scaled = initial / 32
-        height = scaled.shape[2]
-
-        def encode(first: int, last: int) -> Tensor:
-            rows = slice(first, last)
-            return net.E0(torch.cat((scaled[:, :, rows].to(features.dtype), features[:, :, rows]), 1))
-
-        x0 = in_strips(encode, height, strip // 4, ENCODER_HALO)
-        x1 = in_strips(
-            lambda first, last: net.E1(x0[:, :, 2 * first : 2 * last]),
-            height // 2,
-            strip // 8,
-            ENCODER_HALO,
-            align=2,
-        )
-        x2 = net.E2(x1)
-        x3 = net.D0(net.E3(x2))
-        coarse = net.D2(net.D1(x3, x2), x1)  # H/8 of the picture
-
-        def decode(first: int, last: int) -> Tensor:
-            """Quarter-size rows in, full-size rows out."""
-            x = net.D3(coarse[:, :, first // 2 : last // 2], x0[:, :, first:last])
-            x = net.D5(net.D4(x))
-            blend = net.confidence(x).float()
-            residual = net.disp(x).float().clamp_(min=0)
-            plain = _enlarged4(scaled, first, last)
-            return torch.lerp(plain, residual, blend).mul_(128)
-
-        return in_strips(decode, height, strip // 4, HEAD_HALO, align=2, factor=4)
+        x0 = _encoded(Joined([Whole(scaled.to(features.dtype)), Whole(features)], lambda x: x), net.E0)
+        x1 = _encoded(x0, net.E1)
+        x2 = _encoded(x1, net.E2)
+        x3 = _encoded(_encoded(x2, net.E3), net.D0)
+        x = _decoded(_decoded(_decoded(x3, x2, net.D1), x1, net.D2), x0, net.D3)
+        x = _decoded(_decoded(x, None, net.D4), None, net.D5)
+        heads = _side_by_side(x, net.confidence, net.disp)
+        reader = heads.reader()
+        refined = scaled.new_empty((1, 1, heads.height, 4 * scaled.shape[3]))
+        for first, last in strips(heads.height, strip):
+            both = reader(first, last).float()  # (1, 2, R, W)
+            reader.forget(last)
+            blend, residual = both[:, :1].sigmoid(), both[:, 1:].clamp_(min=0)
+            plain = _enlarged4(scaled, first // 4, last // 4)
+            refined[:, :, first:last] = torch.lerp(plain, residual, blend).mul_(128)
+        return refined
 
 
 @dataclass(frozen=True)
-class _Features:
-    """Of both views."""
+class _StageWeights:
+    """The four blocks of a stage.
 
-    sixteenth: Tensor
-    """F1."""
-    eighth: Tensor
-    """F2."""
-    quarter: Tensor
-    """E1's result; that of the left view is F4."""
+    The cost q . k of two pixels with head features f, f' is (Wq f + bq) . (Wk f' + bk). What of it depends
+    on f alone is the same for all k, and the softmax over k takes no notice. So f' itself is the key, and
+    Wk^T (Wq f + bq) the query.
+    """
+
+    heads: tuple[nn.Sequential, ...]
+    queries: tuple[tuple[Tensor, Tensor], ...]
+    """Weight (C, C, 1, 1) and bias (C), with the division by C."""
+
+    @classmethod
+    def of(cls, stage: Stage) -> _StageWeights:
+        blocks = (stage.pab1, stage.pab2, stage.pab3, stage.pab4)
+        queries = []
+        for block in blocks:
+            query, key = block.query[0], block.key[0]
+            assert isinstance(query, nn.Conv2d)
+            assert isinstance(key, nn.Conv2d)
+            assert query.bias is not None
+            back = key.weight[:, :, 0, 0].double().T / stage.width  # Wk^T / C
+            weight = back @ query.weight[:, :, 0, 0].double()
+            bias = back @ query.bias.double()
+            queries.append((weight[:, :, None, None].to(query.weight.dtype), bias.to(query.weight.dtype)))
+        return cls(tuple(block.head for block in blocks), tuple(queries))
 
 
-def _stage(layers: StageLayers, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Features (B, C, R, W), queries (B, R, W, 4C) and keys (B, R, 4C, W) in float32, of the four blocks."""
-    batch, channels, rows, width = views.shape
-    queries = views.new_empty((batch, rows, width, 4 * channels), dtype=torch.float32)
-    keys = views.new_empty((batch, rows, 4 * channels, width), dtype=torch.float32)
-    for place, block in enumerate((layers.pab1, layers.pab2, layers.pab3, layers.pab4)):
-        views, query, key = block(views)
-        these = slice(place * channels, (place + 1) * channels)
-        queries[..., these] = query.permute(0, 2, 3, 1)
-        keys[:, :, these] = key.permute(0, 2, 1, 3)
-    queries /= channels
-    return views, queries, keys
+class _RollingStage:
+    """A stage that goes down the picture."""
+
+    def __init__(self, source: RollingMap, weights: _StageWeights) -> None:
+        self.weights = weights
+        self.features = source
+        """Of the last block."""
+        heads = []
+        for layers in weights.heads:
+            head = convolution(convolution(self.features, layers[0], SLOPE), layers[3], SLOPE)
+            heads.append(head)
+            self.features = Sum(head, self.features, kept=True)
+        self.heads = [head.reader() for head in heads]
+        self.height = source.height
+
+    def cost(self, first: int, last: int) -> tuple[CostStage, CostStage]:
+        """Of rows first ... last - 1, of which the first never decreases: right->left, left->right."""
+        keys = queries = None
+        for place, (head, (weight, bias)) in enumerate(zip(self.heads, self.weights.queries, strict=True)):
+            head.forget(first)
+            f = head(first, last)
+            views, channels, rows, width = f.shape
+            if keys is None or queries is None:
+                keys, queries = (
+                    f.new_empty((views, rows, 4 * channels, width), dtype=torch.float32) for _ in range(2)
+                )
+            these = slice(place * channels, (place + 1) * channels)
+            keys[:, :, these] = f.permute(0, 2, 1, 3)
+            queries[:, :, these] = F.conv2d(f, weight, bias).permute(0, 2, 1, 3)
+        assert keys is not None
+        assert queries is not None
+        left, right = 0, 1
+        return (
+            CostStage(queries[left], keys[right], first, self.height),
+            CostStage(queries[right], keys[left], first, self.height),
+        )
 
 
-def _enlarged(views: Tensor, rows: tuple[int, int], wanted: tuple[int, int]) -> Tensor:
-    """Rows `wanted` of the enlargement by 2 of a map of which `views` holds `rows`."""
-    return upsample(views)[:, :, wanted[0] - 2 * rows[0] : wanted[1] - 2 * rows[0]]
+class _Cycle:
+    """Adds up the attention that passes near the estimate, of a strip of rows."""
+
+    def __init__(self, disparity: Tensor, first_row: int) -> None:
+        """`disparity` (R, W) in its own pixels; `first_row`: row of the picture that it begins with."""
+        width = disparity.shape[1]
+        self.first_row = first_row
+        self.column = torch.arange(width, device=disparity.device)
+        self.reach = int(NEAR)
+        target = self.column - disparity
+        steps = torch.arange(2 * self.reach + 1 + (NEAR % 1 > 0), device=disparity.device)
+        self.near = (target - NEAR).ceil().long() + steps[:, None, None]  # (steps, R, W) columns k
+        self.there = (self.near >= 0) & (self.near < width) & ((self.near - target).abs() <= NEAR)
+        self.mass = torch.zeros(self.near.shape, device=disparity.device)
+        self.total = torch.zeros_like(disparity)
+
+    def leave(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+        """Attention M_right->left(j, k) for k near j - d."""
+        at = slice(lines[0] - self.first_row, lines[1] - self.first_row), slice(block.first, block.last)
+        for step, k in enumerate(self.near[:, *at]):
+            inside = self.there[step, *at] & (k >= block.low) & (k < block.high)
+            found = attention.gather(2, (k - block.low).clamp(0, block.high - block.low - 1)[..., None])
+            self.mass[step, *at] = found[..., 0] * inside
+
+    def come_back(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+        """Times M_left->right(k, l) for l near j."""
+        at = slice(lines[0] - self.first_row, lines[1] - self.first_row)
+        flat = attention.flatten(1)
+        span = block.high - block.low
+        for step, k in enumerate(self.near[:, at]):
+            passes = (k >= block.first) & (k < block.last)
+            row = (k - block.first).clamp(0, block.last - block.first - 1) * span
+            for shift in range(-self.reach, self.reach + 1):
+                home = self.column + shift - block.low
+                inside = passes & (home >= 0) & (home < span)
+                found = flat.gather(1, row + home.clamp(0, span - 1)) * inside
+                self.total[at] += self.mass[step, at] * found
+
+
+def _encoded(source: RollingMap, encoder: Encoder) -> RollingMap:
+    unit, block = encoder.body
+    assert isinstance(unit, nn.Sequential)
+    assert isinstance(block, ResidualBlock)
+    return residual(convolution(source, unit[0], SLOPE), block.body, SLOPE)
+
+
+def _decoded(deeper: RollingMap, skip: RollingMap | None, decoder: Decoder) -> RollingMap:
+    unit, block = decoder.body
+    assert isinstance(unit, nn.Sequential)
+    assert isinstance(block, ResidualBlock)
+    return residual(_beside_enlarged(deeper, skip, unit), block.body, SLOPE)
+
+
+def _beside_enlarged(deeper: RollingMap, skip: RollingMap | None, unit: nn.Sequential) -> RollingMap:
+    """1x1 convolution unit of the enlarged `deeper` beside `skip`.
+
+    The weights of an enlargement sum to one, so it may as well follow the convolution: a quarter of the work.
+    """
+    layer = unit[0]
+    assert isinstance(layer, nn.Conv2d)
+    if skip is None:
+        return Enlarged(convolution(deeper, layer), SLOPE)
+    channels = layer.in_channels - layer.out_channels  # a skip connection has as many as come out
+    of_deeper, of_skip = (part.contiguous() for part in layer.weight.tensor_split((channels,), 1))
+    return Sum(Convolution(skip, of_skip), Enlarged(Convolution(deeper, of_deeper, layer.bias)), SLOPE)
+
+
+def _side_by_side(source: RollingMap, *heads: nn.Sequential) -> RollingMap:
+    """Heads of two 3x3 convolutions, as one whose result has a channel of each."""
+    firsts = [head[0] for head in heads]
+    seconds = [head[3] for head in heads]
+    weight = torch.cat([first.weight for first in firsts])
+    bias = torch.cat([first.bias for first in firsts])
+    inner = Convolution(source, weight, bias, slope=SLOPE)
+    width = firsts[0].out_channels
+    joint = weight.new_zeros((len(heads), len(heads) * width, 3, 3))
+    for place, second in enumerate(seconds):
+        joint[place, place * width : (place + 1) * width] = second.weight[0]
+    return Convolution(inner, joint)
 
 
 def _enlarged4(scaled: Tensor, first: int, last: int) -> Tensor:
     """Rows 4 first ... 4 last - 1 of the bilinear enlargement by 4."""
-    low, high = with_halo(first, last, 1, scaled.shape[2])
+    low, high = max(0, first - 1), min(scaled.shape[2], last + 1)
     return upsample(scaled[:, :, low:high], 4)[:, :, 4 * (first - low) : 4 * (last - low)]
