@@ -218,7 +218,7 @@ def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None
 
 
 def residual(source: RollingMap, body: nn.Sequential, slope: float | None = None) -> RollingMap:
-    """source + body(source), a residual block of either network, batch norm folded; then a leaky rectifier."""
+    """source + body(source), a residual block of either network (batch norm folded), and a rectifier."""
     first, second = (layer for layer in body if isinstance(layer, nn.Conv2d))
     return Sum(convolution(convolution(source, first, SLOPE), second), source, slope)
 

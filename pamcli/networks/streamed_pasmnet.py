@@ -29,11 +29,13 @@ from pamcli.networks.rolling import (
     gathered,
     residual,
 )
-from pamcli.networks.streamed_attention import Block, CostStage, stage_cost, stream
+from pamcli.networks.streamed_attention import Block, CostStage, Towards, lines_at_once, stage_cost, stream
 from pamcli.networks.strips import Rows, coarser, strips
 
 NEAR = 1.5
 """Attention counts as near the estimate within this many quarter-size pixels."""
+
+TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
 Costs = tuple[CostStage, ...]
 """Queries and keys of the three stages, from coarse to fine."""
@@ -115,23 +117,27 @@ class StreamedPASMnet:
         F2 = gathered(_decoded(Whole(F1), Whole(eighth), net.D2), strip // 8, into=eighth)
         return _Features(F1, F2, quarter)
 
-    def _costs(self, features: _Features, strip: int) -> Iterator[tuple[tuple[int, int], Costs, Costs]]:
-        """Strips of quarter-size rows (first, last), and what the matching costs are made of there.
+    def _costs(self, features: _Features, strip: int) -> Iterator[tuple[tuple[int, int], Towards, Costs]]:
+        """A few quarter-size rows at a time (first, last), and what the matching costs are made of there.
 
-        First the left view's queries with the right view's keys (right->left), then the other way round.
-        As `CascadedParallaxAttention.forward`.
+        First towards the left: the left view's queries and the right view's keys, for M_right->left. Then
+        the other way round. As `CascadedParallaxAttention.forward`.
         """
         cascade = self.network.cas_pam
         F1, F2, quarter = Whole(features.sixteenth), Whole(features.eighth), Whole(features.quarter)
         stage1 = _RollingStage(F1, self.stages[0])
-        stage2 = _RollingStage(_beside_enlarged(stage1.features, F2, cascade.b2), self.stages[1])
+        stage2 = _RollingStage(_beside_enlarged(stage1.features(), F2, cascade.b2), self.stages[1])
         F3 = _decoded(F2, quarter, self.network.hourglass.D3)
-        stage3 = _RollingStage(_beside_enlarged(stage2.features, F3, cascade.b3), self.stages[2])
-        for rows3 in strips(quarter.height, strip // 4):
+        stage3 = _RollingStage(_beside_enlarged(stage2.features(), F3, cascade.b3), self.stages[2])
+        stage3.heads[-1].unit = min(strip // 4, quarter.height)
+        width = features.quarter.shape[3]
+        for rows3 in strips(quarter.height, min(strip // 4, lines_at_once(width, width))):
             rows2 = coarser(*rows3, F2.height)
             rows1 = coarser(*rows2, F1.height)
-            both = [stage1.cost(*rows1), stage2.cost(*rows2), stage3.cost(*rows3)]
-            yield rows3, tuple(left for left, _ in both), tuple(right for _, right in both)
+            for view, towards in enumerate(TOWARDS):
+                # Stage 3 first: it makes the others compute what it needs, a strip at a time.
+                fine = stage3.cost(view, *rows3)
+                yield rows3, towards, (stage1.cost(view, *rows1), stage2.cost(view, *rows2), fine)
 
     def _attend(self, features: _Features, max_disparity: int | None, strip: int) -> tuple[Tensor, Tensor]:
         """Initial disparity and received attention of the left view, (1, H/4, W/4) each."""
@@ -148,9 +154,9 @@ class StreamedPASMnet:
         def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
             received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
 
-        for lines, left, right in self._costs(features, strip):
-            stream(partial(stage_cost, left), lines, width, width, "left", limit, regress)
-            stream(partial(stage_cost, right), lines, width, width, "right", limit, receive)
+        for lines, towards, costs in self._costs(features, strip):
+            use = regress if towards == "left" else receive
+            stream(partial(stage_cost, costs), lines, width, width, towards, limit, use)
         return initial, received
 
     def _confidence(
@@ -167,10 +173,11 @@ class StreamedPASMnet:
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
         quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
         total = torch.zeros_like(quarter)
-        for lines, left, right in self._costs(features, strip):
-            cycle = _Cycle(quarter[slice(*lines)], lines[0])
-            stream(partial(stage_cost, left), lines, width, width, "left", limit, cycle.leave)
-            stream(partial(stage_cost, right), lines, width, width, "right", limit, cycle.come_back)
+        for lines, towards, costs in self._costs(features, strip):
+            if towards == "left":
+                cycle = _Cycle(quarter[slice(*lines)], lines[0])
+            use = cycle.leave if towards == "left" else cycle.come_back
+            stream(partial(stage_cost, costs), lines, width, width, towards, limit, use)
             total[slice(*lines)] = cycle.total
         return total.clamp_(0, 1)[None]
 
@@ -229,38 +236,32 @@ class _RollingStage:
     """A stage that goes down the picture."""
 
     def __init__(self, source: RollingMap, weights: _StageWeights) -> None:
-        self.weights = weights
-        self.features = source
-        """Of the last block."""
-        heads = []
+        self.source, self.weights = source, weights
+        self.heads: list[RollingMap] = []
         for layers in weights.heads:
-            head = convolution(convolution(self.features, layers[0], SLOPE), layers[3], SLOPE)
-            heads.append(head)
-            self.features = Sum(head, self.features, kept=True)
-        self.heads = [head.reader() for head in heads]
-        self.height = source.height
+            x = self.features()
+            self.heads.append(convolution(convolution(x, layers[0], SLOPE), layers[3], SLOPE))
+            self.source = x
+        self.readers = [head.reader() for head in self.heads]
 
-    def cost(self, first: int, last: int) -> tuple[CostStage, CostStage]:
-        """Of rows first ... last - 1, of which the first never decreases: right->left, left->right."""
-        keys = queries = None
-        for place, (head, (weight, bias)) in enumerate(zip(self.heads, self.weights.queries, strict=True)):
-            head.forget(first)
-            f = head(first, last)
-            views, channels, rows, width = f.shape
-            if keys is None or queries is None:
-                keys, queries = (
-                    f.new_empty((views, rows, 4 * channels, width), dtype=torch.float32) for _ in range(2)
-                )
+    def features(self) -> RollingMap:
+        """Of the last block. Whoever asks for them must read them, for they are held until then."""
+        return Sum(self.heads[-1], self.source, kept=True) if self.heads else self.source
+
+    def cost(self, view: int, first: int, last: int) -> CostStage:
+        """Queries of a view and keys of the other, rows first ... last - 1; the first never decreases."""
+        for read in self.readers:
+            read.forget(first)
+        parts = [read(first, last) for read in reversed(self.readers)][
+            ::-1
+        ]  # the last makes the others go on
+        _, channels, rows, width = parts[0].shape
+        query, key = (parts[0].new_empty((rows, 4 * channels, width), dtype=torch.float32) for _ in range(2))
+        for place, (f, (weight, bias)) in enumerate(zip(parts, self.weights.queries, strict=True)):
             these = slice(place * channels, (place + 1) * channels)
-            keys[:, :, these] = f.permute(0, 2, 1, 3)
-            queries[:, :, these] = F.conv2d(f, weight, bias).permute(0, 2, 1, 3)
-        assert keys is not None
-        assert queries is not None
-        left, right = 0, 1
-        return (
-            CostStage(queries[left], keys[right], first, self.height),
-            CostStage(queries[right], keys[left], first, self.height),
-        )
+            query[:, these] = F.conv2d(f[view], weight, bias).permute(1, 0, 2)
+            key[:, these] = f[1 - view].permute(1, 0, 2)
+        return CostStage(query, key, first, self.source.height)
 
 
 class _Cycle:
@@ -332,16 +333,15 @@ def _beside_enlarged(deeper: RollingMap, skip: RollingMap | None, unit: nn.Seque
 
 def _side_by_side(source: RollingMap, *heads: nn.Sequential) -> RollingMap:
     """Heads of two 3x3 convolutions, as one whose result has a channel of each."""
-    firsts = [head[0] for head in heads]
-    seconds = [head[3] for head in heads]
-    weight = torch.cat([first.weight for first in firsts])
-    bias = torch.cat([first.bias for first in firsts])
-    inner = Convolution(source, weight, bias, slope=SLOPE)
-    width = firsts[0].out_channels
-    joint = weight.new_zeros((len(heads), len(heads) * width, 3, 3))
-    for place, second in enumerate(seconds):
-        joint[place, place * width : (place + 1) * width] = second.weight[0]
-    return Convolution(inner, joint)
+    layers = [[layer for layer in head if isinstance(layer, nn.Conv2d)] for head in heads]
+    biases = [first.bias for first, _ in layers if first.bias is not None]
+    inner = Convolution(
+        source, torch.cat([first.weight for first, _ in layers]), torch.cat(biases), slope=SLOPE
+    )
+    apart = torch.block_diag(  # type: ignore[no-untyped-call]
+        *[second.weight.flatten(1) for _, second in layers]
+    )  # (2, 2 C 9)
+    return Convolution(inner, apart.view(len(heads), -1, 3, 3))
 
 
 def _enlarged4(scaled: Tensor, first: int, last: int) -> Tensor:

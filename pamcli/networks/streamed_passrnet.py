@@ -74,36 +74,38 @@ class StreamedPASSRnet:
             self._upscale(fused[view : view + 1], strip, partial(write, view))
 
     def _attend(self, rows: Rows, height: int, width: int, both: bool, strip: int) -> tuple[Tensor, Tensor]:
-        """Fused features (1 or 2 views, C, H, W) without the valid masks' part; received attention (2, H, W)."""
-        count = 2 if both else 1
-        weight = self.valid
-        fused = weight.new_empty((count, WIDTH, height, width))
-        received = weight.new_zeros((2, height, width), dtype=torch.float32)
-        features = self._features(Given(rows, height))
-        adapted = residual(features, self.network.pam.rb.body).reader()
-        views = features.reader()
+        """Fused features (1 or 2, C, H, W), all but the valid masks' part; received attention (2, H, W)."""
+        fused = self.valid.new_empty((2 if both else 1, WIDTH, height, width))
+        received = fused.new_zeros((2, height, width), dtype=torch.float32)
+        views = self._features(Given(rows, height))
+        adapted = residual(views, self.network.pam.rb.body)
+        read_adapted, read_views = adapted.reader(), views.reader()
         for first, last in strips(height, strip):
-            described, own = adapted(first, last), views(first, last)
-            keys = described.permute(0, 2, 1, 3).float().contiguous()  # (2, R, C, W)
-            queries = F.conv2d(described, *self.query).permute(0, 2, 1, 3).float().contiguous()
-            values = F.conv2d(own, *self.value).permute(0, 2, 3, 1).float().contiguous()  # (2, R, W, C)
-            part = fused[:, :, first:last]
-            part.copy_(F.conv2d(own[:count], *self.own))
+            described, own = read_adapted(first, last), read_views(first, last)
+            read_adapted.forget(last)
+            read_views.forget(last)
+            self._attend_strip(described, own, fused[:, :, first:last], received[:, first:last])
             del described, own
-            adapted.forget(last)
-            views.forget(last)
-            for view in (0, 1):
-                stages = (CostStage(queries[view], keys[1 - view], first, height),)
-
-                def use(lines: tuple[int, int], block: Block, attention: Tensor, view: int = view) -> None:
-                    received[1 - view, slice(*lines)] += attention.sum(1)
-                    if view < count:
-                        at = slice(lines[0] - first, lines[1] - first)
-                        gathered = torch.bmm(attention, values[1 - view, at])  # (R, W, C)
-                        part[view, :, at] += gathered.permute(2, 0, 1)
-
-                stream(partial(stage_cost, stages), (first, last), width, width, None, None, use)
         return fused, received
+
+    def _attend_strip(self, adapted: Tensor, views: Tensor, fused: Tensor, received: Tensor) -> None:
+        """Of both views (2, C, R, W); into `fused` (1 or 2, C, R, W), and added to `received` (2, R, W)."""
+        keys = adapted.permute(0, 2, 1, 3).float().contiguous()  # (2, R, C, W)
+        queries = F.conv2d(adapted, *self.query).permute(0, 2, 1, 3).float().contiguous()
+        values = F.conv2d(views, *self.value).permute(0, 2, 3, 1).float().contiguous()  # (2, R, W, C)
+        fused.copy_(F.conv2d(views[: len(fused)], *self.own))
+        rows, width = received.shape[1:]
+        for view in (0, 1):
+            stages = (CostStage(queries[view], keys[1 - view], 0, rows),)
+
+            def use(lines: tuple[int, int], block: Block, attention: Tensor, view: int = view) -> None:
+                at = slice(*lines)
+                received[1 - view, at] += attention.sum(1)
+                if view < len(fused):
+                    gathered = torch.bmm(attention, values[1 - view, at])  # (R, W, C)
+                    fused[view, :, at] += gathered.permute(2, 0, 1)
+
+            stream(partial(stage_cost, stages), (0, rows), width, width, None, None, use)
 
     def _features(self, pictures: RollingMap) -> RollingMap:
         x: RollingMap = pictures
