@@ -45,13 +45,29 @@ class Compute:
         """Most bytes that tensors took on a CUDA GPU since the program began; None elsewhere."""
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights and feature maps."""
+        return PRECISIONS[self.precision]
+
+    def exactly(self) -> AbstractContextManager[object]:
+        """Context in which float32 is float32: torch would shorten it to 10 bits in a GPU's convolutions."""
+        if self.device.type == "cuda":
+            return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+        return nullcontext()
+
     def autocast(self) -> AbstractContextManager[object]:
-        """Context in which the networks compute in this precision."""
+        """Context in which a network of float32 weights computes in this precision (for training)."""
         if self.precision == "fp32":
-            if self.device.type == "cuda":  # torch would shorten float32 to 10 bits inside convolutions
-                return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-            return nullcontext()
-        return torch.autocast(self.device.type, PRECISIONS[self.precision])
+            return self.exactly()
+        return torch.autocast(self.device.type, self.dtype)
+
+
+def processor_has_bf16() -> bool:
+    """Whether this CPU multiplies bf16 in hardware (AVX512-BF16, AMX); elsewhere it is emulated, slowly."""
+    # Questions of torch's own, which another version may not have: an unknown CPU computes in fp32.
+    questions = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(bool(getattr(torch.cpu, name, lambda: False)()) for name in questions)
 
 
 def _device(text: str) -> torch.device:
