@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock, upsample
+from pamcli.networks.cycle import Cycle
 from pamcli.networks.parallax import VALID_MASS, clean_mask, fill_occlusions
 from pamcli.networks.pasmnet import STAGE_STRIDES, PASMnet, Stage
 from pamcli.networks.rolling import (
@@ -31,9 +32,6 @@ from pamcli.networks.rolling import (
 )
 from pamcli.networks.streamed_attention import Block, CostStage, Towards, lines_at_once, stage_cost, stream
 from pamcli.networks.strips import Rows, coarser, strips
-
-NEAR = 1.5
-"""Attention counts as near the estimate within this many quarter-size pixels."""
 
 TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
@@ -52,7 +50,7 @@ class StreamedMatching:
     received: Tensor
     """Attention that each left pixel receives (1, H/4, W/4), from which `valid_left` was made."""
     confidence: Tensor | None = None
-    """(1, H/4, W/4) in [0, 1], see `_confidence`."""
+    """(1, H/4, W/4) in [0, 1], see `cycle`."""
 
 
 @dataclass(frozen=True)
@@ -162,24 +160,18 @@ class StreamedPASMnet:
     def _confidence(
         self, features: _Features, disparity: Tensor, max_disparity: int | None, strip: int
     ) -> Tensor:
-        """Attention that goes to the estimate and comes back, (1, H/4, W/4) in [0, 1].
-
-        The cycle attention of Section 3.2, counted only where it passes near the estimated position in the
-        right view and returns near the pixel: sum over k near j - d of M_right->left(j, k) times the sum over
-        l near j of M_left->right(k, l). One where both maps are sure and agree with the result, near zero
-        where either is spread out or contradicts.
-        """
+        """See `cycle`: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
         width = features.quarter.shape[3]
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
         quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
-        total = torch.zeros_like(quarter)
+        confidence = torch.zeros_like(quarter)
         for lines, towards, costs in self._costs(features, strip):
             if towards == "left":
-                cycle = _Cycle(quarter[slice(*lines)], lines[0])
+                cycle = Cycle(quarter[slice(*lines)], lines[0])
             use = cycle.leave if towards == "left" else cycle.come_back
             stream(partial(stage_cost, costs), lines, width, width, towards, limit, use)
-            total[slice(*lines)] = cycle.total
-        return total.clamp_(0, 1)[None]
+            confidence[slice(*lines)] = cycle.confidence()
+        return confidence[None]
 
     def _refine(self, initial: Tensor, features: Tensor, strip: int) -> Tensor:
         """As `Refinement.forward`."""
@@ -262,45 +254,6 @@ class _RollingStage:
             query[:, these] = F.conv2d(f[view], weight, bias).permute(1, 0, 2)
             key[:, these] = f[1 - view].permute(1, 0, 2)
         return CostStage(query, key, first, self.source.height)
-
-
-class _Cycle:
-    """Adds up the attention that passes near the estimate, of a strip of rows."""
-
-    def __init__(self, disparity: Tensor, first_row: int) -> None:
-        """`disparity` (R, W) in its own pixels; `first_row`: row of the picture that it begins with."""
-        width = disparity.shape[1]
-        self.first_row = first_row
-        self.column = torch.arange(width, device=disparity.device)
-        self.reach = int(NEAR)
-        target = self.column - disparity
-        steps = torch.arange(2 * self.reach + 1 + (NEAR % 1 > 0), device=disparity.device)
-        self.near = (target - NEAR).ceil().long() + steps[:, None, None]  # (steps, R, W) columns k
-        self.there = (self.near >= 0) & (self.near < width) & ((self.near - target).abs() <= NEAR)
-        self.mass = torch.zeros(self.near.shape, device=disparity.device)
-        self.total = torch.zeros_like(disparity)
-
-    def leave(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-        """Attention M_right->left(j, k) for k near j - d."""
-        at = slice(lines[0] - self.first_row, lines[1] - self.first_row), slice(block.first, block.last)
-        for step, k in enumerate(self.near[:, *at]):
-            inside = self.there[step, *at] & (k >= block.low) & (k < block.high)
-            found = attention.gather(2, (k - block.low).clamp(0, block.high - block.low - 1)[..., None])
-            self.mass[step, *at] = found[..., 0] * inside
-
-    def come_back(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-        """Times M_left->right(k, l) for l near j."""
-        at = slice(lines[0] - self.first_row, lines[1] - self.first_row)
-        flat = attention.flatten(1)
-        span = block.high - block.low
-        for step, k in enumerate(self.near[:, at]):
-            passes = (k >= block.first) & (k < block.last)
-            row = (k - block.first).clamp(0, block.last - block.first - 1) * span
-            for shift in range(-self.reach, self.reach + 1):
-                home = self.column + shift - block.low
-                inside = passes & (home >= 0) & (home < span)
-                found = flat.gather(1, row + home.clamp(0, span - 1)) * inside
-                self.total[at] += self.mass[step, at] * found
 
 
 def _encoded(source: RollingMap, encoder: Encoder) -> RollingMap:
