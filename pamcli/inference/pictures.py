@@ -80,7 +80,7 @@ def _check(view: NDArray[np.generic], name: str, smallest: int) -> None:
         return
     if not np.issubdtype(view.dtype, np.floating):
         raise InputError(f"the {name} picture is {view.dtype}", "pass uint8, uint16 or float in [0, 1]")
-    low, high = float(view.min()), float(view.max())
+    low, high = (float(np.float32(bound)) for bound in (view.min(), view.max()))
     if not (low >= 0 and high <= 1):  # also true for NaN
         raise InputError(
             f"the {name} picture has values from {low:g} to {high:g}", "floating-point pictures are in [0, 1]"
