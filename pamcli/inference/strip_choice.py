@@ -22,24 +22,28 @@ COMFORTABLE = 0.7
 AT_ONCE = 3
 """Pairs that a batch holds: one being read, one computed, one written."""
 
-MATCHING_LAG, MATCHING_ROW = 18_000, 560
-"""Bytes of PASMnet's attention stages for each column of the pictures, and for each pixel of a strip.
+MATCHING_LAG, MATCHING_ROW, MATCHING_COSTS = 4_500, 86, 216
+"""Of PASMnet's attention stages: numbers for each column of the pictures, whatever the strip; numbers for
+each pixel of a strip; and bytes for each pixel of a strip that are float32 in any precision.
 
-Rows wait for those below them that the 26 convolutions in a row still need; a strip's are the heads and
-their sums (64 channels at 1/4, 96 at 1/8, 128 at 1/16, four blocks of each, both views), and queries and keys
-of a view (four times as many channels).
+Rows wait for those below them that the convolutions of all stages still need; a strip's are the heads and
+their sums (64 channels at 1/4, 96 at 1/8, 128 at 1/16, four blocks of each, both views); and queries of one
+view with keys of the other have four times as many channels.
 """
 
-UPSCALING_LAG, UPSCALING_ROW = 78_000, 4_500
+UPSCALING_LAG, UPSCALING_ROW, UPSCALING_COSTS = 19_500, 750, 1_500
 """The same of PASSRnet.
 
 The six groups of dilated convolutions wait for 16 rows each (and their sums for 8), both views, 64 channels;
-a strip's are a group's input, sum, three branches and these joined, and a convolution's result.
+a strip's are a group's input, sum, three branches and these joined; queries, keys and values of both views.
 """
 
 SCATTER = 2
 """Strips come and go in pieces of many sizes: so many times their bytes are held by the allocator, and by the
 convolutions' own copies in another layout, at the most (measured from 0.03 to 1 megapixels)."""
+
+LIBRARIES = 30_000_000
+"""Bytes of kernels that are compiled for each new shape, and of weights in the layout that these want."""
 
 CLEANING = 80
 """Bytes for each pixel of a mask while it is cleaned: labels, their neighbours and counts, 4 or 8 each."""
@@ -76,14 +80,13 @@ def matching_footprint(
     disparities = 4 * (3 * pixels // 16 + pixels)
     # What is returned: disparity; of the right view, with the mask; confidence, and before it is cropped.
     results = 4 * pixels * (1 + 2 * right + 2 * confidence)
+    most = _useful(MATCHING_STRIP, width, 32)
+    pieces = _attention(width // 4, most // 4, ordered=True)
+    lag = SCATTER * MATCHING_LAG * item * width
     return Footprint(
-        fixed=features
-        + disparities
-        + results
-        + _attention(width // 4, ordered=True)
-        + SCATTER * MATCHING_LAG * width,
-        per_row=SCATTER * MATCHING_ROW * width,
-        rows=(32, _useful(MATCHING_STRIP, width, 32), 32),
+        fixed=LIBRARIES + features + disparities + results + pieces + lag,
+        per_row=SCATTER * (MATCHING_ROW * item + MATCHING_COSTS) * width,
+        rows=(32, most, 32),
     )
 
 
@@ -94,10 +97,15 @@ def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views
     held = 64 * item * views * pixels + 8 * pixels + CLEANING * pixels
     # The last layers, a row at a time, before and after channels become pixels, with its neighbours.
     pictures = 4 * 64 * scale**2 * item * width
+    most = _useful(UPSCALING_STRIP, width, 2)
+    lag = SCATTER * UPSCALING_LAG * item * width
     return Footprint(
-        fixed=held + pictures + _attention(width, ordered=False) + SCATTER * UPSCALING_LAG * width,
-        per_row=SCATTER * UPSCALING_ROW * width,
-        rows=(2, _useful(UPSCALING_STRIP, width, 2), 2),
+        fixed=held
+        + pictures
+        + _attention(width, most, ordered=False)
+        + SCATTER * UPSCALING_LAG * item * width,
+        per_row=SCATTER * (UPSCALING_ROW * item + UPSCALING_COSTS) * width,
+        rows=(2, most, 2),
     )
 
 
@@ -147,10 +155,11 @@ def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> 
 
 
 def _useful(pixels: int, width: int, multiple: int) -> int:
-    """Rows of about so many pixels."""
+    """Rows that have about so many pixels."""
     return max(multiple, round(pixels / width / multiple) * multiple)
 
 
-def _attention(width: int, *, ordered: bool) -> int:
+def _attention(width: int, rows: int, *, ordered: bool) -> int:
     """Pieces of attention maps: enlarged coarser costs, before and after they are cut; costs; attention."""
-    return 4 * 4 * lines_at_once(width, width) * width**2 // (COLUMN_BLOCKS if ordered else 1)
+    lines = min(rows, lines_at_once(width, width))
+    return 4 * 4 * lines * width**2 // (COLUMN_BLOCKS if ordered else 1)
