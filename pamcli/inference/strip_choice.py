@@ -80,7 +80,7 @@ def matching_footprint(
     disparities = 4 * (3 * pixels // 16 + pixels)
     # What is returned: disparity; of the right view, with the mask; confidence, and before it is cropped.
     results = 4 * pixels * (1 + 2 * right + 2 * confidence)
-    most = _useful(MATCHING_STRIP, width, 32)
+    most = _useful(MATCHING_STRIP, width, height, 32)
     pieces = _attention(width // 4, most // 4, ordered=True)
     lag = SCATTER * MATCHING_LAG * item * width
     return Footprint(
@@ -97,13 +97,10 @@ def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views
     held = 64 * item * views * pixels + 8 * pixels + CLEANING * pixels
     # The last layers, a row at a time, before and after channels become pixels, with its neighbours.
     pictures = 4 * 64 * scale**2 * item * width
-    most = _useful(UPSCALING_STRIP, width, 2)
+    most = _useful(UPSCALING_STRIP, width, height, 2)
     lag = SCATTER * UPSCALING_LAG * item * width
     return Footprint(
-        fixed=held
-        + pictures
-        + _attention(width, most, ordered=False)
-        + SCATTER * UPSCALING_LAG * item * width,
+        fixed=LIBRARIES + held + pictures + _attention(width, most, ordered=False) + lag,
         per_row=SCATTER * (UPSCALING_ROW * item + UPSCALING_COSTS) * width,
         rows=(2, most, 2),
     )
@@ -154,9 +151,9 @@ def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> 
     return f"{megabytes}MB" if megabytes < 1000 else f"{rounded(count / 1e7) / 100:.2f}GB"
 
 
-def _useful(pixels: int, width: int, multiple: int) -> int:
-    """Rows that have about so many pixels."""
-    return max(multiple, round(pixels / width / multiple) * multiple)
+def _useful(pixels: int, width: int, height: int, multiple: int) -> int:
+    """Rows that have about so many pixels, and not many more than there are."""
+    return multiple * max(1, min(round(pixels / width / multiple), -(-height // multiple)))
 
 
 def _attention(width: int, rows: int, *, ordered: bool) -> int:
