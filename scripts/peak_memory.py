@@ -1,7 +1,7 @@
 """Memory and time of one run of a network, alone in a process: one JSON object on stdout.
 
-python scripts/peak_memory.py pasmnet 1248x384 [--strip 64] [--precision bf16] [--extras visible,confidence]
-python scripts/peak_memory.py passrnet-x4 310x93 [--plain]
+python scripts/peak_memory.py pasmnet 384x1248 [--strip 64] [--precision bf16] [--extras visible,confidence]
+python scripts/peak_memory.py passrnet-x4 93x310 [--plain]
 
 The weights are made up, so none are needed. `loaded`: resident bytes of the program with the network, after a
 run on a tiny pair; `peak`: the most of the whole run, of which `above` is the pair's.
@@ -36,13 +36,13 @@ CPU = torch.device("cpu")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("network", choices=["pasmnet", "passrnet-x2", "passrnet-x4"])
-    parser.add_argument("size", help="WIDTHxHEIGHT")
+    parser.add_argument("size", help="HEIGHTxWIDTH")
     parser.add_argument("--strip", type=int, help="rows at a time, instead of those that pam would choose")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--extras", default="", help="of pasmnet: right_disparity,visible,confidence")
     parser.add_argument("--plain", action="store_true", help="the authors' order of operations (tests/)")
     options = parser.parse_args()
-    width, height = map(int, options.size.split("x"))
+    height, width = map(int, options.size.split("x"))
     network = plain_network(options) if options.plain else our_network(options)
     network(random_pair(64, 64))
     give_back_freed_memory()

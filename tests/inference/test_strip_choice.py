@@ -135,8 +135,8 @@ def test_the_count_of_passrnets_memory_is_close_to_its_tensors(
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("pasmnet 640x256", matching_footprint(640, 256, 4).peak(128)),
-        ("passrnet-x4 160x64 --strip 16", upscaling_footprint(160, 64, 4, scale=4, views=2).peak(16)),
+        ("pasmnet 256x640", matching_footprint(640, 256, 4).peak(128)),
+        ("passrnet-x4 64x160 --strip 16", upscaling_footprint(160, 64, 4, scale=4, views=2).peak(16)),
     ],
 )
 def test_a_run_takes_no_more_than_was_counted(command: str, expected: int) -> None:
