@@ -107,6 +107,7 @@ def command(
     weights: options.Weights = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    max_memory: options.MaxMemory = None,
     jsonl: options.JsonLines = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -119,6 +120,7 @@ def command(
     console = Console(quiet, verbose, jsonl)
     limit = options.number_or_none(max_pixels, "--max-pixels")
     options.check_device(device)
+    memory = options.memory_size(max_memory)
     prior: int | str | None = "stored"
     if max_disparity is not None:
         prior = options.number_or_none(max_disparity, "--max-disparity")
@@ -153,7 +155,7 @@ def command(
 
     from pamcli.cli.network import load_matcher
 
-    matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
+    matcher = load_matcher(weights or "pasmnet", device, precision, prior, console, memory)
     with tempfile.TemporaryDirectory(prefix="pam-") if colors is None else nullcontext("") as spool:
         task = _Matching(matcher, extras, unknown == "occluded", min_confidence, colors, Path(spool), console)
         run_jobs(plan, task, limit, console)

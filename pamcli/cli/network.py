@@ -33,20 +33,32 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
 
 
 def load_matcher(
-    weights: str, device: str, precision: str, max_disparity: Any, console: Console
+    weights: str,
+    device: str,
+    precision: str,
+    max_disparity: Any,
+    console: Console,
+    max_memory: int | None = None,
 ) -> StereoMatcher:
-    """A PASMnet. `max_disparity` as of `StereoMatcher.load`. Raises ModelError, DeviceError, UsageError."""
+    """A PASMnet; arguments as of `StereoMatcher.load`. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
     from pamcli.inference.matcher import StereoMatcher
 
-    matcher = StereoMatcher.load(path, device=device, precision=precision, max_disparity=max_disparity)
+    matcher = StereoMatcher.load(
+        path, device=device, precision=precision, max_disparity=max_disparity, max_memory=max_memory
+    )
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     console.detail(f"{weights}: {path}, {_compute(matcher)}, maximum disparity {limit}")
     return matcher
 
 
 def load_upscaler(
-    weights: str, device: str, precision: str, scale: int | None, console: Console
+    weights: str,
+    device: str,
+    precision: str,
+    scale: int | None,
+    console: Console,
+    max_memory: int | None = None,
 ) -> StereoUpscaler:
     """A PASSRnet, of a certain scale unless that is None. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
@@ -55,7 +67,7 @@ def load_upscaler(
         raise UsageError(f"{weights} enlarges {stored} times, not {scale}", "leave out --scale or --weights")
     from pamcli.inference.upscaler import StereoUpscaler
 
-    upscaler = StereoUpscaler.load(path, device=device, precision=precision)
+    upscaler = StereoUpscaler.load(path, device=device, precision=precision, max_memory=max_memory)
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler
 

@@ -50,6 +50,15 @@ MaxPixels = Annotated[
         "--max-pixels", metavar="N|none", help="Refuse pictures with more pixels, before decoding them."
     ),
 ]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--max-memory",
+        metavar="SIZE",
+        help="Memory that pam may take in all, as in 4GB, 1.5GiB or 800MB; by default what is free allows.",
+        show_default=False,
+    ),
+]
 JsonLines = Annotated[
     bool, typer.Option("--jsonl", help="One JSON object a pair on stdout, instead of the paths written.")
 ]
@@ -79,6 +88,20 @@ def number_or_none(text: str, option: str) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0:
         return int(text)
     raise UsageError(f"{option} {text!r} is neither a positive whole number nor none")
+
+
+UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+
+
+def memory_size(text: str | None) -> int | None:
+    """Bytes of a --max-memory. Raises UsageError."""
+    if text is None:
+        return None
+    units = {unit.lower(): size for unit, size in UNITS.items()}
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([a-z]{2,3})", text.strip().lower(), re.ASCII)
+    if found is None or found[2] not in units or float(found[1]) == 0:
+        raise UsageError(f"--max-memory {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
+    return int(float(found[1]) * units[found[2]])
 
 
 def check_device(text: str) -> None:

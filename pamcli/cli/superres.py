@@ -61,6 +61,7 @@ def command(
     weights: options.Weights = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    max_memory: options.MaxMemory = None,
     jsonl: options.JsonLines = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -73,6 +74,7 @@ def command(
     console = Console(quiet, verbose, jsonl)
     limit = options.number_or_none(max_pixels, "--max-pixels")
     options.check_device(device)
+    memory = options.memory_size(max_memory)
     layout = options.layout(packed, side_by_side)
     plan = plan_jobs(
         Selection(inputs or (), pairs, null, layout, skip_unpaired, skip_existing, overwrite),
@@ -84,7 +86,7 @@ def command(
     from pamcli.cli.network import load_upscaler
 
     name = weights or f"passrnet-x{scale or DEFAULT_SCALE}"
-    upscaler = load_upscaler(name, device, precision, int(scale) if scale else None, console)
+    upscaler = load_upscaler(name, device, precision, int(scale) if scale else None, console, memory)
     run_jobs(plan, _Upscaling(upscaler), limit, console)
 
 

@@ -9,17 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.inference.consistency import consistent, cycle_confidence
+from pamcli.inference.consistency import consistent
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import enough_memory
-from pamcli.inference.pictures import crop_padding, pad_to_multiple, to_tensors
+from pamcli.inference.memory import memory_errors, taken_memory
+from pamcli.inference.pictures import PairRows
+from pamcli.inference.strip_choice import choose_strip, matching_footprint
 from pamcli.networks.blocks import upsample
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, Matching, PASMnet
+from pamcli.networks.folding import folded
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMnet
+from pamcli.networks.streamed_pasmnet import StreamedMatching, StreamedPASMnet
+from pamcli.networks.strips import strips
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
@@ -27,6 +30,9 @@ from pamcli.registry.spec import ModelSpec
 SMALLEST_SIDE = 16
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 """What can be computed beside the disparity of the left view."""
+
+ROWS_AT_ONCE = 64
+"""Rows of which visibility is computed at a time."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +76,28 @@ class StereoMatcher:
     """
 
     def __init__(
-        self, network: PASMnet, spec: ModelSpec, compute: Compute, max_disparity: int | None = None
+        self,
+        network: PASMnet,
+        spec: ModelSpec,
+        compute: Compute,
+        max_disparity: int | None = None,
+        *,
+        max_memory: int | None = None,
     ) -> None:
-        """`max_disparity` in pixels limits the search; it is rounded up to a multiple of 16."""
+        """The network as it is now: a copy is made for inference.
+
+        `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16. `max_memory`: bytes
+        that the program may take in all, on the device; None: what is comfortable.
+        """
         if max_disparity is not None and max_disparity < 1:
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
-        self.network = network.to(compute.device)
+        self.network = folded(network).to(compute.device, compute.dtype)
+        self.streamed = StreamedPASMnet(self.network)
         self.spec = spec
         self.compute = compute
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
+        self.max_memory = max_memory
+        self._taken = taken_memory(compute.device)
         self._mean = torch.tensor(IMAGE_MEAN, device=compute.device).view(3, 1, 1)
         self._std = torch.tensor(IMAGE_STD, device=compute.device).view(3, 1, 1)
 
@@ -90,20 +109,22 @@ class StereoMatcher:
         device: str = "auto",
         precision: str = "auto",
         max_disparity: int | Literal["stored"] | None = "stored",
+        max_memory: int | None = None,
     ) -> StereoMatcher:
         """Load a network once.
 
         `weights`: a registered name, a path, or hf:owner/repo/file.safetensors[@revision]; a `Path` is always
         a path. `device`: auto, cpu, cuda, cuda:N, mps. `precision`: auto, fp32, bf16, fp16.
         `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
-        were trained with.
+        were trained with. `max_memory`: bytes that the program may take in all.
         Raises ModelError, DeviceError, UsageError.
         """
         compute = Compute.choose(device, precision)
         network, spec = load_network(locate(weights).path)
         if not isinstance(network, PASMnet):
             raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet")
-        return cls(network, spec, compute, spec.max_disparity if max_disparity == "stored" else max_disparity)
+        limit = spec.max_disparity if max_disparity == "stored" else max_disparity
+        return cls(network, spec, compute, limit, max_memory=max_memory)
 
     def __call__(
         self, left: NDArray[np.generic], right: NDArray[np.generic], *, extras: Collection[str] = EXTRAS
@@ -111,60 +132,89 @@ class StereoMatcher:
         """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
 
         Any size from 16 px up. `extras` names what to compute beside the disparity: "right_disparity" and
-        "visible" cost a second pass on the mirrored pair, "confidence" next to nothing.
+        "visible" cost a second pass on the mirrored pair, "confidence" the attention a second time.
         Raises InputError for arrays that are no such pair, DeviceError when memory does not suffice.
         """
         if unknown := set(extras) - EXTRAS:
             raise UsageError(
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
-        left_view, right_view = to_tensors(left, right, SMALLEST_SIDE)
-        height, width = left_view.shape[-2:]
-        memory = enough_memory(_bytes_needed(width, height), width, height, self.compute.device)
-        with torch.inference_mode(), memory:
-            matching = self._match(left_view, right_view)
-            maps = matching.maps[-1]
-            disparity = crop_padding(matching.disparity, height, width)
-            right_disparity = visible = confidence = None
+        pair = PairRows(left, right, smallest=SMALLEST_SIDE, multiple=SIZE_MULTIPLE)
+        strip = self._strip(pair, extras)
+        right_disparity = visible = confidence = None
+        with (
+            torch.inference_mode(),
+            self.compute.exactly(),
+            memory_errors(pair.picture_width, pair.picture_height),
+        ):
+            matching = self._match(pair, strip, confidence="confidence" in extras)
+            disparity = _array(pair.crop(matching.disparity)[0, 0])
+            valid = matching.valid_left[0].cpu()
+            if matching.confidence is not None:
+                confidence = _array(pair.crop(upsample(matching.confidence[None], 4))[0, 0])
+            del matching
             if "right_disparity" in extras or "visible" in extras:
-                # Mirrored, the right view is the left view of a pair whose disparities are positive again.
-                mirrored = self._match(right_view.flip(-1), left_view.flip(-1))
-                of_right = crop_padding(mirrored.disparity, height, width).flip(-1)
-                right_disparity = of_right if "right_disparity" in extras else None
-                if "visible" in extras:
-                    attended = F.interpolate(maps.valid_left[:, None].float(), scale_factor=4)
-                    visible = consistent(disparity, of_right)
-                    visible &= crop_padding(attended, height, width) > 0.5
-            if "confidence" in extras:
-                quarter = cycle_confidence(matching.disparity, maps)[:, None]
-                confidence = crop_padding(upsample(quarter, 4), height, width)
+                mirrored = self._match(pair.mirrored(), strip)
+                right_disparity = _array(pair.crop(mirrored.disparity)[0, 0].flip(-1))
+                del mirrored
+            if "visible" in extras:
+                assert right_disparity is not None
+                visible = _visible(disparity, right_disparity, valid, pair.above)
         return StereoResult(
-            disparity=_array(disparity),
-            right_disparity=None if right_disparity is None else _array(right_disparity),
-            visible=None if visible is None else _array(visible),
-            confidence=None if confidence is None else _array(confidence),
+            disparity=disparity,
+            right_disparity=right_disparity if "right_disparity" in extras else None,
+            visible=visible,
+            confidence=confidence,
         )
 
-    def _match(self, left: Tensor, right: Tensor) -> Matching:
-        """Both views (1, 3, H, W) in [0, 1]; the maps and the disparity returned are of the padded pair."""
-        views = []
-        for view in (left, right):
-            normalised = (view.to(self.compute.device) - self._mean) / self._std
-            views.append(pad_to_multiple(normalised, SIZE_MULTIPLE))
-        with self.compute.autocast():
-            matching: Matching = self.network(views[0], views[1], self.max_disparity)
-        return matching
+    def _match(self, pair: PairRows, strip: int, *, confidence: bool = False) -> StreamedMatching:
+        """Of the padded pair."""
+
+        def rows(first: int, last: int) -> Tensor:
+            both = pair(first, last).to(self.compute.device)
+            return ((both - self._mean) / self._std).to(self.compute.dtype)
+
+        return self.streamed.match(
+            rows, pair.height, pair.width, self.max_disparity, strip=strip, confidence=confidence
+        )
+
+    def _strip(self, pair: PairRows, extras: Collection[str]) -> int:
+        """Rows to compute at a time. Raises DeviceError."""
+        footprint = matching_footprint(
+            pair.width,
+            pair.height,
+            self.compute.dtype.itemsize,
+            confidence="confidence" in extras,
+            right="right_disparity" in extras or "visible" in extras,
+        )
+        return choose_strip(
+            footprint,
+            width=pair.picture_width,
+            height=pair.picture_height,
+            pictures=sum(view.nbytes for view in pair.views),
+            device=self.compute.device,
+            max_memory=self.max_memory,
+            taken=self._taken,
+        )
 
 
-def _bytes_needed(width: int, height: int) -> int:
-    """Peak above the loaded network: measured from 0.5 to 2 megapixels, and a little above all of it.
+def _visible(
+    left: NDArray[np.float32], right: NDArray[np.float32], valid: Tensor, above: int
+) -> NDArray[np.bool_]:
+    """(H, W): the disparities of both views are consistent, and the attention finds the pixel.
 
-    Five float32 maps of stage 3 (both costs, or both maps of the first pass beside a second one), and
-    activations in proportion to the pixels.
+    `valid` (H/4, W/4) of the padded pair, which has `above` rows more at the top.
     """
-    return 5 * 4 * (height // 4) * (width // 4) ** 2 + 1000 * height * width
+    height, width = left.shape
+    visible = np.empty((height, width), bool)
+    column = torch.arange(width) // 4
+    for first, last in strips(height, ROWS_AT_ONCE):
+        rows = slice(first, last)
+        attended = valid[torch.arange(first + above, last + above) // 4][:, column]
+        visible[rows] = consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])) & attended
+    return visible
 
 
 def _array(values: Tensor) -> NDArray[Any]:
-    """(1, 1, H, W) to a contiguous (H, W) array."""
-    return np.ascontiguousarray(values[0, 0].cpu().numpy())
+    """A contiguous array of its own."""
+    return np.array(values.cpu().numpy(), order="C")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import resource
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,23 +15,15 @@ import torch
 from pamcli.errors import DeviceError
 
 MEMINFO = Path("/proc/meminfo")
+OWN_CGROUP = Path("/proc/self/cgroup")
+OWN_PAGES = Path("/proc/self/statm")
 CGROUP = Path("/sys/fs/cgroup")
 HINT = "reduce the pictures, or use a device with more memory"
 
 
 @contextmanager
-def enough_memory(needed: int, width: int, height: int, device: torch.device) -> Iterator[None]:
-    """Run the network on a pair of `width` x `height` px that takes about `needed` bytes at its peak.
-
-    Raises DeviceError before it starts where less is free, and where memory runs out all the same.
-    """
-    free = free_memory(device)
-    if free is not None and needed > free:
-        raise DeviceError(
-            f"a pair of {width} x {height} pixels needs about {needed / 1e9:.1f} GB of memory, "
-            f"{free / 1e9:.1f} GB are free",
-            HINT,
-        )
+def memory_errors(width: int, height: int) -> Iterator[None]:
+    """Where memory runs out all the same on a pair of `width` x `height` px, raise DeviceError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -42,7 +36,7 @@ def enough_memory(needed: int, width: int, height: int, device: torch.device) ->
 def free_memory(device: torch.device) -> int | None:
     """Bytes that can still be taken on a device; None where the system does not say.
 
-    On the CPU what Linux calls available, and no more than the limit of the container leaves.
+    On the CPU what Linux calls available, and no more than the limits of the container leave.
     """
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -51,14 +45,54 @@ def free_memory(device: torch.device) -> int | None:
         return None
     fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
     free = 1024 * int(fields["MemAvailable"].split()[0])
+    return max(0, min([free, *_left_in_groups()]))
+
+
+def taken_memory(device: torch.device) -> int:
+    """Bytes that this program has taken on a device."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
     try:
-        limit = int((CGROUP / "memory.max").read_text())
-        used = int((CGROUP / "memory.current").read_text())
-        kinds = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):  # no container, or one without a limit ("max")
-        return free
-    used -= int(kinds.get("inactive_file", 0))  # copies of files, which give way
-    return min(free, max(limit - used, 0))
+        return int(OWN_PAGES.read_text().split()[1]) * resource.getpagesize()
+    except OSError:  # the most so far is all that other systems tell
+        unit = 1 if sys.platform == "darwin" else 1024
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What the limit of each control group around this program leaves, of either version of the interface."""
+    try:
+        memberships = OWN_CGROUP.read_text().splitlines()
+    except OSError:
+        memberships = ["0::/"]
+    for membership in memberships:
+        _, controllers, path = membership.split(":", 2)
+        if "memory" in controllers.split(","):
+            roots, names = [CGROUP / "memory"], ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+        elif not controllers:
+            roots, names = [CGROUP, CGROUP / "unified"], ("memory.max", "memory.current", "")
+        else:
+            continue
+        for root in roots:
+            # Inside a container the path may be that outside of it, of which only the root is to be seen.
+            group = root / path.strip("/")
+            while True:
+                left = _left_in_group(group, *names)
+                if left is not None:
+                    yield left
+                if group == root:
+                    break
+                group = group.parent
+
+
+def _left_in_group(group: Path, limit: str, current: str, prefix: str) -> int | None:
+    try:
+        most = int((group / limit).read_text())
+        used = int((group / current).read_text())
+        kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such group, or one without a limit ("max")
+        return None
+    return most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # copies of files give way
 
 
 def is_memory_error(error: MemoryError | RuntimeError) -> bool:

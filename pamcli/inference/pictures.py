@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -14,61 +16,78 @@ RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
 """Largest value of the integer types; floating-point pictures are in [0, 1]."""
 
 
-def to_tensors(left: NDArray[np.generic], right: NDArray[np.generic], smallest: int) -> tuple[Tensor, Tensor]:
-    """Both views as (1, 3, H, W) float32 RGB in [0, 1].
+class PairRows:
+    """The rows of a pair as the networks read them, made from its arrays a few at a time.
 
-    Raises InputError unless both are (H, W, 3), of one size, at least `smallest` px on each side, and uint8,
-    uint16 or floating-point in [0, 1].
+    The edge is repeated at the top and at the right until both sides are multiples of something (as the
+    authors do).
     """
-    tensors = []
-    for name, view in (("left", left), ("right", right)):
-        if view.ndim != 3 or view.shape[2] != 3:
-            raise InputError(f"the {name} picture has shape {view.shape}, not (height, width, 3)")
-        if min(view.shape[:2]) < smallest:
+
+    def __init__(
+        self, left: NDArray[np.generic], right: NDArray[np.generic], *, smallest: int = 1, multiple: int = 1
+    ) -> None:
+        """Both views (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1].
+
+        Raises InputError unless they are that, of one size, and at least `smallest` px on each side.
+        """
+        for name, view in (("left", left), ("right", right)):
+            _check(view, name, smallest)
+        if left.shape != right.shape:
             raise InputError(
-                f"the {name} picture is {view.shape[1]} x {view.shape[0]} pixels",
-                f"both sides must have at least {smallest}",
+                f"the views differ in size: left {left.shape[1]} x {left.shape[0]}, "
+                f"right {right.shape[1]} x {right.shape[0]}",
+                "rectified pictures have one size",
             )
-        tensors.append(torch.from_numpy(_to_unit_range(view, name)).permute(2, 0, 1)[None])
-    if left.shape != right.shape:
+        self.views = left, right
+        self.picture_height, self.picture_width = left.shape[:2]
+        self.above, self.beside = -self.picture_height % multiple, -self.picture_width % multiple
+        self.height, self.width = self.picture_height + self.above, self.picture_width + self.beside
+
+    def mirrored(self) -> PairRows:
+        """The pair whose left view is the mirrored right one: its disparities are positive again."""
+        other = copy.copy(self)
+        other.views = self.views[1][:, ::-1], self.views[0][:, ::-1]
+        return other
+
+    def __call__(self, first: int, last: int) -> Tensor:
+        """Rows first ... last - 1 of both padded views, left first: (2, 3, R, W) float32 in [0, 1]."""
+        there = np.arange(first, last).clip(self.above) - self.above
+        rows = [_to_unit_range(view[there[0] : there[-1] + 1]) for view in self.views]
+        both = torch.from_numpy(np.stack(rows)).permute(0, 3, 1, 2)
+        return F.pad(both, (0, self.beside, last - first - both.shape[2], 0), mode="replicate")
+
+    def crop(self, values: Tensor) -> Tensor:
+        """What belongs to the pictures of (..., H, W)."""
+        return values[..., self.above :, : self.picture_width]
+
+
+def write_rows(rows: Tensor, into: NDArray[np.generic]) -> None:
+    """Rows of a picture (3, R, W) in about [0, 1], clamped, into (R, W, 3) of any type that is read."""
+    clamped = rows.clamp(0, 1).permute(1, 2, 0)
+    largest = RANGES.get(into.dtype.newbyteorder("="))
+    into[:] = (clamped if largest is None else (clamped * largest).round()).cpu().numpy()
+
+
+def _check(view: NDArray[np.generic], name: str, smallest: int) -> None:
+    if view.ndim != 3 or view.shape[2] != 3:
+        raise InputError(f"the {name} picture has shape {view.shape}, not (height, width, 3)")
+    if min(view.shape[:2]) < smallest:
         raise InputError(
-            f"the views differ in size: left {left.shape[1]} x {left.shape[0]}, "
-            f"right {right.shape[1]} x {right.shape[0]}",
-            "rectified pictures have one size",
+            f"the {name} picture is {view.shape[1]} x {view.shape[0]} pixels",
+            f"both sides must have at least {smallest}",
         )
-    return tensors[0], tensors[1]
-
-
-def from_tensor(picture: Tensor, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
-    """(1, 3, H, W) in about [0, 1] to (H, W, 3) of `dtype`, clamped to the range, integers rounded."""
-    clamped = picture[0].clamp(0, 1).permute(1, 2, 0)
-    largest = RANGES.get(dtype.newbyteorder("="))
-    if largest is not None:
-        return np.ascontiguousarray((clamped * largest).round().cpu().numpy().astype(dtype))
-    return np.ascontiguousarray(clamped.cpu().numpy().astype(dtype))
-
-
-def pad_to_multiple(picture: Tensor, multiple: int) -> Tensor:
-    """Repeat the edge at the top and at the right until both sides are multiples (as the authors do)."""
-    height, width = picture.shape[-2:]
-    return F.pad(picture, (0, -width % multiple, -height % multiple, 0), mode="replicate")
-
-
-def crop_padding(values: Tensor, height: int, width: int) -> Tensor:
-    """Undo `pad_to_multiple` on (..., H, W)."""
-    return values[..., values.shape[-2] - height :, :width]
-
-
-def _to_unit_range(view: NDArray[np.generic], name: str) -> NDArray[np.float32]:
-    largest = RANGES.get(view.dtype.newbyteorder("="))
-    if largest is not None:
-        return view.astype(np.float32) / np.float32(largest)
+    if view.dtype.newbyteorder("=") in RANGES:
+        return
     if not np.issubdtype(view.dtype, np.floating):
         raise InputError(f"the {name} picture is {view.dtype}", "pass uint8, uint16 or float in [0, 1]")
-    values = view.astype(np.float32)
-    low, high = float(values.min()), float(values.max())
+    low, high = (float(np.float32(bound)) for bound in (view.min(), view.max()))
     if not (low >= 0 and high <= 1):  # also true for NaN
         raise InputError(
             f"the {name} picture has values from {low:g} to {high:g}", "floating-point pictures are in [0, 1]"
         )
-    return values
+
+
+def _to_unit_range(view: NDArray[np.generic]) -> NDArray[np.float32]:
+    values = view.astype(np.float32)
+    largest = RANGES.get(view.dtype.newbyteorder("="))
+    return values if largest is None else values / np.float32(largest)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import enough_memory
-from pamcli.inference.pictures import from_tensor, to_tensors
-from pamcli.networks.passrnet import PASSRnet, SuperResolution
+from pamcli.inference.memory import memory_errors, taken_memory
+from pamcli.inference.pictures import PairRows, write_rows
+from pamcli.inference.strip_choice import choose_strip, upscaling_footprint
+from pamcli.networks.folding import folded
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.streamed_passrnet import StreamedPASSRnet
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
@@ -27,10 +32,16 @@ class StereoUpscaler:
     >>> left_x4, right_x4 = upscaler(left, right)  # (H, W, 3) RGB each, to (4 H, 4 W, 3)
     """
 
-    def __init__(self, network: PASSRnet, spec: ModelSpec, compute: Compute) -> None:
-        self.network = network.to(compute.device)
+    def __init__(
+        self, network: PASSRnet, spec: ModelSpec, compute: Compute, *, max_memory: int | None = None
+    ) -> None:
+        """The network as it is now: a copy is made for inference. `max_memory` as of `StereoMatcher`."""
+        self.network = folded(network).to(compute.device, compute.dtype)
+        self.streamed = StreamedPASSRnet(self.network)
         self.spec = spec
         self.compute = compute
+        self.max_memory = max_memory
+        self._taken = taken_memory(compute.device)
 
     @property
     def scale(self) -> int:
@@ -39,14 +50,19 @@ class StereoUpscaler:
 
     @classmethod
     def load(
-        cls, weights: str | Path = "passrnet-x4", *, device: str = "auto", precision: str = "auto"
+        cls,
+        weights: str | Path = "passrnet-x4",
+        *,
+        device: str = "auto",
+        precision: str = "auto",
+        max_memory: int | None = None,
     ) -> StereoUpscaler:
         """Load a network once; arguments and errors as of `StereoMatcher.load`."""
         compute = Compute.choose(device, precision)
         network, spec = load_network(locate(weights).path)
         if not isinstance(network, PASSRnet):
             raise ModelError(f"{weights} is a {spec.architecture}, which enlarges nothing", "use passrnet-x4")
-        return cls(network, spec, compute)
+        return cls(network, spec, compute, max_memory=max_memory)
 
     def __call__(
         self, left: NDArray[np.generic], right: NDArray[np.generic]
@@ -56,33 +72,40 @@ class StereoUpscaler:
         uint8, uint16, or floating-point in [0, 1]; each result has the type of its view. Raises InputError
         for arrays that are no such pair, DeviceError when memory does not suffice.
         """
-        result = self._enlarge(left, right, both=True)
-        assert result.right is not None
-        return from_tensor(result.left, left.dtype), from_tensor(result.right, right.dtype)
+        enlarged = self._enlarge(left, right, both=True)
+        return enlarged[0], enlarged[1]
 
     def left_only(self, left: NDArray[np.generic], right: NDArray[np.generic]) -> NDArray[np.generic]:
         """Enlarge the left view alone, in about two thirds of the time. As `__call__` otherwise."""
-        return from_tensor(self._enlarge(left, right, both=False).left, left.dtype)
+        return self._enlarge(left, right, both=False)[0]
 
     def _enlarge(
         self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool
-    ) -> SuperResolution:
-        views = to_tensors(left, right, SMALLEST_SIDE)
-        height, width = views[0].shape[-2:]
-        needed = _bytes_needed(width, height, self.scale, 2 if both else 1)
-        memory = enough_memory(needed, width, height, self.compute.device)
-        with torch.inference_mode(), memory, self.compute.autocast():
-            left_view, right_view = (view.to(self.compute.device) for view in views)
-            result: SuperResolution = self.network(left_view, right_view, both=both)
-        return result
+    ) -> list[NDArray[np.generic]]:
+        pair = PairRows(left, right, smallest=SMALLEST_SIDE)
+        height, width, scale = pair.height, pair.width, self.scale
+        given = (left, right) if both else (left,)
+        footprint = upscaling_footprint(
+            width, height, self.compute.dtype.itemsize, scale=scale, views=len(given)
+        )
+        results = sum(scale**2 * view.nbytes for view in given)
+        strip = choose_strip(
+            replace(footprint, fixed=footprint.fixed + results),
+            width=width,
+            height=height,
+            pictures=left.nbytes + right.nbytes,
+            device=self.compute.device,
+            max_memory=self.max_memory,
+            taken=self._taken,
+        )
 
+        def rows(first: int, last: int) -> Tensor:
+            return pair(first, last).to(self.compute.device, self.compute.dtype)
 
-def _bytes_needed(width: int, height: int, scale: int, views: int) -> int:
-    """Peak above the loaded network, measured from 0.03 to 0.5 megapixels.
+        def write(view: int, first: int, picture: Tensor) -> None:
+            write_rows(picture, enlarged[view][first : first + picture.shape[1]])
 
-    Either both costs beside both maps, each height x width^2 float32, or both maps beside the activations
-    of the last layers, which grow with the pixels of the result.
-    """
-    attention_map = 4 * height * width**2
-    pixels = height * width
-    return max(4 * attention_map + 3000 * pixels, 2 * attention_map + 625 * scale**2 * views * pixels)
+        with torch.inference_mode(), self.compute.exactly(), memory_errors(width, height):
+            enlarged = [np.empty((scale * height, scale * width, 3), view.dtype) for view in given]
+            self.streamed.enlarge(rows, height, width, write, both=both, strip=strip)
+        return enlarged

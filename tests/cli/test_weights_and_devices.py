@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -165,7 +166,37 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*arguments: object, **options: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("pamcli.networks.pasmnet.PASMnet.forward", exhausted)
+    monkeypatch.setattr("pamcli.networks.streamed_pasmnet.StreamedPASMnet.match", exhausted)
     with unchanged():
         run = pam(*COMMANDS["disparity"])
         refuse(run, 5, "left.png", "not enough memory", "96 x 64")
+
+
+# --- memory ---------------------------------------------------------------------------------------------
+
+
+@both_commands
+def test_a_limit_of_memory_that_is_enough(command: list[str]) -> None:
+    results = []
+    for limit in ([], ["--max-memory", "8GB"], ["--max-memory", "7.5 gib"]):
+        assert pam(*command, "--device", "cpu", "--overwrite", *limit).code == 0
+        results.append(Path(command[-1]).read_bytes())
+    assert results[0] == results[1] == results[2]
+
+
+@both_commands
+def test_a_limit_of_memory_that_is_too_low_names_one_that_would_do(command: list[str]) -> None:
+    with unchanged():
+        run = pam(*command, "--device", "cpu", "--max-memory", "20MB")
+        said = refuse(run, 5, "left.png", "does not fit into --max-memory 20MB", "is the least that would do")
+    least = re.search(r"--max-memory (\S+) is the least", said)
+    assert least is not None
+    size, unit = float(least[1][:-2]), least[1][-2:]
+    assert pam(*command, "--device", "cpu", "--max-memory", f"{2 * size}{unit}").code == 0
+
+
+@both_commands
+@pytest.mark.parametrize("size", ["4", "4000000000", "GB", "0GB", "-4GB", "4 G", "4GBit", "1e3MB", "٤GB", ""])
+def test_what_is_no_size_of_memory(command: list[str], size: str) -> None:
+    with unchanged():
+        refuse(pam(*command, "--max-memory", size), 2, f"--max-memory {size!r} is no size", "as in 4GB")

@@ -8,12 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pamcli.errors import DeviceError, UsageError
+from pamcli.inference import device
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec
 
 
@@ -25,7 +28,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: bf16)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
 
     pretend()
@@ -48,15 +51,15 @@ def test_a_gpu_is_taken_by_its_number(machine: Callable[..., None]) -> None:
         Compute.choose("cuda:2")
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:99", "mps"])
-def test_a_device_that_is_not_there(machine: Callable[..., None], device: str) -> None:
-    with pytest.raises(DeviceError, match=f"this machine has no {device}") as caught:
-        Compute.choose(device)
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "cuda:99", "mps"])
+def test_a_device_that_is_not_there(machine: Callable[..., None], name: str) -> None:
+    with pytest.raises(DeviceError, match=f"this machine has no {name}") as caught:
+        Compute.choose(name)
     assert caught.value.exit_code == 5
 
 
 @pytest.mark.parametrize(
-    "device",
+    "name",
     [
         "",
         "gpu",
@@ -72,9 +75,9 @@ def test_a_device_that_is_not_there(machine: Callable[..., None], device: str) -
         "cuda\n",
     ],
 )
-def test_a_device_that_does_not_exist(device: str) -> None:
+def test_a_device_that_does_not_exist(name: str) -> None:
     with pytest.raises(UsageError, match="no device") as caught:
-        Compute.choose(device)
+        Compute.choose(name)
     assert "cuda:N" in str(caught.value)
 
 
@@ -90,6 +93,47 @@ def test_precisions(machine: Callable[..., None]) -> None:
         Compute.choose("cuda", "bf16")
 
 
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        ((), "fp32"),
+        (("_is_avx512_bf16_supported",), "bf16"),
+        (("_is_amx_tile_supported",), "bf16"),
+    ],
+)
+def test_where_auto_reduces_the_processors_features_decide(
+    machine: Callable[..., None],
+    features: tuple[str, ...],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Compute.choose("cpu").precision == "fp32"
+    monkeypatch.setattr(device, "AUTO_REDUCES", True)
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: name in features, raising=False)
+    assert device.processor_has_bf16() == bool(features)
+    assert Compute.choose("cpu").precision == expected
+    assert Compute.choose("cpu", "fp32").precision == "fp32"
+
+
+def test_a_processor_of_which_torch_cannot_tell_computes_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.delattr(torch.cpu, name, raising=False)
+    assert not device.processor_has_bf16()
+
+
+def test_where_auto_reduces_a_gpu_takes_bf16_or_fp16(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "AUTO_REDUCES", True)
+    machine(gpus=1, bf16=True)
+    assert Compute.choose().precision == "bf16"
+    machine(gpus=1, bf16=False)
+    assert Compute.choose().precision == "fp16"
+    machine(mps=True)
+    assert Compute.choose("mps").precision == "fp32"
+
+
 def test_the_context_computes_in_the_precision() -> None:
     a = torch.ones(2, 2)
     for precision, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
@@ -97,31 +141,31 @@ def test_the_context_computes_in_the_precision() -> None:
             assert (a @ a).dtype == kind
 
 
-class Failing(nn.Module):
-    """A network that allocates, and then fails."""
-
-    scale = 2
+class Failing:
+    """Runs no network, but allocates, and then fails."""
 
     def __init__(self, error: BaseException | None) -> None:
-        super().__init__()
         self.error = error
         self.activations: weakref.ref[Tensor] | None = None
 
-    def forward(self, left: Tensor, right: Tensor, *arguments: object, **named: object) -> Tensor:
-        features = left + 1
+    def __call__(self, *arguments: object, **named: object) -> None:
+        features = torch.ones(20)
         self.activations = weakref.ref(features)
-        if self.error is None:
-            return torch.empty(2**59)  # the allocator's own words
-        raise self.error
+        if self.error is not None:
+            raise self.error
+        torch.empty(2**59)  # the allocator's own words
 
 
-def run(failing: Failing, which: str) -> None:
+def run(failing: Failing, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = (np.zeros((20, 30, 3), np.uint8),) * 2
-    compute = Compute.choose("cpu")
+    network: StereoMatcher | StereoUpscaler
     if which == "matcher":
-        StereoMatcher(failing, ModelSpec("pasmnet"), compute)(*pair)  # type: ignore[arg-type]
+        network = StereoMatcher(PASMnet(), ModelSpec("pasmnet"), Compute.choose("cpu"))
+        monkeypatch.setattr(network.streamed, "match", failing)
     else:
-        StereoUpscaler(failing, ModelSpec("passrnet", scale=2), compute)(*pair)  # type: ignore[arg-type]
+        network = StereoUpscaler(PASSRnet(2), ModelSpec("passrnet", scale=2), Compute.choose("cpu"))
+        monkeypatch.setattr(network.streamed, "enlarge", failing)
+    network(*pair)
 
 
 @pytest.mark.parametrize("which", ["matcher", "upscaler"])
@@ -138,10 +182,12 @@ def run(failing: Failing, which: str) -> None:
     ],
     ids=lambda error: "really" if error is None else str(error)[:30] or type(error).__name__,
 )
-def test_running_out_of_memory_is_a_device_error(error: BaseException | None, which: str) -> None:
+def test_running_out_of_memory_is_a_device_error(
+    error: BaseException | None, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing = Failing(error)
     with pytest.raises(DeviceError, match="not enough memory for a pair of 30 x 20 pixels") as caught:
-        run(failing, which)
+        run(failing, which, monkeypatch)
     assert caught.value.hint
     assert failing.activations is not None
     assert failing.activations() is None, "the error keeps the memory that the next pair needs"
@@ -151,7 +197,9 @@ def test_running_out_of_memory_is_a_device_error(error: BaseException | None, wh
 @pytest.mark.parametrize(
     "error", [RuntimeError("shapes do not fit"), ValueError("memory"), KeyboardInterrupt()]
 )
-def test_other_errors_stay_what_they_are(error: BaseException, which: str) -> None:
+def test_other_errors_stay_what_they_are(
+    error: BaseException, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(type(error)) as caught:
-        run(Failing(error), which)
+        run(Failing(error), which, monkeypatch)
     assert caught.value is error

@@ -15,7 +15,10 @@ from sample_cut import Cut
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
-from pamcli.networks.pasmnet import Matching
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.streamed_pasmnet import StreamedMatching
+from pamcli.registry.catalog import locate
+from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
 
 
@@ -68,6 +71,34 @@ def test_types_of_the_same_picture_give_the_same_result(matcher: StereoMatcher, 
         assert np.abs(matcher(left, right, extras=()).disparity - expected.disparity).max() < 1e-3
 
 
+def test_the_disparity_is_the_plain_networks(matcher: StereoMatcher, large: Cut) -> None:
+    cut = large[:96, 100:260]
+    network, _ = load_network(locate("pasmnet").path)
+    assert isinstance(network, PASMnet)
+    mean, std = torch.tensor(IMAGE_MEAN), torch.tensor(IMAGE_STD)
+    views = [
+        ((torch.from_numpy(view) / 255 - mean) / std).permute(2, 0, 1)[None] for view in (cut.left, cut.right)
+    ]
+    with torch.inference_mode():
+        plain = network(*views)
+    found = matcher(cut.left, cut.right, extras=())
+    assert np.abs(found.disparity - plain.disparity[0, 0].numpy()).max() < 1e-3
+
+
+def test_the_height_of_the_strips_does_not_matter(
+    matcher: StereoMatcher, large: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = large[:150, :200]
+    found = []
+    for strip in (32, 160):
+        monkeypatch.setattr("pamcli.inference.matcher.choose_strip", lambda *_, strip=strip, **__: strip)
+        found.append(matcher(cut.left, cut.right))
+    for name in ("disparity", "right_disparity", "confidence"):
+        difference = np.abs(getattr(found[0], name) - getattr(found[1], name))
+        assert difference.max() < 1e-3
+    assert (found[0].visible != found[1].visible).mean() < 1e-3
+
+
 def test_the_right_disparity_is_that_of_the_mirrored_exchanged_pair(
     matcher: StereoMatcher, small: Cut
 ) -> None:
@@ -115,15 +146,14 @@ def test_visible_takes_away_what_is_wrong_or_hidden(result: StereoResult, large:
 def test_visible_is_what_both_the_disparities_and_the_attention_say(
     matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = matcher.network.forward
+    run = matcher.streamed.match
     mask = torch.rand(1, 16, 24, generator=torch.Generator().manual_seed(0)) < 0.5
 
     def visible_with(valid: torch.Tensor) -> NDArray[np.bool_]:
-        def masked(*arguments: Any, **named: Any) -> Matching:
-            found = run(*arguments, **named)
-            return replace(found, maps=(replace(found.maps[-1], valid_left=valid),))
+        def masked(*arguments: Any, **named: Any) -> StreamedMatching:
+            return replace(run(*arguments, **named), valid_left=valid)
 
-        monkeypatch.setattr(matcher.network, "forward", masked)
+        monkeypatch.setattr(matcher.streamed, "match", masked)
         visible = matcher(small.left, small.right, extras={"visible"}).visible
         assert visible is not None
         return visible
@@ -151,14 +181,14 @@ def test_only_what_is_asked_for_is_computed(
     matcher: StereoMatcher, small: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes = 0
-    run = matcher.network.forward
+    run = matcher.streamed.match
 
     def counted(*arguments: object, **named: object) -> object:
         nonlocal passes
         passes += 1
         return run(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(matcher.network, "forward", counted)
+    monkeypatch.setattr(matcher.streamed, "match", counted)
     everything = matcher(small.left, small.right)
     assert passes == 2
     for extras in ((), ("confidence",), ("visible",), ("right_disparity",), EXTRAS):

@@ -20,9 +20,25 @@ CPU = torch.device("cpu")
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 1,000,000 kB available, and no container."""
     (tmp_path / "meminfo").write_text("MemTotal:  4000000 kB\nMemAvailable:  1000000 kB\n")
+    (tmp_path / "own_cgroup").write_text("0::/\n")
     monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "OWN_CGROUP", tmp_path / "own_cgroup")
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
     return tmp_path
+
+
+def limit_v2(group: Path, most: int | str, used: int, files: int = 0) -> None:
+    group.mkdir(parents=True, exist_ok=True)
+    (group / "memory.max").write_text(f"{most}\n")
+    (group / "memory.current").write_text(f"{used}\n")
+    (group / "memory.stat").write_text(f"anon 100000000\ninactive_file {files}\n")
+
+
+def limit_v1(group: Path, most: int, used: int, files: int = 0) -> None:
+    group.mkdir(parents=True, exist_ok=True)
+    (group / "memory.limit_in_bytes").write_text(f"{most}\n")
+    (group / "memory.usage_in_bytes").write_text(f"{used}\n")
+    (group / "memory.stat").write_text(f"inactive_file 7\ntotal_inactive_file {files}\n")
 
 
 def test_what_linux_calls_available_is_free(system: Path) -> None:
@@ -30,19 +46,49 @@ def test_what_linux_calls_available_is_free(system: Path) -> None:
 
 
 def test_a_container_has_no_more_than_its_limit_leaves(system: Path) -> None:
-    (system / "memory.max").write_text("500000000\n")
-    (system / "memory.current").write_text("400000000\n")
-    (system / "memory.stat").write_text("anon 100000000\ninactive_file 250000000\n")
+    limit_v2(system, 500_000_000, 400_000_000, files=250_000_000)
     assert memory.free_memory(CPU) == 350_000_000
-    (system / "memory.max").write_text("max\n")
+    limit_v2(system, "max", 400_000_000)
     assert memory.free_memory(CPU) == 1_024_000_000
+    limit_v2(system, 300_000_000, 400_000_000)
+    assert memory.free_memory(CPU) == 0
+
+
+def test_the_tightest_group_around_the_program_counts(system: Path) -> None:
+    (system / "own_cgroup").write_text("0::/slice/job\n")
+    limit_v2(system / "slice" / "job", "max", 100_000_000)
+    limit_v2(system / "slice", 600_000_000, 200_000_000)
+    assert memory.free_memory(CPU) == 400_000_000
+    limit_v2(system / "slice" / "job", 250_000_000, 100_000_000)
+    assert memory.free_memory(CPU) == 150_000_000
+
+
+def test_the_older_interface(system: Path) -> None:
+    (system / "own_cgroup").write_text("9:name=systemd:/\n4:memory:/slice/job\n2:cpu,cpuacct:/other\n0::/\n")
+    limit_v1(system / "memory", 2**63 - 4096, 5_000_000_000)
+    limit_v1(system / "memory" / "slice" / "job", 800_000_000, 700_000_000, files=50_000_000)
+    assert memory.free_memory(CPU) == 150_000_000
+    limit_v1(system / "memory" / "slice", 400_000_000, 300_000_000)
+    assert memory.free_memory(CPU) == 100_000_000
+
+
+def test_inside_a_container_only_its_root_may_be_seen(system: Path) -> None:
+    (system / "own_cgroup").write_text("4:memory:/docker/0123abcd\n")
+    limit_v1(system / "memory", 500_000_000, 100_000_000)
+    assert memory.free_memory(CPU) == 400_000_000
 
 
 def test_other_systems_do_not_say(system: Path) -> None:
     (system / "meminfo").unlink()
     assert memory.free_memory(CPU) is None
-    with memory.enough_memory(10**18, 20, 30, CPU):
-        pass
+
+
+def test_what_the_program_has_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = memory.taken_memory(CPU)
+    kept = np.ones(50_000_000, np.uint8)
+    assert 40_000_000 < memory.taken_memory(CPU) - before + int(kept[0]) < 60_000_000
+    monkeypatch.setattr(memory, "OWN_PAGES", tmp_path / "none")
+    assert memory.taken_memory(CPU) >= 50_000_000
 
 
 @pytest.mark.parametrize("network", [StereoMatcher, StereoUpscaler])
@@ -54,9 +100,23 @@ def test_a_pair_too_large_is_refused_with_both_figures(
     def must_not_run(*_: object, **__: object) -> None:
         raise AssertionError("the network was run")
 
-    monkeypatch.setattr(loaded.network, "forward", must_not_run)
-    view = np.zeros((1080, 1920, 3), np.uint8)
-    with pytest.raises(DeviceError, match=r"1920 x 1080 pixels needs about \d+\.\d GB .*, 1\.0 GB are free"):
+    monkeypatch.setattr(loaded, "streamed", must_not_run)
+    view = np.broadcast_to(np.uint8(0), (6000, 8000, 3))
+    with pytest.raises(
+        DeviceError, match=r"8000 x 6000 pixels needs at least \d+\.\d\dGB .*, 1\.02GB are free"
+    ):
+        loaded(view, view)
+
+
+@pytest.mark.parametrize("network", [StereoMatcher, StereoUpscaler])
+def test_a_limit_below_what_is_needed_is_refused_with_what_would_do(
+    network: type[StereoMatcher] | type[StereoUpscaler],
+) -> None:
+    loaded = network.load(device="cpu", max_memory=10_000_000)
+    view = np.zeros((64, 64, 3), np.uint8)
+    with pytest.raises(
+        DeviceError, match=r"does not fit into --max-memory 10MB \(--max-memory .*B is the least"
+    ):
         loaded(view, view)
 
 

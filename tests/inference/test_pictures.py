@@ -10,7 +10,7 @@ from sample_cut import Cut
 
 from pamcli.errors import InputError
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.pictures import crop_padding, from_tensor, pad_to_multiple, to_tensors
+from pamcli.inference.pictures import PairRows, write_rows
 
 FLOATS = np.random.default_rng(0).random((20, 30, 3))
 BYTES = (FLOATS * 255).astype(np.uint8)
@@ -47,19 +47,42 @@ def test_every_type_becomes_rgb_in_0_to_1(
     picture: NDArray[np.generic], expected: NDArray[np.float64]
 ) -> None:
     picture.flags.writeable = False
-    for tensor in to_tensors(picture, picture, 16):
-        assert tensor.shape == (1, 3, 20, 30)
-        assert tensor.dtype == torch.float32
-        assert np.abs(tensor[0].permute(1, 2, 0).numpy() - expected).max() < 1e-7
+    pair = PairRows(picture, picture, smallest=16)
+    for first, last in ((0, 20), (3, 4), (11, 20)):
+        both = pair(first, last)
+        assert both.shape == (2, 3, last - first, 30)
+        assert both.dtype == torch.float32
+        for view in both:
+            assert np.abs(view.permute(1, 2, 0).numpy() - expected[first:last]).max() < 1e-7
 
 
 def test_the_ends_of_the_range_are_met() -> None:
     for white in (np.uint8(255), np.uint16(65535), np.float32(1)):
         picture = np.zeros((16, 16, 3), white.dtype)
         picture[0, 0] = white
-        left, right = to_tensors(picture, picture, 16)
+        left, right = PairRows(picture, picture)(0, 16)
         assert left.max() == right.max() == 1
         assert left.min() == 0
+
+
+def test_rounding_to_float32_does_not_leave_the_range() -> None:
+    picture = np.full((16, 16, 3), 1 + 1e-12)
+    assert PairRows(picture, picture)(0, 16).max() == 1
+
+
+def test_each_view_is_read_in_its_own_type() -> None:
+    left, right = PairRows(BYTES, BYTES.astype(np.uint16) * 257)(2, 9)
+    assert (left - right).abs().max() < 1e-7
+    left, right = PairRows(BYTES, 1 - BYTES / 255)(2, 9)
+    assert (left + right - 1).abs().max() < 1e-6
+
+
+def test_the_mirrored_pair_has_the_mirrored_right_view_on_the_left() -> None:
+    other = BYTES[::-1]
+    mirrored = PairRows(BYTES, other, multiple=32).mirrored()
+    by_hand = PairRows(other[:, ::-1], BYTES[:, ::-1], multiple=32)
+    assert torch.equal(mirrored(0, 32), by_hand(0, 32))
+    assert torch.equal(mirrored.mirrored()(5, 20), PairRows(BYTES, other, multiple=32)(5, 20))
 
 
 @pytest.mark.parametrize(
@@ -87,41 +110,54 @@ def test_the_ends_of_the_range_are_met() -> None:
 def test_what_is_no_picture_is_refused(picture: NDArray[np.generic], words: str, side: str) -> None:
     views = (picture, BYTES) if side == "left" else (BYTES, picture)
     with pytest.raises(InputError, match=f"the {side} picture {words}") as caught:
-        to_tensors(*views, 16)
+        PairRows(*views, smallest=16)
     assert caught.value.exit_code == 3
 
 
 def test_views_of_different_sizes_are_refused() -> None:
     with pytest.raises(InputError, match=r"left 30 x 20, right 29 x 20.*rectified pictures have one size"):
-        to_tensors(BYTES, BYTES[:, 1:], 16)
+        PairRows(BYTES, BYTES[:, 1:])
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, ">u2", np.float16, np.float32, np.float64])
 def test_results_are_clamped_and_rounded_to_the_type(dtype: np.dtype[np.generic]) -> None:
     kind = np.dtype(dtype)
-    values = torch.tensor([-0.5, 0.0, 0.5, 1.0, 1.5]).expand(1, 3, 2, 5)
-    made = from_tensor(values, kind)
-    assert made.shape == (2, 5, 3)
-    assert made.dtype == kind
-    assert made.flags.c_contiguous
+    made = np.zeros((4, 5, 3), kind)
+    write_rows(torch.tensor([-0.5, 0.0, 0.5, 1.0, 1.5]).expand(3, 2, 5), made[1:3])
     largest = {1: 255, 2: 65535}[kind.itemsize] if kind.kind == "u" else 1
-    expected = [0, 0, largest / 2, largest, largest]
-    assert np.array_equal(made[0, :, 0], np.rint(expected) if kind.kind == "u" else expected)
+    expected = np.array([0, 0, largest / 2, largest, largest])
+    if kind.kind == "u":
+        expected = np.rint(expected)
+    for row in made[1:3]:
+        assert np.array_equal(row, expected[:, None].repeat(3, 1))
+    assert not made[[0, 3]].any()
 
 
 def test_padding_of_every_size_repeats_the_edge_at_the_top_and_the_right_and_is_undone() -> None:
-    whole = torch.rand(1, 3, 70, 70, generator=torch.Generator().manual_seed(0))
+    whole = np.random.default_rng(0).random((70, 70, 3), np.float32)
     for height in range(16, 71):
         for width in range(16, 71):
-            picture = whole[..., :height, :width]
-            padded = pad_to_multiple(picture, 32)
-            top, right = padded.shape[-2] - height, padded.shape[-1] - width
-            assert (height + top) % 32 == (width + right) % 32 == 0
+            picture = whole[:height, :width]
+            pair = PairRows(picture, picture, multiple=32)
+            padded = pair(0, pair.height)
+            top, right = pair.height - height, pair.width - width
+            assert pair.height % 32 == pair.width % 32 == 0
             assert 0 <= top < 32
             assert 0 <= right < 32
-            by_hand = np.pad(picture[0].numpy(), ((0, 0), (top, 0), (0, right)), mode="edge")
+            by_hand = np.pad(picture, ((top, 0), (0, right), (0, 0)), mode="edge").transpose(2, 0, 1)
             assert np.array_equal(padded[0].numpy(), by_hand)
-            assert torch.equal(crop_padding(padded, height, width), picture)
+            assert np.array_equal(pair.crop(padded)[0].numpy(), picture.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("height", [33, 50, 63, 64])
+def test_any_rows_of_the_padded_pair_are_a_part_of_it(height: int) -> None:
+    picture = np.random.default_rng(0).random((height, 40, 3), np.float32)
+    pair = PairRows(picture, picture[::-1], multiple=32)
+    whole = pair(0, 64)
+    assert whole.shape == (2, 3, 64, 64)
+    for first in range(64):
+        for last in (first + 1, min(first + 7, 64), 64):
+            assert torch.equal(pair(first, last), whole[:, :, first:last])
 
 
 def test_the_matcher_pads_as_one_would_by_hand(matcher: StereoMatcher, small: Cut) -> None:

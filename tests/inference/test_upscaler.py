@@ -10,8 +10,10 @@ from sample_cut import Cut
 from pamcli.errors import InputError, ModelError
 from pamcli.inference.device import Compute
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.parallax import ParallaxMaps
-from pamcli.networks.passrnet import PASSRnet, SuperResolution
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.streamed_passrnet import Write
+from pamcli.registry.catalog import locate
+from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
 
 
@@ -79,21 +81,45 @@ def test_detail_comes_from_the_other_view(upscaler: StereoUpscaler, tiny: Cut) -
     assert not np.array_equal(upscaler.left_only(tiny.left, tiny.right), other)
 
 
-def test_what_leaves_the_range_is_clamped() -> None:
-    class Overshooting(PASSRnet):
-        def forward(self, left: torch.Tensor, right: torch.Tensor, *, both: bool = False) -> SuperResolution:
-            picture = torch.linspace(-1, 2, 16 * 16).view(1, 1, 16, 16).expand(1, 3, 16, 16)
-            nothing = torch.zeros(1, 8, 8, 8)
-            everywhere = torch.ones(1, 8, 8, dtype=torch.bool)
-            maps = ParallaxMaps(nothing, nothing, everywhere, everywhere)
-            return SuperResolution(picture, picture if both else None, maps)
+def test_what_leaves_the_range_is_clamped(monkeypatch: pytest.MonkeyPatch) -> None:
+    upscaler = StereoUpscaler(PASSRnet(2), ModelSpec("passrnet", scale=2), Compute.choose("cpu"))
+    picture = torch.linspace(-1, 2, 16 * 16).view(1, 16, 16).expand(3, 16, 16)
 
-    upscaler = StereoUpscaler(Overshooting(2), ModelSpec("passrnet", scale=2), Compute.choose("cpu"))
+    def overshoot(rows: object, height: int, width: int, write: Write, **options: object) -> None:
+        for view in (0, 1):
+            for first in range(0, 16, 4):
+                write(view, first, picture[:, first : first + 4])
+
+    monkeypatch.setattr(upscaler.streamed, "enlarge", overshoot)
     for dtype, largest in ((np.uint8, 255), (np.uint16, 65535), (np.float32, 1)):
         pair = (np.zeros((8, 8, 3), dtype),) * 2
         for view in upscaler(*pair):
             assert (view.min(), view.max()) == (0, largest)
             assert np.all(np.diff(view[..., 0].ravel().astype(float)) >= 0)
+
+
+def test_the_picture_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    network, _ = load_network(locate(f"passrnet-x{upscaler.scale}").path)
+    views = [
+        torch.from_numpy(view / np.float32(255)).permute(2, 0, 1)[None] for view in (tiny.left, tiny.right)
+    ]
+    with torch.inference_mode():
+        plain = network(*views, both=True)
+    found = upscaler(*(view.astype(np.float32) / 255 for view in (tiny.left, tiny.right)))
+    for ours, theirs in zip(found, (plain.left, plain.right), strict=True):
+        assert np.abs(ours - theirs[0].clamp(0, 1).permute(1, 2, 0).numpy()).max() < 1e-5
+
+
+def test_the_height_of_the_strips_does_not_matter(
+    upscaler: StereoUpscaler, tiny: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    floats = tiny.left / 255, tiny.right / 255
+    found = []
+    for strip in (2, 40):
+        monkeypatch.setattr("pamcli.inference.upscaler.choose_strip", lambda *_, strip=strip, **__: strip)
+        found.append(upscaler(*floats))
+    for thin, thick in zip(*found, strict=True):
+        assert np.abs(thin - thick).max() < 1e-5
 
 
 def test_a_picture_below_8_px_is_refused(upscaler: StereoUpscaler) -> None:

@@ -1,0 +1,239 @@
+"""Layers that go down a picture a few rows at a time: each row is computed once, few are held.
+
+A feature map is asked for rows from top to bottom. It asks the maps that it is made from for as many rows as
+its kernel can see, computes what is new, and says which of their rows it will never look at again. So a whole
+network runs in the memory of a few rows of each of its maps, with the result of running it on the whole
+picture: at the true edges, and only there, the layers pad as ever.
+
+Shapes: B batch, C channels, H rows, W columns of the map in question.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pamcli.networks.blocks import SLOPE, upsample
+from pamcli.networks.strips import Rows, coarser, strips
+
+
+class RollingMap(ABC):
+    """A map (B, C, H, W) of which the rows are computed from top to bottom, on demand."""
+
+    unit = 1
+    """Rows are computed in multiples of this."""
+
+    def __init__(self, height: int) -> None:
+        self.height = height
+        self._first = 0
+        self._rows: Tensor | None = None
+        self._needed: list[int] = []
+
+    def reader(self) -> Reader:
+        """A place from which the map is read; rows that all readers have passed are forgotten."""
+        self._needed.append(0)
+        return Reader(self, len(self._needed) - 1)
+
+    @property
+    def last(self) -> int:
+        """Rows above this one have been computed."""
+        return self._first + (0 if self._rows is None else self._rows.shape[2])
+
+    def until(self, last: int) -> None:
+        """Compute the rows above row `last`."""
+        last = min(-(-last // self.unit) * self.unit, self.height)
+        if last <= self.last:
+            return
+        new = self._compute(self.last, last)
+        self._rows = new if self._rows is None else torch.cat((self._rows, new), 2)
+
+    def read(self, first: int, last: int) -> Tensor:
+        """Rows first ... last - 1; a view if they are part of more."""
+        self.until(last)
+        assert self._rows is not None
+        assert self._first <= first < last <= self.last, "these rows are forgotten, or beyond the edge"
+        return self._rows[:, :, first - self._first : last - self._first]
+
+    def forget(self, reader: int, before: int) -> None:
+        """A reader will not read the rows above row `before` again."""
+        self._needed[reader] = max(self._needed[reader], before)
+        passed = min([*self._needed, self.last])
+        if passed <= self._first or self._rows is None:
+            return
+        rest = self._rows[:, :, passed - self._first :]
+        self._rows = rest.clone() if rest.shape[2] else None  # a view would keep all of them
+        self._first = passed
+
+    @abstractmethod
+    def _compute(self, first: int, last: int) -> Tensor:
+        """Rows first ... last - 1, which follow those computed before."""
+
+
+class Reader:
+    """Reads a map from top to bottom."""
+
+    def __init__(self, map_: RollingMap, number: int) -> None:
+        self._map, self._number = map_, number
+
+    @property
+    def height(self) -> int:
+        return self._map.height
+
+    def __call__(self, first: int, last: int) -> Tensor:
+        """Rows first ... last - 1."""
+        return self._map.read(first, last)
+
+    def forget(self, before: int) -> None:
+        """Rows above row `before` will not be read again."""
+        self._map.forget(self._number, before)
+
+
+class Given(RollingMap):
+    """Rows that come from elsewhere, as from a picture."""
+
+    def __init__(self, rows: Rows, height: int) -> None:
+        super().__init__(height)
+        self.given = rows
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        return self.given(first, last)
+
+
+class Whole(RollingMap):
+    """A map that is there."""
+
+    def __init__(self, whole: Tensor) -> None:
+        super().__init__(whole.shape[2])
+        self._rows = whole
+
+    def forget(self, reader: int, before: int) -> None:
+        pass
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        raise AssertionError("all of it is there")
+
+
+class Convolution(RollingMap):
+    """A convolution of odd kernel that keeps the size, or halves it with stride 2."""
+
+    def __init__(
+        self,
+        source: RollingMap,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        stride: int = 1,
+        dilation: int = 1,
+        slope: float | None = None,
+    ) -> None:
+        """`slope`: of the leaky rectifier behind it, if there is one."""
+        super().__init__(-(-source.height // stride))
+        self.source = source.reader()
+        self.weight, self.bias, self.stride, self.dilation, self.slope = weight, bias, stride, dilation, slope
+        self.reach = (weight.shape[2] // 2 * dilation, weight.shape[3] // 2 * dilation)
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        reach, columns = self.reach
+        low, high = self.stride * first - reach, self.stride * (last - 1) + reach + 1
+        above, below = max(0, -low), max(0, high - self.source.height)
+        x = self.source(low + above, high - below)
+        padding = above
+        if above != below and self.stride == 1:  # neither inside, nor the whole picture at once
+            padding, x = 0, F.pad(x, (0, 0, above, below))
+        x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation)
+        self.source.forget(self.source.height if last == self.height else self.stride * last - reach)
+        return x if self.slope is None else F.leaky_relu_(x, self.slope)
+
+
+class Sum(RollingMap):
+    """`own` + `other`; in the memory of `own`, which then nothing else may read, unless that is `kept`."""
+
+    def __init__(
+        self, own: RollingMap, other: RollingMap, slope: float | None = None, *, kept: bool = False
+    ) -> None:
+        super().__init__(own.height)
+        self.own, self.other, self.slope, self.kept = own.reader(), other.reader(), slope, kept
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        x = self.own(first, last)
+        x = x + self.other(first, last) if self.kept else x.add_(self.other(first, last))
+        self.own.forget(last)
+        self.other.forget(last)
+        return x if self.slope is None else F.leaky_relu_(x, self.slope)
+
+
+class Joined(RollingMap):
+    """The channels of several maps, one after the other, made into something, row by row."""
+
+    def __init__(self, sources: Sequence[RollingMap], make: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(sources[0].height)
+        self.sources, self.make = [source.reader() for source in sources], make
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        parts = [source(first, last) for source in self.sources]
+        x = torch.cat(parts, 1) if len(parts) > 1 else parts[0]
+        del parts
+        for source in self.sources:
+            source.forget(last)
+        return self.make(x)
+
+
+class Enlarged(RollingMap):
+    """Bilinear enlargement by 2."""
+
+    def __init__(self, source: RollingMap, slope: float | None = None) -> None:
+        super().__init__(2 * source.height)
+        self.source, self.slope = source.reader(), slope
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        low, high = coarser(first, last, self.source.height)
+        x = upsample(self.source(low, high))[:, :, first - 2 * low : last - 2 * low]
+        self.source.forget(self.source.height if last == self.height else (last - 1) // 2)
+        return x if self.slope is None else F.leaky_relu_(x, self.slope)
+
+
+class Shuffled(RollingMap):
+    """Channels to pixels: (B, C scale^2, H, W) to (B, C, scale H, scale W)."""
+
+    def __init__(self, source: RollingMap, scale: int) -> None:
+        super().__init__(scale * source.height)
+        self.source, self.unit = source.reader(), scale
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        low, high = first // self.unit, last // self.unit
+        x = F.pixel_shuffle(self.source(low, high), self.unit)
+        self.source.forget(high)
+        return x
+
+
+def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None) -> Convolution:
+    """As a layer has it, which is a convolution, followed by a leaky rectifier of the slope."""
+    assert isinstance(layer, nn.Conv2d)
+    stride, dilation = layer.stride[0], layer.dilation[0]
+    return Convolution(source, layer.weight, layer.bias, stride=stride, dilation=dilation, slope=slope)
+
+
+def residual(source: RollingMap, body: nn.Sequential, slope: float | None = None) -> RollingMap:
+    """source + body(source), a residual block of either network (batch norm folded), and a rectifier."""
+    first, second = (layer for layer in body if isinstance(layer, nn.Conv2d))
+    return Sum(convolution(convolution(source, first, SLOPE), second), source, slope)
+
+
+def gathered(map_: RollingMap, rows: int, into: Tensor | None = None) -> Tensor:
+    """All of a map, computed `rows` rows at a time; `into` the memory given."""
+    reader = map_.reader()
+    if rows >= map_.height and into is None:
+        return reader(0, map_.height)
+    for first, last in strips(map_.height, rows):
+        part = reader(first, last)
+        if into is None:
+            into = part.new_empty((*part.shape[:2], map_.height, part.shape[3]))
+        into[:, :, first:last] = part
+        del part
+        reader.forget(last)
+    assert into is not None
+    return into

@@ -1,0 +1,136 @@
+"""Parallax attention whose maps are never held: only what is asked of them, a few rows at a time.
+
+Rows of an attention map are independent of each other (an epipolar line each), and what follows needs of a
+row its expectation, its product with features, and its column sums. So costs are computed for a few
+epipolar lines, made into attention, used, and forgotten.
+
+Shapes: R rows of a strip, W columns of this view, V of the other; the batch is one pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pamcli.networks.strips import coarser
+
+Towards = Literal["left", "right"]
+
+MAP_BYTES = 12_000_000
+"""Bytes of the piece of an attention map that is looked at at a time: it should stay in the cache."""
+
+COLUMN_BLOCKS = 4
+"""An ordered map is a triangle; in so many blocks of rows of it about half of the square is left out."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Pixels first ... last - 1 of this view, and columns low ... high - 1 of the other that they may see."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+
+
+def column_blocks(width: int, other: int, towards: Towards | None, limit: int | None) -> Iterator[Block]:
+    """Blocks that cover an attention map, without the columns that no pixel of the block may see.
+
+    `towards`, `limit` (a maximum disparity in pixels of this scale): as in `parallax.attention`.
+    """
+    if towards is None:
+        yield Block(0, width, 0, other)
+        return
+    size = -(-width // COLUMN_BLOCKS) if limit is None else max(16, min(limit, -(-width // COLUMN_BLOCKS)))
+    for first in range(0, width, size):
+        last = min(first + size, width)
+        if towards == "left":  # k <= j, j - k < limit
+            yield Block(first, last, 0 if limit is None else max(0, first - limit + 1), min(last, other))
+        else:  # k >= j, k - j < limit
+            yield Block(first, last, first, other if limit is None else min(other, last + limit - 1))
+
+
+@dataclass(frozen=True)
+class CostStage:
+    """Queries and keys of one scale, of a run of rows."""
+
+    query: Tensor
+    """(R, C, W) float32."""
+    key: Tensor
+    """(R, C, V) float32."""
+    first_row: int
+    """Row of the picture at this scale that the tensors begin with."""
+    height: int
+    """Rows of the whole picture at this scale."""
+
+
+def stage_cost(stages: tuple[CostStage, ...], rows: tuple[int, int], block: Block) -> Tensor:
+    """Matching cost (R, J, K) of the last stage: its own product, and the enlarged cost of the stages before.
+
+    Trilinear enlargement over rows and the columns of both views (Figure 11b), of no more than is needed.
+    """
+    *coarse, fine = stages
+    at = slice(rows[0] - fine.first_row, rows[1] - fine.first_row)
+    query = fine.query[at, :, block.first : block.last].transpose(1, 2)
+    key = fine.key[at, :, block.low : block.high]
+    if not coarse:
+        return torch.bmm(query, key)
+    width, other = coarse[-1].query.shape[2], coarse[-1].key.shape[2]
+    row0, row1 = coarser(*rows, coarse[-1].height)
+    j0, j1 = coarser(block.first, block.last, width)
+    k0, k1 = coarser(block.low, block.high, other)
+    cost = stage_cost(tuple(coarse), (row0, row1), Block(j0, j1, k0, k1))
+    enlarged = F.interpolate(cost[None, None], scale_factor=2, mode="trilinear", align_corners=False)[0, 0]
+    enlarged = enlarged[
+        rows[0] - 2 * row0 : rows[1] - 2 * row0,
+        block.first - 2 * j0 : block.last - 2 * j0,
+        block.low - 2 * k0 : block.high - 2 * k0,
+    ]
+    return torch.baddbmm(enlarged, query, key)
+
+
+def attention_block(cost: Tensor, block: Block, towards: Towards | None, limit: int | None) -> Tensor:
+    """Attention (R, J, K) of a block from its cost, which is overwritten; zero outside of the order."""
+    if towards is not None:
+        j = torch.arange(block.first, block.last, device=cost.device)[:, None]
+        k = torch.arange(block.low, block.high, device=cost.device)
+        disparity = j - k if towards == "left" else k - j
+        outside = disparity < 0
+        if limit is not None:
+            outside |= disparity >= limit
+        cost = cost.masked_fill_(outside, -torch.inf)
+    return torch.softmax(cost, -1)
+
+
+def lines_at_once(width: int, other: int) -> int:
+    """Epipolar lines whose map (of two directions) has about `MAP_BYTES`; a multiple of 4, at least 4."""
+    return max(4, MAP_BYTES // (4 * width * other) // 4 * 4)
+
+
+Cost = Callable[[tuple[int, int], Block], Tensor]
+"""cost(rows, block): matching cost (R, J, K) float32 of some epipolar lines, which may be overwritten."""
+
+Use = Callable[[tuple[int, int], Block, Tensor], None]
+"""use(rows, block, attention (R, J, K)): what is done with a piece of an attention map."""
+
+
+def stream(
+    cost: Cost,
+    rows: tuple[int, int],
+    width: int,
+    other: int,
+    towards: Towards | None,
+    limit: int | None,
+    use: Use,
+) -> None:
+    """Pass all attention of the epipolar lines `rows` (first, last) to `use`, piece by piece."""
+    step = lines_at_once(width, other)
+    for first in range(rows[0], rows[1], step):
+        lines = first, min(first + step, rows[1])
+        for block in column_blocks(width, other, towards, limit):
+            use(lines, block, attention_block(cost(lines, block), block, towards, limit))

@@ -1,0 +1,256 @@
+"""How fast pam is, and in how much memory, beside the authors' order of operations: ratios of one run.
+
+python scripts/benchmark.py                       # everything: an hour on two cores
+python scripts/benchmark.py --quick               # the smallest sizes
+python scripts/benchmark.py --pasmnet 384x1248 --superres none --growth none --json figures.json
+
+Plain is the transcription in tests/networks/reference.py: batch norm not folded, one view after the other,
+four products, whole maps. Repetitions alternate between the variants, so that a machine that slows down does
+so for all; the fastest counts, the median stands beside it. Memory is that above the loaded network, of each
+variant alone in a process. Sizes are HEIGHTxWIDTH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pamcli.imaging.images import read_picture
+from pamcli.inference.device import Compute, processor_has_bf16
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.memory import free_memory
+from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.catalog import locate
+from pamcli.registry.load import load_network
+from pamcli.registry.spec import ModelSpec
+
+SCRIPTS = Path(__file__).resolve().parent
+PASMNET_SIZES = ["384x1248", "1088x1920", "2176x3840"]
+SUPERRES_SIZES = ["93x310", "270x480", "540x960"]
+GROWTH = {"width": ["256x512", "256x1024", "256x2048"], "height": ["256x640", "512x640", "1024x640"]}
+PLAIN_MAPS = 8
+"""Whole maps that the plain order holds at its peak, costs and attention of both directions, old and new."""
+
+SGBM_DISPARITIES = 192
+
+Size = tuple[int, int]
+Array = NDArray[Any]
+Run = Callable[[Array, Array], Array]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--pasmnet", "--sizes", default=",".join(PASMNET_SIZES), help="HEIGHTxWIDTH,...|none")
+    parser.add_argument("--superres", default=",".join(SUPERRES_SIZES), help="the same, for passrnet-x4")
+    parser.add_argument("--growth", default="width,height", help="width, height, both, or none")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--reduced", help="the lower precision; by default bf16 where the processor has it")
+    parser.add_argument("--no-memory", action="store_true", help="leave out the runs that measure memory")
+    parser.add_argument("--quick", action="store_true", help="the smallest sizes, twice")
+    parser.add_argument("--json", type=Path, help="write all figures to a file")
+    options = parser.parse_args()
+    if options.quick:
+        options.pasmnet, options.superres = PASMNET_SIZES[0], SUPERRES_SIZES[0]
+        options.growth, options.repeat = "none", 2
+    reduced = options.reduced or ("bf16" if processor_has_bf16() else None)
+    precisions = ["fp32", *([reduced] if reduced else [])]
+    facts = {
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "repetitions": options.repeat,
+    }
+    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    rows = []
+    for network, sizes in (("pasmnet", options.pasmnet), ("passrnet-x4", options.superres)):
+        variants = made_variants(network, precisions) if sizes != "none" else {}
+        for size in split(sizes):
+            rows += compared(network, size, variants, options.repeat, not options.no_memory)
+    growth = {along: grown(GROWTH[along], options.repeat) for along in split_names(options.growth)}
+    if options.json:
+        text = json.dumps({"facts": facts, "rows": rows, "growth": growth}, indent=1)
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
+def compared(
+    network: str, size: Size, variants: dict[str, Run], repeat: int, with_memory: bool
+) -> list[dict[str, Any]]:
+    """A row for each variant that fits into the memory, the plain one first."""
+    pair = sample_pair(*size)
+    here = {name: run for name, run in variants.items() if name != "plain" or plain_fits(network, size)}
+    if network == "pasmnet" and size[1] > 2 * SGBM_DISPARITIES and (matcher := opencv_matcher()) is not None:
+        here["OpenCV SGBM"] = matcher
+    seconds: dict[str, list[float]] = {name: [] for name in here}
+    results: dict[str, Array] = {}
+    for _ in range(repeat):
+        for name, run in here.items():
+            start = time.perf_counter()
+            results[name] = run(*pair)
+            seconds[name].append(time.perf_counter() - start)
+    exact = results.get("plain", results["fp32"])
+    rows = []
+    for name, times in seconds.items():
+        row = {
+            "network": network,
+            "size": f"{size[0]}x{size[1]}",
+            "variant": name,
+            "seconds": min(times),
+            "median": statistics.median(times),
+            "times_faster": min(seconds["plain"]) / min(times) if "plain" in seconds else None,
+            "difference": float(np.abs(results[name] - exact).max()) if name in variants else None,
+            "memory": peak_memory(network, size, name) if with_memory and name in variants else None,
+        }
+        print(line(row))
+        rows.append(row)
+    return rows
+
+
+def grown(sizes: Sequence[str], repeat: int) -> list[dict[str, Any]]:
+    """Seconds of PASMnet in fp32 as one side doubles, and as shares of what is linear."""
+    run = made_variants("pasmnet", ["fp32"])["fp32"]
+    pairs = {text: sample_pair(*split(text)[0]) for text in sizes}
+    seconds: dict[str, list[float]] = {text: [] for text in sizes}
+    for _ in range(repeat):
+        for text, pair in pairs.items():
+            start = time.perf_counter()
+            run(*pair)
+            seconds[text].append(time.perf_counter() - start)
+    first = sizes[0]
+    rows = []
+    for text, times in seconds.items():
+        linear = min(seconds[first]) * pairs[text][0].size / pairs[first][0].size
+        rows.append({"size": text, "seconds": min(times), "over_linear": min(times) / linear})
+        print(f"pasmnet {text:>10} {min(times):8.3f} s, {min(times) / linear:.2f} of linear")
+    return rows
+
+
+def made_variants(network: str, precisions: Sequence[str]) -> dict[str, Run]:
+    """The plain order and ours in each precision, on the weights that come with pam."""
+    loaded, spec = load_network(locate(network).path)
+    runs: dict[str, Run] = {"plain": plain(loaded)}
+    for precision in precisions:
+        compute = Compute.choose("cpu", precision)
+        runs[precision] = ours(loaded, spec, compute)
+    return runs
+
+
+def ours(network: PASMnet | PASSRnet, spec: ModelSpec, compute: Compute) -> Run:
+    """The left view's result, in the strips that pam chooses."""
+    if isinstance(network, PASMnet):
+        matcher = StereoMatcher(network, spec, compute)
+        return lambda left, right: matcher(left, right, extras=()).disparity
+    upscaler = StereoUpscaler(network, spec, compute)
+    return upscaler.left_only
+
+
+def plain(network: PASMnet | PASSRnet) -> Run:
+    sys.path.append(str(SCRIPTS.parent / "tests" / "networks"))
+    from reference import (  # type: ignore[import-not-found]
+        reference_matching,
+        reference_super_resolution,
+    )
+
+    mean, std = torch.tensor(IMAGE_MEAN).view(3, 1, 1), torch.tensor(IMAGE_STD).view(3, 1, 1)
+
+    @torch.inference_mode()
+    def run(left: Array, right: Array) -> Array:
+        views = [torch.from_numpy(view).permute(2, 0, 1)[None] for view in (left, right)]
+        if isinstance(network, PASMnet):
+            views = [(view - mean) / std for view in views]
+            found = reference_matching(network, *views).disparity[0, 0]
+        else:
+            found = reference_super_resolution(network, *views).clamp(0, 1)[0].permute(1, 2, 0)
+        array: Array = found.numpy()
+        return array
+
+    return run
+
+
+def plain_fits(network: str, size: Size) -> bool:
+    height, width = size if network != "pasmnet" else (size[0] // 4, size[1] // 4)
+    free = free_memory(torch.device("cpu"))
+    return free is None or PLAIN_MAPS * 4 * height * width**2 < 0.8 * free
+
+
+def opencv_matcher() -> Run | None:
+    try:
+        import cv2
+    except ImportError:
+        return None
+    cv2.setNumThreads(torch.get_num_threads())
+    matcher = cv2.StereoSGBM_create(0, SGBM_DISPARITIES, 5, P1=8 * 25, P2=32 * 25)  # type: ignore[attr-defined]
+
+    def run(left: Array, right: Array) -> Array:
+        found: Array = matcher.compute(*((255 * view).astype(np.uint8) for view in (left, right)))
+        return found
+
+    return run
+
+
+def peak_memory(network: str, size: Size, variant: str) -> int | None:
+    """Bytes above the loaded network, measured in a process of its own; None where it did not live."""
+    how = ["--plain"] if variant == "plain" else ["--precision", variant]
+    command = [sys.executable, str(SCRIPTS / "peak_memory.py"), network, f"{size[0]}x{size[1]}", *how]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return int(json.loads(run.stdout)["above"]) if run.returncode == 0 else None
+
+
+def sample_pair(height: int, width: int) -> tuple[Array, Array]:
+    """The sample pair in [0, 1], repeated like tiles."""
+    views = []
+    for side in ("left", "right"):
+        picture = read_picture(SCRIPTS / "sample" / f"{side}.png").pixels
+        counts = (-(-height // picture.shape[0]), -(-width // picture.shape[1]), 1)
+        views.append(np.tile(picture, counts)[:height, :width].astype(np.float32) / 255)
+    return views[0], views[1]
+
+
+def line(row: dict[str, Any]) -> str:
+    parts = [f"{row['network']} {row['size']:>10} {row['variant']:12} {row['seconds']:8.3f} s"]
+    parts.append(f"median {row['median']:8.3f} s")
+    if row["times_faster"] is not None:
+        parts.append(f"{row['times_faster']:5.2f} times as fast")
+    if row["difference"] is not None:
+        parts.append(f"differs by {row['difference']:.1e} at most")
+    if row["memory"] is not None:
+        parts.append(f"{row['memory'] / 1e6:.0f} MB")
+    return ", ".join(parts)
+
+
+def processor() -> str:
+    """Its name, where Linux tells, and whether it computes in bf16."""
+    info = Path("/proc/cpuinfo")
+    names = [
+        text.partition(":")[2].strip()
+        for text in (info.read_text().splitlines() if info.exists() else [])
+        if text.startswith("model name")
+    ]
+    features = torch.backends.cpu.get_cpu_capability()
+    return f"{names[0] if names else platform.machine()} ({features}{', bf16' * processor_has_bf16()})"
+
+
+def split(sizes: str) -> list[Size]:
+    pairs = [text.split("x") for text in split_names(sizes)]
+    return [(int(height), int(width)) for height, width in pairs]
+
+
+def split_names(text: str) -> list[str]:
+    return [] if text == "none" else text.split(",")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The real networks with made-up weights, peaked attention and batch norm that does something."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from formulas import formula_images, formula_state, golden
+from torch import Tensor
+
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.passrnet import PASSRnet
+
+
+@cache
+def pasmnet() -> PASMnet:
+    g = golden("pasmnet")
+    network = PASMnet()
+    network.load_state_dict(formula_state("pasmnet", int(g["seed"]), float(g["query_gain"])))
+    return network.eval().requires_grad_(False)
+
+
+@cache
+def passrnet(scale: int) -> PASSRnet:
+    name = f"passrnet_x{scale}"
+    g = golden(name)
+    network = PASSRnet(scale)
+    network.load_state_dict(formula_state(name, int(g["seed"]), float(g["query_gain"])))
+    return network.eval().requires_grad_(False)
+
+
+def picture_pair(height: int, width: int, shift: int = 8, seed: int = 3) -> Tensor:
+    """Both views in [0, 1], joined in the batch: (2, 3, H, W)."""
+    return torch.cat(formula_images(seed, 1, height, width, shift))
+
+
+def normalised(views: Tensor) -> Tensor:
+    """As PASMnet takes them."""
+    mean, std = torch.tensor(IMAGE_MEAN).view(3, 1, 1), torch.tensor(IMAGE_STD).view(3, 1, 1)
+    return (views - mean) / std
+
+
+class CountedRows:
+    """The rows of a picture, and which of them were asked for."""
+
+    def __init__(self, views: Tensor) -> None:
+        self.views = views
+        self.asked: list[int] = []
+
+    def __call__(self, first: int, last: int) -> Tensor:
+        self.asked += range(first, last)
+        return self.views[:, :, first:last]
