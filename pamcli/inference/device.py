@@ -44,7 +44,7 @@ class Compute:
         if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise DeviceError(f"{chosen} cannot compute in bf16", "use --precision fp16 or fp32")
         if precision == "auto":
-            precision = _reduced(chosen) if AUTO_REDUCES else "fp32"
+            precision = hardware_precision(chosen) if AUTO_REDUCES else "fp32"
         return cls(chosen, precision)
 
     def describe(self) -> dict[str, str]:
@@ -80,7 +80,7 @@ def processor_has_bf16() -> bool:
     return any(bool(getattr(torch.cpu, name, lambda: False)()) for name in questions)
 
 
-def _reduced(device: torch.device) -> str:
+def hardware_precision(device: torch.device) -> str:
     """The lowest precision that a device computes in hardware: a matter of its features, never of timing."""
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
-from pamcli.inference.device import Compute
+from pamcli.inference.device import Compute, hardware_precision
 
 
 def training_compute(device: str, precision: str) -> Compute:
@@ -15,21 +13,4 @@ def training_compute(device: str, precision: str) -> Compute:
     `Compute.choose` does.
     """
     chosen = Compute.choose(device, precision)
-    if precision != "auto":
-        return chosen
-    if chosen.device.type == "cuda":
-        half = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-        return Compute(chosen.device, half)
-    if chosen.device.type == "cpu" and cpu_computes_bf16():
-        return Compute(chosen.device, "bf16")
-    return chosen
-
-
-def cpu_computes_bf16() -> bool:
-    """Whether this CPU multiplies bf16 in hardware: AVX512-BF16 or AMX tiles."""
-    # Questions of torch's own, which an older or newer one may not have: an unknown CPU computes in fp32.
-    return any(
-        bool(question())
-        for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-        if (question := getattr(torch.cpu, name, None)) is not None
-    )
+    return chosen if precision != "auto" else Compute(chosen.device, hardware_precision(chosen.device))

@@ -20,7 +20,7 @@ from pamcli.data.sources.procedural import Scenes
 from pamcli.errors import ModelError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
-from pamcli.inference.device import Compute
+from pamcli.inference.device import Compute, processor_has_bf16
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, newest_checkpoint
@@ -28,7 +28,7 @@ from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, has_truth, loader
 from pamcli.training.journal import Journal
 from pamcli.training.loop import Nobody, Observer, Outcome, Stop, Trainer, reproducible
-from pamcli.training.precision import cpu_computes_bf16, training_compute
+from pamcli.training.precision import training_compute
 from pamcli.training.recipe_files import read_recipe, recipe_json
 from pamcli.training.recipes import Recipe
 from pamcli.training.run_folder import RunFolder
@@ -134,7 +134,7 @@ def _run(
         )
         stack.enter_context(_closed(batches))
         observer.told(f"{about}; on {compute.device} in {compute.precision}")
-        if compute.device.type == "cpu" and compute.precision == "bf16" and not cpu_computes_bf16():
+        if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
             observer.told("this CPU emulates bf16, many times slower than --precision fp32")
         if not recipe.validation:
             observer.told("without --val there is no best: the last weights are the result")

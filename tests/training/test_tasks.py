@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pamcli.inference import device
 from pamcli.inference.device import Compute
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
-from pamcli.training import precision
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
 from pamcli.training.loss_weights import SCENEFLOW
@@ -73,24 +73,7 @@ def test_frozen_batch_norm_alone_is_in_evaluation_mode() -> None:
 def test_auto_is_bf16_only_where_the_cpu_computes_it(
     monkeypatch: pytest.MonkeyPatch, has_bf16: bool, expected: str
 ) -> None:
-    monkeypatch.setattr(precision, "cpu_computes_bf16", lambda: has_bf16)
+    monkeypatch.setattr(device, "processor_has_bf16", lambda: has_bf16)
     assert training_compute("cpu", "auto").precision == expected
     assert training_compute("cpu", "fp32").precision == "fp32"
     assert training_compute("cpu", "bf16").precision == "bf16"
-
-
-@pytest.mark.parametrize(
-    ("avx", "amx", "expected"), [(True, False, True), (False, True, True), (False, False, False)]
-)
-def test_either_avx512_bf16_or_amx_will_do(
-    monkeypatch: pytest.MonkeyPatch, avx: bool, amx: bool, expected: bool
-) -> None:
-    for name, value in (("_is_avx512_bf16_supported", avx), ("_is_amx_tile_supported", amx)):
-        monkeypatch.setattr(torch.cpu, name, lambda value=value: value, raising=False)
-    assert precision.cpu_computes_bf16() is expected
-
-
-def test_a_torch_that_does_not_say_computes_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
-        monkeypatch.delattr(torch.cpu, name, raising=False)
-    assert not precision.cpu_computes_bf16()
