@@ -51,6 +51,14 @@ def test_without_a_gap_the_views_are_parted_at_the_seam() -> None:
     assert boxes[0].width >= 194
 
 
+def test_a_lamp_post_near_the_middle_is_no_gap() -> None:
+    first, second = two_textures()
+    second[:, 30:34] = 20
+    boxes = find_views(np.concatenate([first, second], axis=1))
+    assert not isinstance(boxes, SetAside)
+    assert (boxes[0].right, boxes[1].left) == (198, 202)
+
+
 def test_a_dark_sky_in_one_view_alone_does_not_make_the_views_unequal() -> None:
     first, second = two_textures(height=200)
     first[:20] = 0

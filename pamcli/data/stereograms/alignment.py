@@ -64,9 +64,9 @@ def align(first: Grey, second: Grey) -> Aligned | SetAside:
     while len(points) >= FEWEST_POINTS:
         fit = fit_rows(points, one.shape)
         points = points.take(fit.inliers)
-        if factor == 1 and len(points) >= FEWEST_POINTS:
-            return Aligned(fit, float(lowest), float(highest))
         if factor == 1:
+            if len(points) >= FEWEST_POINTS:
+                return Aligned(fit, float(lowest), float(highest))
             break
         finer = factor // 2
         one, two = reduced(first, finer), reduced(second, finer)

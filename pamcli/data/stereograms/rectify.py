@@ -18,7 +18,7 @@ from pamcli.data.stereograms.views import SMALLEST_SIDE, Box, find_views, margin
 
 MULTIPLE = 12
 """Both sides of a pair are multiples of it (section 5.4.1 of the paper)."""
-SURE = 0.85
+SURE = 0.8
 """A pair whose order is less certain is set aside."""
 MOST_OFFSET = 0.08
 """Largest vertical offset, as a share of the height."""

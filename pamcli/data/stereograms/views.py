@@ -69,15 +69,20 @@ def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box] | SetAside:
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
     if whole.width < 2 or whole.height < 2:
         return SetAside("it is of one colour")
-    end, start = _split(levels, whole)
-    first = _without_margins(levels, Box(whole.top, whole.bottom, whole.left, end))
-    second = _without_margins(levels, Box(whole.top, whole.bottom, start, whole.right))
-    sizes = np.array([[first.height, first.width], [second.height, second.width]])
-    if sizes.min() < 2 or (sizes.min(axis=0) < _UNLIKE_SIZES * sizes.max(axis=0)).any():
+    parted = [
+        tuple(
+            _without_margins(levels, Box(whole.top, whole.bottom, left, right))
+            for left, right in ((whole.left, end), (start, whole.right))
+        )
+        for end, start in _splits(levels, whole)
+    ]
+    first, second = max(parted, key=lambda halves: _likeness(*halves))
+    if _likeness(first, second) < _UNLIKE_SIZES:
         return SetAside(
             f"it is no side-by-side picture: its halves are {first.width} x {first.height} and "
             f"{second.width} x {second.height} pixels without their margins"
         )
+    sizes = np.array([[first.height, first.width], [second.height, second.width]])
     height, width = (int(side) for side in sizes.min(axis=0))
     if min(height, width) < SMALLEST_SIDE:
         return SetAside(f"its views are too small: {width} x {height} pixels, {SMALLEST_SIDE} are needed")
@@ -117,24 +122,35 @@ def _margin(lines: NDArray[np.int16]) -> int:
     return len(lines)
 
 
-def _split(levels: NDArray[np.int16], whole: Box) -> tuple[int, int]:
-    """The column after the last one of the view on the left, and the first one of the view on the right."""
+def _likeness(first: Box, second: Box) -> float:
+    """The smaller of two boxes as a share of the larger one, in the direction where they differ more."""
+    heights, widths = sorted((first.height, second.height)), sorted((first.width, second.width))
+    return 0.0 if min(heights[0], widths[0]) < 2 else min(heights[0] / heights[1], widths[0] / widths[1])
+
+
+def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
+    """Where the views may be parted: the column after the first view's last, and the second view's first.
+
+    In a gap, if there are columns of one colour near the middle (they may be part of a view: a lamp post,
+    the white sky between two houses), and at the seam.
+    """
     middle = (whole.left + whole.right) // 2
     reach = int(_MIDDLE * whole.width)
     step = max(1, whole.height // _SAMPLES)
     columns = whole.of(levels)[::step, middle - reach - whole.left : middle + reach - whole.left]
     colours = np.median(columns, axis=0)
-    plain = (np.abs(columns - colours).max(axis=2) > _SAME).mean(axis=0) <= _EXCEPTIONS
-    if plain.any():
-        nearest = np.flatnonzero(plain)[np.abs(np.flatnonzero(plain) - reach).argmin()]
-        return (middle - reach + int(nearest),) * 2  # what belongs to the gap is cut as a margin of the views
+    plain = np.flatnonzero((np.abs(columns - colours).max(axis=2) > _SAME).mean(axis=0) <= _EXCEPTIONS)
+    splits = []
+    if len(plain):
+        # What belongs to the gap besides this column is cut as a margin of the views.
+        splits = [(middle - reach + int(plain[np.abs(plain - reach).argmin()]),) * 2]
     reach = max(2, int(_SEAM * whole.width))
     columns = whole.of(levels)[:, middle - reach - whole.left : middle + reach - whole.left]
     steps = np.abs(np.diff(columns, axis=1)).mean(axis=(0, 2))
     seam = middle
     if steps.max() > _SHARP_SEAM * np.median(steps):
         seam = middle - reach + int(steps.argmax()) + 1
-    return seam - _BLENDED, seam + _BLENDED
+    return [*splits, (seam - _BLENDED, seam + _BLENDED)]
 
 
 def margins_of(
