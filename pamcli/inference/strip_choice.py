@@ -14,13 +14,11 @@ import torch
 
 from pamcli.errors import DeviceError
 from pamcli.inference.memory import HINT, free_memory
+from pamcli.inference.pipeline import AT_ONCE
 from pamcli.networks.streamed_attention import COLUMN_BLOCKS, lines_at_once
 
 COMFORTABLE = 0.7
 """Share of the free memory that is taken without being asked for more."""
-
-AT_ONCE = 3
-"""Pairs that a batch holds: one being read, one computed, one written."""
 
 MATCHING_LAG, MATCHING_ROW, MATCHING_COSTS = 4_500, 86, 216
 """Of PASMnet's attention stages: numbers for each column of the pictures, whatever the strip; numbers for
@@ -50,7 +48,7 @@ CLEANING = 80
 
 MATCHING_STRIP = 80_000
 UPSCALING_STRIP = 10_000
-"""Pixels of a strip that fill the processor."""
+"""Pixels of a strip, at the most: a thicker one only takes more memory."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,8 @@ def choose_strip(
     """Rows to compute at a time of a pair of `width` x `height` px.
 
     `max_memory`: bytes that the program may take in all, of which it had `taken` some before it was given
-    pictures; those of a pair with the results take `pictures`. Raises DeviceError where even the thinnest
-    strip needs more than that, or than is free.
+    pictures; those of a pair take `pictures`, and a batch holds several pairs. Raises DeviceError where even
+    the thinnest strip needs more than that, or than is free.
     """
     least, most, multiple = footprint.rows
     free = free_memory(device)

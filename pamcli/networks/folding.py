@@ -15,7 +15,7 @@ def folded(network: Network) -> Network:
 
     The copy must not be trained: its running statistics are gone. Its leaky rectifiers work in place.
     """
-    network = copy.deepcopy(network).eval()
+    network = copy.deepcopy(network).eval().requires_grad_(False)
     for module in network.modules():
         if isinstance(module, nn.LeakyReLU):
             module.inplace = True

@@ -16,8 +16,8 @@ from alive_tensors import AliveTensors
 from pamcli.errors import DeviceError
 from pamcli.inference import strip_choice
 from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.pipeline import AT_ONCE
 from pamcli.inference.strip_choice import (
-    AT_ONCE,
     LIBRARIES,
     Footprint,
     choose_strip,

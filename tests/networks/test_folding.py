@@ -43,6 +43,8 @@ def test_the_network_that_was_given_stays_as_it_is() -> None:
     assert not network[2].inplace
     assert network.training
     assert not copy.training
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert not any(parameter.requires_grad for parameter in copy.parameters())
     assert copy[0].weight.data_ptr() != network[0].weight.data_ptr()
 
 
