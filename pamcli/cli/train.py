@@ -53,6 +53,12 @@ Crop = Annotated[
     typer.Option("--crop", metavar="WxH", help="Of the pictures that the network is given, pixels."),
 ]
 LearningRate = Annotated[float | None, typer.Option("--learning-rate", help="The highest of the schedule.")]
+Average = Annotated[
+    float | None,
+    typer.Option(
+        "--ema", metavar="DECAY", help="Of the average of weights, which is kept; 0.99 for short runs."
+    ),
+]
 From = Annotated[
     str | None, typer.Option("--from", metavar="WEIGHTS", help="Weights to begin with, as of --weights.")
 ]
@@ -87,6 +93,7 @@ ON_RESUMING = {"resume", "device", "workers", "max_minutes", "as_json", "quiet",
 AS_IN_RECIPES = (
     "batch",
     "learning_rate",
+    "ema",
     "seed",
     "precision",
     "validate_every",
@@ -109,6 +116,7 @@ class Options:
     batch: int | None
     crop: str | None
     learning_rate: float | None
+    ema: float | None
     from_weights: str | None
     loss: list[str] | None
     seed: int | None
@@ -152,6 +160,7 @@ def disparity(
     batch: Batch = None,
     crop: Crop = None,
     learning_rate: LearningRate = None,
+    ema: Average = None,
     max_disparity: Annotated[
         str | None,
         typer.Option("--max-disparity", metavar="N|none", help="A prior to train with: stored, too."),
@@ -189,6 +198,7 @@ def superres(
     batch: Batch = None,
     crop: Crop = None,
     learning_rate: LearningRate = None,
+    ema: Average = None,
     loss: Loss = None,
     seed: Seed = None,
     workers: Workers = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -36,9 +36,16 @@ The six groups of dilated convolutions wait for 16 rows each (and their sums for
 a strip's are a group's input, sum, three branches and these joined; queries, keys and values of both views.
 """
 
+MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 60, 380
+UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
+"""The same of a picture that is one strip. PASMnet's costs are those of the lines whose attention is looked
+at at a time. PASSRnet's rows are counted for each view, and once more."""
+
+WHOLE_SCATTER = 1.5
 SCATTER = 2
 """Strips come and go in pieces of many sizes: so many times their bytes are held by the allocator, and by the
-convolutions' own copies in another layout, at the most (measured from 0.03 to 1 megapixels)."""
+convolutions' own copies in another layout, at the most (measured from 0.03 to 1 megapixels). Less where
+PASSRnet's picture is one strip."""
 
 LIBRARIES = 30_000_000
 """Bytes of kernels that are compiled for each new shape, and of weights in the layout that these want."""
@@ -46,9 +53,10 @@ LIBRARIES = 30_000_000
 CLEANING = 80
 """Bytes for each pixel of a mask while it is cleaned: labels, their neighbours and counts, 4 or 8 each."""
 
-MATCHING_STRIP = 80_000
-UPSCALING_STRIP = 10_000
-"""Pixels of a strip, at the most: a thicker one only takes more memory."""
+MATCHING_STRIP, MATCHING_WHOLE = 120_000, 500_000
+UPSCALING_STRIP, UPSCALING_WHOLE = 15_000, 30_000
+"""Pixels of a strip, at the most: a thicker one only takes more memory. But a picture that has no more than
+the second number is one strip, for without any edge between strips it takes a tenth less time."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +69,24 @@ class Footprint:
     """For each row of the strip."""
     rows: tuple[int, int, int]
     """Of a strip: the least, the most that pays, and what it is a multiple of."""
+    whole: tuple[int, int] | None = None
+    """Rows of the whole picture, and bytes for it as one strip, where that pays."""
 
     def peak(self, strip: int) -> int:
         """With strips of so many rows."""
+        if self.whole is not None and strip >= self.whole[0]:
+            return self.whole[1]
         return self.fixed + strip * self.per_row
+
+    @property
+    def comfortable(self) -> int:
+        """Rows of a strip where memory is no matter."""
+        return self.rows[1] if self.whole is None else self.whole[0]
+
+    def with_results(self, count: int) -> Footprint:
+        """So many bytes more."""
+        whole = None if self.whole is None else (self.whole[0], self.whole[1] + count)
+        return replace(self, fixed=self.fixed + count, whole=whole)
 
 
 def matching_footprint(
@@ -78,13 +100,20 @@ def matching_footprint(
     disparities = 4 * (3 * pixels // 16 + pixels)
     # What is returned: disparity; of the right view, with the mask; confidence, and before it is cropped.
     results = 4 * pixels * (1 + 2 * right + 2 * confidence)
+    held = LIBRARIES + features + disparities + results
     most = _useful(MATCHING_STRIP, width, height, 32)
-    pieces = _attention(width // 4, most // 4, ordered=True)
     lag = SCATTER * MATCHING_LAG * item * width
+    whole = None
+    if pixels <= MATCHING_WHOLE:
+        lines = min(height, 4 * lines_at_once(width // 4, width // 4))
+        costs = MATCHING_WHOLE_COSTS * lines * width
+        pieces = _attention(width // 4, height // 4, ordered=True)
+        whole = height, held + pieces + MATCHING_WHOLE_ROW * item * pixels + costs
     return Footprint(
-        fixed=LIBRARIES + features + disparities + results + pieces + lag,
+        fixed=held + lag + _attention(width // 4, most // 4, ordered=True),
         per_row=SCATTER * (MATCHING_ROW * item + MATCHING_COSTS) * width,
         rows=(32, most, 32),
+        whole=whole,
     )
 
 
@@ -93,14 +122,20 @@ def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views
     pixels = width * height
     # Fused features; attention that both views receive; a mask and its clean-up.
     held = 64 * item * views * pixels + 8 * pixels + CLEANING * pixels
-    # The last layers, a row at a time, before and after channels become pixels, with its neighbours.
-    pictures = 4 * 64 * scale**2 * item * width
+    # A row of the last layers, before and after channels become pixels, and made float32.
+    pictures = 2 * 3 * scale**2 * (item + 4) * width
     most = _useful(UPSCALING_STRIP, width, height, 2)
     lag = SCATTER * UPSCALING_LAG * item * width
+    whole = None
+    if pixels <= UPSCALING_WHOLE:
+        numbers = UPSCALING_WHOLE_ROW * (views + 1) * item + UPSCALING_WHOLE_COSTS + CLEANING
+        run = _attention(width, height, ordered=False) + numbers * pixels
+        whole = height, LIBRARIES + pictures * height + int(WHOLE_SCATTER * run)
     return Footprint(
-        fixed=LIBRARIES + held + pictures + _attention(width, most, ordered=False) + lag,
-        per_row=SCATTER * (UPSCALING_ROW * item + UPSCALING_COSTS) * width,
+        fixed=LIBRARIES + held + _attention(width, most, ordered=False) + lag,
+        per_row=SCATTER * (UPSCALING_ROW * item + UPSCALING_COSTS) * width + pictures,
         rows=(2, most, 2),
+        whole=whole,
     )
 
 
@@ -114,7 +149,7 @@ def choose_strip(
     max_memory: int | None = None,
     taken: int = 0,
 ) -> int:
-    """Rows to compute at a time of a pair of `width` x `height` px.
+    """Rows to compute at a time of a pair of `width` x `height` px: all, or as many as pay, or as fit.
 
     `max_memory`: bytes that the program may take in all, of which it had `taken` some before it was given
     pictures; those of a pair take `pictures`, and a batch holds several pairs. Raises DeviceError where even
@@ -123,7 +158,7 @@ def choose_strip(
     least, most, multiple = footprint.rows
     free = free_memory(device)
     allowed = None if max_memory is None else max_memory - taken - AT_ONCE * pictures
-    needed = footprint.peak(least)
+    needed = min(footprint.peak(least), footprint.peak(footprint.comfortable))
     if allowed is not None and needed > allowed:
         raise DeviceError(
             f"a pair of {width} x {height} pixels does not fit into --max-memory {readable(max_memory)}",
@@ -138,8 +173,12 @@ def choose_strip(
     limits = [
         limit for limit in (allowed, None if free is None else int(COMFORTABLE * free)) if limit is not None
     ]
+    if footprint.whole is not None and all(footprint.whole[1] <= limit for limit in limits):
+        return footprint.whole[0]
     fitting = min([most, *((limit - footprint.fixed) // footprint.per_row for limit in limits)])
-    return max(least, fitting // multiple * multiple)
+    strip = max(least, fitting // multiple * multiple)
+    # A small picture in strips takes more than as a whole.
+    return strip if footprint.peak(strip) < footprint.peak(footprint.comfortable) else footprint.comfortable
 
 
 def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> str:

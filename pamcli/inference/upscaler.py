@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +89,7 @@ class StereoUpscaler:
         )
         results = sum(scale**2 * view.nbytes for view in given)
         strip = choose_strip(
-            replace(footprint, fixed=footprint.fixed + results),
+            footprint.with_results(results),
             width=width,
             height=height,
             pictures=left.nbytes + right.nbytes,

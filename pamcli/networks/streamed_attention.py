@@ -60,9 +60,9 @@ class CostStage:
     """Queries and keys of one scale, of a run of rows."""
 
     query: Tensor
-    """(R, C, W) float32."""
+    """(R, W, C) float32."""
     key: Tensor
-    """(R, C, V) float32."""
+    """(R, V, C) float32."""
     first_row: int
     """Row of the picture at this scale that the tensors begin with."""
     height: int
@@ -76,11 +76,11 @@ def stage_cost(stages: tuple[CostStage, ...], rows: tuple[int, int], block: Bloc
     """
     *coarse, fine = stages
     at = slice(rows[0] - fine.first_row, rows[1] - fine.first_row)
-    query = fine.query[at, :, block.first : block.last].transpose(1, 2)
-    key = fine.key[at, :, block.low : block.high]
+    query = fine.query[at, block.first : block.last]
+    key = fine.key[at, block.low : block.high].transpose(1, 2)
     if not coarse:
         return torch.bmm(query, key)
-    width, other = coarse[-1].query.shape[2], coarse[-1].key.shape[2]
+    width, other = coarse[-1].query.shape[1], coarse[-1].key.shape[1]
     row0, row1 = coarser(*rows, coarse[-1].height)
     j0, j1 = coarser(block.first, block.last, width)
     k0, k1 = coarser(block.low, block.high, other)

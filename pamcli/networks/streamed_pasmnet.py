@@ -248,11 +248,11 @@ class _RollingStage:
             ::-1
         ]  # the last makes the others go on
         _, channels, rows, width = parts[0].shape
-        query, key = (parts[0].new_empty((rows, 4 * channels, width), dtype=torch.float32) for _ in range(2))
+        query, key = (parts[0].new_empty((rows, width, 4 * channels), dtype=torch.float32) for _ in range(2))
         for place, (f, (weight, bias)) in enumerate(zip(parts, self.weights.queries, strict=True)):
             these = slice(place * channels, (place + 1) * channels)
-            query[:, these] = F.conv2d(f[view], weight, bias).permute(1, 0, 2)
-            key[:, these] = f[1 - view].permute(1, 0, 2)
+            query[..., these] = F.conv2d(f[view : view + 1], weight, bias)[0].permute(1, 2, 0)
+            key[..., these] = f[1 - view].permute(1, 2, 0)
         return CostStage(query, key, first, self.source.height)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +17,9 @@ from pamcli.networks.blocks import SLOPE
 from pamcli.networks.parallax import VALID_MASS, clean_mask
 from pamcli.networks.passrnet import WIDTH, PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.networks.rolling import (
+    LAYOUT,
+    Convolution,
     Given,
-    Joined,
     RollingMap,
     Shuffled,
     Sum,
@@ -57,6 +59,7 @@ class StreamedPASSRnet:
         self.value = layer(gathered @ value, gathered @ pam.b3.bias.double() + pam.fusion.bias.double())
         self.own = layer(of_own)
         self.valid = layer(of_valid)[0]
+        self.widen = _widened(network)
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
@@ -75,7 +78,7 @@ class StreamedPASSRnet:
 
     def _attend(self, rows: Rows, height: int, width: int, both: bool, strip: int) -> tuple[Tensor, Tensor]:
         """Fused features (1 or 2, C, H, W), all but the valid masks' part; received attention (2, H, W)."""
-        fused = self.valid.new_empty((2 if both else 1, WIDTH, height, width))
+        fused = self.valid.new_empty((2 if both else 1, WIDTH, height, width)).to(memory_format=LAYOUT)
         received = fused.new_zeros((2, height, width), dtype=torch.float32)
         views = self._features(Given(rows, height))
         adapted = residual(views, self.network.pam.rb.body)
@@ -90,9 +93,9 @@ class StreamedPASSRnet:
 
     def _attend_strip(self, adapted: Tensor, views: Tensor, fused: Tensor, received: Tensor) -> None:
         """Of both views (2, C, R, W); into `fused` (1 or 2, C, R, W), and added to `received` (2, R, W)."""
-        keys = adapted.permute(0, 2, 1, 3).float().contiguous()  # (2, R, C, W)
-        queries = F.conv2d(adapted, *self.query).permute(0, 2, 1, 3).float().contiguous()
-        values = F.conv2d(views, *self.value).permute(0, 2, 3, 1).float().contiguous()  # (2, R, W, C)
+        keys = adapted.permute(0, 2, 3, 1).float().contiguous()  # (2, R, W, C)
+        queries = F.conv2d(adapted, *self.query).permute(0, 2, 3, 1).float().contiguous()
+        values = F.conv2d(views, *self.value).permute(0, 2, 3, 1).float().contiguous()
         fused.copy_(F.conv2d(views[: len(fused)], *self.own))
         rows, width = received.shape[1:]
         for view in (0, 1):
@@ -121,34 +124,48 @@ class StreamedPASSRnet:
         return x
 
     def _upscale(self, fused: Tensor, strip: int, write: Callable[[int, Tensor], None]) -> None:
-        """As `upscale`: residual blocks in strips, and the enlarged layers, far larger, in thinner ones."""
-        *blocks, widen, _, last1, last2 = self.network.upscale
+        """As `upscale`."""
+        *blocks, _, _, _, last = self.network.upscale
         scale = self.network.scale
         x: RollingMap = Whole(fused)
         for block in blocks:
             assert isinstance(block, ResidualBlock)
             x = residual(x, block.body)
-        x.unit = min(strip, x.height)
-        pixels = Shuffled(convolution(x, widen), scale)
-        picture = convolution(convolution(pixels, last1), last2).reader()
-        for first, last in strips(picture.height, scale * max(1, strip // scale**2)):
-            write(first, picture(first, last)[0].float())
-            picture.forget(last)
+        picture = convolution(Shuffled(Convolution(x, self.widen), scale), last).reader()
+        for low, high in strips(picture.height, scale * strip):
+            write(low, picture(low, high)[0].float())
+            picture.forget(high)
+
+
+def _widened(network: PASSRnet) -> Tensor:
+    """The 1x1 convolution to `scale`^2 pixels of 64 channels and the 3x3 one behind it that leaves 3 of them.
+
+    Nothing stands between them, so they are one 3x3 convolution of the small pixels to `scale`^2 pixels of 3
+    channels (3 scale^2, 64, 3, 3), with a fifth of the work at x4: what a pixel gets from `offset` enlarged
+    pixels away comes from the small pixel that holds that one, and each of the nine meets its own sum.
+    """
+    scale = network.scale
+    _, _, _, _, spread, _, blend, _ = network.upscale
+    assert isinstance(spread, nn.Conv2d)
+    assert isinstance(blend, nn.Conv2d)
+    places = spread.weight[:, :, 0, 0].double().view(WIDTH, scale, scale, WIDTH)  # channel, row, column, from
+    joined = places.new_zeros((3, scale, scale, WIDTH, 3, 3))
+    for row, column, down, right in product(range(scale), range(scale), (0, 1, 2), (0, 1, 2)):
+        (y, row_there), (x, column_there) = divmod(row + down - 1, scale), divmod(column + right - 1, scale)
+        there = blend.weight[:, :, down, right].double() @ places[:, row_there, column_there]
+        joined[:, row, column, :, y + 1, x + 1] += there
+    return joined.flatten(0, 2).to(blend.weight.dtype)
 
 
 def _pyramids(source: RollingMap, block: ResidualASPP) -> RollingMap:
     """As `ResidualASPP.forward`."""
     out, inner = source, source
     for group in (1, 2, 3):
-        branches = []
-        for rank in (1, 2, 3):
-            branch = getattr(block, f"conv{rank}_{group}")
-            branches.append(convolution(inner, branch[0], SLOPE))
         joint: nn.Conv2d = getattr(block, f"b_{group}")
-        inner = Joined(branches, partial(_apply, joint))
+        parts: list[RollingMap] = []  # the joint is a sum of its parts: no three branches side by side
+        for rank, weight in enumerate(joint.weight.tensor_split(3, 1), 1):
+            branch = convolution(inner, getattr(block, f"conv{rank}_{group}")[0], SLOPE)
+            parts.append(Convolution(branch, weight.contiguous()))
+        inner = Sum(Sum(parts[2], parts[1]), parts[0])
         out = Sum(out, inner, kept=out is source)
     return out
-
-
-def _apply(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    return F.conv2d(x, layer.weight, layer.bias)

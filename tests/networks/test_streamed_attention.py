@@ -69,17 +69,17 @@ def test_a_block_is_its_part_of_the_map(towards: Towards | None, limit: int | No
 
 
 def cascade(height: int, width: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Queries and keys (R, C, W) of three stages for `height` x `width` pixels of the last."""
+    """Queries and keys (R, W, C) of three stages for `height` x `width` pixels of the last."""
     random = torch.Generator().manual_seed(height * width)
     sizes = [(-(-height // s), -(-width // s)) for s in (4, 2, 1)]
-    queries, keys = ([torch.randn(h, 6, w, generator=random) for h, w in sizes] for _ in range(2))
+    queries, keys = ([torch.randn(h, w, 6, generator=random) for h, w in sizes] for _ in range(2))
     return queries, keys
 
 
 def plain_cost(queries: list[Tensor], keys: list[Tensor]) -> Tensor:
     cost: Tensor | None = None
     for query, key in zip(queries, keys, strict=True):
-        product = torch.einsum("rcw,rcv->rwv", query, key)
+        product = torch.einsum("rwc,rvc->rwv", query, key)
         if cost is not None:
             product = product + F.interpolate(cost[None, None], scale_factor=2, mode="trilinear")[0, 0]
         cost = product

@@ -52,7 +52,8 @@ def test_strips_of_any_height_give_the_plain_result(
         found = run(streamed, views, prior, strip, confidence=True)
         assert found.disparity.dtype == torch.float32
         assert (found.disparity - expected.disparity).abs().max() < 1e-3
-        assert (found.received - mass).abs().max() < 1e-5
+        # Of what little a pixel near the threshold receives, and of the sums of many larger shares.
+        assert ((found.received - mass).abs() / mass.clamp(min=1)).max() < 1e-5
         unsure = (mass - VALID_MASS).abs() < 1e-5
         assert torch.equal((found.received > VALID_MASS) | unsure, (mass > VALID_MASS) | unsure)
         if not unsure.any():
