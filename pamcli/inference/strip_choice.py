@@ -41,6 +41,9 @@ UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
 """The same of a picture that is one strip. PASMnet's costs are those of the lines whose attention is looked
 at at a time. PASSRnet's rows are counted for each view, and once more."""
 
+MATCHING_HEADS = 48
+"""Numbers for each pixel that are held until the confidence is computed: the heads, see `MATCHING_LAG`."""
+
 WHOLE_SCATTER = 1.5
 SCATTER = 2
 """Strips come and go in pieces of many sizes: so many times their bytes are held by the allocator, and by the
@@ -108,7 +111,8 @@ def matching_footprint(
         lines = min(height, 4 * lines_at_once(width // 4, width // 4))
         costs = MATCHING_WHOLE_COSTS * lines * width
         pieces = _attention(width // 4, height // 4, ordered=True)
-        whole = height, held + pieces + MATCHING_WHOLE_ROW * item * pixels + costs
+        numbers = MATCHING_WHOLE_ROW + (MATCHING_HEADS if confidence else 0)
+        whole = height, held + pieces + numbers * item * pixels + costs
     return Footprint(
         fixed=held + lag + _attention(width // 4, most // 4, ordered=True),
         per_row=SCATTER * (MATCHING_ROW * item + MATCHING_COSTS) * width,

@@ -143,7 +143,7 @@ class Whole(RollingMap):
 
 
 class Convolution(RollingMap):
-    """A convolution of odd kernel that keeps the size, or halves it with stride 2."""
+    """A convolution of odd kernel that keeps the size or halves it (stride 2), in its weights' precision."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Convolution(RollingMap):
         reach, columns = self.reach
         low, high = self.stride * first - reach, self.stride * (last - 1) + reach + 1
         above, below = max(0, -low), max(0, high - self.source.height)
-        x = self.source(low + above, high - below)
+        x = self.source(low + above, high - below).to(self.weight.dtype)
         padding = above
         if above != below and self.stride == 1:  # neither inside, nor the whole picture at once
             padding, x = 0, F.pad(x, (0, 0, above, below))
@@ -190,6 +190,19 @@ class Sum(RollingMap):
         self.own.forget(last)
         self.other.forget(last)
         return x if self.slope is None else F.leaky_relu_(x, self.slope)
+
+
+class InPrecision(RollingMap):
+    """A map in another precision."""
+
+    def __init__(self, source: RollingMap, precision: torch.dtype) -> None:
+        super().__init__(source.height, source.step, source.ahead)
+        self.source, self.precision = source.reader(), precision
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        x = self.source(first, last).to(self.precision)
+        self.source.forget(last)
+        return x
 
 
 class Joined(RollingMap):

@@ -6,7 +6,7 @@ pair at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,7 @@ from pamcli.networks.rolling import (
     Convolution,
     Enlarged,
     Given,
+    InPrecision,
     Joined,
     RollingMap,
     Sum,
@@ -65,10 +66,22 @@ class _Features:
     """E1's result; that of the left view is F4."""
 
 
+def lowered(network: PASMnet, precision: torch.dtype) -> PASMnet:
+    """The network, all of its weights but those of the first layer brought to a lower precision.
+
+    The rounding of the pictures is almost half of what a lower precision costs, and the layer that reads them
+    a hundredth of the work.
+    """
+    first = network.hourglass.E0.body[0].state_dict()
+    network.to(precision)
+    network.hourglass.E0.body[0].float().load_state_dict(first)
+    return network
+
+
 class StreamedPASMnet:
     """Runs a PASMnet whose batch norm is folded (`folding.folded`) strip by strip.
 
-    In the precision of its weights; attention and disparity are float32.
+    In the precision of its weights (see `lowered`); attention and disparity are float32.
     """
 
     def __init__(self, network: PASMnet) -> None:
@@ -89,19 +102,26 @@ class StreamedPASMnet:
         """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
 
         `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
-        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `confidence` costs the attention
-        a second time: it looks near the refined disparity.
+        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `confidence` looks at the
+        attention a second time, near the refined disparity: in one strip, what the attention is made of is
+        held until then, else it is computed again.
         """
         assert height % 32 == width % 32 == 0
         strip = height if strip is None else strip
         assert strip % 32 == 0
         features = self._features(rows, height, strip)
-        initial, received = self._attend(features, max_disparity, strip)
+        cascade = _Cascade(self.network, self.stages, features, strip, kept=confidence and strip >= height)
+        initial, received = self._attend(cascade, max_disparity)
         valid = clean_mask(received > VALID_MASS)
         filled = fill_occlusions(initial, valid)
         disparity = self._refine(filled[:, None], features.quarter[:1], strip)
-        sure = self._confidence(features, disparity, max_disparity, strip) if confidence else None
-        return StreamedMatching(disparity, valid, received, sure)
+        if not confidence:
+            return StreamedMatching(disparity, valid, received)
+        if not cascade.kept:
+            cascade = _Cascade(self.network, self.stages, features, strip)
+        return StreamedMatching(
+            disparity, valid, received, self._confidence(cascade, disparity, max_disparity)
+        )
 
     def _features(self, rows: Rows, height: int, strip: int) -> _Features:
         """As `Hourglass.forward`, but for F3, which is not held."""
@@ -115,32 +135,10 @@ class StreamedPASMnet:
         F2 = gathered(_decoded(Whole(F1), Whole(eighth), net.D2), strip // 8, into=eighth)
         return _Features(F1, F2, quarter)
 
-    def _costs(self, features: _Features, strip: int) -> Iterator[tuple[tuple[int, int], Towards, Costs]]:
-        """A few quarter-size rows at a time (first, last), and what the matching costs are made of there.
-
-        First towards the left: the left view's queries and the right view's keys, for M_right->left. Then
-        the other way round. As `CascadedParallaxAttention.forward`.
-        """
-        cascade = self.network.cas_pam
-        F1, F2, quarter = Whole(features.sixteenth), Whole(features.eighth), Whole(features.quarter)
-        stage1 = _RollingStage(F1, self.stages[0])
-        stage2 = _RollingStage(_beside_enlarged(stage1.features(), F2, cascade.b2), self.stages[1])
-        F3 = _decoded(F2, quarter, self.network.hourglass.D3)
-        stage3 = _RollingStage(_beside_enlarged(stage2.features(), F3, cascade.b3), self.stages[2])
-        stage3.heads[-1].unit = min(strip // 4, quarter.height)
-        width = features.quarter.shape[3]
-        for rows3 in strips(quarter.height, min(strip // 4, lines_at_once(width, width))):
-            rows2 = coarser(*rows3, F2.height)
-            rows1 = coarser(*rows2, F1.height)
-            for view, towards in enumerate(TOWARDS):
-                # Stage 3 first: it makes the others compute what it needs, a strip at a time.
-                fine = stage3.cost(view, *rows3)
-                yield rows3, towards, (stage1.cost(view, *rows1), stage2.cost(view, *rows2), fine)
-
-    def _attend(self, features: _Features, max_disparity: int | None, strip: int) -> tuple[Tensor, Tensor]:
+    def _attend(self, cascade: _Cascade, max_disparity: int | None) -> tuple[Tensor, Tensor]:
         """Initial disparity and received attention of the left view, (1, H/4, W/4) each."""
-        _, _, height, width = features.quarter.shape
-        initial = features.quarter.new_empty((1, height, width), dtype=torch.float32)
+        height, width, device = cascade.height, cascade.width, self.stages[0].queries[0][0].device
+        initial = torch.empty((1, height, width), device=device)
         received = torch.zeros_like(initial)
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
 
@@ -152,20 +150,18 @@ class StreamedPASMnet:
         def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
             received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
 
-        for lines, towards, costs in self._costs(features, strip):
+        for lines, towards, costs in cascade.costs():
             use = regress if towards == "left" else receive
             stream(partial(stage_cost, costs), lines, width, width, towards, limit, use)
         return initial, received
 
-    def _confidence(
-        self, features: _Features, disparity: Tensor, max_disparity: int | None, strip: int
-    ) -> Tensor:
+    def _confidence(self, cascade: _Cascade, disparity: Tensor, max_disparity: int | None) -> Tensor:
         """See `cycle`: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
-        width = features.quarter.shape[3]
+        width = cascade.width
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
         quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
         confidence = torch.zeros_like(quarter)
-        for lines, towards, costs in self._costs(features, strip):
+        for lines, towards, costs in cascade.costs():
             if towards == "left":
                 cycle = Cycle(quarter[slice(*lines)], lines[0])
             use = cycle.leave if towards == "left" else cycle.come_back
@@ -224,11 +220,51 @@ class _StageWeights:
         return cls(tuple(block.head for block in blocks), tuple(queries))
 
 
+class _Cascade:
+    """The three stages that go down the picture: what their matching costs are made of."""
+
+    def __init__(
+        self,
+        network: PASMnet,
+        weights: Sequence[_StageWeights],
+        features: _Features,
+        strip: int,
+        *,
+        kept: bool = False,
+    ) -> None:
+        """`kept`: all rows are held, so that `costs` can be asked a second time."""
+        self.kept = kept
+        F1, F2, quarter = Whole(features.sixteenth), Whole(features.eighth), Whole(features.quarter)
+        stage1 = _RollingStage(F1, weights[0], kept)
+        stage2 = _RollingStage(_beside_enlarged(stage1.features(), F2, network.cas_pam.b2), weights[1], kept)
+        F3 = _decoded(F2, quarter, network.hourglass.D3)
+        stage3 = _RollingStage(_beside_enlarged(stage2.features(), F3, network.cas_pam.b3), weights[2], kept)
+        stage3.heads[-1].unit = min(strip // 4, quarter.height)
+        self.stages = stage1, stage2, stage3
+        self.height, self.width = quarter.height, features.quarter.shape[3]
+        self.lines = min(strip // 4, lines_at_once(self.width, self.width))
+
+    def costs(self) -> Iterator[tuple[tuple[int, int], Towards, Costs]]:
+        """A few quarter-size rows at a time (first, last), and what the matching costs are made of there.
+
+        First towards the left: the left view's queries and the right view's keys, for M_right->left. Then
+        the other way round. As `CascadedParallaxAttention.forward`.
+        """
+        stage1, stage2, stage3 = self.stages
+        for rows3 in strips(self.height, self.lines):
+            rows2 = coarser(*rows3, stage2.source.height)
+            rows1 = coarser(*rows2, stage1.source.height)
+            for view, towards in enumerate(TOWARDS):
+                # Stage 3 first: it makes the others compute what it needs, a strip at a time.
+                fine = stage3.cost(view, *rows3)
+                yield rows3, towards, (stage1.cost(view, *rows1), stage2.cost(view, *rows2), fine)
+
+
 class _RollingStage:
     """A stage that goes down the picture."""
 
-    def __init__(self, source: RollingMap, weights: _StageWeights) -> None:
-        self.source, self.weights = source, weights
+    def __init__(self, source: RollingMap, weights: _StageWeights, kept: bool) -> None:
+        self.source, self.weights, self.kept = source, weights, kept
         self.heads: list[RollingMap] = []
         for layers in weights.heads:
             x = self.features()
@@ -241,8 +277,11 @@ class _RollingStage:
         return Sum(self.heads[-1], self.source, kept=True) if self.heads else self.source
 
     def cost(self, view: int, first: int, last: int) -> CostStage:
-        """Queries of a view and keys of the other, rows first ... last - 1; the first never decreases."""
-        for read in self.readers:
+        """Queries of a view and keys of the other, rows first ... last - 1.
+
+        The first row never decreases, unless the rows are `kept`.
+        """
+        for read in self.readers if not self.kept else ():
             read.forget(first)
         parts = [read(first, last) for read in reversed(self.readers)][
             ::-1
@@ -260,7 +299,11 @@ def _encoded(source: RollingMap, encoder: Encoder) -> RollingMap:
     unit, block = encoder.body
     assert isinstance(unit, nn.Sequential)
     assert isinstance(block, ResidualBlock)
-    return residual(convolution(source, unit[0], SLOPE), block.body, SLOPE)
+    x: RollingMap = convolution(source, unit[0], SLOPE)
+    precision = next(block.parameters()).dtype
+    if next(unit.parameters()).dtype != precision:
+        x = InPrecision(x, precision)
+    return residual(x, block.body, SLOPE)
 
 
 def _decoded(deeper: RollingMap, skip: RollingMap | None, decoder: Decoder) -> RollingMap:

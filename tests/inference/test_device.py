@@ -107,13 +107,12 @@ def test_where_auto_reduces_the_processors_features_decide(
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert Compute.choose("cpu").precision == "fp32"
-    monkeypatch.setattr(device, "AUTO_REDUCES", True)
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name in features, raising=False)
     assert device.processor_has_bf16() == bool(features)
-    assert Compute.choose("cpu").precision == expected
-    assert Compute.choose("cpu", "fp32").precision == "fp32"
+    assert Compute.choose("cpu", reduce=True).precision == expected
+    assert Compute.choose("cpu").precision == "fp32"
+    assert Compute.choose("cpu", "fp32", reduce=True).precision == "fp32"
 
 
 def test_a_processor_of_which_torch_cannot_tell_computes_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,16 +121,23 @@ def test_a_processor_of_which_torch_cannot_tell_computes_in_fp32(monkeypatch: py
     assert not device.processor_has_bf16()
 
 
-def test_where_auto_reduces_a_gpu_takes_bf16_or_fp16(
-    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(device, "AUTO_REDUCES", True)
+def test_auto_is_fp32_on_gpus_where_its_cost_is_not_known(machine: Callable[..., None]) -> None:
     machine(gpus=1, bf16=True)
-    assert Compute.choose().precision == "bf16"
-    machine(gpus=1, bf16=False)
-    assert Compute.choose().precision == "fp16"
+    assert Compute.choose(reduce=True).describe() == {"device": "cuda:0", "precision": "fp32"}
     machine(mps=True)
-    assert Compute.choose("mps").precision == "fp32"
+    assert Compute.choose("mps", reduce=True).precision == "fp32"
+
+
+def test_what_a_gpu_computes_in_hardware(machine: Callable[..., None]) -> None:
+    for bf16, expected in ((True, "bf16"), (False, "fp16")):
+        machine(gpus=1, bf16=bf16)
+        assert device.hardware_precision(torch.device("cuda:0")) == expected
+
+
+def test_auto_lowers_the_precision_of_matching_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "processor_has_bf16", lambda: True)
+    assert StereoMatcher.load(device="cpu").compute.precision == "bf16"
+    assert StereoUpscaler.load("passrnet-x2", device="cpu").compute.precision == "fp32"
 
 
 def test_the_context_computes_in_the_precision() -> None:

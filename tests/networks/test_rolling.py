@@ -158,3 +158,21 @@ def test_a_map_is_gathered_into_the_memory_that_is_given() -> None:
     assert gathered(Whole(whole), 4, into=place) is place
     assert torch.equal(place, whole)
     assert torch.equal(gathered(Whole(whole), 40, into=torch.zeros_like(whole)), whole)
+
+
+def test_a_map_that_several_read_is_not_computed_in_pieces() -> None:
+    """Whoever needs most of it asks first."""
+    rows = random(1, 3, 40, 6)
+    asked: list[tuple[int, int]] = []
+
+    def given(first: int, last: int) -> Tensor:
+        asked.append((first, last))
+        return rows[:, :, first:last]
+
+    x = Given(given, 40)
+    wide = Convolution(Convolution(x, kernel(3, 3), dilation=4), kernel(3, 3))
+    branches = Joined(
+        [Convolution(x, kernel(3), dilation=d) for d in (1, 8, 2)], lambda joined: joined[:, :3]
+    )
+    gathered(Sum(Sum(x, branches, kept=True), wide), 10)
+    assert asked == [(0, 18), (18, 28), (28, 38), (38, 40)]

@@ -17,6 +17,7 @@ from pamcli.networks.streamed_attention import (
     Towards,
     attention_block,
     column_blocks,
+    enlarged_cost,
     lines_at_once,
     stage_cost,
     stream,
@@ -85,6 +86,13 @@ def plain_cost(queries: list[Tensor], keys: list[Tensor]) -> Tensor:
         cost = product
     assert cost is not None
     return cost
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 3), (2, 1, 7), (6, 9, 4)])
+def test_the_enlargement_is_trilinear(shape: tuple[int, int, int]) -> None:
+    cost = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    expected = F.interpolate(cost[None, None], scale_factor=2, mode="trilinear", align_corners=False)[0, 0]
+    assert (enlarged_cost(cost) - expected).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize(("height", "width"), [(4, 4), (8, 16), (12, 8), (20, 24)])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from plain_confidence import plain_confidence
 from random_networks import CountedRows, normalised, pasmnet, picture_pair
 from reference import reference_matching
@@ -13,7 +16,7 @@ from pamcli.networks import streamed_attention
 from pamcli.networks.folding import folded
 from pamcli.networks.parallax import VALID_MASS, clean_mask, received_mass
 from pamcli.networks.pasmnet import Matching
-from pamcli.networks.streamed_pasmnet import StreamedMatching, StreamedPASMnet
+from pamcli.networks.streamed_pasmnet import StreamedMatching, StreamedPASMnet, lowered
 
 SIZES = [(32, 32), (32, 160), (64, 96), (96, 64), (160, 96), (224, 32)]
 
@@ -141,6 +144,35 @@ def test_attention_in_float32_in_any_precision_of_the_network() -> None:
         assert torch.isfinite(values).all()
     # Column sums of softmax rows: a float32 softmax's sum to the number of rows to many digits.
     assert torch.allclose(found.received.sum(-1), torch.tensor(24.0), atol=1e-4)
+
+
+def test_a_lower_precision_spares_the_layer_that_reads_the_pictures() -> None:
+    network = folded(pasmnet())
+    first = network.hourglass.E0.body[0][0].weight.clone()
+    lower = lowered(network, torch.bfloat16)
+    kept = {key for key, value in lower.state_dict().items() if value.dtype == torch.float32}
+    assert {key.rsplit(".", 1)[0] for key in kept} == {"hourglass.E0.body.0.0"}
+    assert torch.equal(lower.hourglass.E0.body[0][0].weight, first)
+    views = normalised(picture_pair(64, 96))
+    assert run(StreamedPASMnet(lower), views, None, 32).disparity.isfinite().all()
+
+
+def test_channels_lie_side_by_side_wherever_a_convolution_reads(
+    streamed: StreamedPASMnet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the other layout the large layers take three times as long."""
+    seen: list[bool] = []
+    convolve = F.conv2d
+
+    def noted(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+        if weight.shape[1] > 1:  # not the cleaning of masks
+            seen.append(x.stride(1) == 1)
+        return convolve(x, weight, *rest)
+
+    monkeypatch.setattr(F, "conv2d", noted)
+    run(streamed, normalised(picture_pair(64, 96)), None, 32)
+    assert len(seen) > 100
+    assert all(seen)
 
 
 def test_the_network_itself_is_left_alone() -> None:

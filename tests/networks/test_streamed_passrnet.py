@@ -11,6 +11,7 @@ from torch import Tensor
 from pamcli.networks import streamed_attention
 from pamcli.networks.folding import folded
 from pamcli.networks.parallax import VALID_MASS, received_mass
+from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.streamed_passrnet import StreamedPASSRnet
 
 SIZES = [(8, 8), (9, 31), (7, 50), (33, 20), (61, 17)]
@@ -47,6 +48,23 @@ def test_strips_of_any_height_give_the_plain_pictures(scale: int, height: int, w
         found = run(scale, views, strip)
         assert (found - expected).abs().max() < 1e-5
     assert (run(scale, views, 16, both=False) - plain.left).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4, 8])
+def test_the_last_layers_as_one_at_every_scale(scale: int) -> None:
+    torch.manual_seed(scale)
+    network = folded(PASSRnet(scale))
+    views = picture_pair(9, 13, shift=3)
+    found = torch.full((1, 3, 9 * scale, 13 * scale), torch.nan)
+
+    def write(view: int, first: int, picture: Tensor) -> None:
+        found[view, :, first : first + picture.shape[1]] = picture
+
+    with torch.inference_mode():
+        StreamedPASSRnet(network).enlarge(lambda a, b: views[:, :, a:b], 9, 13, write, both=False, strip=4)
+        expected = network(views[:1], views[1:]).left
+    assert expected.std() > 0.01
+    assert (found - expected).abs().max() < 1e-5
 
 
 def test_the_valid_masks_matter_in_these_tests() -> None:
