@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import eval_trees
 import numpy as np
 import pytest
 from PIL import Image
@@ -56,12 +57,38 @@ def load_once() -> Callable[[Path], object]:
 
 @pytest.fixture
 def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Networks stay loaded from test to test, on the CPU: every machine is one without a GPU."""
+    """Networks stay loaded from test to test; every machine is one without a GPU, and without bf16."""
     import torch
 
-    from pamcli.inference import matcher, upscaler
+    from pamcli.inference import device, matcher, upscaler
 
+    monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
     for module in (matcher, upscaler):
         monkeypatch.setattr(module, "load_network", load_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+
+
+@pytest.fixture
+def kitti(here: Path) -> Path:
+    eval_trees.kitti2015(here / "kitti")
+    return here / "kitti"
+
+
+@pytest.fixture
+def mine(here: Path) -> Path:
+    eval_trees.pairs(here / "mine")
+    return here / "mine"
+
+
+@pytest.fixture
+def made(here: Path, kitti: Path) -> dict[str, np.ndarray]:
+    """The folder made/ with a wrong disparity for each pair, as PFM, and what they hold."""
+    (here / "made").mkdir()
+    held = {}
+    for sample in eval_trees.crops():
+        assert sample.disparity is not None
+        held[sample.name] = np.nan_to_num(sample.disparity, nan=7.0) + np.float32(3.5)
+        held[sample.name][5:9, 40:] = np.nan
+        eval_trees.write_disparity(f"made/{sample.name}.pfm", held[sample.name])
+    return held

@@ -67,3 +67,8 @@ def pairs(folder: Path, *, truth: bool = True) -> None:
 
 def _stored(disparity: np.ndarray) -> np.ndarray:
     return np.nan_to_num(disparity * 256).astype(np.uint16)
+
+
+def write_disparity(path: str, disparity: np.ndarray) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(encode_disparity(disparity, Path(path).suffix).data)

@@ -26,7 +26,7 @@ SUFFIXES = [".pfm", ".png", ".npy", ".tif"]
 @pytest.fixture
 def result(networks: None, views: tuple[np.ndarray, np.ndarray]) -> StereoResult:
     """What the Python interface finds out about the pair."""
-    return StereoMatcher.load(device="cpu")(*views)
+    return StereoMatcher.load(device="cpu", precision="fp32")(*views)
 
 
 def disparity(*arguments: str) -> Run:

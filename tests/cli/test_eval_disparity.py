@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import re
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,54 +13,21 @@ from typing import Any
 import eval_trees
 import numpy as np
 import pytest
-from pam_program import Run, names, pam, refuse, refuse_options, unchanged
-from PIL import Image
+from pam_program import Run, pam, refuse, unchanged
 
 from pamcli.data.sample import Sample
-from pamcli.evaluation import submissions
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary
 from pamcli.evaluation.resized import resize_sample
-from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.inference.matcher import StereoMatcher
 
 KITTI = "kitti2015:kitti"
 NAMES = list(eval_trees.BOXES)
 
 
-@pytest.fixture
-def kitti(here: Path) -> Path:
-    eval_trees.kitti2015(here / "kitti")
-    return here / "kitti"
-
-
-@pytest.fixture
-def mine(here: Path) -> Path:
-    eval_trees.pairs(here / "mine")
-    return here / "mine"
-
-
-@pytest.fixture
-def made(here: Path, kitti: Path) -> dict[str, np.ndarray]:
-    """The folder made/ with a wrong disparity for each pair, as PFM, and what they hold."""
-    (here / "made").mkdir()
-    held = {}
-    for sample in eval_trees.crops():
-        assert sample.disparity is not None
-        held[sample.name] = np.nan_to_num(sample.disparity, nan=7.0) + np.float32(3.5)
-        held[sample.name][5:9, 40:] = np.nan
-        write(f"made/{sample.name}.pfm", held[sample.name])
-    return held
-
-
-def write(path: str, disparity: np.ndarray) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_bytes(encode_disparity(disparity, Path(path).suffix).data)
-
-
 def of_network(samples: list[Sample], *, kitti: bool = True, **meter: Any) -> DisparitySummary:
     """What the network reaches on the samples, measured without the command."""
     found = DisparityMeter(kitti=kitti, **meter)
-    matcher = StereoMatcher.load("pasmnet", device="cpu")
+    matcher = StereoMatcher.load("pasmnet", device="cpu", precision="fp32")
     for sample in samples:
         extras = {"confidence"} if sample.visible is None else {"confidence", "visible"}
         result = matcher(sample.left, sample.right, extras=extras)
@@ -215,7 +181,7 @@ def test_the_report_shows_the_worst_pair_first(networks: None, kitti: Path) -> N
     run = pam("eval", "disparity", "--data", KITTI, "--report", "report.html", "--quiet")
     assert (run.code, run.stderr) == (0, "")
     page = Path("report.html").read_text(encoding="utf-8")
-    matcher, errors = StereoMatcher.load("pasmnet", device="cpu"), {}
+    matcher, errors = StereoMatcher.load("pasmnet", device="cpu", precision="fp32"), {}
     for sample in eval_trees.crops():
         result = matcher(sample.left, sample.right, extras=())
         errors[sample.name] = DisparityMeter().add(sample, result.disparity).regions["all"]["d1"]
@@ -298,8 +264,8 @@ def test_holes_are_filled_on_kitti_and_wrong_elsewhere(made: dict[str, np.ndarra
 
 
 def test_names_keep_their_folders_and_suffixes_may_differ(made: dict[str, np.ndarray]) -> None:
-    write("other/000000_10.tif", made["000000_10"])
-    write("other/000001_10.npy", made["000001_10"])
+    eval_trees.write_disparity("other/000000_10.tif", made["000000_10"])
+    eval_trees.write_disparity("other/000001_10.npy", made["000001_10"])
     found = answer(pam("eval", "disparity", "--data", KITTI, "--predictions", "other", "--json"))
     same(found["sets"][0], of_files(made))
 
@@ -323,7 +289,7 @@ def test_no_prediction_at_all_is_an_error_even_when_some_may_be_missing(kitti: P
 
 
 def test_a_prediction_of_another_size_is_an_error(made: dict[str, np.ndarray]) -> None:
-    write("made/000001_10.pfm", made["000001_10"][:, 1:])
+    eval_trees.write_disparity("made/000001_10.pfm", made["000001_10"][:, 1:])
     line = refuse(pam("eval", "disparity", "--data", KITTI, "--predictions", "made"), 3, "made/000001_10.pfm")
     assert "127 x 80" in line
     assert "128 x 80" in line
@@ -336,7 +302,7 @@ def test_a_prediction_that_cannot_be_read_is_an_error(made: dict[str, np.ndarray
 
 def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
     for name, disparity in made.items():
-        write(f"made/{name}.pfm", disparity / 4)
+        eval_trees.write_disparity(f"made/{name}.pfm", disparity / 4)
     arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made", "--json"]
     found = answer(pam(*arguments, "--prediction-scale", "4"))
     same(found["sets"][0], of_files(made))
@@ -363,7 +329,9 @@ def test_a_set_without_truth_is_an_error_before_the_network_runs(
 
 def test_a_truth_without_pixels_is_an_error(made: dict[str, np.ndarray], mine: Path) -> None:
     for name, (x0, y0, x1, y1) in eval_trees.BOXES.items():
-        write(f"mine/disparity/{name}.pfm", np.full((y1 - y0, x1 - x0), np.nan, np.float32))
+        eval_trees.write_disparity(
+            f"mine/disparity/{name}.pfm", np.full((y1 - y0, x1 - x0), np.nan, np.float32)
+        )
     arguments = ["eval", "disparity", "--data", "pairs:mine", "--predictions", "made", "--report", "r.html"]
     refuse(pam(*arguments), 3, "nothing to measure")
     assert not Path("r.html").exists()
@@ -377,185 +345,3 @@ def test_truth_beyond_the_limit_alone_is_an_error(made: dict[str, np.ndarray]) -
 def test_an_empty_tree_is_an_error(here: Path) -> None:
     (here / "kitti" / "training" / "image_2").mkdir(parents=True)
     refuse(pam("eval", "disparity", "--data", KITTI), 3, "holds no pair", "image_2")
-
-
-# --- submissions --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def two_wanted(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The testing pairs of a KITTI 2015 that has two of them."""
-    eval_trees.kitti2015(here / "kitti", "testing")
-    layouts = submissions._LAYOUTS
-    monkeypatch.setitem(layouts, "kitti2015", replace(layouts["kitti2015"], test=tuple(NAMES)))
-    return here / "kitti"
-
-
-TESTING = "kitti2015/testing:kitti"
-
-
-def test_a_submission_holds_what_the_network_finds(networks: None, two_wanted: Path) -> None:
-    run = pam("eval", "disparity", "--data", TESTING, "--submission", "out/kitti2015.zip")
-    assert (run.code, run.lines) == (0, ["out/kitti2015.zip"])
-    assert "2 pictures, 2 files, verified" in run.stderr
-    assert names("out") == ["kitti2015.zip"]
-    with zipfile.ZipFile("out/kitti2015.zip") as archive:
-        assert archive.namelist() == [f"disp_0/{name}.png" for name in NAMES]
-        archive.extractall("unpacked")
-    matcher = StereoMatcher.load("pasmnet", device="cpu")
-    for sample in eval_trees.crops():
-        found = matcher(sample.left, sample.right, extras=()).disparity
-        stored = read_disparity(Path(f"unpacked/disp_0/{sample.name}.png"))
-        np.testing.assert_allclose(stored, found, atol=1 / 256)
-
-
-def test_a_submission_of_files(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
-    run = pam("eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip")
-    assert (run.code, run.lines) == (0, ["k.zip"])
-    with zipfile.ZipFile("k.zip") as archive:
-        archive.extractall("unpacked")
-    stored = read_disparity(Path("unpacked/disp_0/000000_10.png"))
-    np.testing.assert_allclose(stored, made["000000_10"], atol=1 / 256)
-
-
-def test_an_incomplete_submission_is_refused_before_a_network_is_loaded(
-    two_wanted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
-    arguments = ["eval", "disparity", "--data", f"{TESTING}?first=1", "--submission", "k.zip"]
-    with unchanged():
-        refuse(pam(*arguments), 3, "incomplete", "000001_10")
-
-
-def test_training_pairs_of_kitti_make_no_submission(two_wanted: Path, kitti: Path) -> None:
-    with unchanged():
-        run = pam("eval", "disparity", "--data", KITTI, "--submission", "k.zip")
-        refuse(run, 2, "testing pairs", "kitti2015/testing")
-
-
-def test_a_size_that_is_none_of_the_picture_is_refused(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
-    write("made/000001_10.pfm", made["000001_10"][1:])
-    with unchanged():
-        run = pam("eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip")
-        refuse(run, 3, "made/000001_10.pfm", "128 x 79")
-
-
-def test_middlebury_gets_the_size_of_its_pictures(
-    here: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layouts = submissions._LAYOUTS
-    scenes = ("Adirondack", "ArtL")
-    monkeypatch.setitem(layouts, "middlebury", replace(layouts["middlebury"], training=scenes))
-    for scene, sample in zip(scenes, eval_trees.crops(), strict=True):
-        folder = here / "MiddEval3" / "trainingQ" / scene
-        folder.mkdir(parents=True)
-        Image.fromarray(sample.left).save(folder / "im0.png")
-        Image.fromarray(sample.right).save(folder / "im1.png")
-        write(f"out/trainingQ/{scene}.pfm", np.nan_to_num(made[sample.name], nan=3.0))
-    data = ["--data", "middlebury:MiddEval3"]
-    arguments = ["eval", "disparity", *data, "--predictions", "out", "--submission", "m.zip"]
-    with unchanged():  # the time that reading a file takes is not the program's
-        refuse(pam(*arguments), 2, "runtime", "--prediction-seconds")
-    run = pam(*arguments, "--prediction-seconds", "0.25")
-    assert run.code == 0, run.stderr
-    assert "unverified" in run.stderr
-    with zipfile.ZipFile("m.zip") as archive:
-        assert sorted(archive.namelist())[0] == "trainingQ/Adirondack/disp0PAM.pfm"
-        assert archive.read("trainingQ/Adirondack/timePAM.txt") == b"0.25"
-
-
-def test_no_archive_of_own_pairs(mine: Path) -> None:
-    run = pam("eval", "disparity", "--data", "pairs:mine", "--submission", "k.zip")
-    refuse(run, 2, "no benchmark takes", "pairs", "kitti2015")
-
-
-def test_an_archive_that_exists_is_replaced_on_request_alone(
-    two_wanted: Path, made: dict[str, np.ndarray]
-) -> None:
-    Path("k.zip").write_text("old")
-    arguments = ["eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip"]
-    with unchanged():
-        refuse(pam(*arguments), 2, "k.zip", "--overwrite")
-    assert pam(*arguments, "--overwrite").code == 0
-    assert zipfile.is_zipfile("k.zip")
-
-
-# --- refused ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("more", "texts"),
-    [
-        (["--resize", "100"], ["--resize", "960x512"]),
-        (["--resize", "8x64"], ["--resize"]),
-        (["--resize", "64x-48"], ["--resize"]),
-        (["--per-image", "rows.txt"], ["--per-image", ".csv"]),
-        (["--report", "report.pdf"], ["--report", ".html"]),
-        (["--predictions", "made", "--prediction-seconds", "1"], ["--prediction-seconds"]),
-        (["--submission", "k.tar"], ["--submission", ".zip"]),
-        (["--max-gt", "inf"], ["--max-gt"]),
-        (["--max-gt", "nan"], ["--max-gt", "nan"]),
-        (["--max-gt", "0"], ["--max-gt", "0"]),
-        (["--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
-        (["--predictions", "made", "--max-disparity", "64"], ["--max-disparity"]),
-        (["--predictions", "none"], ["no such folder", "none"]),
-        (["--prediction-scale", "2"], ["--prediction-scale", "--predictions"]),
-        (["--allow-missing"], ["--allow-missing", "--predictions"]),
-        (["--submission", "k.zip", "--resize", "64x48"], ["--submission", "--resize"]),
-        (["--submission", "k.zip", "--report", "r.html"], ["--submission", "--report"]),
-        (["--submission", "k.zip", "--json", "--max-gt", "9"], ["--submission", "--json", "--max-gt"]),
-        (["--max-disparity", "many"], ["--max-disparity", "many"]),
-        (["--device", "gpu"], ["--device", "gpu"]),
-        (["--predictions", "made", "--data", "pairs:mine"], ["--predictions", "one data set"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_contradictions_and_bad_values(
-    made: dict[str, np.ndarray], mine: Path, more: list[str], texts: list[str]
-) -> None:
-    with unchanged():
-        refuse(pam("eval", "disparity", "--data", KITTI, *more), 2, *texts)
-
-
-@pytest.mark.parametrize(
-    ("data", "code", "texts"),
-    [
-        ("kitti2016:kitti", 2, ["kitti2016", "kitti2015"]),
-        ("kitti2015/test:kitti", 2, ["test", "testing"]),
-        ("kitti2015:kitti?frist=1", 2, ["frist", "first"]),
-        ("kitti2015:kitti?first=0", 2, ["first=0"]),
-        ("kitti", 2, ["kitti"]),
-        ("kitti2015:nowhere", 3, ["nowhere does not exist"]),
-        ("pairs:kitti", 3, ["kitti", "left"]),
-    ],
-)
-def test_bad_data(kitti: Path, data: str, code: int, texts: list[str]) -> None:
-    with unchanged():
-        refuse(pam("eval", "disparity", "--data", data), code, *texts)
-
-
-def test_bad_options() -> None:
-    refuse_options(pam("eval", "disparity"), "--data")
-    refuse_options(pam("eval", "disparity", "--data", KITTI, "--precision", "fp8"), "--precision")
-    refuse_options(pam("eval", "nonsense"), "nonsense")
-
-
-def test_bad_weights(kitti: Path) -> None:
-    Path("bad.safetensors").write_bytes(b"nothing of the kind")
-    for weights in ("bad.safetensors", "nonsense", "passrnet-x4"):
-        with unchanged():
-            refuse(pam("eval", "disparity", "--data", KITTI, "--weights", weights), 4)
-
-
-def test_a_folder_that_cannot_be_written_to_is_known_first(made: dict[str, np.ndarray]) -> None:
-    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
-    Path("file").write_text("not a folder")
-    with unchanged():
-        refuse(pam(*arguments, "--report", "file/report.html"), 7, "file")
-
-
-def test_a_damaged_picture_is_named(made: dict[str, np.ndarray]) -> None:
-    Path("kitti/training/image_3/000001_10.png").write_bytes(b"nothing")
-    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
-    refuse(run, 3, "image_3/000001_10.png")
-    assert not Path("rows.csv").exists()

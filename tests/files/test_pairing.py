@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -11,14 +10,11 @@ import pytest
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import listed, shown
 from pamcli.files.pairing import (
-    BadLine,
     PairName,
     is_template,
-    iter_pair_list,
     packed_pictures,
     pair_folders,
     pair_templates,
-    read_pair_list,
     require_all_paired,
     resolve_packed,
     resolve_pairs,
@@ -281,148 +277,6 @@ def test_packed_pictures_that_are_missing() -> None:
         packed_pictures([Path("empty")])
     with pytest.raises(UsageError, match="no packed picture"):
         packed_pictures([])
-
-
-# --- pair lists -----------------------------------------------------------------------------------------
-
-
-def write_list(data: bytes) -> Path:
-    path = Path("pairs.tsv")
-    path.write_bytes(data)
-    return path
-
-
-def test_a_list_with_everything_that_is_fine() -> None:
-    make("in/a/1.png", "in/b/2.png", "r 1.png", "r2.png", "in/ü.png")
-    pairs = read_pair_list(
-        write_list(
-            b"\xef\xbb\xbfin/a/1.png\tr 1.png\r\n\r\n \nin/b/2.png\tr2.png\tout/x.pfm\r\n"
-            b"in/\xc3\xbc.png\tr2.png"
-        )
-    )
-    assert pairs == (
-        PairName(Path("in/a/1.png"), Path("r 1.png"), "a/1", None, 1),
-        PairName(Path("in/b/2.png"), Path("r2.png"), "b/2", Path("out/x.pfm"), 4),
-        PairName(Path("in/ü.png"), Path("r2.png"), "ü", None, 5),
-    )
-    assert str(pairs[1]) == "in/b/2.png (line 4)"
-
-
-def test_all_bad_lines_are_collected() -> None:
-    make("a.png", "b.png", "d/x.png")
-    lines = [
-        b"a.png\tb.png\tout.pfm",
-        b"a.png b.png",
-        b"a.png\tlost.png",
-        b"\tb.png",
-        b"a.png\t./a.png",
-        b"a.png\tb.png\t./out.pfm",
-        b"a.png\tb.png\tc\td",
-        b"d\tb.png",
-    ]
-    with pytest.raises(UsageError) as error:
-        read_pair_list(write_list(b"\n".join(lines)))
-    text = one_line(error)
-    assert "pairs.tsv: 7 bad lines: " in text
-    for part in (
-        "line 2: 1 column instead of 2 or 3",
-        "line 3: no such file: lost.png",
-        "line 4: column 1 is empty",
-        "line 5: the same file on both sides",
-        "line 6: the output of line 1 again",
-    ):
-        assert part in text
-    assert "line 7" not in text
-    assert "and 2 more" in text
-
-
-def test_lists_that_are_no_lists() -> None:
-    with pytest.raises(UsageError, match="holds no pair"):
-        read_pair_list(write_list(b"\r\n\n"))
-    with pytest.raises(InputError, match=r"lost\.tsv cannot be read"):
-        read_pair_list(Path("lost.tsv"))
-    with pytest.raises(InputError, match="cannot be read"):
-        read_pair_list(Path("."))
-    with pytest.raises(InputError, match="UTF-16"):
-        read_pair_list(write_list("a.png\tb.png\n".encode("utf-16")))
-    with pytest.raises(UsageError, match="NUL"):
-        read_pair_list(write_list(b"a.png\0b.png\0"))
-
-
-def test_file_names_are_bytes(here: Path) -> None:
-    name = os.fsdecode(b"caf\xe9.png")
-    make_bytes = os.path.join(os.fsencode(here), b"caf\xe9.png")
-    try:
-        Path(os.fsdecode(make_bytes)).write_bytes(b"x")
-    except OSError:
-        pytest.skip("this file system takes UTF-8 names only")
-    make("b.png")
-    (pair,) = read_pair_list(write_list(b"caf\xe9.png\tb.png\n"))
-    assert pair.left == Path(name)
-    assert str(pair).isprintable()
-
-
-def test_nul_separated_lists() -> None:
-    make("a\nb.png", "c.png", "in/d.png")
-    for tail in (b"", b"\0", b"\0\n"):
-        pairs = read_pair_list(write_list(b"a\nb.png\0c.png\0in/d.png\0c.png" + tail), nul=True)
-        assert [(str(pair.left), pair.key, pair.line) for pair in pairs] == [
-            ("a\nb.png", "a\nb", 1),
-            ("in/d.png", "in/d", 2),
-        ]
-    with pytest.raises(UsageError, match="line 2: a left picture without its right one"):
-        read_pair_list(write_list(b"a\nb.png\0c.png\0in/d.png\0"), nul=True)
-    with pytest.raises(UsageError) as error:
-        read_pair_list(write_list(b"x\ny\0c.png\0"), nul=True)
-    assert "'x\\ny'" in one_line(error)
-
-
-def test_a_stream_goes_on_past_bad_lines(here: Path) -> None:
-    make("work/in/a.png", "work/b.png", "other/c.png")
-    os.chdir("work")
-    data = (
-        b"in/a.png\tb.png\r\nlost.png\tb.png\n\nnonsense\nb.png\tb.png\n../other/c.png\tb.png\to.pfm\n"
-        + os.fsencode(here / "work" / "b.png")
-        + b"\tin/a.png"
-    )
-    items = list(iter_pair_list(io.BytesIO(data)))
-    assert items[0] == PairName(Path("in/a.png"), Path("b.png"), "in/a", None, 1)
-    bad = items[1:4]
-    assert [type(item.error) for item in bad if isinstance(item, BadLine)] == [
-        InputError,
-        UsageError,
-        UsageError,
-    ]
-    assert [item.line for item in bad] == [2, 4, 5]
-    assert isinstance(items[1], BadLine)
-    assert items[1].text == "lost.png\tb.png"
-    assert items[1].error.message == "line 2: no such file: lost.png"
-    outside = items[4]
-    assert isinstance(outside, PairName)
-    assert outside.key == (here / "other/c").as_posix().lstrip("/")
-    assert outside.output == Path("o.pfm")
-    inside = items[5]
-    assert isinstance(inside, PairName)
-    assert inside.key == "b"
-
-
-@pytest.mark.parametrize("nul", [False, True])
-def test_a_pair_is_there_as_soon_as_its_line_is_complete(nul: bool) -> None:
-    make("a.png", "b.png")
-    between, end = (b"\0", b"\0") if nul else (b"\t", b"\n")
-    reading, writing = os.pipe()
-    with open(reading, "rb") as stream:
-        items = iter_pair_list(stream, nul)
-        for number in (1, 2):  # would never come back if it waited for more than one pair
-            os.write(writing, b"a.png" + between + b"b.png" + end)
-            item = next(items)
-            assert isinstance(item, PairName)
-            assert item.line == number
-        os.close(writing)
-        assert list(items) == []
-
-
-# --- messages and imports -------------------------------------------------------------------------------
 
 
 def test_names_in_messages() -> None:

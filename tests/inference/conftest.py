@@ -23,7 +23,7 @@ def small(large: Cut) -> Cut:
 
 @pytest.fixture(scope="session")
 def matcher() -> StereoMatcher:
-    return StereoMatcher.load("pasmnet", device="cpu")
+    return StereoMatcher.load("pasmnet", device="cpu", precision="fp32")
 
 
 @pytest.fixture(scope="session", params=["passrnet-x2", "passrnet-x4"])

@@ -164,10 +164,10 @@ def test_channels_lie_side_by_side_wherever_a_convolution_reads(
     seen: list[bool] = []
     convolve = F.conv2d
 
-    def noted(x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    def noted(x: Tensor, weight: Tensor, *rest: Any, **named: Any) -> Tensor:
         if weight.shape[1] > 1:  # not the cleaning of masks
             seen.append(x.stride(1) == 1)
-        return convolve(x, weight, *rest)
+        return convolve(x, weight, *rest, **named)
 
     monkeypatch.setattr(F, "conv2d", noted)
     run(streamed, normalised(picture_pair(64, 96)), None, 32)

@@ -1,0 +1,91 @@
+"""What pam eval disparity refuses, and says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import eval_trees
+import numpy as np
+import pytest
+from pam_program import pam, refuse, refuse_options, unchanged
+
+KITTI = "kitti2015:kitti"
+NAMES = list(eval_trees.BOXES)
+
+
+@pytest.mark.parametrize(
+    ("more", "texts"),
+    [
+        (["--resize", "100"], ["--resize", "960x512"]),
+        (["--resize", "8x64"], ["--resize"]),
+        (["--resize", "64x-48"], ["--resize"]),
+        (["--per-image", "rows.txt"], ["--per-image", ".csv"]),
+        (["--report", "report.pdf"], ["--report", ".html"]),
+        (["--predictions", "made", "--prediction-seconds", "1"], ["--prediction-seconds"]),
+        (["--submission", "k.tar"], ["--submission", ".zip"]),
+        (["--max-gt", "inf"], ["--max-gt"]),
+        (["--max-gt", "nan"], ["--max-gt", "nan"]),
+        (["--max-gt", "0"], ["--max-gt", "0"]),
+        (["--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
+        (["--predictions", "made", "--max-disparity", "64"], ["--max-disparity"]),
+        (["--predictions", "none"], ["no such folder", "none"]),
+        (["--prediction-scale", "2"], ["--prediction-scale", "--predictions"]),
+        (["--allow-missing"], ["--allow-missing", "--predictions"]),
+        (["--submission", "k.zip", "--resize", "64x48"], ["--submission", "--resize"]),
+        (["--submission", "k.zip", "--report", "r.html"], ["--submission", "--report"]),
+        (["--submission", "k.zip", "--json", "--max-gt", "9"], ["--submission", "--json", "--max-gt"]),
+        (["--max-disparity", "many"], ["--max-disparity", "many"]),
+        (["--device", "gpu"], ["--device", "gpu"]),
+        (["--predictions", "made", "--data", "pairs:mine"], ["--predictions", "one data set"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_contradictions_and_bad_values(
+    made: dict[str, np.ndarray], mine: Path, more: list[str], texts: list[str]
+) -> None:
+    with unchanged():
+        refuse(pam("eval", "disparity", "--data", KITTI, *more), 2, *texts)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "texts"),
+    [
+        ("kitti2016:kitti", 2, ["kitti2016", "kitti2015"]),
+        ("kitti2015/test:kitti", 2, ["test", "testing"]),
+        ("kitti2015:kitti?frist=1", 2, ["frist", "first"]),
+        ("kitti2015:kitti?first=0", 2, ["first=0"]),
+        ("kitti", 2, ["kitti"]),
+        ("kitti2015:nowhere", 3, ["nowhere does not exist"]),
+        ("pairs:kitti", 3, ["kitti", "left"]),
+    ],
+)
+def test_bad_data(kitti: Path, data: str, code: int, texts: list[str]) -> None:
+    with unchanged():
+        refuse(pam("eval", "disparity", "--data", data), code, *texts)
+
+
+def test_bad_options() -> None:
+    refuse_options(pam("eval", "disparity"), "--data")
+    refuse_options(pam("eval", "disparity", "--data", KITTI, "--precision", "fp8"), "--precision")
+    refuse_options(pam("eval", "nonsense"), "nonsense")
+
+
+def test_bad_weights(kitti: Path) -> None:
+    Path("bad.safetensors").write_bytes(b"nothing of the kind")
+    for weights in ("bad.safetensors", "nonsense", "passrnet-x4"):
+        with unchanged():
+            refuse(pam("eval", "disparity", "--data", KITTI, "--weights", weights), 4)
+
+
+def test_a_folder_that_cannot_be_written_to_is_known_first(made: dict[str, np.ndarray]) -> None:
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
+    Path("file").write_text("not a folder")
+    with unchanged():
+        refuse(pam(*arguments, "--report", "file/report.html"), 7, "file")
+
+
+def test_a_damaged_picture_is_named(made: dict[str, np.ndarray]) -> None:
+    Path("kitti/training/image_3/000001_10.png").write_bytes(b"nothing")
+    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
+    refuse(run, 3, "image_3/000001_10.png")
+    assert not Path("rows.csv").exists()
