@@ -74,7 +74,9 @@ Weights = Annotated[
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 Precision = Annotated[
     Literal["auto", "fp32", "bf16", "fp16"],
-    typer.Option("--precision", help="Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."),
+    typer.Option(
+        "--precision", help="Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is used and done.")]

@@ -62,6 +62,14 @@ Average = Annotated[
 From = Annotated[
     str | None, typer.Option("--from", metavar="WEIGHTS", help="Weights to begin with, as of --weights.")
 ]
+Only = Annotated[
+    str | None,
+    typer.Option("--only", metavar="PART", help="Let one part of the network learn, as refine or pam."),
+]
+Anew = Annotated[
+    str | None,
+    typer.Option("--anew", metavar="PART", help="Begin a part with fresh weights in spite of --from."),
+]
 Loss = Annotated[
     list[str] | None,
     typer.Option("--loss", metavar="NAME=WEIGHT", help="Weigh a term of the loss; 0 switches it off."),
@@ -94,6 +102,8 @@ AS_IN_RECIPES = (
     "batch",
     "learning_rate",
     "ema",
+    "only",
+    "anew",
     "seed",
     "precision",
     "validate_every",
@@ -117,6 +127,8 @@ class Options:
     crop: str | None
     learning_rate: float | None
     ema: float | None
+    only: str | None
+    anew: str | None
     from_weights: str | None
     loss: list[str] | None
     seed: int | None
@@ -161,6 +173,8 @@ def disparity(
     crop: Crop = None,
     learning_rate: LearningRate = None,
     ema: Average = None,
+    only: Only = None,
+    anew: Anew = None,
     max_disparity: Annotated[
         str | None,
         typer.Option("--max-disparity", metavar="N|none", help="A prior to train with: stored, too."),
@@ -199,6 +213,8 @@ def superres(
     crop: Crop = None,
     learning_rate: LearningRate = None,
     ema: Average = None,
+    only: Only = None,
+    anew: Anew = None,
     loss: Loss = None,
     seed: Seed = None,
     workers: Workers = None,

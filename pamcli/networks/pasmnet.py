@@ -43,6 +43,9 @@ class Matching:
     """Disparity from the attention of stage 3, occlusions filled (B, H/4, W/4), in quarter-size pixels."""
     maps: tuple[ParallaxMaps, ...]
     """Attention and masks of the stages 1, 2, 3, or of stage 3 alone."""
+    estimate: Tensor
+    """What the refinement estimates by itself (B, 1, H, W), pixels, before it is blended with `initial`; what
+    is below 0 is taken as 0 there."""
 
 
 class PASMnet(nn.Module):
@@ -69,8 +72,8 @@ class PASMnet(nn.Module):
             parallax_maps(*costs[s], ordered=True, max_disparity=_at_stage(max_disparity, s)) for s in stages
         )
         initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
-        disparity = self.refine(initial[:, None], F4[: len(left)])
-        return Matching(disparity, initial, maps)
+        disparity, estimate = self.refine(initial[:, None], F4[: len(left)])
+        return Matching(disparity, initial, maps, estimate)
 
 
 def _at_stage(max_disparity: int | None, stage: int) -> int | None:
@@ -193,8 +196,10 @@ class Refinement(nn.Module):
         self.confidence = nn.Sequential(*conv_unit(16, 16), conv(16, 1), nn.Sigmoid())
         self.disp = nn.Sequential(*conv_unit(16, 16), conv(16, 1))
 
-    def forward(self, initial: Tensor, features: Tensor) -> Tensor:
-        """`initial` (B, 1, H/4, W/4) in its own pixels and F4 (B, 64, H/4, W/4) give (B, 1, H, W) in pixels.
+    def forward(self, initial: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Refined disparity and the estimate that was blended into it, (B, 1, H, W) each, in pixels.
+
+        `initial` (B, 1, H/4, W/4) is in its own pixels, `features` (B, 64, H/4, W/4) F4.
 
         The attribute `confidence` bears its name in the checkpoints; it blends two estimates and says
         nothing about how sure the result is.
@@ -207,6 +212,6 @@ class Refinement(nn.Module):
         x = self.D3(self.D2(self.D1(x3, x2), x1), x0)  # H/4
         x = self.D5(self.D4(x))  # H
         blend = self.confidence(x).float()
-        residual = self.disp(x).float().clamp(min=0)
-        refined: Tensor = ((1 - blend) * upsample(scaled, 4) + blend * residual) * 128
-        return refined
+        estimate = self.disp(x).float()
+        refined = ((1 - blend) * upsample(scaled, 4) + blend * estimate.clamp(min=0)) * 128
+        return refined, estimate * 128

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from pamcli.errors import DeviceError, PamError
+from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import is_memory_error
 from pamcli.registry.load import save_network
@@ -155,6 +155,8 @@ class Trainer:
             group["lr"] = rate
         with _fitting(self.recipe):
             share, values = self.loss(batch.to(self.compute.device))
+            if not share.requires_grad:
+                raise UsageError(f"nothing in the loss depends on {self.recipe.only}, which alone learns")
             self.optimizer.zero_grad(set_to_none=True)
             self.scaler.scale(share).backward()  # type: ignore[no-untyped-call]
             self.scaler.unscale_(self.optimizer)

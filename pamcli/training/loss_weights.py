@@ -27,6 +27,9 @@ class LossWeights:
     """lambda_PAM-c."""
     refined: float = 0.0
     """Smooth L1 of PASMnet's refined disparity, supervised."""
+    estimate: float = 0.0
+    """Smooth L1 of what the refinement estimates by itself, before it is blended, supervised. Without it the
+    blend may close for good: an estimate that is not taken learns nothing, and one below 0 never will."""
     initial: float = 0.0
     """Smooth L1 of the disparity that the attention of stage 3 gives, supervised."""
     likelihood: float = 0.0
@@ -53,7 +56,7 @@ class LossWeights:
 
     @property
     def need_truth(self) -> bool:
-        supervised = self.refined or self.initial or self.likelihood
+        supervised = self.refined or self.estimate or self.initial or self.likelihood
         return bool(supervised) or self.mask_by_truth_below is not None
 
 
@@ -66,5 +69,5 @@ SUPER_RESOLUTION = LossWeights(
     super_resolution=1, pam=0.005, pam_photometric=1, pam_smoothness=1, pam_cycle=1
 )
 """Section 5.2."""
-SUPERVISED = LossWeights(refined=1, initial=0.5, likelihood=1)
+SUPERVISED = LossWeights(refined=1, estimate=0.5, initial=0.5, likelihood=1)
 """PASMnet with known disparities: not the paper's."""

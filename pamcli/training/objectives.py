@@ -226,13 +226,15 @@ def _pam(
 
 
 def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth) -> Iterator[_Entry]:
-    if not (weights.refined or weights.initial or weights.likelihood):
+    if not (weights.refined or weights.estimate or weights.initial or weights.likelihood):
         return
     truth = _within_limit(truth, weights)
     left, right = truth.seen()
     if weights.refined:
         counted = truth.known if weights.refine_occluded else left[1]
         yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counted),)
+    if weights.estimate:
+        yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
         stride = STAGE_STRIDES[-1]
         disparity, counted = truth_at_stage(*left, stride)

@@ -21,9 +21,15 @@ Task = Literal["disparity", "superres"]
 
 OTHERS_TERMS: Mapping[Task, tuple[str, ...]] = {
     "disparity": ("super_resolution", "charbonnier"),
-    "superres": ("photometric", "smoothness", "refined", "initial"),
+    "superres": ("photometric", "smoothness", "refined", "estimate", "initial"),
 }
 """Terms of the loss that only the other network has."""
+
+PARTS: Mapping[Task, tuple[str, ...]] = {
+    "disparity": ("hourglass", "cas_pam", "refine"),
+    "superres": ("init_feature", "pam", "upscale"),
+}
+"""Of the networks, as their weights are called."""
 
 SIZE_MULTIPLE = 32
 """PASMnet's crops: both sides are multiples of this."""
@@ -52,6 +58,10 @@ class Recipe:
     initialisation: Literal["default", "xavier", "upscaler"] = "default"
     """Without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: a PASSRnet that begins
     as a plain enlargement."""
+    only: str | None = None
+    """One of `PARTS`: nothing else learns."""
+    anew: str | None = None
+    """One of `PARTS`: begins with fresh weights, whatever `start` has."""
     max_disparity: int | None = None
     """The prior, pixels, a multiple of 16: trained with, and stored with the weights."""
     steps: int | None = None
@@ -79,6 +89,12 @@ class Recipe:
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_terms()
+        for part in (self.only, self.anew):
+            if part is not None and part not in PARTS[self.task]:
+                parts = ", ".join(PARTS[self.task])
+                raise UsageError(
+                    f"the network of pam train {self.task} has no part {part!r}", f"here: {parts}"
+                )
         if self.task == "superres":
             if self.scale not in PASSRNET_SCALES:
                 known = ", ".join(map(str, PASSRNET_SCALES))
@@ -125,7 +141,8 @@ class Recipe:
     @property
     def supervised(self) -> bool:
         """Some term learns from known disparities."""
-        return bool(self.losses.refined or self.losses.initial or self.losses.likelihood)
+        losses = self.losses
+        return bool(losses.refined or losses.estimate or losses.initial or losses.likelihood)
 
     @property
     def learns_without_truth(self) -> bool:

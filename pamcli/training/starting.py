@@ -26,14 +26,23 @@ SMOOTHING = {
 
 
 def starting_network(recipe: Recipe) -> PASMnet | PASSRnet:
-    """On the CPU, in float32, its parameters trainable. Sets torch's generators to the recipe's seed.
+    """On the CPU, in float32, the parameters that learn trainable. Sets torch's generators to the recipe's seed.
 
     Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale that
     they cannot be brought to.
     """
     torch.manual_seed(recipe.seed)
-    if recipe.start is not None:
-        return _from_weights(recipe.start, recipe)
+    network = _fresh(recipe) if recipe.start is None else _from_weights(recipe.start, recipe)
+    if recipe.anew is not None:
+        part = _fresh(recipe).get_submodule(recipe.anew)
+        network.get_submodule(recipe.anew).load_state_dict(part.state_dict())
+    if recipe.only is not None:
+        network.requires_grad_(False)
+        network.get_submodule(recipe.only).requires_grad_(True)
+    return network
+
+
+def _fresh(recipe: Recipe) -> PASMnet | PASSRnet:
     if recipe.task == "disparity":
         return PASMnet()
     assert recipe.scale is not None

@@ -56,20 +56,20 @@ def normalised(view: Tensor) -> Tensor:
 
 
 def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
-    """For all parameters; the loop sets its learning rate in every step."""
+    """For all parameters that learn; the loop sets its learning rate in every step."""
+    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
     kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
-    return kind(
-        network.parameters(), recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
-    )
+    return kind(learning, recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
 def training_mode(recipe: Recipe, network: nn.Module) -> None:
-    """Training mode, but for batch norm where the recipe freezes its statistics."""
+    """Training mode, but for batch norm where the recipe freezes its statistics or its weights."""
     network.train()
-    if recipe.freeze_batch_norm:
-        for module in network.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.eval()
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d) and (
+            recipe.freeze_batch_norm or not module.weight.requires_grad
+        ):
+            module.eval()
 
 
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:

@@ -51,13 +51,15 @@ def pairs(here: Path) -> Path:
         (["-o", "run", "--data", "procedural", "--loss", "refined=much"], ["refined=much"]),
         (["-o", "run", "--data", "procedural", "--loss", "refined=-1"], ["refined", "from 0"]),
         (["-o", "run", "--data", "procedural", "--loss", "charbonnier=1"], ["no term charbonnier"]),
+        (["-o", "run", "--data", "procedural", "--only", "nose"], ["no part 'nose'", "refine"]),
+        (["-o", "run", "--data", "procedural", "--anew", "upscale"], ["no part 'upscale'", "refine"]),
         (
             [
                 "-o",
                 "run",
                 "--data",
                 "procedural",
-                *(f"--loss={n}=0" for n in ("refined", "initial", "likelihood")),
+                *(f"--loss={n}=0" for n in ("refined", "estimate", "initial", "likelihood")),
             ],
             ["every term", "--loss"],
         ),

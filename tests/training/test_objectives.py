@@ -50,7 +50,7 @@ def example_matching(leaves: list[Tensor], images: slice = slice(None)) -> Match
         maps.append(ParallaxMaps(*[getattr(whole, field.name)[images] for field in fields(whole)]))
     initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
     enlarged = 4 * initial.repeat_interleave(4, -1).repeat_interleave(4, -2)[:, None]
-    return Matching(enlarged + leaves[-1][images], initial, tuple(maps))
+    return Matching(enlarged + leaves[-1][images], initial, tuple(maps), enlarged)
 
 
 def example_truth(batch: int) -> Truth:
@@ -278,10 +278,11 @@ def test_a_perfect_answer_has_less_supervised_loss_than_any_other() -> None:
             cost = cost.expand(1, HEIGHT // stride, width, width)
             leaves += [cost, cost.transpose(-1, -2)]
         matching = example_matching([*leaves, torch.zeros(1, 1, HEIGHT, WIDTH)])
-        matching = replace(matching, disparity=torch.full((1, 1, HEIGHT, WIDTH), float(guess)))
+        constant = torch.full((1, 1, HEIGHT, WIDTH), float(guess))
+        matching = replace(matching, disparity=constant, estimate=constant)
         losses[guess] = total_loss(matching_terms(matching, *pictures, SUPERVISED, truth))[1]
     assert losses[16]["refined"] == 0
-    for term in ("refined", "initial", "likelihood"):
+    for term in ("refined", "estimate", "initial", "likelihood"):
         assert losses[16][term] < min(losses[12][term], losses[20][term]), term
 
 
@@ -355,7 +356,7 @@ def test_nothing_is_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     left, right, disparity, initial = on_no_device(
         [*random_pictures(1, 2, HEIGHT, WIDTH), torch.ones(2, 1, HEIGHT, WIDTH), torch.ones(2, 8, 16)]
     )
-    matching = Matching(disparity, initial, tuple(maps))
+    matching = Matching(disparity, initial, tuple(maps), disparity)
     given, (truth, right_truth) = example_truth(2), on_no_device([torch.ones(2, HEIGHT, WIDTH)] * 2)
     whole = Truth(*on_no_device([getattr(given, field.name) for field in fields(given)]))
     weights = replace(EVERY_TERM, mask_by_truth_below=192.0)

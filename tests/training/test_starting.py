@@ -14,7 +14,7 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.recipes import RECIPES, Recipe
+from pamcli.training.recipes import PARTS, RECIPES, Recipe
 from pamcli.training.starting import (
     SMOOTHING,
     check_start,
@@ -23,6 +23,7 @@ from pamcli.training.starting import (
     start_with_xavier,
     starting_network,
 )
+from pamcli.training.tasks import training_mode
 
 SUPERRES = RECIPES["superres"]
 
@@ -77,6 +78,30 @@ def test_the_seed_decides_the_fresh_weights() -> None:
     first, same, other = (starting_network(replace(recipe, seed=seed)) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), same.parameters(), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+def test_one_part_learns_and_another_begins_anew(tmp_path: Path) -> None:
+    trained = PASMnet()
+    path = str(weights(tmp_path / "w.safetensors", trained))
+    network = starting_network(replace(RECIPES["scenes"], start=path, only="refine", anew="refine"))
+    before = dict(trained.named_parameters())
+    for name, parameter in network.named_parameters():
+        refine = name.startswith("refine.")
+        assert parameter.requires_grad == refine
+        if not refine:
+            assert torch.equal(parameter, before[name])
+    name = "refine.E0.body.0.0.weight"
+    assert not torch.equal(network.get_parameter(name), before[name])
+    training_mode(replace(RECIPES["scenes"], only="refine"), network)
+    modes = {
+        n.split(".")[0]: m.training for n, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm2d)
+    }
+    assert modes == {"hourglass": False, "cas_pam": False, "refine": True}
+
+
+def test_the_parts_are_the_networks(tmp_path: Path) -> None:
+    for task, network in (("disparity", PASMnet()), ("superres", PASSRnet(2))):
+        assert PARTS[task] == tuple(dict(network.named_children()))  # type: ignore[index]
 
 
 def weights(path: Path, network: PASMnet | PASSRnet, **spec: int) -> Path:
