@@ -70,6 +70,10 @@ Anew = Annotated[
     str | None,
     typer.Option("--anew", metavar="PART", help="Begin a part with fresh weights in spite of --from."),
 ]
+FreezeBatchNorm = Annotated[
+    bool | None,
+    typer.Option("--freeze-batch-norm", help="Normalise by the statistics that the weights came with."),
+]
 Loss = Annotated[
     list[str] | None,
     typer.Option("--loss", metavar="NAME=WEIGHT", help="Weigh a term of the loss; 0 switches it off."),
@@ -104,6 +108,7 @@ AS_IN_RECIPES = (
     "ema",
     "only",
     "anew",
+    "freeze_batch_norm",
     "seed",
     "precision",
     "validate_every",
@@ -146,6 +151,7 @@ class Options:
     verbose: bool
     unsupervised: bool = False
     max_disparity: str | None = None
+    freeze_batch_norm: bool | None = None
     scale: int | None = None
 
     def given(self) -> list[str]:
@@ -179,6 +185,7 @@ def disparity(
         str | None,
         typer.Option("--max-disparity", metavar="N|none", help="A prior to train with: stored, too."),
     ] = None,
+    freeze_batch_norm: FreezeBatchNorm = None,
     loss: Loss = None,
     seed: Seed = None,
     workers: Workers = None,

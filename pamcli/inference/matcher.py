@@ -133,7 +133,7 @@ class StereoMatcher:
         """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
 
         Any size from 16 px up. `extras` names what to compute beside the disparity: "right_disparity" and
-        "visible" cost a second pass on the mirrored pair, "confidence" up to one half more.
+        "visible" cost a second pass on the mirrored pair, "confidence" up to 60 % more.
         Raises InputError for arrays that are no such pair, DeviceError when memory does not suffice.
         """
         if unknown := set(extras) - EXTRAS:

@@ -36,7 +36,7 @@ The six groups of dilated convolutions wait for 16 rows each (and their sums for
 a strip's are a group's input, sum, three branches and these joined; queries, keys and values of both views.
 """
 
-MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 60, 380
+MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 90, 380
 UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
 """The same of a picture that is one strip. PASMnet's costs are those of the lines whose attention is looked
 at at a time. PASSRnet's rows are counted for each view, and once more."""

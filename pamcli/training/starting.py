@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.blocks import ResidualBlock as RefinementBlock
+from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
@@ -26,7 +27,7 @@ SMOOTHING = {
 
 
 def starting_network(recipe: Recipe) -> PASMnet | PASSRnet:
-    """On the CPU, in float32, the parameters that learn trainable. Sets torch's generators to the recipe's seed.
+    """On the CPU, in float32; what learns requires gradients. Sets torch's generators to the recipe's seed.
 
     Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale that
     they cannot be brought to.
@@ -35,6 +36,8 @@ def starting_network(recipe: Recipe) -> PASMnet | PASSRnet:
     network = _fresh(recipe) if recipe.start is None else _from_weights(recipe.start, recipe)
     if recipe.anew is not None:
         part = _fresh(recipe).get_submodule(recipe.anew)
+        if isinstance(part, Refinement):
+            start_as_enlargement(part)
         network.get_submodule(recipe.anew).load_state_dict(part.state_dict())
     if recipe.only is not None:
         network.requires_grad_(False)
@@ -130,8 +133,28 @@ def start_as_upscaler(network: PASSRnet) -> None:
             layer.weight[channel, channel] = torch.outer(window, window)
 
 
-def _pass_on(layer: nn.Conv2d, sources: dict[int, int]) -> None:
-    """Make output channels copies of input channels."""
+@torch.no_grad()
+def start_as_enlargement(refine: Refinement) -> None:
+    """Let a fresh refinement begin by estimating the initial disparity as it is given, bilinearly enlarged.
+
+    It rides on the first channel from end to end, and residual branches add nothing to it: from there a
+    refinement learns in hundreds of steps what else takes it thousands. That holds while batch norm is frozen,
+    which as it is fresh changes nothing; normalised by its batch, a disparity would lose its size.
+    """
+    skip = refine.D3.body[0][0].in_channels - refine.D3.body[0][0].out_channels  # behind the deeper features
+    for coder, source in ((refine.E0, 0), (refine.D3, skip), (refine.D4, 0), (refine.D5, 0)):
+        unit, block = coder.body
+        assert isinstance(unit, nn.Sequential)
+        _pass_on(unit[0], {0: source})
+        assert isinstance(block, RefinementBlock)
+        block.body[3].weight[0] = 0
+    _pass_on(refine.disp[0], {0: 0})
+    _pass_on(refine.disp[3], {0: 0})
+
+
+def _pass_on(layer: nn.Module, sources: dict[int, int]) -> None:
+    """Make output channels of a convolution copies of input channels."""
+    assert isinstance(layer, nn.Conv2d)
     middle = layer.kernel_size[0] // 2
     for output, source in sources.items():
         layer.weight[output] = 0
