@@ -137,17 +137,20 @@ def start_as_upscaler(network: PASSRnet) -> None:
 def start_as_enlargement(refine: Refinement) -> None:
     """Let a fresh refinement begin by estimating the initial disparity as it is given, bilinearly enlarged.
 
-    It rides on the first channel from end to end, and residual branches add nothing to it: from there a
-    refinement learns in hundreds of steps what else takes it thousands. That holds while batch norm is frozen,
-    which as it is fresh changes nothing; normalised by its batch, a disparity would lose its size.
+    It rides on the first channel from end to end, and residual branches add nothing to it. That holds while
+    batch norm is frozen, which as it is fresh changes nothing: normalised by its batch, a disparity would lose
+    its size.
     """
-    skip = refine.D3.body[0][0].in_channels - refine.D3.body[0][0].out_channels  # behind the deeper features
-    for coder, source in ((refine.E0, 0), (refine.D3, skip), (refine.D4, 0), (refine.D5, 0)):
+    for coder in (refine.E0, refine.D3, refine.D4, refine.D5):
         unit, block = coder.body
         assert isinstance(unit, nn.Sequential)
-        _pass_on(unit[0], {0: source})
         assert isinstance(block, RefinementBlock)
-        block.body[3].weight[0] = 0
+        first, last = unit[0], block.body[3]
+        assert isinstance(first, nn.Conv2d)
+        assert isinstance(last, nn.Conv2d)
+        behind_deeper = first.in_channels - first.out_channels if coder is refine.D3 else 0
+        _pass_on(first, {0: behind_deeper})
+        last.weight[0] = 0
     _pass_on(refine.disp[0], {0: 0})
     _pass_on(refine.disp[3], {0: 0})
 

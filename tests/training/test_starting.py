@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.networks.blocks import upsample
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
@@ -97,6 +98,22 @@ def test_one_part_learns_and_another_begins_anew(tmp_path: Path) -> None:
         n.split(".")[0]: m.training for n, m in network.named_modules() if isinstance(m, torch.nn.BatchNorm2d)
     }
     assert modes == {"hourglass": False, "cas_pam": False, "refine": True}
+
+
+def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path: Path) -> None:
+    path = str(weights(tmp_path / "w.safetensors", PASMnet()))
+    recipe = replace(RECIPES["scenes"], start=path, anew="refine", freeze_batch_norm=True)
+    network = starting_network(recipe)
+    training_mode(recipe, network)
+    initial = 30 * torch.rand(1, 1, 8, 16, generator=torch.Generator().manual_seed(2))
+    refined, estimate = network.refine(initial, torch.randn(1, 64, 8, 16))
+    expected = upsample(upsample(4 * initial))
+    assert (estimate - expected).abs().max() < 1e-2, "but for batch norm's epsilon"
+    estimate.square().sum().backward()
+    for name, parameter in network.refine.named_parameters():
+        if not name.startswith("confidence"):
+            assert parameter.grad is not None
+    assert refined.isfinite().all()
 
 
 def test_the_parts_are_the_networks(tmp_path: Path) -> None:
