@@ -138,7 +138,7 @@ def start_as_enlargement(refine: Refinement) -> None:
     """Let a fresh refinement begin by estimating the initial disparity as it is given, bilinearly enlarged.
 
     It rides on the first channel from end to end, and residual branches add nothing to it. That holds while
-    batch norm is frozen, which as it is fresh changes nothing: normalised by its batch, a disparity would lose
+    batch norm is frozen, which as it is fresh changes nothing: a disparity normalised by its batch would lose
     its size.
     """
     for coder in (refine.E0, refine.D3, refine.D4, refine.D5):
