@@ -12,7 +12,19 @@ import pytest
 from pam_program import files, pam, process
 from PIL import Image
 
-BATCH = ["disparity", "l/", "r/", "--device", "cpu", "--color-map", "{out}/colors/", "-o", "{out}/"]
+BATCH = [
+    "disparity",
+    "l/",
+    "r/",
+    "--device",
+    "cpu",
+    "--precision",
+    "fp32",
+    "--color-map",
+    "{out}/colors/",
+    "-o",
+    "{out}/",
+]
 BAD = {"pair07": "right", "pair23": "left", "pair41": "right"}
 
 pytestmark = pytest.mark.usefixtures("networks")

@@ -63,7 +63,7 @@ def test_a_run_leaves_its_recipe_log_checkpoints_and_weights(whole: Path) -> Non
     assert {"pam", "commit", "torch", "python", "device", "precision", "processes"} <= record.keys()
     lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
-    assert set(lines[0]["losses"]) == {"refined", "initial", "likelihood"}
+    assert set(lines[0]["losses"]) == {"refined", "estimate", "initial", "likelihood"}
 
 
 def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair: Path) -> None:
