@@ -12,7 +12,7 @@ side by side (`LAYOUT`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -206,19 +206,17 @@ class InPrecision(RollingMap):
 
 
 class Joined(RollingMap):
-    """The channels of several maps, one after the other, made into something, row by row."""
+    """The channels of several maps, one after the other."""
 
-    def __init__(self, sources: Sequence[RollingMap], make: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, sources: Sequence[RollingMap]) -> None:
         super().__init__(sources[0].height, sources[0].step, max(source.ahead for source in sources))
-        self.sources, self.make = [source.reader() for source in sources], make
+        self.sources = [source.reader() for source in sources]
 
     def _compute(self, first: int, last: int) -> Tensor:
         parts = read_all(self.sources, first, last)
-        x = torch.cat(parts, 1).contiguous(memory_format=LAYOUT) if len(parts) > 1 else parts[0]
-        del parts
         for source in self.sources:
             source.forget(last)
-        return self.make(x)
+        return torch.cat(parts, 1).contiguous(memory_format=LAYOUT)
 
 
 class Enlarged(RollingMap):

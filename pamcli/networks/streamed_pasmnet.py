@@ -173,7 +173,7 @@ class StreamedPASMnet:
         """As `Refinement.forward`."""
         net = self.network.refine
         scaled = initial / 32
-        x0 = _encoded(Joined([Whole(scaled.to(features.dtype)), Whole(features)], lambda x: x), net.E0)
+        x0 = _encoded(Joined([Whole(scaled.to(features.dtype)), Whole(features)]), net.E0)
         x1 = _encoded(x0, net.E1)
         x2 = _encoded(x1, net.E2)
         x3 = _encoded(_encoded(x2, net.E3), net.D0)

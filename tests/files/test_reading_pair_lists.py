@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pair_files import make, one_line
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import (
@@ -16,32 +17,7 @@ from pamcli.files.pairing import (
     read_pair_list,
 )
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test works in an empty current folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def make(*names: str) -> None:
-    for name in names:
-        path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(name.encode())
-
-
-def triples(pairs: tuple[PairName, ...]) -> list[tuple[str, str, str]]:
-    return [(str(pair.left), str(pair.right), pair.key) for pair in pairs]
-
-
-def one_line(error: pytest.ExceptionInfo[UsageError] | pytest.ExceptionInfo[InputError]) -> str:
-    text = str(error.value)
-    assert "\n" not in text
-    return text
-
-
-# --- one pair -------------------------------------------------------------------------------------------
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def write_list(data: bytes) -> Path:

@@ -1,0 +1,28 @@
+"""Files of pairs, and what pairing says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pamcli.errors import InputError, UsageError
+from pamcli.files.pairing import PairName
+
+
+def make(*names: str) -> None:
+    """Files of these names, each with its name inside."""
+    for name in names:
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+
+
+def triples(pairs: tuple[PairName, ...]) -> list[tuple[str, str, str]]:
+    return [(str(pair.left), str(pair.right), pair.key) for pair in pairs]
+
+
+def one_line(error: pytest.ExceptionInfo[UsageError] | pytest.ExceptionInfo[InputError]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
