@@ -123,6 +123,10 @@ class Listed:
         """
         return judge(self.load(index))
 
+    def without_truth(self) -> Listed:
+        """The pairs alone: no file of a truth is opened, nor has to be there."""
+        return Listed(Files(files.name, files.left, files.right) for files in self.files)
+
     def first(self, count: int) -> Listed:
         """The same source with its first `count` samples alone."""
         return Listed(self.files[:count], self._truth, absent=self.absent, unpaired=self.unpaired)

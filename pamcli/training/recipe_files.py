@@ -32,12 +32,7 @@ def read_recipe(path: Path) -> Recipe:
 
     Raises InputError: unreadable, not JSON, unknown keys, values of the wrong type, or out of range.
     """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the recipe {shown(path)}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{shown(path)} is not JSON: {str(error).splitlines()[0]}") from error
+    values = _json(path)
     if isinstance(values, dict):
         values.pop(MADE_WITH, None)
     try:
@@ -46,6 +41,22 @@ def read_recipe(path: Path) -> Recipe:
         raise InputError(f"{shown(path)}: {error}") from error
     assert isinstance(recipe, Recipe)
     return recipe
+
+
+def read_made_with(path: Path) -> dict[str, Any]:
+    """What `recipe_json` was given beside the recipe; empty where that is not there. Raises InputError."""
+    values = _json(path)
+    made_with = values.get(MADE_WITH) if isinstance(values, dict) else None
+    return made_with if isinstance(made_with, dict) else {}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the recipe {shown(path)}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{shown(path)} is not JSON: {str(error).splitlines()[0]}") from error
 
 
 def typed(kind: type, name: str, text: str) -> Any:

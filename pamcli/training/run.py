@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -14,7 +15,6 @@ from typing import Any
 import torch
 
 import pamcli
-from pamcli.data.listing import Files, Listed
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.sources.procedural import Scenes
 from pamcli.errors import ModelError, UsageError
@@ -29,7 +29,7 @@ from pamcli.training.examples import Examples, has_truth, loader
 from pamcli.training.journal import Journal
 from pamcli.training.loop import Nobody, Observer, Outcome, Stop, Trainer, reproducible
 from pamcli.training.precision import training_compute
-from pamcli.training.recipe_files import read_recipe, recipe_json
+from pamcli.training.recipe_files import read_made_with, read_recipe, recipe_json
 from pamcli.training.recipes import Recipe
 from pamcli.training.run_folder import RunFolder
 from pamcli.training.starting import check_start, starting_network
@@ -104,6 +104,12 @@ def _run(
     examples, about = _examples(recipe)
     endless = any(isinstance(source, Scenes) for source in examples.sources)
     steps = recipe.steps_of(None if endless else examples.pass_length)
+    before = read_made_with(folder.recipe) if resumed else {}
+    if before.get("data", _fingerprints(examples)) != _fingerprints(examples):
+        raise UsageError(
+            f"the data is not what the run {shown(folder.path)} began with: pairs or textures came or went",
+            f"put it back, or begin a new run with --from {shown(folder.last)}",
+        )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
     with ExitStack() as stack:
@@ -120,7 +126,7 @@ def _run(
         if processes.is_main:
             validator = Validator.open(recipe.validation, recipe.scale) if recipe.validation else None
             if not resumed:
-                record = recipe_json(recipe, made_with(recipe, compute, processes))
+                record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
                 write_atomically(folder.recipe, record.encode())
             journal = stack.enter_context(Journal(folder, trainer.step))
         batches = loader(
@@ -136,6 +142,8 @@ def _run(
         observer.told(f"{about}; on {compute.device} in {compute.precision}")
         if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
             observer.told("this CPU emulates bf16, many times slower than --precision fp32")
+        if before.get("precision", compute.precision) != compute.precision:
+            observer.told(f"the run began in {before['precision']}: from here on its figures differ")
         if not recipe.validation:
             observer.told("without --val there is no best: the last weights are the result")
         if trainer.step == steps:
@@ -156,7 +164,7 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
     specs = [parse_data(text) for text in recipe.data]
     sources = [(spec, open_data(spec)) for spec in specs]
     if not recipe.losses.need_truth:
-        sources = [(spec, _without_truth(source)) for spec, source in sources]
+        sources = [(spec, source.without_truth()) for spec, source in sources]
     elif recipe.losses.mask_by_truth_below is not None or not recipe.learns_without_truth:
         for spec, source in sources:
             if not has_truth(source):
@@ -184,13 +192,6 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
     return examples, about
 
 
-def _without_truth(source: Listed) -> Listed:
-    """The pairs alone: no file of a truth is opened, nor has to be there."""
-    if isinstance(source, Scenes):
-        return source
-    return Listed(Files(files.name, files.left, files.right) for files in source.files)
-
-
 def _newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:
     checkpoint, damaged = newest_checkpoint(folder.checkpoints)
     for path in damaged:
@@ -200,7 +201,7 @@ def _newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:
     return checkpoint
 
 
-def made_with(recipe: Recipe, compute: Compute, processes: Processes) -> dict[str, Any]:
+def made_with(recipe: Recipe, examples: Examples, compute: Compute, processes: Processes) -> dict[str, Any]:
     """Versions, and what else a run's figures may depend on."""
     found: dict[str, Any] = {
         "pam": pamcli.__version__,
@@ -210,9 +211,21 @@ def made_with(recipe: Recipe, compute: Compute, processes: Processes) -> dict[st
         **compute.describe(),
         "threads": torch.get_num_threads(),
         "processes": processes.world,
+        "data": _fingerprints(examples),
     }
     if recipe.start is not None:
         found["start_sha256"] = sha256(locate(recipe.start).path)
+    return found
+
+
+def _fingerprints(examples: Examples) -> list[str]:
+    """Of each data set a digest of the names of its pairs, or of the textures of its scenes."""
+    found = []
+    for source in examples.sources:
+        names = source.names
+        if isinstance(source, Scenes):
+            names = tuple(path.name for files in source.files for path in files.parts.values())
+        found.append(hashlib.sha256("\n".join(names).encode(errors="surrogateescape")).hexdigest()[:16])
     return found
 
 

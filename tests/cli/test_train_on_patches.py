@@ -46,6 +46,18 @@ def test_training_takes_both_stores_and_learns_the_same(published: Path, tmp_pat
     assert losses[0]["charbonnier"] > 0
 
 
+@pytest.mark.parametrize("store", ["packed", "folders"])
+def test_the_paper_s_recipe_which_knows_no_truth_takes_them_too(
+    published: Path, tmp_path: Path, store: str
+) -> None:
+    patches, run = str(tmp_path / "patches"), str(tmp_path / "run")
+    pam("dataset", "prepare-flickr1024", str(published), "-o", patches, "--scale", "2", "--store", store)
+    options = ["--scale", "2", "--steps", "1", "--batch", "2", "--crop", "16x8", "--workers", "0"]
+    recipe = ["--recipe", "paper-superres", "--data", f"flickr1024:{patches}"]
+    trained = pam("train", "superres", *recipe, *options, "-o", run)
+    assert trained.code == 0, trained.stderr
+
+
 def test_patches_of_another_enlargement_are_refused(published: Path, tmp_path: Path) -> None:
     patches = tmp_path / "patches"
     pam("dataset", "prepare-flickr1024", str(published), "-o", str(patches), "--scale", "2")

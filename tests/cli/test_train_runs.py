@@ -143,6 +143,26 @@ def test_a_recorded_recipe_repeats_the_run(whole: Path) -> None:
     assert same_weights(Path("again"), whole)
 
 
+def test_a_run_whose_data_has_changed_does_not_go_on(pair: Path) -> None:
+    for number in range(3):
+        for view in ("left", "right"):
+            Path("mine", view).mkdir(parents=True, exist_ok=True)
+            shutil.copy(f"{view}.png", f"mine/{view}/{number}.png")
+    options = ("--steps", "2", "--batch", "1", "--crop", "64x32", "--workers", "0", "--device", "cpu")
+    data = ("--unsupervised", "--data", "pairs:mine")
+    run = pam("train", "disparity", *data, *options, "--max-minutes", "0.00001", "-o", "run")
+    assert run.code == 0, run.stderr
+    Path("mine/left/2.png").rename("2.png")
+    before = names("run")
+    resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    refused = pam(*resume)
+    refuse(refused, 2, "run")
+    assert "began with" in refused.stderr
+    assert names("run") == before
+    Path("2.png").rename("mine/left/2.png")
+    assert pam(*resume).code == 0
+
+
 def test_two_processes_train_as_one_and_talk_as_one(here: Path) -> None:
     two = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     common = ["--data", "procedural", "--crop", "64x32", "--steps", "1", *COMMON, "--precision", "fp32"]

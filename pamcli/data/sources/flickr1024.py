@@ -89,6 +89,10 @@ class _Patches(Listed):
     def __len__(self) -> int:
         return len(self.names)
 
+    def without_truth(self) -> _Patches:
+        """Itself: patches have none."""
+        return self
+
 
 class PatchFolders(_Patches):
     """Patches as PNG files, a folder each."""
@@ -186,6 +190,10 @@ class PackedPictures(Listed):
         views = self._opened[self._order[self.names[index]]]
         high, low = (np.ascontiguousarray(pixels.transpose(1, 0, 2, 3)) for pixels in (views.high, views.low))
         return Sample(self.names[index], high[0], high[1], low_left=low[0], low_right=low[1])
+
+    def without_truth(self) -> PackedPictures:
+        """Itself: pictures have none."""
+        return self
 
     def first(self, count: int) -> PackedPictures:
         return PackedPictures(self._places, self.index, count)

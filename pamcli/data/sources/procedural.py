@@ -60,6 +60,10 @@ class Scenes(Listed):
 
         return scene_pair(self._library, series, number, height, width)
 
+    def without_truth(self) -> Scenes:
+        """Itself: the truth is in no file."""
+        return self
+
     def first(self, count: int) -> Scenes:
         return Scenes(self._library, self._height, self._width, min(count, len(self)))
 
