@@ -62,6 +62,9 @@ class Augmentation:
     """Largest standard deviation of noise, of pictures in [0, 1]; for each view by itself."""
     blur: float = 0.0
     """Largest standard deviation of a Gaussian, pixels; for each view by itself."""
+    low_noise: float = 0.0
+    """Super-resolution: as `noise`, of the low-resolution views alone, which are enlarged to pictures without
+    it. Then a second view is worth more, and its use is learned sooner."""
     erase: float = 0.0
     """Probability that a rectangle of the right view is covered; not for super-resolution."""
 
@@ -244,11 +247,24 @@ def lit(
             if sigma >= LEAST_BLUR:
                 image = image.filter(ImageFilter.GaussianBlur(sigma))
             view = np.asarray(image if tables is None else image.point(tables))
-        if noise:
-            grain = rng.standard_normal(view.shape, np.float32)
-            view = np.clip(np.rint(view + 255 * noise * grain), 0, 255).astype(np.uint8)
-        views.append(view)
+        views.append(_grainy(rng, view, noise) if noise else view)
     return views[0], views[1]
+
+
+def noisy(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+    """Each of the views that the network is given with noise of its own, `low_noise` at most."""
+    if not augmentation.low_noise:
+        return example
+    left, right = (
+        _grainy(rng, view, float(rng.uniform(0, augmentation.low_noise)))
+        for view in (example.left, example.right)
+    )
+    return replace(example, left=left, right=right)
+
+
+def _grainy(rng: Generator, view: NDArray[np.uint8], deviation: float) -> NDArray[np.uint8]:
+    grain = rng.standard_normal(view.shape, np.float32)
+    return np.clip(np.rint(view + 255 * deviation * grain), 0, 255).astype(np.uint8)
 
 
 def permuted(

@@ -32,6 +32,7 @@ from pamcli.training.augmentation import (
     choose_crop,
     erased,
     lit,
+    noisy,
     permuted,
     turned_over,
 )
@@ -136,7 +137,8 @@ class Examples(Dataset[Example]):
         rng = default_rng((self.seed, position, _CHANGES))
         sample = self._sample(position)
         if self.scale is not None:
-            return turned_over(rng, self._reduced(rng, sample, self.scale), self.augmentation)
+            example = turned_over(rng, self._reduced(rng, sample, self.scale), self.augmentation)
+            return noisy(rng, example, self.augmentation)
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, self.crop, self.augmentation)
         left, right = (crop.cut(_eight_bits(view)) for view in (sample.left, sample.right))

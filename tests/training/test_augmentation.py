@@ -19,6 +19,7 @@ from pamcli.training.augmentation import (
     flipped,
     lit,
     mirrored,
+    noisy,
     turned_over,
 )
 
@@ -31,6 +32,7 @@ def test_by_default_nothing_is_changed() -> None:
     whole, nothing = example(pair()), Augmentation()
     assert turned_over(rng(), whole, nothing) is whole
     assert erased(rng(), whole, nothing) is whole
+    assert noisy(rng(), whole, nothing) is whole
     left, right = lit(rng(), whole.left, whole.right, nothing)
     assert left is whole.left
     assert right is whole.right

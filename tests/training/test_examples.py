@@ -271,6 +271,24 @@ def test_super_resolution_turns_low_and_high_together_and_lights_them_alike() ->
     assert turned == 20
 
 
+def test_noise_of_low_resolution_spares_the_picture_that_is_to_be_made() -> None:
+    sample = pair(64, 120)
+    clean, grainy = superres(sample), superres(sample, augmentation=Augmentation(low_noise=0.05))
+    deviations = []
+    for position in range(20):
+        one, other = clean[position], grainy[position]
+        assert one.left_high is not None
+        assert other.left_high is not None
+        assert np.array_equal(one.left_high, other.left_high)
+        noise = [
+            made.astype(float) - plain for made, plain in ((other.left, one.left), (other.right, one.right))
+        ]
+        assert not np.array_equal(*noise)
+        deviations += [view.std() for view in noise]
+    assert 0.05 * 255 * 0.7 < max(deviations) < 0.05 * 255 * 1.2
+    assert min(deviations) < 0.05 * 255 * 0.3
+
+
 def test_super_resolution_of_scenes_has_truth_at_low_resolution() -> None:
     made = Examples([(PROCEDURAL, 1.0)], "superres", (8, 16), 1, NOTHING, 2)
     drawn = PROCEDURAL.draw(1, 4, 16, 32)  # type: ignore[attr-defined]
