@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -208,6 +208,7 @@ def _train(task: Task, given: Options) -> None:
     from pamcli.training import run
     from pamcli.training.distributed import Processes
     from pamcli.training.loop import Stop
+    from pamcli.training.observers import Nobody
 
     machine = run.Machine(given.device, given.workers)
     stop = Stop(given.max_minutes)
@@ -217,12 +218,13 @@ def _train(task: Task, given: Options) -> None:
             raise UsageError(f"{folder.path} is a run of pam train {recipe.task}")
     from pamcli.cli.training_progress import watching
 
-    with _signals(stop), watching(console, recipe.batch) as observer:
+    is_main = Processes.from_environment().is_main
+    with _signals(stop), watching(console, recipe.batch) if is_main else nullcontext(Nobody()) as observer:
         if given.resume is None:
             outcome = run.start(recipe, folder, machine, stop, observer)
         else:
             outcome = run.resume(folder, machine, stop, observer)
-    if Processes.from_environment().is_main:
+    if is_main:
         weights = folder.best if folder.best.is_file() else folder.last
         _tell_end(task, folder.path, outcome, console, weights)
     if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
@@ -296,9 +298,9 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
         changes["max_disparity"] = None if prior is None else -(-prior // 16) * 16
     if given.from_weights is not None:  # what they were trained with, where nothing else is said
         stored = read_header(find_weights(given.from_weights, console)).spec
-        if task == "disparity":
+        if task == "disparity" and recipe.max_disparity is None:
             changes.setdefault("max_disparity", stored.max_disparity)
-        elif stored.scale is not None:
+        elif task == "superres" and stored.scale is not None and not file:
             changes.setdefault("scale", stored.scale)
     if given.loss:
         weights = {}

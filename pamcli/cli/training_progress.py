@@ -12,7 +12,7 @@ from pamcli.cli.console import Console
 
 if TYPE_CHECKING:
     from pamcli.training.journal import Entry
-    from pamcli.training.loop import Observer
+    from pamcli.training.observers import Observer
     from pamcli.training.validation import Validated
 
 

@@ -122,6 +122,7 @@ class Examples(Dataset[Example]):
             raise UsageError(f"the seed {seed} is not a whole number from 0 to 2^63 - 1")
         self.sources = [source for source, _ in sources]
         weights = np.array([weight for _, weight in sources], np.float64)
+        weights /= weights.max()  # so that their sum is finite
         self.shares = weights / weights.sum()
         self.crop, self.seed, self.augmentation = crop, seed, augmentation
         self.scale = (scale or 1) if task == "superres" else None

@@ -73,7 +73,11 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._events.close()
+        try:
+            self._events.close()
+        except OSError as failed:
+            if error is None:
+                raise _cannot_write(self.folder.path, failed) from failed
 
 
 class _Events:

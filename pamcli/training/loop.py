@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,13 @@ from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import is_memory_error
 from pamcli.registry.load import save_network
+from pamcli.registry.spec import read_header
 from pamcli.training.averaging import Average
 from pamcli.training.checkpoints import Checkpoint, random_states, restore_random_states, save_checkpoint
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
-from pamcli.training.journal import Entry, Journal
+from pamcli.training.journal import Journal
+from pamcli.training.observers import Observer
 from pamcli.training.recipes import Recipe
 from pamcli.training.run_folder import RunFolder
 from pamcli.training.schedules import learning_rate
@@ -52,44 +54,6 @@ class Stop:
         if self._reason is None and self._deadline is not None and time.monotonic() >= self._deadline:
             self._reason = "time"
         return self._reason
-
-
-class Observer(Protocol):
-    """Who watches a run, as the command line does."""
-
-    def started(self, step: int, steps: int) -> None:
-        """The run begins, or goes on after `step` steps."""
-
-    def stepped(self, step: int) -> None:
-        """A step is done; nothing is known of it."""
-
-    def logged(self, entry: Entry) -> None:
-        """A line of the log was written."""
-
-    def validated(self, step: int, validated: Validated, best: bool) -> None:
-        """The network was measured; best: as never before."""
-
-    def told(self, message: str) -> None:
-        """Something that a person should know."""
-
-
-class Nobody:
-    """Watches what other processes than the main one do."""
-
-    def started(self, step: int, steps: int) -> None:
-        pass
-
-    def stepped(self, step: int) -> None:
-        pass
-
-    def logged(self, entry: Entry) -> None:
-        pass
-
-    def validated(self, step: int, validated: Validated, best: bool) -> None:
-        pass
-
-    def told(self, message: str) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -153,7 +117,9 @@ class Trainer:
         rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with _fitting(self.recipe):
+        # float32 is float32 in the backward pass, too, which runs outside of `autocast`.
+        exact = self.compute.exactly() if self.compute.precision == "fp32" else nullcontext()
+        with _fitting(self.recipe), exact:
             share, values = self.loss(batch.to(self.compute.device))
             if not share.requires_grad:
                 raise UsageError(f"nothing in the loss depends on {self.recipe.only}, which alone learns")
@@ -182,8 +148,13 @@ class Trainer:
         Raises PamError: loss or weights are not finite, no memory, a disk that is full.
         """
         writer = _Writer(self, folder, journal, validator, stop, observer)
-        if self.step and self._validates() and not writer.validated_already():
-            writer.validate()
+        writer.mend()
+        if self.step and self._validates():
+            missing = journal is not None and not writer.validated_already()
+            if self.processes.any_of(missing):
+                writer.validate()
+                if self.processes.any_of(stop.reason is not None):
+                    return Outcome(self.step, stop.reason or "terminated")
         training_mode(self.recipe, self.network)
         sums = _Sums()
         observer.started(self.step, self.steps)
@@ -264,6 +235,18 @@ class _Writer:
                 raise _diverged(f"the weights are not finite at step {state.step} (first: {key})")
         save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
         self.export(None, last=True)
+
+    def mend(self) -> None:
+        """Write the weights of the last checkpoint where the run was killed before they were written."""
+        trainer = self.trainer
+        if self.journal is None or not trainer.step:
+            return
+        try:
+            stored = read_header(self.folder.last).spec.training
+        except PamError:
+            stored = ""
+        if f"; {trainer.step} of {trainer.steps} steps" not in stored:
+            self.export(None, last=True)
 
     def export(self, validated: Validated | None, *, last: bool) -> None:
         """The averaged weights, as last or as best."""

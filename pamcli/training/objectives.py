@@ -256,5 +256,6 @@ def _masked_by_truth(maps: ParallaxMaps, truth: Truth, stride: int) -> ParallaxM
     valid_left, valid_right = maps.valid_left & known & (disparity > 0), maps.valid_right
     if truth.right_disparity is not None and truth.right_known is not None:
         disparity, known = truth_at_stage(truth.right_disparity, truth.right_known, stride)
-        valid_right = valid_right & known & (disparity > 0)
+        unlabelled = ~truth.right_disparity.isfinite().flatten(1).any(1)  # pairs without truth of that view
+        valid_right = valid_right & (unlabelled[:, None, None] | (known & (disparity > 0)))
     return replace(maps, valid_left=valid_left, valid_right=valid_right)

@@ -123,6 +123,10 @@ class Recipe:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise UsageError(f"{name} must be above 0, not {value}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise UsageError(f"betas {self.betas} are no decays from 0 to below 1")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise UsageError(f"weight_decay must be a number from 0 up, not {self.weight_decay}")
         if self.ema is not None and not 0 < self.ema < 1:
             raise UsageError(f"ema {self.ema} is no decay between 0 and 1")
         if not 0 <= self.seed < 2**63:

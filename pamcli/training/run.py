@@ -27,7 +27,8 @@ from pamcli.training.checkpoints import Checkpoint, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, has_truth, loader
 from pamcli.training.journal import Journal
-from pamcli.training.loop import Nobody, Observer, Outcome, Stop, Trainer, reproducible
+from pamcli.training.loop import Outcome, Stop, Trainer, reproducible
+from pamcli.training.observers import Nobody, Observer
 from pamcli.training.precision import training_compute
 from pamcli.training.recipe_files import read_made_with, read_recipe, recipe_json
 from pamcli.training.recipes import Recipe
@@ -98,6 +99,11 @@ def _run(
         raise UsageError(
             f"a batch of {recipe.batch} pairs cannot be shared by {processes.world} processes",
             f"--batch counts the pairs of all processes: a multiple of {processes.world}",
+        )
+    if recipe.freeze_batch_norm and recipe.start is None and not resumed:
+        raise UsageError(
+            f"the recipe {recipe.name} keeps the batch norm that weights came with, and begins with none",
+            "--from WEIGHTS, as --from pasmnet",
         )
     if recipe.start is not None and not resumed:
         check_start(recipe.start, read_header(locate(recipe.start).path).spec, recipe)

@@ -71,6 +71,7 @@ def pairs(here: Path) -> Path:
         (["-o", "run", "--data", "procedural", "--steps", "5", "--epochs", "1"], ["--steps", "--epochs"]),
         (["-o", "run", "--data", "procedural", "--epochs", "1"], ["never end", "--steps"]),
         (["-o", "run", "--data", "procedural", "--epochs", "nan"], ["--epochs"]),
+        (["-o", "run", "--data", "procedural", "--recipe", "adapt"], ["adapt", "--from"]),
         (["-o", "run", "--data", "procedural", "--learning-rate", "0"], ["--learning-rate"]),
         (["-o", "run", "--data", "procedural", "--max-minutes", "-1"], ["--max-minutes"]),
         (["-o", "run", "--data", "procedural", "--device", "gpu"], ["gpu", "cuda:N"]),
@@ -210,6 +211,11 @@ def test_weights_bring_their_prior_and_their_scale(here: Path) -> None:
     assert recipe("superres", from_weights="s.safetensors").scale == 2
     assert recipe("superres", from_weights="s.safetensors", scale=4).scale == 4
     assert recipe("disparity", from_weights="p.safetensors", unsupervised=True).name == "adapt"
+    # A recipe's file says what its run was trained with.
+    (here / "d.json").write_text(recipe_json(replace(RECIPES["scenes"], max_disparity=64)))
+    assert recipe("disparity", recipe="d.json", from_weights="p.safetensors").max_disparity == 64
+    (here / "s.json").write_text(recipe_json(replace(RECIPES["superres"], scale=4)))
+    assert recipe("superres", recipe="s.json", from_weights="s.safetensors").scale == 4
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,14 @@ def test_a_finished_run_says_so_and_stays_as_it_is(whole: Path) -> None:
     assert same_weights(Path("run"), whole)
 
 
+def test_weights_that_a_killed_run_could_not_write_are_written_by_the_next(whole: Path) -> None:
+    shutil.copytree(whole, "run")
+    Path("run/last.safetensors").unlink()
+    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
+    assert run.code == 0, run.stderr
+    assert same_weights(Path("run"), whole)
+
+
 def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None:
     shutil.copytree(whole, "run")
     for file in Path("run/checkpoints").iterdir():

@@ -20,7 +20,8 @@ from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal
-from pamcli.training.loop import Nobody, Outcome, Stop, Trainer, reproducible
+from pamcli.training.loop import Outcome, Stop, Trainer, reproducible
+from pamcli.training.observers import Nobody
 from pamcli.training.recipes import RECIPES, Recipe
 from pamcli.training.run_folder import RunFolder
 from pamcli.training.schedules import learning_rate

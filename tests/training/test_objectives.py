@@ -170,6 +170,11 @@ def test_the_authors_mask_counts_pixels_with_a_truth_between_its_limits() -> Non
         assert of_left.count == maps.valid_left[..., 3 * maps.valid_left.shape[-1] // 4 :].sum()
         assert of_right.count == maps.valid_right.sum()  # no truth of the right view: all of its pixels
         assert terms["pam_cycle"][2 * stage][1].count == maps.valid_left.sum()
+    # As the examples of a data set give it that knows left truths alone.
+    unlabelled = Truth.of(disparity, torch.full_like(disparity, NAN))
+    alike = matching_terms(matching, left, right, weights, unlabelled)["pam_photometric"]
+    counts = [[float(quotient.count) for _, quotient in found] for found in (alike, terms["pam_photometric"])]
+    assert counts[0] == counts[1]
 
 
 def test_a_truth_beyond_the_limit_is_not_learned_either() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -250,3 +252,11 @@ def test_a_term_that_does_not_exist_or_a_weight_that_is_none_is_refused(name: st
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.losses.pam_cycle])
 def test_attention_terms_have_the_weight_that_the_lambdas_were_chosen_for(name: str) -> None:
     assert RECIPES[name].losses.pam_over_columns
+
+
+@pytest.mark.parametrize(
+    "values", [{"betas": (1.0, 0.9)}, {"weight_decay": -1.0}, {"weight_decay": math.nan}]
+)
+def test_numbers_that_no_optimiser_takes_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(values))):
+        replace(SCENES, **values)
