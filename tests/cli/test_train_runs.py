@@ -237,6 +237,23 @@ def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> No
     assert validation["figure"] == pytest.approx(figures[1]["left psnr"], abs=1e-6)
 
 
+def test_a_stop_while_a_validation_is_made_up_leaves_it_to_the_next_run(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    for side in ("left", "right"):
+        Path("pairs", side).mkdir(parents=True)
+        Image.fromarray(rng.integers(0, 256, (24, 80, 3), np.uint8)).save(f"pairs/{side}/a.png")
+    data = ("--scale", "2", "--data", "pairs:pairs", "--val", "pairs:pairs", "--crop", "24x10", *COMMON)
+    at_once = ("--max-minutes", "0.00001", "--json")
+    assert pam("train", "superres", *data, "--steps", "1", *at_once, "-o", "run").code == 0
+    resume = ("train", "superres", "--resume", "run", "--workers", "0", "--device", "cpu")
+    run = pam(*resume, *at_once)
+    assert (run.code, run.records[-1]["stopped"]) == (0, "time")
+    assert "figure" not in Path("run/log.jsonl").read_text()
+    assert pam(*resume).code == 0
+    assert "figure" in Path("run/log.jsonl").read_text()
+    assert Path("run/best.safetensors").is_file()
+
+
 def test_data_that_is_damaged_in_the_middle_leaves_the_last_checkpoint(here: Path) -> None:
     for side in ("left", "right"):
         Path("pairs", side).mkdir(parents=True)

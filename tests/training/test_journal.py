@@ -99,3 +99,19 @@ def test_a_full_disk_is_one_line_that_names_the_log(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(module._Events, "scalars", full)
         with pytest.raises(OutputError, match=r"log\.jsonl: No space left on device .*--resume"):
             journal.write(entry(20))
+
+
+def test_a_disk_that_is_still_full_when_the_events_are_closed_hides_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = module._Events.close
+
+    def full(self: module._Events) -> None:
+        close(self)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module._Events, "close", full)
+    with pytest.raises(ValueError, match="the first"), Journal(RunFolder(tmp_path / "a"), 0):
+        raise ValueError("the first")
+    with pytest.raises(OutputError, match="No space left on device"), Journal(RunFolder(tmp_path / "b"), 0):
+        pass
