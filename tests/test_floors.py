@@ -19,8 +19,9 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "files": ({"errors"}, set()),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs"}),
     "networks": (set(), {"torch"}),
+    "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
-    "inference": ({"errors", "imaging", "networks", "registry"}, {"torch", "numpy"}),
+    "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
     "data": ({"errors", "files", "imaging"}, {"numpy", "PIL"}),
     "evaluation": ({"errors", "files", "imaging", "data"}, {"numpy"}),
     "training": (
@@ -40,6 +41,7 @@ SCENES = "pamcli.data.scenes"
 
 TORCH_AT_THE_TOP = {
     "networks",
+    "streaming",
     "inference",
     "training",
     "pamcli.registry.load",
@@ -48,7 +50,8 @@ TORCH_AT_THE_TOP = {
 }
 """Floors, packages and modules that import torch when they are imported; all else does so inside functions.
 
-What is outside networks and inference may stand here when it is itself imported inside functions only.
+What is outside networks, streaming and inference may stand here when it is itself imported inside functions
+only.
 """
 
 NO_PLACE_IN_NETWORKS = {"os", "io", "pathlib", "sys", "shutil", "subprocess", "logging", "tempfile", "urllib"}
@@ -152,7 +155,7 @@ def test_torch_is_imported_at_the_top_only_where_it_is_stated(name: str) -> None
         assert "torch" not in {module.partition(".")[0] for module in at_import(name)}
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if floor_of(name) == "networks"])
+@pytest.mark.parametrize("name", [name for name in MODULES if floor_of(name) in {"networks", "streaming"}])
 def test_networks_have_no_input_output_and_no_device(name: str) -> None:
     for found in imports_of(MODULES[name]):
         assert found.module.partition(".")[0] not in NO_PLACE_IN_NETWORKS, (

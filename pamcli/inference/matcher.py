@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.inference.consistency import consistent
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.pictures import PairRows
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
 from pamcli.networks.blocks import upsample
-from pamcli.networks.folding import folded
+from pamcli.networks.parallax import consistent
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMnet
-from pamcli.networks.streamed_pasmnet import StreamedMatching, StreamedPASMnet, lowered
-from pamcli.networks.strips import strips
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.folding import folded
+from pamcli.streaming.pasmnet import StreamedMatching, StreamedPASMnet, lowered
+from pamcli.streaming.strips import strips
 
 SMALLEST_SIDE = 16
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})

@@ -15,7 +15,7 @@ import torch
 from pamcli.errors import DeviceError
 from pamcli.inference.memory import HINT, free_memory
 from pamcli.inference.pipeline import AT_ONCE
-from pamcli.networks.streamed_attention import COLUMN_BLOCKS, lines_at_once
+from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
 
 COMFORTABLE = 0.7
 """Share of the free memory that is taken without being asked for more."""

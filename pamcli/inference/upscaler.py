@@ -14,12 +14,12 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.pictures import PairRows, write_rows
 from pamcli.inference.strip_choice import choose_strip, upscaling_footprint
-from pamcli.networks.folding import folded
 from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.streamed_passrnet import StreamedPASSRnet
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.folding import folded
+from pamcli.streaming.passrnet import StreamedPASSRnet
 
 SMALLEST_SIDE = 8
 

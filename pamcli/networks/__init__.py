@@ -1,1 +1,21 @@
-"""The two networks of the paper. Tensors in, tensors out: no files, no devices, no printing."""
+"""The paper's networks in their plain form: whole maps, for training. Nothing here reads, writes or streams.
+
+"Parallax Attention for Unsupervised Stereo Correspondence Learning" (TPAMI 2020), and where it is computed:
+
+| paper | what | where |
+| --- | --- | --- |
+| Section 3.1 | matching cost, attention along the row | `parallax.matching_cost`, `parallax.attention` |
+| Equation 1 | a view from the other one, M (x) I | `parallax.gather_features` |
+| Equations 2, 3 | cycle attention | `parallax.cycle_map` |
+| Equation 4 | valid mask | `parallax.received_mass`, `valid_mask`, `clean_mask` |
+| Section 3.2 | visibility by left-right consistency of two disparities | `parallax.consistent` |
+| Section 4.1, Figure 11 | PASMnet | `pasmnet.PASMnet` |
+| Figure 11a | hourglass of features | `pasmnet.Hourglass`, blocks in `blocks` |
+| Equations 5 to 7, Figure 11b | cascade of costs | `pasmnet.Stage`, `CascadedParallaxAttention` |
+| Figure 11c, Equation 8 | output module | `parallax.parallax_maps`, `regress_disparity`, `fill_occlusions` |
+| Equation 9 | refinement | `pasmnet.Refinement`, `pasmnet.blended` |
+| Section 5.1, Figure 6 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
+
+Equations 10 to 18 are the losses', which have a room of their own. `pamcli/streaming/` runs the same networks
+in the memory of a few rows.
+"""

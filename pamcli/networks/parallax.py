@@ -15,13 +15,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+Towards = Literal["left", "right"]
+"""The view that an ordered map's rows are pixels of."""
+
 VALID_MASS = 0.1
-"""Threshold tau of Section 3.3: a pixel that receives less attention than this is taken as occluded."""
+"""Threshold tau of Equation 4: a pixel that receives less attention than this is taken as occluded."""
 
 SMALLEST_INVALID_REGION = 20
 SMALLEST_VALID_HOLE = 10
 CLOSING_RADIUS = 3
 """The mask clean-up: regions of fewer pixels than these are flipped, then gaps up to the radius close."""
+
+VISIBLE_THRESHOLD = 1.5
+"""Pixels by which the disparities of both views may differ where a point is seen in both."""
 
 FILL_DECAY = 1 + 1e-4
 """The authors' partial convolution divides by this at every pixel that it steps away from a valid one."""
@@ -36,7 +42,7 @@ class ParallaxMaps:
     left_to_right: Tensor
     """M_left->right (B, H, V, W): rows are right pixels."""
     valid_left: Tensor
-    """(B, H, W) bool: left pixels that the right view sees too (Section 3.3), cleaned up, detached."""
+    """(B, H, W) bool: left pixels that the right view sees too (Equation 4), cleaned up, detached."""
     valid_right: Tensor
     """(B, H, V) bool."""
 
@@ -53,9 +59,7 @@ def matching_cost(query: Tensor, key: Tensor) -> Tensor:
         return torch.matmul(q.float(), k.float())
 
 
-def attention(
-    cost: Tensor, towards: Literal["left", "right"] | None = None, max_disparity: int | None = None
-) -> Tensor:
+def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int | None = None) -> Tensor:
     """Parallax-attention map: softmax of `cost` (B, H, W, V) over the epipolar line.
 
     `towards="left"` (rows are left pixels) keeps only k <= j, `towards="right"` only k >= j, so that
@@ -63,15 +67,16 @@ def attention(
     keeps only disparities below it. What is not kept is exactly zero.
     """
     if towards is not None:
-        width, other_width = cost.shape[-2:]
-        j = torch.arange(width, device=cost.device)[:, None]
-        k = torch.arange(other_width, device=cost.device)
-        disparity = j - k if towards == "left" else k - j
-        outside = disparity < 0
-        if max_disparity is not None:
-            outside |= disparity >= max_disparity
-        cost = cost.masked_fill(outside, -torch.inf)
+        j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
+        cost = cost.masked_fill(out_of_order(j, k, towards, max_disparity), -torch.inf)
     return cost.softmax(-1)
+
+
+def out_of_order(j: Tensor, k: Tensor, towards: Towards, max_disparity: int | None) -> Tensor:
+    """(W, V) bool: columns `k` (V) of the other view that no pixel of column `j` (W) can match."""
+    disparity = j[:, None] - k if towards == "left" else k - j[:, None]
+    outside = disparity < 0
+    return outside if max_disparity is None else outside | (disparity >= max_disparity)
 
 
 def parallax_maps(
@@ -92,35 +97,44 @@ def parallax_maps(
     return ParallaxMaps(
         right_to_left,
         left_to_right,
-        valid_left=clean_mask(received_mass(left_to_right) > VALID_MASS, pad_closing),
-        valid_right=clean_mask(received_mass(right_to_left) > VALID_MASS, pad_closing),
+        valid_left=valid_mask(received_mass(left_to_right), pad_closing),
+        valid_right=valid_mask(received_mass(right_to_left), pad_closing),
     )
 
 
 def received_mass(attention_map: Tensor) -> Tensor:
-    """Attention that each pixel of the OTHER view receives: column sums, (B, H, W, V) -> (B, H, V)."""
+    """Attention that each pixel of the OTHER view receives (Equation 4): (B, H, W, V) -> (B, H, V)."""
     return attention_map.detach().sum(-2)
 
 
+def valid_mask(received: Tensor, pad_closing: bool = False) -> Tensor:
+    """V of Equation 4, cleaned up: pixels that receive enough of the other view's attention, (B, H, W)."""
+    return clean_mask(received > VALID_MASS, pad_closing)
+
+
 def gather_features(attention_map: Tensor, features: Tensor) -> Tensor:
-    """M (x) R, the geometry-aware product: (B, H, W, V) and (B, C, H, V) give (B, C, H, W)."""
+    """M (x) R of Equation 1, the geometry-aware product: (B, H, W, V) and (B, C, H, V) give (B, C, H, W)."""
     values = features.permute(0, 2, 3, 1)  # (B, H, V, C)
     return torch.matmul(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
 
 
 def cycle_map(there: Tensor, back: Tensor) -> Tensor:
-    """Cycle attention, M_left->right->left = M_right->left (x) M_left->right for instance (Section 3.2).
+    """Cycle attention, M_left->right->left = M_right->left (x) M_left->right for instance (Equation 3).
 
     (B, H, W, V) and (B, H, V, W) give (B, H, W, W); the identity where both maps are right.
     """
     return torch.matmul(there, back)
 
 
-def regress_disparity(right_to_left: Tensor) -> Tensor:
-    """Expected disparity under the attention, in pixels of its scale: (B, H, W, V) -> (B, H, W)."""
-    width, other_width = right_to_left.shape[-2:]
-    j = torch.arange(width, device=right_to_left.device, dtype=right_to_left.dtype)
-    k = torch.arange(other_width, device=right_to_left.device, dtype=right_to_left.dtype)
+def regress_disparity(right_to_left: Tensor, first_column: tuple[int, int] = (0, 0)) -> Tensor:
+    """Expected disparity (Equation 8), in pixels of its scale: (B, H, W, V) -> (B, H, W).
+
+    `first_column` (of this view, of the other): those that a piece of a map begins with.
+    """
+    j, k = (
+        torch.arange(low, low + size, device=right_to_left.device, dtype=right_to_left.dtype)
+        for low, size in zip(first_column, right_to_left.shape[-2:], strict=True)
+    )
     with torch.autocast(right_to_left.device.type, enabled=False):  # columns beyond 256 are no bf16 numbers
         return j - torch.matmul(right_to_left, k)
 
@@ -140,6 +154,21 @@ def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
     fading = FILL_DECAY ** -(column - source).abs().to(disparity.dtype)
     filled = disparity.gather(-1, source.clamp(max=width - 1)) * fading
     return torch.where(valid | (source == width), disparity, filled)
+
+
+def consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD) -> Tensor:
+    """Left pixels whose match in the right view points back at them (Section 3.2): (..., H, W) bool.
+
+    `left`, `right` (..., H, W): disparities of both views in pixels, both positive. A match outside the right
+    view is not consistent.
+    """
+    width = left.shape[-1]
+    position = torch.arange(width, device=left.device) - left
+    low = position.floor().clamp(0, width - 1).long()
+    high = (low + 1).clamp(max=width - 1)
+    share = (position - low).clamp(0, 1)
+    matched = torch.lerp(right.gather(-1, low), right.gather(-1, high), share)
+    return ((matched - left).abs() <= threshold) & (position >= 0)
 
 
 def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:

@@ -124,8 +124,8 @@ class ParallaxAttentionBlock(nn.Module):
 class Stage(nn.Module):
     """Four parallax-attention blocks.
 
-    A block adds query * key / C to the cost of the one before it, and features never depend on the cost:
-    so the four products are one product of the concatenated queries and keys.
+    A block adds query * key / C to the cost of the one before it (Equations 5 to 7), and features never
+    depend on the cost: so the four products are one product of the concatenated queries and keys.
     """
 
     def __init__(self, width: int) -> None:
@@ -213,5 +213,9 @@ class Refinement(nn.Module):
         x = self.D5(self.D4(x))  # H
         blend = self.confidence(x).float()
         estimate = self.disp(x).float()
-        refined = ((1 - blend) * upsample(scaled, 4) + blend * estimate.clamp(min=0)) * 128
-        return refined, estimate * 128
+        return blended(upsample(scaled, 4), blend, estimate), estimate * 128
+
+
+def blended(plain: Tensor, blend: Tensor, estimate: Tensor) -> Tensor:
+    """Equation 9, in pixels, of 128ths: `plain` the enlarged D_ini, `estimate` D_res, `blend` M_con."""
+    return torch.lerp(plain, estimate.clamp(min=0), blend) * 128

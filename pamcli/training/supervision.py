@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.inference.consistency import VISIBLE_THRESHOLD, consistent
-from pamcli.networks.parallax import ParallaxMaps
+from pamcli.networks.parallax import VISIBLE_THRESHOLD, ParallaxMaps, consistent
 from pamcli.training.losses import Quotient, masked
 
 SMALLEST_PROBABILITY = 1e-30

@@ -166,7 +166,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*arguments: object, **options: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("pamcli.networks.streamed_pasmnet.StreamedPASMnet.match", exhausted)
+    monkeypatch.setattr("pamcli.streaming.pasmnet.StreamedPASMnet.match", exhausted)
     with unchanged():
         run = pam(*COMMANDS["disparity"])
         refuse(run, 5, "left.png", "not enough memory", "96 x 64")

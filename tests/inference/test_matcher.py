@@ -16,10 +16,10 @@ from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
-from pamcli.networks.streamed_pasmnet import StreamedMatching
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.pasmnet import StreamedMatching
 
 
 @pytest.fixture(scope="module")

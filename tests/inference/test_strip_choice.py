@@ -27,8 +27,8 @@ from pamcli.inference.strip_choice import (
     upscaling_footprint,
 )
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.folding import folded
-from pamcli.networks.streamed_pasmnet import StreamedPASMnet
+from pamcli.streaming.folding import folded
+from pamcli.streaming.pasmnet import StreamedPASMnet
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")

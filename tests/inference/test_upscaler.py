@@ -11,10 +11,10 @@ from pamcli.errors import InputError, ModelError
 from pamcli.inference.device import Compute
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.streamed_passrnet import Write
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.passrnet import Write
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from pamcli.inference.consistency import VISIBLE_THRESHOLD, consistent
+from pamcli.networks.parallax import VISIBLE_THRESHOLD, consistent
 
 
 def test_disparities_that_point_at_each_other_are_consistent() -> None:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
-from pamcli.networks.strips import Rows, coarser, strips
+from pamcli.streaming.strips import Rows, coarser, strips
 
 LAYOUT = torch.channels_last
 """Convolutions of few channels are two to four times as fast in it, those of many a little."""

@@ -8,11 +8,11 @@ from random_networks import CountedRows, passrnet, picture_pair
 from reference import reference_super_resolution
 from torch import Tensor
 
-from pamcli.networks import streamed_attention
-from pamcli.networks.folding import folded
 from pamcli.networks.parallax import VALID_MASS, received_mass
 from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.streamed_passrnet import StreamedPASSRnet
+from pamcli.streaming import attention as streamed_attention
+from pamcli.streaming.folding import folded
+from pamcli.streaming.passrnet import StreamedPASSRnet
 
 SIZES = [(8, 8), (9, 31), (7, 50), (33, 20), (61, 17)]
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.networks import streamed_attention
 from pamcli.networks.parallax import attention
-from pamcli.networks.streamed_attention import (
+from pamcli.streaming import attention as streamed_attention
+from pamcli.streaming.attention import (
     Block,
     CostStage,
     Towards,
@@ -22,7 +22,7 @@ from pamcli.networks.streamed_attention import (
     stage_cost,
     stream,
 )
-from pamcli.networks.strips import coarser
+from pamcli.streaming.strips import coarser
 
 
 def allowed(j: int, k: int, towards: Towards | None, limit: int | None) -> bool:

@@ -12,11 +12,11 @@ from random_networks import CountedRows, normalised, pasmnet, picture_pair
 from reference import reference_matching
 from torch import Tensor
 
-from pamcli.networks import streamed_attention
-from pamcli.networks.folding import folded
 from pamcli.networks.parallax import VALID_MASS, clean_mask, received_mass
 from pamcli.networks.pasmnet import Matching
-from pamcli.networks.streamed_pasmnet import StreamedMatching, StreamedPASMnet, lowered
+from pamcli.streaming import attention as streamed_attention
+from pamcli.streaming.folding import folded
+from pamcli.streaming.pasmnet import StreamedMatching, StreamedPASMnet, lowered
 
 SIZES = [(32, 32), (32, 160), (64, 96), (96, 64), (160, 96), (224, 32)]
 
@@ -111,7 +111,7 @@ def test_at_the_threshold_of_the_valid_mask(
     below, above = float(ordered[place]), float(ordered[place + 1])
     assert above - below >= 4e-5
     for threshold, share in ((below - 1e-5, 0), (below + 1e-5, 1), (above - 1e-5, 1)):
-        monkeypatch.setattr("pamcli.networks.streamed_pasmnet.VALID_MASS", threshold)
+        monkeypatch.setattr("pamcli.networks.parallax.VALID_MASS", threshold)
         found = run(streamed, views, None, strip)
         assert int((found.received <= threshold).sum()) == place + share
         assert torch.equal(found.received > threshold, mass > threshold)
@@ -125,10 +125,8 @@ def test_exactly_at_the_threshold_a_pixel_is_not_valid(
     received = run(streamed, views, None, 32).received
     threshold = float(received[0, 8, 12])
     seen: list[Tensor] = []
-    monkeypatch.setattr("pamcli.networks.streamed_pasmnet.VALID_MASS", threshold)
-    monkeypatch.setattr(
-        "pamcli.networks.streamed_pasmnet.clean_mask", lambda valid: seen.append(valid) or valid
-    )
+    monkeypatch.setattr("pamcli.networks.parallax.VALID_MASS", threshold)
+    monkeypatch.setattr("pamcli.networks.parallax.clean_mask", lambda valid, _: seen.append(valid) or valid)
     run(streamed, views, None, 32)
     assert not seen[0][0, 8, 12]
     assert torch.equal(seen[0], received > threshold)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pamcli.networks.cycle import NEAR, Cycle
-from pamcli.networks.streamed_attention import Block
+from pamcli.streaming.attention import Block
+from pamcli.streaming.confidence import NEAR, Cycle
 
 WIDTH = 12
 """Columns of the maps: a quarter of the pictures'."""

@@ -11,7 +11,7 @@ from random_networks import CountedRows
 from torch import Tensor
 
 from pamcli.networks.blocks import SLOPE, upsample
-from pamcli.networks.rolling import (
+from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
     Given,

@@ -1,6 +1,6 @@
 """Confidence of a disparity: attention that goes to where it points in the other view, and comes back.
 
-The cycle attention of Section 3.2, counted only where it passes near the estimated position in the right view
+The cycle attention (Equation 3), counted only where it passes near the estimated position in the right view
 and returns near the pixel: sum over k near j - d of M_right->left(j, k) times the sum over l near j of
 M_left->right(k, l). One where both maps are sure and agree with the result, near zero where either is spread
 out or contradicts.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pamcli.networks.streamed_attention import Block
+from pamcli.streaming.attention import Block
 
 NEAR = 1.5
 """Attention counts as near the estimate within this many quarter-size pixels."""

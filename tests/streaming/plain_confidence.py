@@ -1,4 +1,4 @@
-"""The confidence of a disparity from whole attention maps, which `pamcli.networks.cycle` never has."""
+"""The confidence of a disparity from whole attention maps, which `pamcli.streaming.confidence` never has."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.networks.cycle import NEAR
 from pamcli.networks.parallax import ParallaxMaps
+from pamcli.streaming.confidence import NEAR
 
 
 def plain_confidence(disparity: Tensor, maps: ParallaxMaps) -> Tensor:

@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock, upsample
-from pamcli.networks.cycle import Cycle
-from pamcli.networks.parallax import VALID_MASS, clean_mask, fill_occlusions
-from pamcli.networks.pasmnet import STAGE_STRIDES, PASMnet, Stage
-from pamcli.networks.rolling import (
+from pamcli.networks.parallax import Towards, fill_occlusions, regress_disparity, valid_mask
+from pamcli.networks.pasmnet import STAGE_STRIDES, PASMnet, Stage, blended
+from pamcli.streaming.attention import Block, CostStage, lines_at_once, stage_cost, stream
+from pamcli.streaming.confidence import Cycle
+from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
     Given,
@@ -31,8 +32,7 @@ from pamcli.networks.rolling import (
     gathered,
     residual,
 )
-from pamcli.networks.streamed_attention import Block, CostStage, Towards, lines_at_once, stage_cost, stream
-from pamcli.networks.strips import Rows, coarser, strips
+from pamcli.streaming.strips import Rows, coarser, strips
 
 TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
@@ -112,7 +112,7 @@ class StreamedPASMnet:
         features = self._features(rows, height, strip)
         cascade = _Cascade(self.network, self.stages, features, strip, kept=confidence and strip >= height)
         initial, received = self._attend(cascade, max_disparity)
-        valid = clean_mask(received > VALID_MASS)
+        valid = valid_mask(received)
         filled = fill_occlusions(initial, valid)
         disparity = self._refine(filled[:, None], features.quarter[:1], strip)
         if not confidence:
@@ -143,9 +143,8 @@ class StreamedPASMnet:
         limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
 
         def regress(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            k = torch.arange(block.low, block.high, device=attention.device, dtype=torch.float32)
-            j = torch.arange(block.first, block.last, device=attention.device)
-            initial[0, lines[0] : lines[1], block.first : block.last] = j - attention @ k
+            found = regress_disparity(attention, (block.first, block.low))
+            initial[0, lines[0] : lines[1], block.first : block.last] = found
 
         def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
             received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
@@ -185,9 +184,8 @@ class StreamedPASMnet:
         for first, last in strips(heads.height, strip):
             both = reader(first, last).float()  # (1, 2, R, W)
             reader.forget(last)
-            blend, residual = both[:, :1].sigmoid(), both[:, 1:].clamp_(min=0)
             plain = _enlarged4(scaled, first // 4, last // 4)
-            refined[:, :, first:last] = torch.lerp(plain, residual, blend).mul_(128)
+            refined[:, :, first:last] = blended(plain, both[:, :1].sigmoid(), both[:, 1:])
         return refined
 
 

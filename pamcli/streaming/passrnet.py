@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE
-from pamcli.networks.parallax import VALID_MASS, clean_mask
+from pamcli.networks.parallax import valid_mask
 from pamcli.networks.passrnet import WIDTH, PASSRnet, ResidualASPP, ResidualBlock
-from pamcli.networks.rolling import (
+from pamcli.streaming.attention import Block, CostStage, stage_cost, stream
+from pamcli.streaming.rolling import (
     LAYOUT,
     Convolution,
     Given,
@@ -27,8 +28,7 @@ from pamcli.networks.rolling import (
     convolution,
     residual,
 )
-from pamcli.networks.streamed_attention import Block, CostStage, stage_cost, stream
-from pamcli.networks.strips import Rows, strips
+from pamcli.streaming.strips import Rows, strips
 
 Write = Callable[[int, int, Tensor], None]
 """write(view, first, picture): rows first ... of the enlarged picture (3, R, scale W) of view 0 or 1."""
@@ -72,7 +72,7 @@ class StreamedPASSRnet:
         strip = height if strip is None else strip
         fused, received = self._attend(rows, height, width, both, strip)
         for view in range(len(fused)):
-            valid = clean_mask(received[view : view + 1] > VALID_MASS, pad_closing=True)
+            valid = valid_mask(received[view : view + 1], pad_closing=True)
             fused[view].add_(self.valid[:, :, 0] * valid.to(fused.dtype))
             self._upscale(fused[view : view + 1], strip, partial(write, view))
 

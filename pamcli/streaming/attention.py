@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.networks.strips import coarser
-
-Towards = Literal["left", "right"]
+from pamcli.networks.parallax import Towards, out_of_order
+from pamcli.streaming.strips import coarser
 
 MAP_BYTES = 12_000_000
 """Bytes of the piece of an attention map that is looked at at a time: it should stay in the cache."""
@@ -108,13 +106,9 @@ def enlarged_cost(cost: Tensor) -> Tensor:
 def attention_block(cost: Tensor, block: Block, towards: Towards | None, limit: int | None) -> Tensor:
     """Attention (R, J, K) of a block from its cost, which is overwritten; zero outside of the order."""
     if towards is not None:
-        j = torch.arange(block.first, block.last, device=cost.device)[:, None]
+        j = torch.arange(block.first, block.last, device=cost.device)
         k = torch.arange(block.low, block.high, device=cost.device)
-        disparity = j - k if towards == "left" else k - j
-        outside = disparity < 0
-        if limit is not None:
-            outside |= disparity >= limit
-        cost = cost.masked_fill_(outside, -torch.inf)
+        cost = cost.masked_fill_(out_of_order(j, k, towards, limit), -torch.inf)
     return torch.softmax(cost, -1)
 
 
