@@ -13,30 +13,61 @@ import typer
 from pamcli import __version__
 from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, superres, train, weights
 from pamcli.cli.console import complain, guard_streams
+from pamcli.cli.groups import command, group
 from pamcli.errors import PamError
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """What every usage error of Typer descends from; Typer itself names only the descendants."""
 
-app = typer.Typer(
-    name="pam",
-    help="Stereo images: where each pixel of the left picture sits in the right one, and larger pictures "
-    "with detail borrowed from each other.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # plain help: it comes at once, and a pipe gets no decoration
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = group(
+    "Stereo images: where each pixel of the left picture sits in the right one, and larger pictures "
+    "with detail borrowed from each other."
 )
-app.command("disparity", short_help="Where each left pixel sits in the right picture.")(disparity.command)
-app.command("superres", short_help="Both pictures 2 or 4 times larger.")(superres.command)
-measure = typer.Typer(help="Measure on data sets with ground truth.", no_args_is_help=True)
-measure.command("disparity", short_help="Errors, as the benchmarks define them.")(eval_disparity.command)
-measure.command("superres", short_help="PSNR and SSIM, beside bicubic.")(eval_superres.command)
+measure = group("Measure on data sets with ground truth.")
+learn = group("Train the networks, with ground truth or without.")
+command(
+    app,
+    "disparity",
+    "Where each left pixel sits in the right picture.",
+    "pam disparity left.png right.png -o disp.pfm --color-map disp.png",
+    "pam disparity lefts/ rights/ -o out/ --skip-existing --jsonl",
+)(disparity.command)
+command(
+    app,
+    "superres",
+    "Both pictures 2 or 4 times larger.",
+    "pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png",
+    "pam superres lefts/ rights/ --scale 2 -o larger/",
+)(superres.command)
+command(
+    measure,
+    "disparity",
+    "Errors, as the benchmarks define them.",
+    "pam eval disparity --data kitti2015:kitti --report kitti.html",
+    "pam eval disparity --data pairs:mine --predictions made/ --json",
+)(eval_disparity.command)
+command(
+    measure,
+    "superres",
+    "PSNR and SSIM, beside bicubic.",
+    "pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --compare",
+    "pam eval superres --scale 2 --data pairs:mine --save larger/",
+)(eval_superres.command)
 app.add_typer(measure, name="eval")
-learn = typer.Typer(help="Train the networks, with ground truth or without.", no_args_is_help=True)
-learn.command("disparity", short_help="PASMnet, which finds disparity.")(train.disparity)
-learn.command("superres", short_help="PASSRnet, which enlarges both pictures.")(train.superres)
+command(
+    learn,
+    "disparity",
+    "PASMnet, which finds disparity.",
+    "pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet",
+    "pam train disparity --data pairs:mine/ --from pasmnet --unsupervised -o runs/mine",
+)(train.disparity)
+command(
+    learn,
+    "superres",
+    "PASSRnet, which enlarges both pictures.",
+    "pam train superres --scale 4 --data pairs:mine/ -o runs/sr4",
+    "pam train superres --resume runs/sr4",
+)(train.superres)
 app.add_typer(learn, name="train")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")

@@ -66,14 +66,14 @@ class Done:
     stdout: bytes | None = None
 
 
-def run_jobs(plan: Plan, task: Task[Any], max_pixels: int | None, console: Console) -> None:
+def run_jobs(plan: Plan, task: Task[Any], console: Console) -> None:
     """Work off the jobs and report them; exits with 6 when a pair of a batch failed.
 
     The error of a pair that is not part of a batch is raised.
     """
     from pamcli.inference.pipeline import run_overlapped
 
-    steps = _Steps(plan, task, max_pixels)
+    steps = _Steps(plan, task)
     report = _Reporter(plan, console, task.constants)
     waiting: list[Outcome[Job, Done]] = []
     outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
@@ -108,7 +108,6 @@ class _Steps:
 
     plan: Plan
     task: Task[Any]
-    max_pixels: int | None
 
     def load(self, job: Job) -> _Loaded | None:
         from pamcli.files.atomic import check_writable
@@ -122,18 +121,16 @@ class _Steps:
         assert job.pair is not None
         for path in job.outputs.values():
             check_writable(path)
-        layout = self.plan.selection.packed
+        layout, limit = self.plan.selection.layout, self.plan.selection.most_pixels
         if layout is None:
             assert job.pair.right is not None
-            pair = read_pair(job.pair.left, job.pair.right, max_pixels=self.max_pixels)
+            pair = read_pair(job.pair.left, job.pair.right, max_pixels=limit)
         elif job.pair.left == STDIN:
             with reading_stdin() as stdin:
                 picture = stdin.read()
-            pair = read_packed_pair(picture, layout, max_pixels=self.max_pixels, name=STDIN_NAME)
+            pair = read_packed_pair(picture, layout, max_pixels=limit, name=STDIN_NAME)
         else:
-            pair = read_packed_pair(
-                job.pair.left, layout, max_pixels=self.max_pixels, name=str(job.pair.left)
-            )
+            pair = read_packed_pair(job.pair.left, layout, max_pixels=limit, name=str(job.pair.left))
         for target in job.targets:
             self.task.check(target, pair)
         return _Loaded(pair, check_pair(pair.left.pixels, pair.right.pixels).warnings())

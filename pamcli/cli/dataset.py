@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from pamcli.cli import prepare, statistics
 from pamcli.cli.console import Console, one_line
-from pamcli.cli.options import Overwrite, Quiet
+from pamcli.cli.groups import command, group
+from pamcli.cli.options import Overwrite, Quiet, Text
 from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.data.sources import COMMON_KEYS, SOURCES, SourceInfo
 from pamcli.errors import InputError, UsageError
@@ -29,49 +30,55 @@ if TYPE_CHECKING:
     from pamcli.data.listing import Listed
     from pamcli.data.verify import Finding
 
-app = typer.Typer(help="Data sets: list, verify, preview, measure, prepare.", no_args_is_help=True)
-
-app.command("prepare-flickr1024", short_help="Training patches for super-resolution.")(prepare.command)
-app.command("stats", short_help="Sizes, disparities, sharpness, duplicates.")(statistics.command)
+app = group("Data sets: list, verify, preview, measure, prepare.")
 
 FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
 FORM_HELP = f"{FORM}, with the names, splits and keys of `pam dataset list`."
-
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of text, an object a line.")]
 
 _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
 
 
-@app.command("list")
+@command(app, "list", "What can be read.", "pam dataset list", "pam dataset list kitti2015 --json")
 def list_sources(
+    text: Text,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="One data set; by default all.", show_default=False),
+        typer.Argument(
+            metavar="[NAME]",
+            help="One data set; by default all.",
+            show_default=False,
+            rich_help_panel="Input",
+        ),
     ] = None,
-    json: Json = False,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree."""
     console = Console()
     rows = list(SOURCES.values()) if name is None else [_known(name)]
     for row in rows:
-        if json:
+        if text.json:
             console.record(_record(row))
         else:
             for line in _description(row):
                 console.result(line)
             console.result("")
-    if not json:
+    if not text.json:
         keys = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {keys}.")
 
 
-@app.command()
+@command(
+    app,
+    "verify",
+    "Whether data sets are whole and sound.",
+    "pam dataset verify kitti2015:kitti",
+    "pam dataset verify 'pairs:mine?first=20' --json",
+)
 def verify(
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help=FORM_HELP)],
-    json: Json = False,
-    quiet: Quiet = False,
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help=FORM_HELP, rich_help_panel="Input")],
+    text: Text,
+    messages: Quiet,
 ) -> None:
     """Check that data sets are whole and sound.
 
@@ -81,8 +88,8 @@ def verify(
     a file that cannot be read, sizes that differ, a truth that does not warp the right picture onto the left
     one) ends with 3; what is merely not there is told and ends with 0.
     """
-    console = Console(quiet=quiet)
-    specs = [parse_data(text) for text in data]
+    console = messages.console()
+    specs = [parse_data(each) for each in data]
     # All are opened before any is read: reading takes its time, and a mistyped path is better told at once.
     sources = [open_data(spec) for spec in specs]
     from pamcli.data.verify import verify as findings_of
@@ -92,7 +99,7 @@ def verify(
         for spec, source in zip(specs, sources, strict=True):
             findings = findings_of(source, lambda done: bar.advance())
             damaged |= any(finding.severity == "damage" for finding in findings)
-            if json:
+            if text.json:
                 _report_json(spec, source, findings, console)
             else:
                 _report(spec, source, findings, console)
@@ -100,20 +107,34 @@ def verify(
         raise typer.Exit(InputError.exit_code)
 
 
-@app.command()
-def preview(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=FORM_HELP)],
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """The contact sheet."""
+
+    panel: ClassVar[str] = "Output"
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .jpg, .webp, .tif.")
-    ],
+    ]
     count: Annotated[
         int,
         typer.Option(
             "--count", min=1, max=_MOST_ROWS, help="Samples, spread evenly over the set (or its ?first=N)."
         ),
-    ] = 8,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
+    ] = 8
+    overwrite: Overwrite = False
+
+
+@command(
+    app,
+    "preview",
+    "A contact sheet.",
+    "pam dataset preview kitti2015:kitti -o sheet.png",
+    "pam dataset preview pairs:mine -o mine.jpg --count 20",
+)
+def preview(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=FORM_HELP, rich_help_panel="Input")],
+    sheet: Sheet,
+    messages: Quiet,
 ) -> None:
     """Draw a contact sheet of a data set.
 
@@ -122,8 +143,8 @@ def preview(
     Occlusion is white where both views see a pixel, black where the left one alone does, grey where that is
     not known. A cell stays dark where the data set does not have the part.
     """
-    console = Console(quiet=quiet)
-    _check_output(output, overwrite)
+    console, output = messages.console(), sheet.output
+    _check_output(output, sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
     if _is_part(output, source):
@@ -138,9 +159,25 @@ def preview(
     from pamcli.data.preview import contact_sheet
     from pamcli.imaging.images import Picture, encode_picture
 
-    sheet = contact_sheet(source, _spread(len(source), count))
-    write_atomically(output, encode_picture(Picture(sheet), output.suffix, name=str(output)))
+    pixels = contact_sheet(source, _spread(len(source), sheet.count))
+    write_atomically(output, encode_picture(Picture(pixels), output.suffix, name=str(output)))
     console.result(str(output))
+
+
+command(
+    app,
+    "prepare-flickr1024",
+    "Training patches for super-resolution.",
+    "pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4",
+    "pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms",
+)(prepare.command)
+command(
+    app,
+    "stats",
+    "Sizes, disparities, sharpness, duplicates.",
+    "pam dataset stats kitti2015:kitti",
+    "pam dataset stats pairs:mine --count 100 --json",
+)(statistics.command)
 
 
 def _known(name: str) -> SourceInfo:

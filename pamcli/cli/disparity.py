@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ import typer
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
-from pamcli.cli.jobs import Job, Selection, Target, plan_jobs
+from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.errors import UsageError
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
@@ -34,8 +35,10 @@ AUTO_PERCENTILES = (1, 99)
 """`--range auto` runs from the lowest of the maps' 1st to the highest of their 99th percentiles."""
 
 
-def command(
-    inputs: options.Inputs = None,
+@dataclass(frozen=True, kw_only=True)
+class Maps(options.Results):
+    """The results that are asked for, and where they go. Raises UsageError for values without sense."""
+
     output: Annotated[
         str | None,
         typer.Option(
@@ -44,28 +47,28 @@ def command(
             metavar="FILE|FOLDER|TEMPLATE|-",
             help="Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel).",
         ),
-    ] = None,
+    ] = None
     output_right: Annotated[
         str | None, typer.Option("--output-right", metavar="FILE|...", help="Disparity of the right view.")
-    ] = None,
+    ] = None
     color_map: Annotated[
         str | None,
         typer.Option("--color-map", metavar="FILE|...", help="The disparity as colours; unknown is black."),
-    ] = None,
+    ] = None
     visible: Annotated[
         str | None,
         typer.Option("--visible", metavar="FILE|...", help="Mask (.png): 255 where both views see a pixel."),
-    ] = None,
+    ] = None
     confidence: Annotated[
         str | None,
         typer.Option("--confidence", metavar="FILE|...", help="How sure the disparity is, in [0, 1]."),
-    ] = None,
+    ] = None
     format_name: Annotated[
         Literal["pfm", "png", "npy", "tif"] | None,
         typer.Option(
             "--format", help="Of disparities in a folder or on stdout; by default pfm.", show_default=False
         ),
-    ] = None,
+    ] = None
     color_range: Annotated[
         str | None,
         typer.Option(
@@ -75,107 +78,83 @@ def command(
             help="Disparities between which the colours run, by default 0:192; auto: one range for the whole "
             "batch, which is known, and reported, at its end.",
         ),
-    ] = None,
+    ] = None
     unknown: Annotated[
         Literal["occluded", "none"],
         typer.Option("--unknown", help="Pixels of the left view to mark as unknown in -o and --color-map."),
-    ] = "none",
+    ] = "none"
     min_confidence: Annotated[
         float | None,
         typer.Option(
             "--min-confidence", metavar="T", help="Mark pixels less confident than T (0 to 1) as unknown too."
         ),
-    ] = None,
-    max_disparity: Annotated[
-        str | None,
-        typer.Option(
-            "--max-disparity",
-            metavar="N|none",
-            show_default=False,
-            help="Search only disparities below N px (rounded up to a multiple of 16); by default what is "
-            "stored with the weights.",
-        ),
-    ] = None,
-    pairs: options.PairList = None,
-    null: options.Null = False,
-    packed: options.Packed = None,
-    side_by_side: options.SideBySide = False,
-    skip_unpaired: options.SkipUnpaired = False,
-    skip_existing: options.SkipExisting = False,
-    overwrite: options.Overwrite = False,
-    max_pixels: options.MaxPixels = "400000000",
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    max_memory: options.MaxMemory = None,
-    jsonl: options.JsonLines = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    ] = None
+
+    def __post_init__(self) -> None:
+        least = self.min_confidence
+        if least is not None and not 0 <= least <= 1:  # also true for NaN
+            raise UsageError(f"--min-confidence {least:g} is not between 0 and 1")
+        if self.color_range is not None and self.color_map is None:
+            raise UsageError("--range is about the colours of --color-map, which is not asked for")
+        _ = self.colors
+
+    @property
+    def colors(self) -> tuple[float, float] | None:
+        """Disparities between which the colours run; None: of the whole batch."""
+        return DEFAULT_RANGE if self.color_range is None else _parse_range(self.color_range)
+
+    @property
+    def kinds(self) -> dict[OutputKind, str | None]:
+        """What is asked for by each option."""
+        return {
+            DISPARITY: self.output,
+            RIGHT: self.output_right,
+            COLOR_MAP: self.color_map,
+            VISIBLE: self.visible,
+            CONFIDENCE: self.confidence,
+        }
+
+    @property
+    def extras(self) -> set[str]:
+        """What the network has to find besides the disparity."""
+        wanted = {
+            "right_disparity": self.output_right is not None,
+            "visible": self.visible is not None or self.unknown == "occluded",
+            "confidence": self.confidence is not None or self.min_confidence is not None,
+        }
+        return {name for name, value in wanted.items() if value}
+
+
+def command(
+    pairs: options.Pairs,
+    output: Maps,
+    network: options.Matching,
+    compute: options.Compute,
+    messages: options.Messages,
 ) -> None:
     """Find, for each pixel of the left picture, where it sits in the right one.
 
     The pictures must be rectified: a point lies in the same row of both, and left pixel (y, x) matches right
     pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
     """
-    console = Console(quiet, verbose, jsonl)
-    limit = options.number_or_none(max_pixels, "--max-pixels")
-    options.check_device(device)
-    memory = options.memory_size(max_memory)
-    prior: int | str | None = "stored"
-    if max_disparity is not None:
-        prior = options.number_or_none(max_disparity, "--max-disparity")
-    if min_confidence is not None and not 0 <= min_confidence <= 1:  # also true for NaN
-        raise UsageError(f"--min-confidence {min_confidence:g} is not between 0 and 1")
-    if color_range is not None and color_map is None:
-        raise UsageError("--range is about the colours of --color-map, which is not asked for")
-    colors = DEFAULT_RANGE if color_range is None else _parse_range(color_range)
-    if colors is None and (skip_existing or pairs == "-"):
-        other = "--skip-existing" if skip_existing else "--pairs -"
+    console = messages.console(jsonl=output.jsonl)
+    if output.colors is None and (output.skip_existing or pairs.pairs == "-"):
+        other = "--skip-existing" if output.skip_existing else "--pairs -"
         raise UsageError(f"--range auto needs the whole batch, which {other} has not", "give MIN:MAX")
-    layout = options.layout(packed, side_by_side)
-    plan = plan_jobs(
-        Selection(inputs or (), pairs, null, layout, skip_unpaired, skip_existing, overwrite),
-        {
-            DISPARITY: output,
-            RIGHT: output_right,
-            COLOR_MAP: color_map,
-            VISIBLE: visible,
-            CONFIDENCE: confidence,
-        },
-        format_name,
-        console,
-    )
-    extras = set()
-    if output_right is not None:
-        extras.add("right_disparity")
-    if visible is not None or unknown == "occluded":
-        extras.add("visible")
-    if confidence is not None or min_confidence is not None:
-        extras.add("confidence")
+    plan = plan_jobs(pairs, output, output.kinds, output.format_name, console)
 
     from pamcli.cli.network import load_matcher
 
-    matcher = load_matcher(weights or "pasmnet", device, precision, prior, console, memory)
-    with tempfile.TemporaryDirectory(prefix="pam-") if colors is None else nullcontext("") as spool:
-        task = _Matching(matcher, extras, unknown == "occluded", min_confidence, colors, Path(spool), console)
-        run_jobs(plan, task, limit, console)
+    matcher = load_matcher(network.weights or "pasmnet", network.prior, compute, console)
+    with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
+        run_jobs(plan, _Matching(matcher, output, Path(spool), console), console)
 
 
 class _Matching(Task["StereoResult"]):
-    def __init__(
-        self,
-        matcher: StereoMatcher,
-        extras: set[str],
-        only_visible: bool,
-        min_confidence: float | None,
-        colors: tuple[float, float] | None,
-        spool: Path,
-        console: Console,
-    ) -> None:
-        self.matcher, self.extras, self.console = matcher, extras, console
-        self.only_visible, self.min_confidence = only_visible, min_confidence
-        self.colors = colors
-        self.whole_batch_first = colors is None
+    def __init__(self, matcher: StereoMatcher, asked: Maps, spool: Path, console: Console) -> None:
+        self.matcher, self.asked, self.extras, self.console = matcher, asked, asked.extras, console
+        self.colors = asked.colors
+        self.whole_batch_first = self.colors is None
         self.spool = spool
         self.kept: dict[str, Path] = {}
         """With the range of the whole batch: stored disparities, by the pictures to make of them."""
@@ -207,7 +186,9 @@ class _Matching(Task["StereoResult"]):
             assert result.right_disparity is not None
             disparity = result.right_disparity
         else:
-            disparity = result.disparity_where(visible=self.only_visible, min_confidence=self.min_confidence)
+            disparity = result.disparity_where(
+                visible=self.asked.unknown == "occluded", min_confidence=self.asked.min_confidence
+            )
         if target.name == COLOR_MAP.name:
             if self.colors is None:
                 self._keep(disparity, target)

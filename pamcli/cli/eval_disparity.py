@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,18 +39,16 @@ TRUST = (
 """The figures of the three tables on the terminal; JSON, CSV and the report have all of them."""
 
 
-def command(
-    data: evaluation.Data,
-    weights: options.Weights = None,
-    predictions: evaluation.Predictions = None,
+@dataclass(frozen=True, kw_only=True)
+class Input(evaluation.Measured):
+    """Disparities to measure. Raises UsageError for what goes with files alone."""
+
     prediction_scale: Annotated[
-        float, typer.Option("--prediction-scale", help="What the numbers in the files are multiplied by.")
-    ] = 1.0,
-    allow_missing: evaluation.AllowMissing = False,
-    submission: Annotated[
-        Path | None,
-        typer.Option("--submission", metavar="FILE.zip", help="Write the archive that the benchmark takes."),
-    ] = None,
+        float,
+        typer.Option(
+            "--prediction-scale", metavar="X", help="What the numbers in the files are multiplied by."
+        ),
+    ] = 1.0
     prediction_seconds: Annotated[
         float | None,
         typer.Option(
@@ -57,83 +56,99 @@ def command(
             metavar="S",
             help="What the program took for a pair: Middlebury's and ETH3D's archives state it.",
         ),
-    ] = None,
+    ] = None
     max_gt: Annotated[
         float | None,
         typer.Option("--max-gt", metavar="PX", help="Count only truth below this, as the paper: 192."),
-    ] = None,
+    ] = None
     resize: Annotated[
         str | None,
         typer.Option("--resize", metavar="WxH", help="Bring pictures and truth to this size first."),
-    ] = None,
-    max_disparity: Annotated[
-        str | None, typer.Option("--max-disparity", metavar="N|none", help="As of pam disparity.")
-    ] = None,
-    as_json: evaluation.Json = False,
-    per_image: evaluation.PerImage = None,
-    report: evaluation.Report = None,
-    compare: evaluation.Compare = False,
-    overwrite: options.Overwrite = False,
-    device: options.Device = "auto",
-    precision: options.Precision = "fp32",
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    ] = None
+
+    def __post_init__(self) -> None:
+        most = self.max_gt
+        if most is not None and not (math.isfinite(most) and most >= 1):
+            raise UsageError(f"--max-gt {most:g} is no number of pixels from 1 up")
+        if self.predictions is None and (self.prediction_scale != 1 or self.allow_missing):
+            raise UsageError("--prediction-scale and --allow-missing are about --predictions")
+        _ = self.size
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """Width and height that pictures are brought to."""
+        return None if self.resize is None else options.picture_size(self.resize, "--resize", 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(evaluation.Shown):
+    """Figures, or a benchmark's archive."""
+
+    submission: Annotated[
+        Path | None,
+        typer.Option("--submission", metavar="FILE.zip", help="Write the archive that the benchmark takes."),
+    ] = None
+
+
+def command(
+    given: Input,
+    shown: Output,
+    network: options.Matching,
+    compute: evaluation.Exact,
+    messages: options.Messages,
 ) -> None:
     """Measure disparity on data sets with ground truth: of a network, or of files by any program.
 
     Figures are given pooled over all pixels of a set (the headline) and as means of the pictures. With
     --submission nothing is measured: the benchmark's archive is written, and verified.
     """
-    console = Console(quiet, verbose)
-    prior: int | str | None = "stored"
-    if max_disparity is not None:
-        prior = options.number_or_none(max_disparity, "--max-disparity")
-    options.check_device(device)
+    console = messages.console()
+    weights, predictions, submission = network.weights, given.predictions, shown.submission
     if predictions is not None and weights is not None:
         raise UsageError("--predictions and --weights contradict each other", "give one of them")
-    if predictions is not None and max_disparity is not None:
+    if predictions is not None and network.max_disparity is not None:
         raise UsageError("--max-disparity is about a network, and none is run")
-    if max_gt is not None and not (
-        math.isfinite(max_gt) and max_gt >= 1
-    ):  # each Typer has its own view of NaN
-        raise UsageError(f"--max-gt {max_gt:g} is no number of pixels from 1 up")
-    if predictions is None and (prediction_scale != 1 or allow_missing):
-        raise UsageError("--prediction-scale and --allow-missing are about --predictions")
-    size = evaluation.parse_size(resize)
     if submission is not None:
         if submission.suffix.lower() != ".zip":
             raise UsageError(f"--submission {submission} must end in .zip")
         measuring = {
-            "--resize": resize,
-            "--max-gt": max_gt,
-            "--per-image": per_image,
-            "--report": report,
-            "--compare": compare,
-            "--json": as_json,
-            "--allow-missing": allow_missing,
+            "--resize": given.resize,
+            "--max-gt": given.max_gt,
+            "--per-image": shown.per_image,
+            "--report": shown.report,
+            "--compare": shown.compare,
+            "--json": shown.as_json,
+            "--allow-missing": given.allow_missing,
         }
-        if given := [option for option, value in measuring.items() if value]:
+        if asked := [option for option, value in measuring.items() if value]:
             raise UsageError(
-                f"--submission measures nothing, and so contradicts {', '.join(given)}",
+                f"--submission measures nothing, and so contradicts {', '.join(asked)}",
                 "run pam eval without it for the figures",
             )
     more = [submission] if submission is not None else []
-    results = evaluation.Results.plan(console, as_json, per_image, report, overwrite, more)
-    sets = evaluation.open_sets(data, console)
+    results = evaluation.Results.plan(console, shown, more)
+    sets = evaluation.open_sets(given.data, console)
     if predictions is not None and submission is None:
         evaluation.one_set(sets, "--predictions")
     archive = None if submission is None else _archive(sets)
-    _check_seconds(prediction_seconds, archive, predictions is not None)
+    _check_seconds(given.prediction_seconds, archive, predictions is not None)
 
     matcher, path = None, None
     if predictions is None:
         from pamcli.cli.network import find_weights, load_matcher
 
         path = find_weights(weights or "pasmnet", console)
-        matcher = load_matcher(weights or "pasmnet", device, precision, prior, console)
+        matcher = load_matcher(weights or "pasmnet", network.prior, compute, console)
     if submission is not None and archive is not None:
         _submit(
-            submission, archive, sets, matcher, predictions, prediction_scale, prediction_seconds, console
+            submission,
+            archive,
+            sets,
+            matcher,
+            predictions,
+            given.prediction_scale,
+            given.prediction_seconds,
+            console,
         )
         return
     from pamcli.evaluation.predictions import open_disparities
@@ -143,7 +158,7 @@ def command(
         for spec, source in sets:
             if predictions is not None:
                 files = open_disparities(
-                    predictions, source.names, scale=prediction_scale, allow_missing=allow_missing
+                    predictions, source.names, scale=given.prediction_scale, allow_missing=given.allow_missing
                 )
                 notes += evaluation.left_out_note(files.missing)
                 estimate = _from_files(files)
@@ -151,29 +166,28 @@ def command(
                 assert matcher is not None
                 estimate = _from_network(matcher)
             measured.append(
-                _measure(spec, source, estimate, max_gt, size, evaluation.WORST if report else 0, bar.advance)
+                _measure(spec, source, estimate, given, evaluation.WORST if shown.report else 0, bar.advance)
             )
     facts = evaluation.run_facts(matcher, weights or "pasmnet", path, predictions)
     if matcher is not None:
         limit = matcher.max_disparity
         facts.append(("maximum disparity", "none" if limit is None else f"{limit} px"))
-    if prediction_scale != 1:
-        notes.append(f"the numbers in the files are multiplied by {prediction_scale:g}")
-    _show(results, sets, measured, facts, notes, matcher, compare)
+    if given.prediction_scale != 1:
+        notes.append(f"the numbers in the files are multiplied by {given.prediction_scale:g}")
+    _show(results, sets, measured, facts, notes, matcher, shown.compare)
 
 
 def _measure(
     spec: DataSpec,
     source: Listed,
     estimate: Callable[[Sample], Estimate | None],
-    max_gt: float | None,
-    size: tuple[int, int] | None,
+    given: Input,
     worst: int,
     advance: Callable[[], None],
 ) -> MeasuredSet:
     from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
 
-    protocol = DisparityProtocol.of(spec.info.name, max_gt=max_gt, resize=size)
+    protocol = DisparityProtocol.of(spec.info.name, max_gt=given.max_gt, resize=given.size)
     return measure_disparity(spec.label, source, estimate, protocol, worst=worst, advance=advance)
 
 

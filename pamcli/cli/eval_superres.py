@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pamcli.cli import evaluation, options
-from pamcli.cli.console import Console
+from pamcli.cli.superres import Upscaling
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import listed
@@ -26,68 +27,70 @@ if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
 
 
-def command(
-    data: evaluation.Data,
-    scale: Annotated[
-        Literal["2", "4"] | None, typer.Option("--scale", help="How many times larger.", show_default="4")
-    ] = None,
-    weights: options.Weights = None,
-    predictions: evaluation.Predictions = None,
-    allow_missing: evaluation.AllowMissing = False,
+@dataclass(frozen=True, kw_only=True)
+class Input(evaluation.Measured):
+    """Pictures to measure."""
+
     baseline_only: Annotated[
         bool, typer.Option("--baseline-only", help="Bicubic alone: no network is loaded.")
-    ] = False,
+    ] = False
     right_view: Annotated[
         Literal["right", "left"],
         typer.Option("--right-view", help="left: the network gets the left view twice."),
-    ] = "right",
+    ] = "right"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(evaluation.Shown):
+    """Figures, and the enlarged views."""
+
     save: Annotated[
         Path | None,
         typer.Option("--save", metavar="FOLDER", help="Write enlarged views: <name>_left.png, _right.png."),
-    ] = None,
-    as_json: evaluation.Json = False,
-    per_image: evaluation.PerImage = None,
-    report: evaluation.Report = None,
-    compare: evaluation.Compare = False,
-    overwrite: options.Overwrite = False,
-    device: options.Device = "auto",
-    precision: options.Precision = "fp32",
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    ] = None
+
+
+def command(
+    given: Input,
+    shown: Output,
+    network: Upscaling,
+    compute: evaluation.Exact,
+    messages: options.Messages,
 ) -> None:
     """Measure super-resolution on data sets: of a network, or of pictures by any program.
 
     Pictures are cut to a multiple of the scale, reduced by MATLAB's bicubic, rounded to 8 bits, enlarged, and
     compared in 8 bits; bicubic's figures always stand beside.
     """
-    console = Console(quiet, verbose)
-    options.check_device(device)
-    given = {"--predictions": predictions, "--weights": weights, "--baseline-only": baseline_only}
-    made = [name for name, value in given.items() if value]
+    console = messages.console()
+    predictions, weights, save = given.predictions, network.weights, shown.save
+    sources = {"--predictions": predictions, "--weights": weights, "--baseline-only": given.baseline_only}
+    made = [name for name, value in sources.items() if value]
     if len(made) > 1:
         raise UsageError(f"{' and '.join(made)} contradict each other", "give one of them")
-    if (predictions is not None or baseline_only) and (right_view == "left" or save is not None):
+    left_twice = given.right_view == "left"
+    if (predictions is not None or given.baseline_only) and (left_twice or save is not None):
         raise UsageError("--right-view and --save are about a network, and none is run")
-    if predictions is None and allow_missing:
+    if predictions is None and given.allow_missing:
         raise UsageError("--allow-missing is about --predictions")
-    results = evaluation.Results.plan(console, as_json, per_image, report, overwrite)
-    sets = evaluation.open_sets(data, console)
+    results = evaluation.Results.plan(console, shown)
+    sets = evaluation.open_sets(given.data, console)
     if save is not None:
-        _check_saved(save, evaluation.one_set(sets, "--save")[1], overwrite)
+        _check_saved(save, evaluation.one_set(sets, "--save")[1], shown.overwrite)
 
     upscaler, path, method = None, None, None
-    factor = int(scale or "4")
+    factor = network.factor or 4
     if predictions is not None:
         evaluation.one_set(sets, "--predictions")
         method = _method(predictions.resolve().name)
-    elif not baseline_only:
+    elif not given.baseline_only:
         from pamcli.cli.network import find_weights, load_upscaler
 
         name = weights or f"passrnet-x{factor}"
         path = find_weights(name, console)
-        upscaler = load_upscaler(name, device, precision, int(scale) if scale else None, console)
+        upscaler = load_upscaler(name, network.factor, compute, console)
         factor = upscaler.scale
-        method = _method(Path(name).stem) + (", left view twice" if right_view == "left" else "")
+        method = _method(Path(name).stem) + (", left view twice" if left_twice else "")
 
     from pamcli.evaluation.predictions import open_pictures
     from pamcli.evaluation.superres_run import measure_superres
@@ -97,11 +100,11 @@ def command(
         for spec, source in sets:
             enlarge: Any = None
             if predictions is not None:
-                files = open_pictures(predictions, source.names, allow_missing=allow_missing)
+                files = open_pictures(predictions, source.names, allow_missing=given.allow_missing)
                 enlarge = _from_files(files)
                 notes += evaluation.left_out_note([n for n in source.names if n not in files.files])
             elif upscaler is not None:
-                enlarge = _from_network(upscaler, right_view == "left", save)
+                enlarge = _from_network(upscaler, left_twice, save)
             measured.append(
                 measure_superres(
                     spec.label,
@@ -109,12 +112,12 @@ def command(
                     factor,
                     method,
                     enlarge,
-                    worst=evaluation.WORST if report else 0,
+                    worst=evaluation.WORST if shown.report else 0,
                     advance=bar.advance,
                 )
             )
     facts = [*evaluation.run_facts(upscaler, method or "", path, predictions), ("scale", f"x{factor}")]
-    _show(results, sets, measured, facts, notes, upscaler, factor, compare)
+    _show(results, sets, measured, facts, notes, upscaler, factor, shown.compare)
 
 
 def _method(name: str) -> str:

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from pamcli import __version__
 from pamcli.cli.console import Console, one_line
+from pamcli.cli.options import Compute, Overwrite, Precision
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import listed, shown
@@ -26,32 +27,63 @@ if TYPE_CHECKING:
     from pamcli.evaluation.report import Published, ReportData
     from pamcli.evaluation.tables import Table
 
-Data = Annotated[
-    list[str],
-    typer.Option(
-        "--data",
-        metavar="NAME[/SPLIT]:PATH[?key=value&...]",
-        help="A data set of `pam dataset list`; may be given several times.",
-    ),
-]
-Predictions = Annotated[
-    Path | None,
-    typer.Option(
-        "--predictions", metavar="FOLDER", help="Measure these files, made by any program, not a network."
-    ),
-]
-AllowMissing = Annotated[
-    bool, typer.Option("--allow-missing", help="Leave out samples that have no prediction.")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")]
-PerImage = Annotated[
-    Path | None, typer.Option("--per-image", metavar="FILE.csv", help="Write the figures of every picture.")
-]
-Report = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE.html", help="Write a report that a browser shows, in one file."),
-]
-Compare = Annotated[bool, typer.Option("--compare", help="Show published rows of the same sets beside it.")]
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What is measured."""
+
+    panel: ClassVar[str] = "Input"
+    data: Annotated[
+        list[str],
+        typer.Option(
+            "--data",
+            metavar="NAME[/SPLIT]:PATH[?key=value&...]",
+            help="A data set of `pam dataset list`; may be given several times.",
+        ),
+    ]
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            "--predictions",
+            metavar="FOLDER",
+            help="Measure these files, made by any program, not a network.",
+        ),
+    ] = None
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Leave out samples that have no prediction.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Where the figures go."""
+
+    panel: ClassVar[str] = "Output"
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")] = (
+        False
+    )
+    per_image: Annotated[
+        Path | None,
+        typer.Option("--per-image", metavar="FILE.csv", help="Write the figures of every picture."),
+    ] = None
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE.html", help="Write a report that a browser shows, in one file."
+        ),
+    ] = None
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Show published rows of the same sets beside it.")
+    ] = False
+    overwrite: Overwrite = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(Compute):
+    """As figures are computed: in fp32, if nothing else is said."""
+
+    precision: Precision = "fp32"
+
 
 WORST = 5
 """Pairs that a report shows."""
@@ -67,26 +99,19 @@ class Results:
     report: Path | None
 
     @classmethod
-    def plan(
-        cls,
-        console: Console,
-        as_json: bool,
-        per_image: Path | None,
-        report: Path | None,
-        overwrite: bool,
-        more: Sequence[Path] = (),
-    ) -> Results:
+    def plan(cls, console: Console, shown: Shown, more: Sequence[Path] = ()) -> Results:
         """Check the files before any work. Raises UsageError, OutputError."""
+        per_image, report = shown.per_image, shown.report
         for path, suffix, option in ((per_image, ".csv", "--per-image"), (report, ".html", "--report")):
             if path is not None and path.suffix.lower() != suffix:
                 raise UsageError(f"{option} {path} must end in {suffix}")
         files = [path for path in (per_image, report, *more) if path is not None]
         existing = [path for path in files if path.exists()]
-        if existing and not overwrite:
+        if existing and not shown.overwrite:
             raise UsageError(f"{listed(existing)} exists already", "--overwrite replaces it")
         for path in files:
             check_writable(path)
-        return cls(console, as_json, per_image, report)
+        return cls(console, shown.as_json, per_image, report)
 
     def show(
         self,
@@ -258,13 +283,3 @@ def one_set(sets: Sequence[tuple[DataSpec, Listed]], option: str) -> tuple[DataS
     if len(sets) > 1:
         raise UsageError(f"{option} goes with one data set, {len(sets)} are given", "run pam eval for each")
     return sets[0]
-
-
-def parse_size(text: str | None) -> tuple[int, int] | None:
-    """Width and height from WxH. Raises UsageError."""
-    if text is None:
-        return None
-    sides = text.lower().split("x")
-    if len(sides) != 2 or not all(s.isascii() and s.isdigit() and 16 <= int(s) <= 65535 for s in sides):
-        raise UsageError(f"--resize {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 960x512")
-    return int(sides[0]), int(sides[1])

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pamcli.cli.console import Console, reading_stdin
+from pamcli.cli.options import Pairs, Results
 from pamcli.errors import PamError, UsageError
 from pamcli.files.outputs import (
     OutputKind,
@@ -29,24 +29,8 @@ from pamcli.files.pairing import (
     resolve_pairs,
 )
 
-if TYPE_CHECKING:
-    from pamcli.imaging.stereo_pair import Layout
-
 STDIN = Path("-")
 STDIN_NAME = "standard input"
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The options that say which pairs are meant, and what happens to results that exist."""
-
-    inputs: Sequence[str]
-    pairs: str | None
-    null: bool
-    packed: Layout | None
-    skip_unpaired: bool
-    skip_existing: bool
-    overwrite: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +75,7 @@ class Job:
 class Plan:
     """All jobs of a command."""
 
-    selection: Selection
+    selection: Pairs
     jobs: Iterable[Job]
     batch: bool
     total: int | None
@@ -99,7 +83,11 @@ class Plan:
 
 
 def plan_jobs(
-    selection: Selection, options: Mapping[OutputKind, str | None], format_name: str | None, console: Console
+    selection: Pairs,
+    results: Results,
+    options: Mapping[OutputKind, str | None],
+    format_name: str | None,
+    console: Console,
 ) -> Plan:
     """Find the pairs and plan their results, before any work. Raises UsageError and InputError."""
     pairing, batch = _find_pairs(selection)
@@ -111,7 +99,7 @@ def plan_jobs(
         format_name=format_name,
     )
     stdout = _stdout_targets(options, format_name, batch, console)
-    policy = {"overwrite": selection.overwrite, "skip_existing": selection.skip_existing}
+    policy = {"overwrite": results.overwrite, "skip_existing": results.skip_existing}
     if pairing is None:
         check_existing([], **policy)
         return Plan(selection, _stream(selection, names, policy), batch, None)
@@ -130,21 +118,21 @@ def plan_jobs(
     return Plan(selection, jobs, batch, len(jobs))
 
 
-def _find_pairs(selection: Selection) -> tuple[Pairing | None, bool]:
+def _find_pairs(selection: Pairs) -> tuple[Pairing | None, bool]:
     """The pairs (None: they arrive on stdin) and whether they are a batch."""
-    inputs = selection.inputs
+    inputs = selection.inputs or []
     if "" in inputs or selection.pairs == "":
         raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
     if selection.null and selection.pairs is None:
         raise UsageError("--null is about the list of --pairs, and there is none")
     if selection.pairs is not None:
-        if inputs or selection.packed is not None:
+        if inputs or selection.layout is not None:
             given = f"the argument {inputs[0]}" if inputs else "--packed"
             raise UsageError(f"--pairs and {given} contradict each other", "give one of them")
         if selection.pairs == "-":
             return None, True
         return Pairing(tuple(read_pair_list(Path(selection.pairs), selection.null))), True
-    if selection.packed is not None:
+    if selection.layout is not None:
         if "-" in inputs:
             if len(inputs) > 1:
                 raise UsageError("- stands for one picture on stdin", "give it alone")
@@ -160,7 +148,7 @@ def _find_pairs(selection: Selection) -> tuple[Pairing | None, bool]:
     return resolve_pairs(*inputs)
 
 
-def _stream(selection: Selection, names: OutputPlan, policy: dict[str, bool]) -> Iterator[Job]:
+def _stream(selection: Pairs, names: OutputPlan, policy: dict[str, bool]) -> Iterator[Job]:
     """Jobs of a list that arrives line by line; whatever is wrong with a line fails that line."""
     seen = SeenPaths()
     with reading_stdin() as stdin:

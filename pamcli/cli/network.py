@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.cli.console import Console
+from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import locate
 from pamcli.registry.spec import read_header
@@ -32,34 +33,24 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
     return located.path
 
 
-def load_matcher(
-    weights: str,
-    device: str,
-    precision: str,
-    max_disparity: Any,
-    console: Console,
-    max_memory: int | None = None,
-) -> StereoMatcher:
-    """A PASMnet; arguments as of `StereoMatcher.load`. Raises ModelError, DeviceError, UsageError."""
+def load_matcher(weights: str, prior: Any, compute: Compute, console: Console) -> StereoMatcher:
+    """A PASMnet; prior: max_disparity of `StereoMatcher.load`. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
     from pamcli.inference.matcher import StereoMatcher
 
     matcher = StereoMatcher.load(
-        path, device=device, precision=precision, max_disparity=max_disparity, max_memory=max_memory
+        path,
+        device=compute.device,
+        precision=compute.precision,
+        max_disparity=prior,
+        max_memory=compute.memory,
     )
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     console.detail(f"{weights}: {path}, {_compute(matcher)}, maximum disparity {limit}")
     return matcher
 
 
-def load_upscaler(
-    weights: str,
-    device: str,
-    precision: str,
-    scale: int | None,
-    console: Console,
-    max_memory: int | None = None,
-) -> StereoUpscaler:
+def load_upscaler(weights: str, scale: int | None, compute: Compute, console: Console) -> StereoUpscaler:
     """A PASSRnet, of a certain scale unless that is None. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
     stored = read_header(path).spec.scale
@@ -67,7 +58,9 @@ def load_upscaler(
         raise UsageError(f"{weights} enlarges {stored} times, not {scale}", "leave out --scale or --weights")
     from pamcli.inference.upscaler import StereoUpscaler
 
-    upscaler = StereoUpscaler.load(path, device=device, precision=precision, max_memory=max_memory)
+    upscaler = StereoUpscaler.load(
+        path, device=compute.device, precision=compute.precision, max_memory=compute.memory
+    )
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler
 

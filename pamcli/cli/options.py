@@ -1,85 +1,235 @@
-"""Options that several commands share."""
+"""Groups of options that several commands share; `groups.command` unfolds them."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
+from pamcli.cli.console import Console
 from pamcli.errors import UsageError
 
-Inputs = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="LEFT RIGHT",
-        help="Two pictures, two folders (paired by equal stem), or two templates in which {} stands for the "
-        "same text. With --packed: pictures or folders that hold both views, or - for stdin.",
-        show_default=False,
-    ),
-]
-PairList = Annotated[
-    str | None,
-    typer.Option(
-        "--pairs",
-        metavar="FILE",
-        help="A list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.",
-    ),
-]
-Null = Annotated[bool, typer.Option("-0", "--null", help="The list is NUL-separated: left NUL right NUL.")]
 Layout = Literal["lr", "rl", "tb", "bt"]
-Packed = Annotated[
-    Layout | None,
-    typer.Option(
-        "--packed",
-        help="One picture holds both views. lr: the left view on the left; rl: on the right (cross-eyed); "
-        "tb: the left view on top; bt: below.",
-    ),
-]
-SideBySide = Annotated[bool, typer.Option("--side-by-side", help="The same as --packed lr.")]
 SkipUnpaired = Annotated[
     bool, typer.Option("--skip-unpaired", help="Go on without pictures that have no partner.")
 ]
-SkipExisting = Annotated[
-    bool, typer.Option("--skip-existing", help="Leave out pairs whose results all exist.")
-]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace results that exist.")]
-MaxPixels = Annotated[
-    str,
-    typer.Option(
-        "--max-pixels", metavar="N|none", help="Refuse pictures with more pixels, before decoding them."
-    ),
-]
-MaxMemory = Annotated[
-    str | None,
-    typer.Option(
-        "--max-memory",
-        metavar="SIZE",
-        help="Memory that pam may take in all, as in 4GB, 1.5GiB or 800MB; by default what is free allows.",
-        show_default=False,
-    ),
-]
-JsonLines = Annotated[
-    bool, typer.Option("--jsonl", help="One JSON object a pair on stdout, instead of the paths written.")
-]
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        metavar="NAME|PATH|hf:...",
-        help="A name of `pam weights list`, a file, or hf:owner/repo/file.safetensors[@revision].",
-        show_default=False,
-    ),
-]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 Precision = Annotated[
     Literal["auto", "fp32", "bf16", "fp16"],
     typer.Option(
         "--precision", help="Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only warnings and errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what is used and done.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Which pictures belong together. Raises UsageError for layouts that contradict each other."""
+
+    panel: ClassVar[str] = "Input"
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LEFT RIGHT",
+            help="Two pictures, two folders (paired by equal stem), or two templates in which {} stands for "
+            "the same text. With --packed: pictures or folders that hold both views, or - for stdin.",
+            show_default=False,
+        ),
+    ] = None
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="A list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.",
+        ),
+    ] = None
+    null: Annotated[
+        bool, typer.Option("-0", "--null", help="The list is NUL-separated: left NUL right NUL.")
+    ] = False
+    packed: Annotated[
+        Layout | None,
+        typer.Option(
+            "--packed",
+            help="One picture holds both views. lr: the left view on the left; rl: on the right "
+            "(cross-eyed); tb: the left view on top; bt: below.",
+        ),
+    ] = None
+    side_by_side: Annotated[bool, typer.Option("--side-by-side", help="The same as --packed lr.")] = False
+    skip_unpaired: SkipUnpaired = False
+    max_pixels: Annotated[
+        str,
+        typer.Option(
+            "--max-pixels", metavar="N|none", help="Refuse pictures with more pixels, before decoding them."
+        ),
+    ] = "400000000"
+
+    def __post_init__(self) -> None:
+        if self.side_by_side and self.packed not in (None, "lr"):
+            raise UsageError(
+                f"--side-by-side and --packed {self.packed} contradict each other", "give one of them"
+            )
+        number_or_none(self.max_pixels, "--max-pixels")
+
+    @property
+    def layout(self) -> Layout | None:
+        """Of pictures that hold both views; None: there are two pictures."""
+        return "lr" if self.side_by_side else self.packed
+
+    @property
+    def most_pixels(self) -> int | None:
+        """Of a picture that is decoded."""
+        return number_or_none(self.max_pixels, "--max-pixels")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What happens to results that exist, and how the new ones are told."""
+
+    panel: ClassVar[str] = "Output"
+    skip_existing: Annotated[
+        bool, typer.Option("--skip-existing", help="Leave out pairs whose results all exist.")
+    ] = False
+    overwrite: Overwrite = False
+    jsonl: Annotated[
+        bool,
+        typer.Option("--jsonl", help="One JSON object a pair on stdout, instead of the paths written."),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """Whose weights."""
+
+    panel: ClassVar[str] = "Network"
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="NAME|PATH|hf:...",
+            help="A name of `pam weights list`, a file, or hf:owner/repo/file.safetensors[@revision].",
+            show_default=False,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matching(Network):
+    """A network for disparity. Raises UsageError for a prior that is none."""
+
+    max_disparity: Annotated[
+        str | None,
+        typer.Option(
+            "--max-disparity",
+            metavar="N|none",
+            show_default=False,
+            help="Search only disparities below N px (rounded up to a multiple of 16); by default what is "
+            "stored with the weights.",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        _ = self.prior
+
+    @property
+    def prior(self) -> int | str | None:
+        """As `StereoMatcher.load` takes it."""
+        if self.max_disparity is None:
+            return "stored"
+        return number_or_none(self.max_disparity, "--max-disparity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
+
+    panel: ClassVar[str] = "Performance"
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.")
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?|mps", self.device):
+            raise UsageError(f"--device {self.device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute(Device):
+    """Where and how to compute, in how much memory. Raises UsageError for a size that is none."""
+
+    precision: Precision = "auto"
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--max-memory",
+            metavar="SIZE",
+            help="Memory that pam may take in all, as in 4GB, 1.5GiB or 800MB; by default what is free "
+            "allows.",
+            show_default=False,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.memory
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes; None: what is free allows."""
+        return memory_size(self.max_memory)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Processes that share the work."""
+
+    panel: ClassVar[str] = "Performance"
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Processes.", show_default="processors, at most 8"),
+    ] = None
+
+    @property
+    def count(self) -> int:
+        """Of the processes."""
+        from pamcli.data.preparation.workers import default_workers
+
+        return self.workers or default_workers()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Text or JSON. One object a line, for commands whose answer is a list."""
+
+    panel: ClassVar[str] = "Output"
+    json: Annotated[bool, typer.Option("--json", help="JSON instead of text, an object a line.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet:
+    """How much is said, for commands without details."""
+
+    panel: ClassVar[str] = "Messages"
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only warnings and errors.")] = (
+        False
+    )
+
+    def console(self, **more: Any) -> Console:
+        """The console that talks so. more: other fields of it."""
+        return Console(**{"quiet": self.quiet, **more})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages(Quiet):
+    """How much is said."""
+
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is used and done.")] = False
+
+    def console(self, **more: Any) -> Console:
+        """The console that talks so. more: other fields of it."""
+        return super().console(verbose=self.verbose, **more)
 
 
 def number_or_none(text: str, option: str) -> int | None:
@@ -106,14 +256,11 @@ def memory_size(text: str | None) -> int | None:
     return int(float(found[1]) * units[found[2]])
 
 
-def check_device(text: str) -> None:
-    """Raise UsageError for what names no device, without asking torch which ones there are."""
-    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?|mps", text):
-        raise UsageError(f"--device {text!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
-
-
-def layout(packed: Layout | None, side_by_side: bool) -> Layout | None:
-    """The layout that --packed and --side-by-side agree on. Raises UsageError."""
-    if side_by_side and packed not in (None, "lr"):
-        raise UsageError(f"--side-by-side and --packed {packed} contradict each other", "give one of them")
-    return "lr" if side_by_side else packed
+def picture_size(text: str, option: str, least: int = 1) -> tuple[int, int]:
+    """Width and height from WxH. Raises UsageError."""
+    sides = text.lower().split("x")
+    if len(sides) != 2 or not all(
+        s.isascii() and s.isdigit() and len(s) < 6 and least <= int(s) <= 65535 for s in sides
+    ):
+        raise UsageError(f"{option} {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 512x256")
+    return int(sides[0]), int(sides[1])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
 from pamcli.cli.console import Console, one_line
-from pamcli.cli.options import Quiet, SkipUnpaired
+from pamcli.cli.options import Quiet, SkipUnpaired, Text, Workers
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.sources import SOURCES
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
@@ -23,7 +24,11 @@ Layout = Literal["auto", "cross", "parallel"]
 Split = Literal["train", "validation", "test"]
 
 
-def command(
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """Pairs to cut. Raises UsageError for options that do not go together."""
+
+    panel: ClassVar[str] = "Input"
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -31,17 +36,7 @@ def command(
             help="Folders or zip archives with NAME_L.png, NAME_R.png, nested or not; pairs of a data set as "
             "NAME:PATH; with --from-stereograms, folders or archives of those.",
         ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Patches go into x2, x4 or patches_x2 ... in it."
-        ),
-    ],
-    scale: Annotated[
-        Literal["2", "4"] | None,
-        typer.Option("--scale", help="By how much the patches are reduced.", show_default=False),
-    ] = None,
+    ]
     add: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,27 +44,21 @@ def command(
             metavar="NAME:PATH",
             help="Pairs of another data set, numbered before the others; middlebury is halved first.",
         ),
-    ] = None,
+    ] = None
     list_file: Annotated[
         Path | None,
         typer.Option(
             "--list", metavar="FILE", help="Take these pairs alone: NAME or SOURCE/NAME a line, * for any."
         ),
-    ] = None,
-    split: Annotated[
-        Split, typer.Option("--split", help="Which part of the published set is cut.")
-    ] = "train",
-    store: Annotated[
-        Literal["packed", "folders"],
-        typer.Option("--store", help="One file, quick to read; or the authors' tree of PNG files."),
-    ] = "packed",
+    ] = None
+    split: Annotated[Split, typer.Option("--split", help="Which part of the published set is cut.")] = "train"
     from_stereograms: Annotated[
         bool,
         typer.Option(
             "--from-stereograms",
             help="INPUT holds stereograms: rectify them to pairs; cut these with --scale.",
         ),
-    ] = False,
+    ] = False
     layout: Annotated[
         Layout | None,
         typer.Option(
@@ -77,18 +66,43 @@ def command(
             help="Of the stereograms: cross-eyed, parallel, or found out for each.",
             show_default="auto",
         ),
-    ] = None,
-    skip_unpaired: SkipUnpaired = False,
+    ] = None
+    skip_unpaired: SkipUnpaired = False
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Finish without pictures that cannot be read.")
-    ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, help="Processes.", show_default="processors, at most 8"),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="The counts as a JSON object.")] = False,
-    quiet: Quiet = False,
-) -> None:
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.layout is not None and not self.from_stereograms:
+            raise UsageError("--layout is about stereograms", "add --from-stereograms, or drop it")
+
+    @property
+    def places(self) -> list[Path]:
+        """What is named, as paths."""
+        return [Path(text).expanduser() for text in self.inputs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Text):
+    """The patches."""
+
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Patches go into x2, x4 or patches_x2 ... in it."
+        ),
+    ]
+    scale: Annotated[
+        Literal["2", "4"] | None,
+        typer.Option("--scale", help="By how much the patches are reduced.", show_default=False),
+    ] = None
+    store: Annotated[
+        Literal["packed", "folders"],
+        typer.Option("--store", help="One file, quick to read; or the authors' tree of PNG files."),
+    ] = "packed"
+
+
+def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None:
     """Make training patches for super-resolution.
 
     Pairs are cut to a multiple of the scale, reduced by MATLAB's bicubic and rounded to 8 bits; patches have
@@ -96,46 +110,26 @@ def command(
 
     Repeat a command that was interrupted, and it goes on. The result is a data set: flickr1024:FOLDER.
     """
-    console = Console(quiet=quiet)
-    if not from_stereograms and scale is None:
+    console = messages.console()
+    if not given.from_stereograms and to.scale is None:
         raise UsageError("no scale is given", "add --scale 2 or --scale 4")
-    if layout is not None and not from_stereograms:
-        raise UsageError("--layout is about stereograms", "add --from-stereograms, or drop it")
-    if scale is None and (add or list_file):
+    if to.scale is None and (given.add or given.list_file):
         raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
-    _check_apart(output, [Path(text).expanduser() for text in inputs])
-    lines = None if list_file is None else _lines(list_file)
-    added = [
-        _data_pairs(text) for text in add or []
-    ]  # opened before any work: a mistyped path is told at once
-
-    from pamcli.data.preparation.workers import default_workers
-
-    processes = workers or default_workers()
+    _check_apart(to.output, given.places)
+    lines = None if given.list_file is None else _lines(given.list_file)
+    # Opened before any work: a mistyped path is told at once.
+    added = [_data_pairs(text) for text in given.add or []]
     failed = False
-    places = inputs
-    if from_stereograms:
-        failed = _rectify(
-            [Path(text).expanduser() for text in inputs], output, layout or "auto", processes, json, console
-        )
-        places = [str(output / "pairs")]
-    if scale is not None:
-        source = "stereograms" if from_stereograms else "flickr1024"
-        found = _sum([*added, *(_input_pairs(text, split, source) for text in places)])
-        plan = _planned(
-            found,
-            lines,
-            str(list_file),
-            output,
-            int(scale),
-            store,
-            split,
-            skip_unpaired,
-            skip_damaged,
-            console,
-        )
-        failed |= _carried_out(plan, processes, skip_damaged, json, console)
-    if failed and not skip_damaged:
+    places = given.inputs
+    if given.from_stereograms:
+        failed = _rectify(given, to, workers.count, console)
+        places = [str(to.output / "pairs")]
+    if to.scale is not None:
+        source = "stereograms" if given.from_stereograms else "flickr1024"
+        found = _sum([*added, *(_input_pairs(text, given.split, source) for text in places)])
+        plan = _planned(found, lines, given, to, console)
+        failed |= _carried_out(plan, workers.count, given.skip_damaged, to.json, console)
+    if failed and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
 
 
@@ -180,22 +174,11 @@ def _sum(found: list[Pairs]) -> Pairs:
     return total
 
 
-def _planned(
-    found: Pairs,
-    lines: list[str] | None,
-    list_name: str,
-    output: Path,
-    scale: int,
-    store: Literal["packed", "folders"],
-    split: Split,
-    skip_unpaired: bool,
-    skip_damaged: bool,
-    console: Console,
-) -> Plan:
+def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, console: Console) -> Plan:
     from pamcli.data.preparation.pairs import check_names, chosen
     from pamcli.data.preparation.prepare import plan_preparation
 
-    if found.lonely and not skip_unpaired:
+    if found.lonely and not given.skip_unpaired:
         raise UsageError(
             listed(found.lonely, "; "), "add what is missing, or go on without them: --skip-unpaired"
         )
@@ -205,11 +188,13 @@ def _planned(
         others = listed([f"{_count(count, 'pair')} of {name}" for name, count in found.other_splits.items()])
         several = sum(found.other_splits.values()) > 1
         console.inform(f"left as {'they are' if several else 'it is'}: {others} (--split)")
-    pairs = found.pairs if lines is None else chosen(found.pairs, lines, list_name)
+    pairs = found.pairs if lines is None else chosen(found.pairs, lines, str(given.list_file))
     check_names(pairs)
     if lines is not None:
-        console.inform(f"{len(pairs)} of {len(found.pairs)} pairs are in {shown(list_name)}")
-    return plan_preparation(pairs, output, scale, store, split, skip_damaged=skip_damaged)
+        console.inform(f"{len(pairs)} of {len(found.pairs)} pairs are in {shown(str(given.list_file))}")
+    return plan_preparation(
+        pairs, to.output, int(to.scale or 0), to.store, given.split, skip_damaged=given.skip_damaged
+    )
 
 
 def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, console: Console) -> bool:
@@ -273,13 +258,11 @@ def _count(number: int, thing: str) -> str:
     return f"{number:,} {thing if number == 1 else plural}"
 
 
-def _rectify(
-    inputs: list[Path], output: Path, layout: Layout, workers: int, json: bool, console: Console
-) -> bool:
+def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
     """Make pairs of stereograms and tell what became of them; whether some could not be read."""
     from pamcli.data.preparation.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
-    plan = plan_stereograms(inputs, output, layout)
+    plan = plan_stereograms(given.places, to.output, given.layout or "auto")
     if plan.finished:
         console.inform(f"{shown(plan.pairs)} is finished already")
     elif plan.done:
@@ -294,7 +277,7 @@ def _rectify(
             console.inform(f"{each['picture']} is set aside: {each['reason']}")
         elif each["fate"] == "damaged":
             console.error(f"{each['picture']}: {each['reason']}")
-    if json:
+    if to.json:
         console.record(
             {
                 "kind": "pairs",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from pamcli.cli.console import Console, one_line
-from pamcli.cli.options import Quiet
+from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError
@@ -21,50 +22,49 @@ if TYPE_CHECKING:
 _PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
 
 
-def command(
+@dataclass(frozen=True, kw_only=True)
+class Sets:
+    """What is looked at."""
+
+    panel: ClassVar[str] = "Input"
     data: Annotated[
         list[str],
         typer.Argument(
             metavar="DATA", help="NAME[/SPLIT]:PATH[?key=value&...], or a folder of prepare-flickr1024."
         ),
-    ],
+    ]
     count: Annotated[
         int | None,
         typer.Option(
             "--count", min=1, help="Look at so many pairs, spread over the set.", show_default="all"
         ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, help="Processes.", show_default="processors, at most 8"),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of a table, an object a line.")] = False,
-    quiet: Quiet = False,
-) -> None:
+    ] = None
+
+
+def command(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
     """Measure the pictures of data sets.
 
     Pairs and pixels per image as in the paper's table of data sets, whose rows stand below; the range of
     disparities, estimated by block matching; sharpness (mean gradient) and entropy (bits) of the left
     pictures; pairs that are there twice.
     """
-    console = Console(quiet=quiet)
-    sets = [_opened(text) for text in data]
-    from pamcli.data.preparation.workers import default_workers
+    console = messages.console()
+    sets = [_opened(each) for each in given.data]
     from pamcli.data.statistics import set_figures
 
     rows = []
-    for text, source in sets:
-        source, chosen = _chosen(text, source, count, console)
-        with console.progress(text, len(chosen)) as bar:
-            figures = set_figures(source, chosen, workers or default_workers(), bar.advance)
+    for label, source in sets:
+        source, chosen = _chosen(label, source, given.count, console)
+        with console.progress(label, len(chosen)) as bar:
+            figures = set_figures(source, chosen, workers.count, bar.advance)
         for name, reason in figures.damaged:
-            console.error(f"{text}: {name}: {reason}")
-        if json:
-            console.record(_record(text, figures))
+            console.error(f"{label}: {name}: {reason}")
+        if text.json:
+            console.record(_record(label, figures))
         else:
-            _tell(text, figures, console)
-        rows.append((text, figures))
-    if not json:
+            _tell(label, figures, console)
+        rows.append((label, figures))
+    if not text.json:
         _show(rows, console)
     if any(figures.damaged for _, figures in rows):
         raise typer.Exit(InputError.exit_code)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
-from pamcli.cli.console import Console
-from pamcli.cli.jobs import Job, Selection, Target, plan_jobs
+from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
@@ -26,8 +26,10 @@ RIGHT = OutputKind("right", "--output-right", PICTURE_OUTPUT_SUFFIXES, "_right",
 DEFAULT_SCALE = "4"
 
 
-def command(
-    inputs: options.Inputs = None,
+@dataclass(frozen=True, kw_only=True)
+class Larger(options.Results):
+    """Where the larger pictures go."""
+
     output: Annotated[
         str | None,
         typer.Option(
@@ -36,58 +38,54 @@ def command(
             metavar="FILE|FOLDER|TEMPLATE|-",
             help="The left picture, larger (.png, .tif, .jpg, .webp); a folder receives both pictures.",
         ),
-    ] = None,
+    ] = None
     output_right: Annotated[
         str | None, typer.Option("--output-right", metavar="FILE|...", help="The right picture, larger.")
-    ] = None,
-    scale: Annotated[
-        Literal["2", "4"] | None,
-        typer.Option("--scale", help="How many times larger on each side, by default 4.", show_default=False),
-    ] = None,
+    ] = None
     format_name: Annotated[
         Literal["png", "tif", "jpg", "webp"] | None,
         typer.Option(
             "--format", help="Of pictures in a folder or on stdout; by default png.", show_default=False
         ),
-    ] = None,
-    pairs: options.PairList = None,
-    null: options.Null = False,
-    packed: options.Packed = None,
-    side_by_side: options.SideBySide = False,
-    skip_unpaired: options.SkipUnpaired = False,
-    skip_existing: options.SkipExisting = False,
-    overwrite: options.Overwrite = False,
-    max_pixels: options.MaxPixels = "400000000",
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    max_memory: options.MaxMemory = None,
-    jsonl: options.JsonLines = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upscaling(options.Network):
+    """A network for super-resolution."""
+
+    scale: Annotated[
+        Literal["2", "4"] | None,
+        typer.Option("--scale", help="How many times larger on each side, by default 4.", show_default=False),
+    ] = None
+
+    @property
+    def factor(self) -> int | None:
+        """The scale that is asked for."""
+        return int(self.scale) if self.scale else None
+
+
+def command(
+    pairs: options.Pairs,
+    output: Larger,
+    network: Upscaling,
+    compute: options.Compute,
+    messages: options.Messages,
 ) -> None:
     """Make both pictures of a pair larger, each with detail borrowed from the other.
 
     The pictures must be rectified: a point lies in the same row of both. Depth (8 or 16 bits), transparency
     and colour profile are kept. The paths of the results go to stdout, everything else to stderr.
     """
-    console = Console(quiet, verbose, jsonl)
-    limit = options.number_or_none(max_pixels, "--max-pixels")
-    options.check_device(device)
-    memory = options.memory_size(max_memory)
-    layout = options.layout(packed, side_by_side)
-    plan = plan_jobs(
-        Selection(inputs or (), pairs, null, layout, skip_unpaired, skip_existing, overwrite),
-        {LEFT: output, RIGHT: output_right},
-        format_name,
-        console,
-    )
+    console = messages.console(jsonl=output.jsonl)
+    kinds = {LEFT: output.output, RIGHT: output.output_right}
+    plan = plan_jobs(pairs, output, kinds, output.format_name, console)
 
     from pamcli.cli.network import load_upscaler
 
-    name = weights or f"passrnet-x{scale or DEFAULT_SCALE}"
-    upscaler = load_upscaler(name, device, precision, int(scale) if scale else None, console, memory)
-    run_jobs(plan, _Upscaling(upscaler), limit, console)
+    name = network.weights or f"passrnet-x{network.scale or DEFAULT_SCALE}"
+    upscaler = load_upscaler(name, network.factor, compute, console)
+    run_jobs(plan, _Upscaling(upscaler), console)
 
 
 class _Upscaling(Task["dict[str, np.ndarray]"]):

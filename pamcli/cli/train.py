@@ -8,51 +8,23 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pamcli.cli import options
 from pamcli.cli.console import Console
 from pamcli.cli.network import find_weights
-from pamcli.cli.training_options import (
-    Anew,
-    Average,
-    Batch,
-    CheckpointEvery,
-    Crop,
-    Data,
-    Epochs,
-    FreezeBatchNorm,
-    From,
-    Json,
-    Keep,
-    LearningRate,
-    Loss,
-    MaxMinutes,
-    Only,
-    Output,
-    Precision,
-    RecipeName,
-    Resume,
-    Seed,
-    Steps,
-    ValidateEvery,
-    Validation,
-    Workers,
-)
+from pamcli.cli.training_options import MatcherTraining, Training, UpscalerTraining
 from pamcli.errors import UsageError
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.training.loop import Outcome, Stop
     from pamcli.training.recipes import Recipe, Task
-
-ON_RESUMING = {"resume", "device", "workers", "max_minutes", "as_json", "quiet", "verbose"}
-"""Options that go with --resume; all others are the run's already."""
 
 AS_IN_RECIPES = (
     "batch",
@@ -71,131 +43,24 @@ AS_IN_RECIPES = (
 """Options that have the name and the form of the recipe's value."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the command line says; None = nothing."""
-
-    data: list[str] | None
-    val: list[str] | None
-    recipe: str | None
-    steps: int | None
-    epochs: float | None
-    batch: int | None
-    crop: str | None
-    learning_rate: float | None
-    ema: float | None
-    only: str | None
-    anew: str | None
-    from_weights: str | None
-    loss: list[str] | None
-    seed: int | None
-    workers: int | None
-    device: str
-    precision: Any
-    max_minutes: float | None
-    validate_every: int | None
-    checkpoint_every: int | None
-    keep: int | None
-    output: Path | None
-    resume: Path | None
-    as_json: bool
-    quiet: bool
-    verbose: bool
-    unsupervised: bool = False
-    max_disparity: str | None = None
-    freeze_batch_norm: bool | None = None
-    scale: int | None = None
-
-    def given(self) -> list[str]:
-        """Names of the options that decide what a run computes, and stand on the command line."""
-        return [
-            name
-            for name, value in vars(self).items()
-            if name not in ON_RESUMING and value is not None and value is not False and value != []
-        ]
-
-
-def disparity(
-    data: Data = None,
-    unsupervised: Annotated[
-        bool, typer.Option("--unsupervised", help="Learn from the pairs alone; no truth is opened.")
-    ] = False,
-    output: Output = None,
-    resume: Resume = None,
-    from_weights: From = None,
-    val: Validation = None,
-    recipe: RecipeName = None,
-    steps: Steps = None,
-    epochs: Epochs = None,
-    batch: Batch = None,
-    crop: Crop = None,
-    learning_rate: LearningRate = None,
-    ema: Average = None,
-    only: Only = None,
-    anew: Anew = None,
-    max_disparity: Annotated[
-        str | None,
-        typer.Option("--max-disparity", metavar="N|none", help="A prior to train with: stored, too."),
-    ] = None,
-    freeze_batch_norm: FreezeBatchNorm = None,
-    loss: Loss = None,
-    seed: Seed = None,
-    workers: Workers = None,
-    device: options.Device = "auto",
-    precision: Precision = None,
-    max_minutes: MaxMinutes = None,
-    validate_every: ValidateEvery = None,
-    checkpoint_every: CheckpointEvery = None,
-    keep: Keep = None,
-    as_json: Json = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-) -> None:
+def disparity(given: MatcherTraining) -> None:
     """Train PASMnet. Recipes: scenes (the default), unsupervised, adapt, paper-sceneflow, paper-kitti.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
     """
-    _train("disparity", Options(**locals()))
+    _train("disparity", given)
 
 
-def superres(
-    data: Data = None,
-    scale: Annotated[int | None, typer.Option("--scale", help="Enlargement to learn: 2, 3, 4 or 8.")] = None,
-    output: Output = None,
-    resume: Resume = None,
-    from_weights: From = None,
-    val: Validation = None,
-    recipe: RecipeName = None,
-    steps: Steps = None,
-    epochs: Epochs = None,
-    batch: Batch = None,
-    crop: Crop = None,
-    learning_rate: LearningRate = None,
-    ema: Average = None,
-    only: Only = None,
-    anew: Anew = None,
-    loss: Loss = None,
-    seed: Seed = None,
-    workers: Workers = None,
-    device: options.Device = "auto",
-    precision: Precision = None,
-    max_minutes: MaxMinutes = None,
-    validate_every: ValidateEvery = None,
-    checkpoint_every: CheckpointEvery = None,
-    keep: Keep = None,
-    as_json: Json = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-) -> None:
+def superres(given: UpscalerTraining) -> None:
     """Train PASSRnet. Recipes: superres (the default), paper-superres.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
     """
-    _train("superres", Options(**locals()))
+    _train("superres", given)
 
 
-def _train(task: Task, given: Options) -> None:
-    console = Console(given.quiet, given.verbose, jsonl=given.as_json)
+def _train(task: Task, given: Training) -> None:
+    console = given.console(jsonl=given.as_json)
     _check(given)
     from pamcli.training.run_folder import RunFolder
 
@@ -231,9 +96,8 @@ def _train(task: Task, given: Options) -> None:
         raise typer.Exit(code)
 
 
-def _check(given: Options) -> None:
+def _check(given: Training) -> None:
     """Raise UsageError for what is wrong by itself, before torch is imported."""
-    options.check_device(given.device)
     if given.resume is not None:
         if names := given.given():
             option = f"--{names[0].replace('_', '-')}".replace("--from-weights", "--from")
@@ -253,8 +117,8 @@ def _check(given: Options) -> None:
         if "=" not in text:
             raise UsageError(f"--loss {text!r} is not NAME=WEIGHT")
     if given.crop is not None:
-        _size(given.crop)
-    if given.max_disparity is not None:
+        options.picture_size(given.crop, "--crop")
+    if isinstance(given, MatcherTraining) and given.max_disparity is not None:
         options.number_or_none(given.max_disparity, "--max-disparity")
     from pamcli.data.open import parse_data
 
@@ -262,7 +126,7 @@ def _check(given: Options) -> None:
         parse_data(text)
 
 
-def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
+def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
     """The recipe that is asked for, changed by the options that are given.
 
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
@@ -271,6 +135,8 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
     from pamcli.training.recipe_files import read_recipe, typed
     from pamcli.training.recipes import default_recipe, named_recipe
 
+    prior = given.max_disparity if isinstance(given, MatcherTraining) else None
+    unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
     file = given.recipe is not None and given.recipe.endswith(".json")
     if file:
         recipe = read_recipe(Path(given.recipe or ""))
@@ -278,10 +144,10 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
             raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
     else:
         start = given.from_weights is not None
-        default = default_recipe(task, unsupervised=given.unsupervised, start=start)
+        default = default_recipe(task, unsupervised=unsupervised, start=start)
         recipe = named_recipe(given.recipe or default, task)
     changes: dict[str, Any] = {
-        name: getattr(given, name) for name in AS_IN_RECIPES if getattr(given, name) is not None
+        name: value for name in AS_IN_RECIPES if (value := getattr(given, name, None)) is not None
     }
     if given.data:
         changes["data"] = tuple(given.data)
@@ -290,12 +156,12 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
     if given.steps is not None or given.epochs is not None:
         changes |= {"steps": given.steps, "epochs": given.epochs}
     if given.crop is not None:
-        changes["crop"] = _size(given.crop)
+        changes["crop"] = options.picture_size(given.crop, "--crop")[::-1]
     if given.from_weights is not None:
         changes["start"] = given.from_weights
-    if given.max_disparity is not None:
-        prior = options.number_or_none(given.max_disparity, "--max-disparity")
-        changes["max_disparity"] = None if prior is None else -(-prior // 16) * 16
+    if prior is not None:
+        most = options.number_or_none(prior, "--max-disparity")
+        changes["max_disparity"] = None if most is None else -(-most // 16) * 16
     if given.from_weights is not None:  # what they were trained with, where nothing else is said
         stored = read_header(find_weights(given.from_weights, console)).spec
         if task == "disparity" and recipe.max_disparity is None:
@@ -309,7 +175,7 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
             weights[name] = typed(LossWeights, name, weight)
         changes["losses"] = replace(recipe.losses, **weights)
     recipe = replace(recipe, **changes)
-    if given.unsupervised and recipe.losses.need_truth:
+    if unsupervised and recipe.losses.need_truth:
         if given.loss and recipe.losses.mask_by_truth_below is not None:
             raise UsageError(
                 "--unsupervised and mask_by_truth_below contradict each other: the mask is made of the truth",
@@ -320,14 +186,6 @@ def make_recipe(task: Task, given: Options, console: Console) -> Recipe:
             "leave out one of them",
         )
     return recipe
-
-
-def _size(text: str) -> tuple[int, int]:
-    """Height and width from WxH. Raises UsageError."""
-    sides = text.lower().split("x")
-    if len(sides) != 2 or not all(s.isascii() and s.isdigit() and 0 < int(s) < 65536 for s in sides):
-        raise UsageError(f"--crop {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 512x256")
-    return int(sides[1]), int(sides[0])
 
 
 @contextmanager

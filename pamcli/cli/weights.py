@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from pamcli.cli.console import Console
+from pamcli.cli.groups import command, group
 from pamcli.cli.network import find_weights
-from pamcli.cli.options import Overwrite, number_or_none
+from pamcli.cli.options import Overwrite, Text, number_or_none
 from pamcli.errors import PamError, UsageError
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
 
-app = typer.Typer(help="The networks' weights: list, describe, verify, import.", no_args_is_help=True)
+app = group("The networks' weights: list, describe, verify, import.")
 
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 WeightsName = Annotated[
-    str, typer.Argument(metavar="NAME|PATH|hf:...", help="A registered name, a file, or a Hub address.")
+    str,
+    typer.Argument(
+        metavar="NAME|PATH|hf:...",
+        help="A registered name, a file, or a Hub address.",
+        rich_help_panel="Input",
+    ),
 ]
 
 
-@app.command("list")
-def list_weights(json: Json = False) -> None:
+@command(app, "list", "The networks that come with pam.", "pam weights list", "pam weights list --json")
+def list_weights(text: Text) -> None:
     """Show the networks that come with pam."""
     console = Console()
     rows = []
     for name, purpose in REGISTERED.items():
         file = read_header(locate(name, check=False).path)
         rows.append({"name": name, "purpose": purpose, **_summary(file)})
-    if json:
+    if text.json:
         for row in rows:
             console.record(row)
         return
@@ -46,8 +51,14 @@ def list_weights(json: Json = False) -> None:
         console.result("  ".join(cells).rstrip())
 
 
-@app.command()
-def info(weights: WeightsName, json: Json = False) -> None:
+@command(
+    app,
+    "info",
+    "What a file says about itself.",
+    "pam weights info pasmnet",
+    "pam weights info passrnet-x4 --json",
+)
+def info(weights: WeightsName, text: Text) -> None:
     """Show what a weights file says about itself."""
     console = Console()
     file = read_header(find_weights(weights, console, check=False))
@@ -57,7 +68,7 @@ def info(weights: WeightsName, json: Json = False) -> None:
         "path": file.path,
         "sha256": sha256(file.path),
     }
-    if json:
+    if text.json:
         console.record(values)
         return
     for key, value in values.items():
@@ -65,12 +76,14 @@ def info(weights: WeightsName, json: Json = False) -> None:
             console.result(f"{key.replace('_', ' '):14} {value}")
 
 
-@app.command()
+@command(app, "verify", "Whether weights are whole.", "pam weights verify", "pam weights verify passrnet-x2")
 def verify(
     weights: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME|PATH|hf:...]", help="What to check; by default all that come with pam."
+            metavar="[NAME|PATH|hf:...]",
+            help="What to check; by default all that come with pam.",
+            rich_help_panel="Input",
         ),
     ] = None,
 ) -> None:
@@ -96,10 +109,15 @@ def verify(
         raise typer.Exit(failures[0].exit_code)
 
 
-@app.command("import")
-def import_checkpoint(
-    checkpoint: Annotated[Path, typer.Argument(help="A .pth or .pth.tar file in the authors' layout.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .safetensors file to write.")],
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """The file that a checkpoint becomes, and what it says about itself."""
+
+    panel: ClassVar[str] = "Output"
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE.safetensors", help="The file to write."),
+    ]
     max_disparity: Annotated[
         str,
         typer.Option(
@@ -107,30 +125,54 @@ def import_checkpoint(
             metavar="N|none",
             help="The prior that a PASMnet was trained with: its tensors cannot show it.",
         ),
-    ] = "none",
-    training: Annotated[str, typer.Option("--training", help="Data and recipe, to be stored.")] = "",
-    licence: Annotated[str, typer.Option("--licence", help="Licence of the weights.")] = "unknown",
-    version: Annotated[str, typer.Option("--version", help="Version of the weights.")] = "",
-    overwrite: Overwrite = False,
+    ] = "none"
+    training: Annotated[str, typer.Option("--training", help="Data and recipe, to be stored.")] = ""
+    licence: Annotated[str, typer.Option("--licence", help="Licence of the weights.")] = "unknown"
+    version: Annotated[str, typer.Option("--version", help="Version of the weights.")] = ""
+    overwrite: Overwrite = False
+
+
+@command(
+    app,
+    "import",
+    "Checkpoints of the authors.",
+    "pam weights import PASMnet_KITTI2015.pth.tar -o pasmnet_kitti.safetensors",
+    "pam weights import PASMnet_192.pth.tar -o pasmnet_192.safetensors --max-disparity 192",
+)
+def import_checkpoint(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="A .pth or .pth.tar file in the authors' layout.",
+            rich_help_panel="Input",
+        ),
+    ],
+    given: Imported,
 ) -> None:
     """Convert a checkpoint of the authors.
 
     The result is a safetensors file. Nothing in the checkpoint is executed.
     """
-    prior = number_or_none(max_disparity, "--max-disparity")
+    output = given.output
+    prior = number_or_none(given.max_disparity, "--max-disparity")
     if prior is not None and prior % 16:
         raise UsageError(f"--max-disparity {prior} is not a multiple of 16, as those of checkpoints are")
     if output.suffix != ".safetensors":
         raise UsageError(f"{output} must end in .safetensors")
     if os.path.isdir(output):
         raise UsageError(f"{output} is a folder", "name a file")
-    if os.path.lexists(output) and not overwrite:  # of os.path: a name that cannot be is no error yet
+    if os.path.lexists(output) and not given.overwrite:  # of os.path: a name that cannot be is no error yet
         raise UsageError(f"{output} exists already", "--overwrite replaces it")
     from pamcli.registry.convert import read_checkpoint
     from pamcli.registry.load import save_network
 
     found = read_checkpoint(
-        checkpoint, max_disparity=prior, training=training, licence=licence, version=version
+        checkpoint,
+        max_disparity=prior,
+        training=given.training,
+        licence=given.licence,
+        version=given.version,
     )
     save_network(found.state, found.spec, output)
     scale = "" if found.spec.scale is None else f" x{found.spec.scale}"

@@ -14,7 +14,8 @@ from PIL import Image
 
 from pamcli.cli import train
 from pamcli.cli.console import Console
-from pamcli.cli.train import Options, make_recipe
+from pamcli.cli.train import make_recipe
+from pamcli.cli.training_options import MatcherTraining, UpscalerTraining
 from pamcli.errors import UsageError
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
@@ -148,9 +149,7 @@ def test_weights_that_do_not_fit_are_refused(here: Path) -> None:
 
 
 def recipe(task: Any, **given: Any) -> Any:
-    empty: dict[str, Any] = dict.fromkeys(Options.__dataclass_fields__)
-    nothing = empty | {"device": "auto", "as_json": False, "quiet": True, "verbose": False}
-    options = Options(**nothing | {"unsupervised": False} | given)
+    options = {"disparity": MatcherTraining, "superres": UpscalerTraining}[task](**given)
     return make_recipe(task, options, Console(quiet=True))
 
 

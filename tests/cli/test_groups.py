@@ -1,0 +1,119 @@
+"""Groups of options become parameters of commands, and panels of their help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pamcli.cli import app as pam
+from pamcli.cli.groups import PANELS, command, group, unfolded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    panel: ClassVar[str] = "Output"
+    folder: Annotated[str, typer.Option("--folder", metavar="FOLDER", help="Where.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedPlace(Place):
+    panel: ClassVar[str] = "Network"
+    name: Annotated[str, typer.Option("--name", help="What.")] = "result"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    panel: ClassVar[str] = "Performance"
+    cores: Annotated[int, typer.Option("--cores", min=1, help="How many.")] = 2
+
+
+def program(function: Any) -> typer.Typer:
+    app = group("A program.")
+    app.callback()(lambda: None)
+    command(app, "work", "Works.", "program work --folder out", "program work --folder out --cores 3")(
+        function
+    )
+    return app
+
+
+def test_a_command_is_given_its_groups() -> None:
+    seen: list[object] = []
+
+    def work(
+        place: NamedPlace, speed: Speed, again: Annotated[bool, typer.Option("--again")] = False
+    ) -> None:
+        """Work."""
+        seen.extend([place, speed, again])
+
+    run = CliRunner().invoke(program(work), ["work", "--folder", "out", "--cores", "3", "--again"])
+    assert run.exit_code == 0, run.output
+    assert seen == [NamedPlace(folder="out"), Speed(cores=3), True]
+
+
+def test_an_option_without_a_default_is_required_and_marked() -> None:
+    def work(place: NamedPlace) -> None:
+        """Work."""
+
+    assert CliRunner().invoke(program(work), ["work"]).exit_code == 2
+    shown = CliRunner().invoke(program(work), ["work", "--help"]).output
+    assert "work --folder FOLDER [OPTIONS]" in shown
+    assert "Where.  [required]" in shown
+
+
+def test_help_has_a_panel_for_each_class_in_one_order_without_types_and_with_examples() -> None:
+    def work(speed: Speed, place: NamedPlace) -> None:
+        """Work."""
+
+    shown = CliRunner().invoke(program(work), ["work", "--help"]).output
+    at = [shown.index(f"\n{panel}:") for panel in ("Output", "Network", "Performance", "Examples")]
+    assert at == sorted(at)
+    assert "--cores N" in shown
+    assert "<" not in shown
+    assert "  program work --folder out --cores 3\n" in shown
+
+
+def test_two_options_of_one_name_are_refused() -> None:
+    def work(place: Place, other: NamedPlace) -> None:
+        """Work."""
+
+    with pytest.raises(TypeError, match="folder"):
+        unfolded(work)
+
+
+def every_command(app: Any, *names: str) -> Any:
+    for name, each in app.commands.items():
+        if hasattr(each, "commands"):
+            yield from every_command(each, *names, name)
+        else:
+            yield pytest.param(each, " ".join(("pam", *names, name)), id=" ".join((*names, name)))
+
+
+@pytest.mark.parametrize(("each", "name"), list(every_command(typer.main.get_command(pam))))
+def test_every_command_has_two_examples_and_help_and_a_panel_for_each_option(each: Any, name: str) -> None:
+    examples = each.epilog.split("\n")[1:]
+    assert len(examples) == 2
+    assert all(example.startswith(name) for example in examples)
+    for option in each.params:
+        assert option.help, option.name
+        assert option.rich_help_panel in PANELS, option.name
+
+
+def test_help_is_as_wide_as_the_terminal() -> None:
+    def longest(columns: str) -> int:
+        run = subprocess.run(
+            [sys.executable, "-P", "-m", "pamcli", "disparity", "--help"],
+            env={"COLUMNS": columns},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return max(map(len, run.stdout.splitlines()))
+
+    assert 60 < longest("80") <= 80
+    assert 120 < longest("160") <= 160
