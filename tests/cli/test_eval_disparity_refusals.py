@@ -16,7 +16,7 @@ NAMES = list(eval_trees.BOXES)
 @pytest.mark.parametrize(
     ("more", "texts"),
     [
-        (["--resize", "100"], ["--resize", "960x512"]),
+        (["--resize", "100"], ["--resize", "512x256"]),
         (["--resize", "8x64"], ["--resize"]),
         (["--resize", "64x-48"], ["--resize"]),
         (["--per-image", "rows.txt"], ["--per-image", ".csv"]),
