@@ -24,12 +24,13 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
     "data": ({"errors", "files", "imaging"}, {"numpy", "PIL"}),
     "evaluation": ({"errors", "files", "imaging", "data"}, {"numpy"}),
+    "losses": ({"errors", "networks"}, {"torch"}),
     "training": (
-        {"errors", "files", "imaging", "networks", "registry", "inference", "data", "evaluation"},
+        {"errors", "files", "imaging", "networks", "losses", "registry", "inference", "data", "evaluation"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL"},
     ),
     "cli": (
-        {"errors", "files", "imaging", "registry", "inference", "data", "evaluation", "training"},
+        {"errors", "files", "imaging", "registry", "inference", "data", "evaluation", "losses", "training"},
         {"typer", "rich", "numpy"},
     ),
     "__init__": ({"errors", "imaging", "registry", "inference"}, set()),
@@ -43,6 +44,7 @@ TORCH_AT_THE_TOP = {
     "networks",
     "streaming",
     "inference",
+    "losses",
     "training",
     "pamcli.registry.load",
     "pamcli.registry.convert",

@@ -131,7 +131,7 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
 
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
     """
-    from pamcli.training.loss_weights import LossWeights
+    from pamcli.losses.weights import LossWeights
     from pamcli.training.recipe_files import read_recipe, typed
     from pamcli.training.recipes import default_recipe, named_recipe
 

@@ -4,7 +4,7 @@ A step on W processes has the gradients and batch-norm statistics of one process
 
 - batch norm normalises with the moments of the joined batch (`JointBatchNorm2d`);
 - every mean of the loss divides by the count of the joined batch (`Processes.sum_counts`, given to
-  `objectives.total_loss` as `reduce_count`);
+  `losses.total.total_loss` as `reduce_count`);
 - gradients are those of the sum of the processes' losses (`wrap`).
 
 What every process does is a collective of all: each must take the same steps, with the same terms of the
@@ -184,7 +184,7 @@ class Processes:
 def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.device) -> Loss:
     """The function that a step calls instead of `loss(network, ...)`; the network now trains jointly.
 
-    `loss(network, *batch)` returns this process's share of the loss (`objectives.total_loss`): the shares of
+    `loss(network, *batch)` returns this process's share of the loss (`total_loss`): the shares of
     all processes add up to the loss of the joined batch. Here the share is multiplied by the number of
     processes, for DistributedDataParallel takes the mean of their gradients, and the sum is due. After the
     backward pass every process has the same gradients. The network's own parameters are trained, and it goes

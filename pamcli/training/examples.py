@@ -25,6 +25,8 @@ from pamcli.data.sample import Sample
 from pamcli.data.sources.procedural import CHECK_SERIES, Scenes
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.resize import imresize
+from pamcli.losses.supervised import visible_left, visible_right
+from pamcli.losses.total import Truth
 from pamcli.training.augmentation import (
     Augmentation,
     Crop,
@@ -36,8 +38,6 @@ from pamcli.training.augmentation import (
     permuted,
     turned_over,
 )
-from pamcli.training.objectives import Truth
-from pamcli.training.supervision import visible_left, visible_right
 
 # Separate random streams of a seed. None is 0: numpy takes (seed, position, 0) for (seed, position), which is
 # the stream of a scene.

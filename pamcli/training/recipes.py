@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pamcli.errors import UsageError
+from pamcli.losses.weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
 from pamcli.registry.spec import PASSRNET_SCALES
 from pamcli.training.augmentation import Augmentation
-from pamcli.training.loss_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
 from pamcli.training.schedules import Schedule
 
 Task = Literal["disparity", "superres"]

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.inference.device import Compute
+from pamcli.losses.total import Terms, Truth, matching_terms, superres_terms, total_loss
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
-from pamcli.training.objectives import Terms, Truth, matching_terms, superres_terms, total_loss
 from pamcli.training.recipes import Recipe
 
 Network = PASMnet | PASSRnet

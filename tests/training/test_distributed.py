@@ -33,9 +33,9 @@ from two_processes import (
 )
 
 from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.losses.total import matching_terms
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.training.distributed import JointBatchNorm2d, Processes, join_batch_norms, wrap
-from pamcli.training.objectives import matching_terms
 
 TORCHRUN = {
     "RANK": "1",

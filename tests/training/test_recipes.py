@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.training.loss_weights import LossWeights
+from pamcli.losses.weights import LossWeights
 from pamcli.training.recipe_files import read_recipe, recipe_json, typed
 from pamcli.training.recipes import RECIPES, Recipe, default_recipe, named_recipe
 from pamcli.training.schedules import Schedule, learning_rate

@@ -9,11 +9,11 @@ import torch
 
 from pamcli.inference import device
 from pamcli.inference.device import Compute
+from pamcli.losses.total import Truth
+from pamcli.losses.weights import SCENEFLOW
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
-from pamcli.training.loss_weights import SCENEFLOW
-from pamcli.training.objectives import Truth
 from pamcli.training.precision import training_compute
 from pamcli.training.recipes import RECIPES
 from pamcli.training.tasks import loss_function, model_spec, normalised, training_mode

@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.errors import OutputError, PamError
+from pamcli.losses.total import Truth, matching_terms, total_loss
+from pamcli.losses.weights import LossWeights
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.training.distributed import Processes, join_batch_norms, wrap
-from pamcli.training.loss_weights import LossWeights
-from pamcli.training.objectives import Truth, matching_terms, total_loss
 
 WORLD = 2
 CPU = torch.device("cpu")

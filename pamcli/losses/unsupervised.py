@@ -1,4 +1,4 @@
-"""The terms of the paper's losses without ground truth (Sections 4.2 and 5.2), each its own function.
+"""The terms of the paper's losses without known disparities (Sections 4.2 and 5.2), each its own function.
 
 Shapes: B batch, H rows, W columns. Pictures are (B, 3, H, W), both views as the network is given them:
 ImageNet-normalised for PASMnet, in [0, 1] for PASSRnet. Where the paper writes the norm of a colour or of a
@@ -19,7 +19,7 @@ from torch import Tensor
 from pamcli.networks.parallax import ParallaxMaps, cycle_map, gather_features
 
 SSIM_SHARE = 0.85
-"""alpha of the photometric loss."""
+"""alpha of Equation 10."""
 
 _WINDOW, _SIGMA = 11, 1.5  # of SSIM, pixels
 _C1, _C2 = 0.01**2, 0.03**2
@@ -41,7 +41,7 @@ def masked(values: Tensor, mask: Tensor) -> Quotient:
 
 
 def photometric(left: Tensor, right: Tensor, disparity: Tensor, valid: Tensor) -> Quotient:
-    """L_p (Section 4.2.1): the left view differs from the right one, warped by the refined disparity.
+    """L_p (Equation 10): the left view differs from the right one, warped by the refined disparity.
 
     `disparity` (B, 1, H, W) in pixels, `valid` (B, H, W) bool; N is the number of valid pixels.
     """
@@ -57,7 +57,7 @@ def appearance_difference(picture: Tensor, rebuilt: Tensor) -> Tensor:
 
 
 def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
-    """W(I_right, D) (Section 4.2.1): row y, column x is the right view (B, 3, H, W) at column x - d.
+    """W(I_right, D) of Equation 10: row y, column x is the right view (B, 3, H, W) at column x - d.
 
     `disparity` (B, 1, H, W) in pixels. Linear between pixel centres, exact on them; beyond the border the
     outermost pixel counts. (The authors' warp is off by up to half a pixel.)
@@ -73,7 +73,7 @@ def warp_right_to_left(right: Tensor, disparity: Tensor) -> Tensor:
 
 
 def edge_aware_smoothness(disparity: Tensor, left: Tensor) -> Quotient:
-    """L_s (Section 4.2.2): disparity steps, forgiven where the left view has an edge.
+    """L_s (Equation 11): disparity steps, forgiven where the left view has an edge.
 
     `disparity` (B, 1, H, W) in pixels; forward differences; N is the number of all pixels. (The authors
     divide by the sum of the edge weights instead.)
@@ -88,7 +88,7 @@ def edge_aware_smoothness(disparity: Tensor, left: Tensor) -> Quotient:
 
 
 def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tuple[Quotient, Quotient]:
-    """L_PAM-p of one scale (Section 4.2.3): each view differs from the other one, gathered by attention.
+    """L_PAM-p of one scale (Equation 13): each view differs from the other one, gathered by attention.
 
     `left`, `right`: pictures at the maps' scale. The left and the right view's mean over valid pixels.
     """
@@ -103,7 +103,7 @@ def attention_photometric(maps: ParallaxMaps, left: Tensor, right: Tensor) -> tu
 
 
 def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
-    """L_PAM-s of one scale (Equation 8), over both maps: its vertical and its diagonal differences.
+    """L_PAM-s of one scale (Equation 14), over both maps: its vertical and its diagonal differences.
 
     M(i, j, k) is compared with M(i + 1, j, k), and with M(i, j + 1, k + 1). N is the number of pixels of one
     view; no mask. (The authors divide by the number of matrix entries: W times as much.)
@@ -118,7 +118,7 @@ def attention_smoothness(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
 
 
 def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
-    """L_PAM-c of one scale (Section 4.2.3): attention to the other view and back is not the identity.
+    """L_PAM-c of one scale (Equation 15): attention to the other view and back is not the identity.
 
     The left and the right view's mean over valid pixels of the row sum |M_cycle - I|, in [0, 2]. (The authors
     average over the W entries of the row.)
@@ -132,7 +132,7 @@ def attention_cycle(maps: ParallaxMaps) -> tuple[Quotient, Quotient]:
 
 
 def squared_error(picture: Tensor, truth: Tensor) -> Quotient:
-    """L_SR (Section 5.2): mean square error over pixels and channels of two (B, 3, H, W)."""
+    """L_SR (Equation 17): mean square error over pixels and channels of two (B, 3, H, W)."""
     error = (picture.float() - truth.float()).square()
     return Quotient(error.sum(), _constant(error.numel(), error))
 

@@ -9,10 +9,7 @@ import torch.nn.functional as F
 from loss_examples import formulas, maps_of, random_costs, random_pictures, value
 from torch import Tensor
 
-from pamcli.networks.parallax import ParallaxMaps, regress_disparity
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, STAGE_STRIDES, Matching, PASMnet
-from pamcli.networks.passrnet import PASSRnet
-from pamcli.training.losses import (
+from pamcli.losses.unsupervised import (
     Quotient,
     appearance_difference,
     attention_cycle,
@@ -26,6 +23,9 @@ from pamcli.training.losses import (
     squared_error,
     warp_right_to_left,
 )
+from pamcli.networks.parallax import ParallaxMaps, regress_disparity
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, STAGE_STRIDES, Matching, PASMnet
+from pamcli.networks.passrnet import PASSRnet
 
 STAGE_SHARES = (0.2, 0.3, 0.5)
 

@@ -12,12 +12,7 @@ from loss_examples import maps_of, random_costs, random_pictures, value
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
-from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
-from pamcli.networks.passrnet import SuperResolution
-from pamcli.training.loss_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
-from pamcli.training.losses import attention_cycle, attention_smoothness, downsample, photometric
-from pamcli.training.objectives import (
+from pamcli.losses.total import (
     STAGE_WEIGHTS,
     Terms,
     Truth,
@@ -25,6 +20,11 @@ from pamcli.training.objectives import (
     superres_terms,
     total_loss,
 )
+from pamcli.losses.unsupervised import attention_cycle, attention_smoothness, downsample, photometric
+from pamcli.losses.weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
+from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
+from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
+from pamcli.networks.passrnet import SuperResolution
 
 HEIGHT, WIDTH = 32, 64
 EVERY_TERM = replace(SCENEFLOW, pam_cycle=0.5, refined=1.0, initial=0.5, likelihood=0.3)
@@ -130,7 +130,7 @@ def test_a_term_that_is_switched_off_is_not_there_and_not_computed(
         "likelihood": "attention_likelihood",
     }[term]
     if function:
-        monkeypatch.setattr(f"pamcli.training.objectives.{function}", None)
+        monkeypatch.setattr(f"pamcli.losses.total.{function}", None)
     assert set(matching_terms(matching, left, right, without, example_truth(1))) == names - {term}
 
 

@@ -7,10 +7,10 @@ import torch
 from loss_examples import maps_of, random_costs, random_pictures, value
 from torch import Tensor
 
+from pamcli.losses.total import Truth, superres_terms, total_loss
+from pamcli.losses.unsupervised import attention_cycle
+from pamcli.losses.weights import SUPER_RESOLUTION, LossWeights
 from pamcli.networks.passrnet import SuperResolution
-from pamcli.training.loss_weights import SUPER_RESOLUTION, LossWeights
-from pamcli.training.losses import attention_cycle
-from pamcli.training.objectives import Truth, superres_terms, total_loss
 
 
 def example_superres(*, both: bool) -> tuple[SuperResolution, list[Tensor], list[Tensor]]:

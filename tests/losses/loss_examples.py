@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pamcli.losses.unsupervised import Quotient
 from pamcli.networks.parallax import ParallaxMaps, attention
-from pamcli.training.losses import Quotient
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
 import formulas

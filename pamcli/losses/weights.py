@@ -17,14 +17,14 @@ class LossWeights:
 
     photometric: float = 0.0
     smoothness: float = 0.0
-    """lambda_s."""
+    """lambda_s (Equation 16)."""
     pam: float = 1.0
-    """lambda_PAM (lambda in Section 5.2), a factor of the three that follow."""
+    """lambda_PAM (Equation 16; lambda in Equation 18), a factor of the three that follow."""
     pam_photometric: float = 0.0
     pam_smoothness: float = 0.0
-    """lambda_PAM-s."""
+    """lambda_PAM-s (Equation 12)."""
     pam_cycle: float = 0.0
-    """lambda_PAM-c."""
+    """lambda_PAM-c (Equation 12)."""
     refined: float = 0.0
     """Smooth L1 of PASMnet's refined disparity, supervised."""
     estimate: float = 0.0

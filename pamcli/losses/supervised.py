@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pamcli.losses.unsupervised import Quotient, masked
 from pamcli.networks.parallax import VISIBLE_THRESHOLD, ParallaxMaps, consistent
-from pamcli.training.losses import Quotient, masked
 
 SMALLEST_PROBABILITY = 1e-30
 """Below this, attention is taken as impossible. So small, because the gradient of a logarithm that is cut off

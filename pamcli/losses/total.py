@@ -1,4 +1,4 @@
-"""The sums of the loss terms that are minimised, for both networks (Sections 4.2 and 5.2).
+"""The sums of the loss terms that are minimised, for both networks (Equations 12, 16 and 18).
 
 Shapes: B batch, H rows, W columns of the pictures that the network is given.
 """
@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pamcli.networks.parallax import ParallaxMaps, regress_disparity
-from pamcli.networks.pasmnet import STAGE_STRIDES, Matching
-from pamcli.networks.passrnet import SuperResolution
-from pamcli.training.loss_weights import LossWeights
-from pamcli.training.losses import (
+from pamcli.losses.supervised import (
+    attention_likelihood,
+    smooth_l1,
+    truth_at_stage,
+    visible_left,
+    visible_right,
+)
+from pamcli.losses.unsupervised import (
     Quotient,
     attention_cycle,
     attention_photometric,
@@ -26,16 +29,13 @@ from pamcli.training.losses import (
     photometric,
     squared_error,
 )
-from pamcli.training.supervision import (
-    attention_likelihood,
-    smooth_l1,
-    truth_at_stage,
-    visible_left,
-    visible_right,
-)
+from pamcli.losses.weights import LossWeights
+from pamcli.networks.parallax import ParallaxMaps, regress_disparity
+from pamcli.networks.pasmnet import STAGE_STRIDES, Matching
+from pamcli.networks.passrnet import SuperResolution
 
 STAGE_WEIGHTS = (0.2, 0.3, 0.5)
-"""Shares of the three stages in the PAM loss (Section 4.2.3), and in the likelihood."""
+"""Shares of the three stages in the PAM loss (Equation 16), and in the likelihood."""
 
 Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 """Each term by its name in `LossWeights`: weighted means that add up."""
@@ -46,7 +46,7 @@ class Truth:
     """Known disparities of a batch, pixels of the pictures that the network is given, positive in both views.
 
     Every tensor is (B, H, W). What the masks do not count may be anything. Without `visible` or
-    `right_visible` the occluded pixels are found from the disparities (`supervision.visible_left`).
+    `right_visible` the occluded pixels are found from the disparities (`supervised.visible_left`).
     """
 
     disparity: Tensor
@@ -98,7 +98,7 @@ class Truth:
 def matching_terms(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None = None
 ) -> Terms:
-    """PASMnet's terms: L_unsup of Section 4.2 and the supervised ones, as `weights` tells.
+    """PASMnet's terms: L_unsup (Equation 16) and the supervised ones, as `weights` tells.
 
     `left`, `right` (B, 3, H, W) as the network was given them; `matching` with the maps of all three stages
     where an attention term is asked for. V_left of L_p is the mask of stage 3, enlarged by nearest. Which
@@ -124,7 +124,7 @@ def superres_terms(
     weights: LossWeights,
     truth: Truth | None = None,
 ) -> Terms:
-    """PASSRnet's terms: L_SR + lambda L_PAM (Section 5.2), and the likelihood under its attention.
+    """PASSRnet's terms: L_SR + lambda L_PAM (Equation 18), and the likelihood under its attention.
 
     `*_low` (B, 3, H, W) as the network was given them, `*_high` (B, 3, scale H, scale W), all in [0, 1].
     Where the result has a right view, the picture's error is the mean of both views'. `truth` is of the
@@ -209,7 +209,7 @@ def _pam(
     share: float,
     truth: Truth | None,
 ) -> Iterator[_Entry]:
-    """L_PAM of one scale; `left`, `right` and `truth` have `stride` times its size."""
+    """L_PAM of one scale (Equation 12); `left`, `right` and `truth` have `stride` times its size."""
     factor = weights.pam * share
     if factor and weights.pam_photometric:
         counted = maps

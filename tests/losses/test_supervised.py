@@ -9,8 +9,7 @@ import torch
 from loss_examples import maps_of, random_costs, value
 from torch import Tensor
 
-from pamcli.networks.parallax import ParallaxMaps, attention
-from pamcli.training.supervision import (
+from pamcli.losses.supervised import (
     SMALLEST_PROBABILITY,
     attention_likelihood,
     match_likelihood,
@@ -19,6 +18,7 @@ from pamcli.training.supervision import (
     visible_left,
     visible_right,
 )
+from pamcli.networks.parallax import ParallaxMaps, attention
 
 NAN = torch.nan
 

@@ -1,0 +1,16 @@
+"""What training minimises: the paper's losses, those with a truth, their sum and its weights.
+
+| equation (section) | what | function |
+| --- | --- | --- |
+| 10 (4.2.1) | L_p, photometric | `unsupervised.photometric` |
+| 11 (4.2.2) | L_s, edge-aware smoothness | `unsupervised.edge_aware_smoothness` |
+| 12 (4.2.3) | L_PAM of a scale | `total._pam` |
+| 13 (4.2.3) | L_PAM-p | `unsupervised.attention_photometric` |
+| 14 (4.2.3) | L_PAM-s | `unsupervised.attention_smoothness` |
+| 15 (4.2.3) | L_PAM-c | `unsupervised.attention_cycle` |
+| 16 (4.2.3) | L_unsup, PASMnet's sum | `total.matching_terms` |
+| 17 (5.2) | L_SR | `unsupervised.squared_error` |
+| 18 (5.2) | L, PASSRnet's sum | `total.superres_terms` |
+| none | from known disparities | `supervised` |
+| the lambdas (4.3.2, 5.2) | weights of all terms | `weights.LossWeights` |
+"""
