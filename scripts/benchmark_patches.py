@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pamcli.data.listing import Listed
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.preparation.pairs import listed_pairs
 from pamcli.data.preparation.prepare import carry_out, finish, plan_preparation
 from pamcli.data.preparation.stores import StoreName
 from pamcli.data.preparation.unfinished import size_text
+from pamcli.data.source import Source
 
 TURNS = 5
 STORES: tuple[StoreName, ...] = ("folders", "packed")
@@ -53,7 +53,7 @@ def main() -> None:
     print(f"packed reads {len(order):,} patches {seconds['folders'] / seconds['packed']:.1f} times as fast")
 
 
-def made(data: str, folder: Path, scale: int, store: StoreName, workers: int) -> Listed:
+def made(data: str, folder: Path, scale: int, store: StoreName, workers: int) -> Source:
     """The patches of a data set, opened from a store that is made for it."""
     spec = parse_data(data)
     plan = plan_preparation(listed_pairs(open_data(spec), spec.info.name).pairs, folder, scale, store)

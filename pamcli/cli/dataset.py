@@ -19,15 +19,14 @@ from pamcli.cli import prepare, statistics
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.groups import command, group
 from pamcli.cli.options import Overwrite, Quiet, Text
-from pamcli.data.open import DataSpec, open_data, parse_data
-from pamcli.data.sources import COMMON_KEYS, SOURCES, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import listed, shown
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
-    from pamcli.data.listing import Listed
+    from pamcli.data.open import DataSpec
+    from pamcli.data.source import Source, SourceInfo
     from pamcli.data.verify import Finding
 
 app = group("Data sets: list, verify, preview, measure, prepare.")
@@ -53,6 +52,8 @@ def list_sources(
     ] = None,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree."""
+    from pamcli.data.sources import COMMON_KEYS, SOURCES
+
     console = Console()
     rows = list(SOURCES.values()) if name is None else [_known(name)]
     for row in rows:
@@ -88,6 +89,8 @@ def verify(
     a file that cannot be read, sizes that differ, a truth that does not warp the right picture onto the left
     one) ends with 3; what is merely not there is told and ends with 0.
     """
+    from pamcli.data.open import open_data, parse_data
+
     console = messages.console()
     specs = [parse_data(each) for each in data]
     # All are opened before any is read: reading takes its time, and a mistyped path is better told at once.
@@ -143,6 +146,8 @@ def preview(
     Occlusion is white where both views see a pixel, black where the left one alone does, grey where that is
     not known. A cell stays dark where the data set does not have the part.
     """
+    from pamcli.data.open import open_data, parse_data
+
     console, output = messages.console(), sheet.output
     _check_output(output, sheet.overwrite)
     spec = parse_data(data)
@@ -181,6 +186,8 @@ command(
 
 
 def _known(name: str) -> SourceInfo:
+    from pamcli.data.sources import SOURCES
+
     info = SOURCES.get(name)
     if info is None:
         near = get_close_matches(name.lower(), SOURCES, n=1)
@@ -190,6 +197,8 @@ def _known(name: str) -> SourceInfo:
 
 
 def _record(row: SourceInfo) -> dict[str, Any]:
+    from pamcli.data.sources import COMMON_KEYS
+
     common = [
         {"name": name, "meaning": meaning, "choices": None, "default": None} for name, meaning in COMMON_KEYS
     ]
@@ -221,7 +230,7 @@ def _entry(word: str, text: str) -> Iterator[str]:
         yield f"  {'' if index else word:12}{line}"
 
 
-def _counts(source: Listed, findings: list[Finding]) -> dict[str, int]:
+def _counts(source: Source, findings: list[Finding]) -> dict[str, int]:
     severities = [finding.severity for finding in findings]
     return {
         "pairs": len(source),
@@ -230,7 +239,7 @@ def _counts(source: Listed, findings: list[Finding]) -> dict[str, int]:
     }
 
 
-def _report(spec: DataSpec, source: Listed, findings: list[Finding], console: Console) -> None:
+def _report(spec: DataSpec, source: Source, findings: list[Finding], console: Console) -> None:
     for finding in findings:
         sample = f"{finding.sample}: " if finding.sample else ""
         console.result(one_line(f"{spec.text}: {sample}{finding.severity}: {finding.message}"))
@@ -241,7 +250,7 @@ def _report(spec: DataSpec, source: Listed, findings: list[Finding], console: Co
     console.result(one_line(f"{spec.text}: {told}{unverified}"))
 
 
-def _report_json(spec: DataSpec, source: Listed, findings: list[Finding], console: Console) -> None:
+def _report_json(spec: DataSpec, source: Source, findings: list[Finding], console: Console) -> None:
     for finding in findings:
         told = {**asdict(finding), "sample": finding.sample or None}
         console.record({"kind": "finding", "data": spec.text, **told})
@@ -271,7 +280,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
         raise UsageError(f"{shown(output)} exists already", "--overwrite replaces it")
 
 
-def _is_part(output: Path, source: Listed) -> bool:
+def _is_part(output: Path, source: Source) -> bool:
     """Whether the file, if there is one, is one of those that the data set consists of."""
     if not os.path.exists(output):
         return False

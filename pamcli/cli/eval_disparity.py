@@ -16,9 +16,9 @@ from pamcli.cli.console import Console
 from pamcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from pamcli.data.listing import Listed
     from pamcli.data.open import DataSpec
     from pamcli.data.sample import Sample
+    from pamcli.data.source import Source
     from pamcli.evaluation.disparity_metrics import Figures
     from pamcli.evaluation.disparity_run import Estimate, MeasuredSet
     from pamcli.evaluation.predictions import DisparityPredictions
@@ -179,7 +179,7 @@ def command(
 
 def _measure(
     spec: DataSpec,
-    source: Listed,
+    source: Source,
     estimate: Callable[[Sample], Estimate | None],
     given: Input,
     worst: int,
@@ -214,7 +214,7 @@ def _from_files(files: DisparityPredictions) -> Callable[[Sample], Estimate | No
     return estimate
 
 
-def _archive(sets: list[tuple[DataSpec, Listed]]) -> tuple[str, str]:
+def _archive(sets: list[tuple[DataSpec, Source]]) -> tuple[str, str]:
     """Which benchmark's archive these sets make, and Middlebury's size of pictures.
 
     Raises UsageError, InputError: none, or an incomplete one.
@@ -266,7 +266,7 @@ def _check_seconds(seconds: float | None, archive: tuple[str, str] | None, from_
 def _submit(
     file: Path,
     archive: tuple[str, str],
-    sets: list[tuple[DataSpec, Listed]],
+    sets: list[tuple[DataSpec, Source]],
     matcher: StereoMatcher | None,
     folder: Path | None,
     scale: float,
@@ -304,7 +304,7 @@ def _submit(
 
 def _show(
     results: evaluation.Results,
-    sets: list[tuple[DataSpec, Listed]],
+    sets: list[tuple[DataSpec, Source]],
     measured: list[MeasuredSet],
     facts: list[tuple[str, str]],
     notes: list[str],

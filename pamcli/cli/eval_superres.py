@@ -18,8 +18,8 @@ from pamcli.files.outputs import check_collisions
 from pamcli.files.pairing import PairName
 
 if TYPE_CHECKING:
-    from pamcli.data.listing import Listed
     from pamcli.data.open import DataSpec
+    from pamcli.data.source import Source
     from pamcli.evaluation.predictions import SuperresPredictions
     from pamcli.evaluation.report import Published
     from pamcli.evaluation.superres_metrics import SuperresPair
@@ -148,7 +148,7 @@ def _from_files(files: SuperresPredictions) -> Any:
     return enlarge
 
 
-def _check_saved(folder: Path, source: Listed, overwrite: bool) -> None:
+def _check_saved(folder: Path, source: Source, overwrite: bool) -> None:
     """Raise UsageError, OutputError where the views cannot be written, or not without being asked."""
     outputs = [{view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names]
     pairs = [PairName(files.left, files.right, files.name) for files in source.files]
@@ -164,7 +164,7 @@ def _check_saved(folder: Path, source: Listed, overwrite: bool) -> None:
 
 def _show(
     results: evaluation.Results,
-    sets: list[tuple[DataSpec, Listed]],
+    sets: list[tuple[DataSpec, Source]],
     measured: list[MeasuredSet],
     facts: list[tuple[str, str]],
     notes: list[str],

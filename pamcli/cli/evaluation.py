@@ -21,8 +21,8 @@ from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import listed, shown
 
 if TYPE_CHECKING:
-    from pamcli.data.listing import Listed
     from pamcli.data.open import DataSpec
+    from pamcli.data.source import Source
     from pamcli.evaluation.published import PublishedRow
     from pamcli.evaluation.report import Published, ReportData
     from pamcli.evaluation.tables import Table
@@ -143,7 +143,7 @@ class Results:
             self.console.result(one_line(f"note: {note}"))
 
 
-def open_sets(texts: Sequence[str], console: Console) -> list[tuple[DataSpec, Listed]]:
+def open_sets(texts: Sequence[str], console: Console) -> list[tuple[DataSpec, Source]]:
     """Every `--data`, opened. Raises UsageError, InputError."""
     from pamcli.data.open import open_data, parse_data
 
@@ -158,7 +158,7 @@ def open_sets(texts: Sequence[str], console: Console) -> list[tuple[DataSpec, Li
     return opened
 
 
-def set_notes(sets: Sequence[tuple[DataSpec, Listed]], notes: Sequence[Sequence[str]]) -> list[str]:
+def set_notes(sets: Sequence[tuple[DataSpec, Source]], notes: Sequence[Sequence[str]]) -> list[str]:
     """What a reader of the figures must know: `notes` of each set, and layouts that are unverified."""
     found = []
     for (spec, _), lines in zip(sets, notes, strict=True):
@@ -170,7 +170,7 @@ def set_notes(sets: Sequence[tuple[DataSpec, Listed]], notes: Sequence[Sequence[
     return found
 
 
-def data_fact(sets: Sequence[tuple[DataSpec, Listed]], counts: Sequence[int]) -> tuple[str, str]:
+def data_fact(sets: Sequence[tuple[DataSpec, Source]], counts: Sequence[int]) -> tuple[str, str]:
     """Every set as it was given, with the number of pairs measured."""
     named = [
         f"{shown(spec.text)} ({count} pair{'' if count == 1 else 's'})"
@@ -180,7 +180,7 @@ def data_fact(sets: Sequence[tuple[DataSpec, Listed]], counts: Sequence[int]) ->
 
 
 def published(
-    sets: Sequence[tuple[DataSpec, Listed]], find: Callable[[str], Sequence[PublishedRow]]
+    sets: Sequence[tuple[DataSpec, Source]], find: Callable[[str], Sequence[PublishedRow]]
 ) -> tuple[dict[str, Published], list[str]]:
     """Published rows of every set that has some, by its name, as a report has them; notes on the others.
 
@@ -278,7 +278,7 @@ def left_out_note(missing: Sequence[str]) -> list[str]:
     return [f"{len(missing)} without a prediction, left out: {listed(missing)}"]
 
 
-def one_set(sets: Sequence[tuple[DataSpec, Listed]], option: str) -> tuple[DataSpec, Listed]:
+def one_set(sets: Sequence[tuple[DataSpec, Source]], option: str) -> tuple[DataSpec, Source]:
     """The only set. Raises UsageError where there are several."""
     if len(sets) > 1:
         raise UsageError(f"{option} goes with one data set, {len(sets)} are given", "run pam eval for each")

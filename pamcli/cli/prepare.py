@@ -11,8 +11,6 @@ import typer
 
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.options import Quiet, SkipUnpaired, Text, Workers
-from pamcli.data.open import open_data, parse_data
-from pamcli.data.sources import SOURCES
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.finding import listed, shown
 
@@ -151,6 +149,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def _data_pairs(text: str) -> Pairs:
+    from pamcli.data.open import open_data, parse_data
+
     spec = parse_data(text)
     source = open_data(spec)
     from pamcli.data.preparation.pairs import listed_pairs
@@ -159,6 +159,8 @@ def _data_pairs(text: str) -> Pairs:
 
 
 def _input_pairs(text: str, split: Split, source: str) -> Pairs:
+    from pamcli.data.sources import SOURCES
+
     match = re.match(r"(\w+)(/\w+)?:", text)
     if match and match[1] in SOURCES and not Path(text).exists():
         return _data_pairs(text)

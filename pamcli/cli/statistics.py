@@ -11,12 +11,10 @@ import typer
 
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.options import Quiet, Text, Workers
-from pamcli.data.open import open_data, parse_data
-from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError
 
 if TYPE_CHECKING:
-    from pamcli.data.listing import Listed
+    from pamcli.data.source import Source
     from pamcli.data.statistics import SetFigures
 
 _PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
@@ -70,20 +68,20 @@ def command(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
         raise typer.Exit(InputError.exit_code)
 
 
-def _opened(text: str) -> tuple[str, Listed]:
+def _opened(text: str) -> tuple[str, Source]:
     """A data set, or what `prepare-flickr1024` made of one: the pictures that its patches are cut from."""
+    from pamcli.data.open import open_data, parse_data
+    from pamcli.data.sources import SOURCES
+
     match = re.match(r"(\w+)(/\w+)?:", text)
     if not (match and match[1] in SOURCES) and Path(text.partition("?")[0]).expanduser().is_dir():
         text = f"flickr1024:{text}"
     return text, open_data(parse_data(text))
 
 
-def _chosen(text: str, source: Listed, count: int | None, console: Console) -> tuple[Listed, list[int]]:
-    from pamcli.data.sources.flickr1024 import PackedPatches, PatchFolders
-
-    if isinstance(source, PackedPatches):
-        source = source.pictures()
-    elif isinstance(source, PatchFolders):
+def _chosen(text: str, source: Source, count: int | None, console: Console) -> tuple[Source, list[int]]:
+    source = source.pictures()
+    if source.of_patches:
         console.inform(f"{text} holds patches without their pictures: figures are of patches")
         count = min(count or _PATCHES, len(source))
     count = min(count or len(source), len(source))

@@ -1,144 +1,123 @@
 """A data set as a list of files: what every data source is made of.
 
-A source's own file says which files belong together (`Files`) and how its truth is stored (a function from
-`Files` to `Truth`); everything else - order, lazy reading, sizes, `first` - is here.
+A source's own file says which files belong together (`Files`) and how each of them is read (`Part`);
+everything else - order, lazy reading, sizes, what is lacking, `first` - is here.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.data.sample import Calibration, Sample
-from pamcli.data.warping import judge
+from pamcli.data.source import Files, Source
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown
 from pamcli.imaging.images import PICTURE_SUFFIXES, read_picture
 
 
 @dataclass(frozen=True)
-class Files:
-    """Where the parts of one sample lie."""
+class Part:
+    """One thing that a data set knows about its pairs, in a file of its own."""
 
     name: str
-    left: Path
-    right: Path
-    parts: Mapping[str, Path] = field(default_factory=dict)
-    """Whatever else is there, by the words of the source: "disparity", "noc", "calibration" ..."""
+    """In `Files.parts`; where it is read, a field of `Sample`, too."""
+    called: str = ""
+    """How it is called where it is lacking: "truth (disp0GT.pfm)"; "" = that is not told."""
+    read: Callable[[Path], Any] | None = None
+    """A module's function, so that a source can be pickled. None: for others to read; its result None: there
+    is nothing after all."""
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What a data set knows about a pair; see `Sample` for shapes and units."""
-
-    disparity: NDArray[np.float32] | None = None
-    right_disparity: NDArray[np.float32] | None = None
-    visible: NDArray[np.bool_] | None = None
-    foreground: NDArray[np.bool_] | None = None
-    calibration: Calibration | None = None
+def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
+    """Disparity of the left view and, unless it has no name, of the right one, in files of one kind."""
+    both = (Part("disparity", f"truth ({left})", read),)
+    return (*both, Part("right_disparity", f"right truth ({right})", read)) if right else both
 
 
-def no_truth(files: Files) -> Truth:
-    """For sets of pictures alone."""
-    return Truth()
+class Listed(Source):
+    """Samples that are files, in natural order of their names."""
 
-
-def truth_of_both_views(files: Files, read: Callable[[Path], NDArray[np.float32]]) -> Truth:
-    """For sets whose parts are "disparity" and "right_disparity" in files of one kind, or one of them."""
-    left, right = files.parts.get("disparity"), files.parts.get("right_disparity")
-    return Truth(
-        disparity=read(left) if left else None,
-        right_disparity=read(right) if right else None,
-    )
-
-
-class Listed:
-    """A `Source`: samples in natural order of their names, read when they are asked for."""
+    of_pictures = True
 
     def __init__(
         self,
         files: Iterable[Files],
-        truth: Callable[[Files], Truth] = no_truth,
+        parts: Sequence[Part] = (),
         *,
         absent: Iterable[str] = (),
         unpaired: Iterable[str] = (),
+        calibration: Calibration | None = None,
     ) -> None:
-        """truth: reads what is known about a pair; a module's function, so that a source can be pickled.
+        """parts: beside the pictures. absent: what else of the published tree is not there, a line each.
 
-        absent: parts of the published tree that are not there, a line each. unpaired: views without the
-        other one, a line each. Raises InputError: two samples of one name.
+        unpaired: views without the other one, a line each. calibration: of all pairs, where no file tells it.
+        Raises InputError: two samples of one name.
         """
-        self.files = tuple(sorted(files, key=lambda files: natural(files.name)))
-        self.names = tuple(files.name for files in self.files)
-        self.absent = tuple(absent)
+        self._files = tuple(sorted(files, key=lambda files: natural(files.name)))
+        self.names = tuple(files.name for files in self._files)
+        self.parts = tuple(parts)
+        self._elsewhere, self._calibration = tuple(absent), calibration
+        self.absent = (*self._elsewhere, *_absent_lines(self._files, self.parts))
         self.unpaired = tuple(unpaired)
-        self.missing = self.absent + self.unpaired
-        self._truth = truth
         if len(set(self.names)) < len(self.names):
-            twice = next(a for a, b in zip(self.files, self.files[1:], strict=False) if a.name == b.name)
+            twice = next(a for a, b in itertools.pairwise(self._files) if a.name == b.name)
             raise InputError(f"two pairs are called {twice.name}, one of them {shown(twice.left)}")
 
-    def __len__(self) -> int:
-        return len(self.files)
+    @property
+    def files(self) -> tuple[Files, ...]:
+        return self._files
 
     def load(self, index: int) -> Sample:
-        """Read one sample.
-
-        Raises InputError naming the file: missing, damaged, or of another size than the left picture.
-        """
-        files = self.files[index]
-        left = read_picture(files.left).pixels
-        size = left.shape[:2]
-        right = read_picture(files.right).pixels
-        _same_size(right, size, files.right, files.left)
-        truth = self._truth(files)
-        for part, values in (
-            ("disparity", truth.disparity),
-            ("right_disparity", truth.right_disparity),
-            ("visible", truth.visible),
-            ("foreground", truth.foreground),
-        ):
-            if values is not None:
-                _same_size(values, size, files.parts.get(part), files.left, part.replace("_", " "))
-        return Sample(
-            name=files.name,
-            left=left,
-            right=right,
-            disparity=truth.disparity,
-            right_disparity=truth.right_disparity,
-            visible=truth.visible,
-            foreground=truth.foreground,
-            calibration=truth.calibration,
-        )
-
-    def check(self, index: int) -> str | None:
-        """What is wrong with one sample, on a line; None where nothing is, or nothing can be told.
-
-        Raises InputError as `load` does.
-        """
-        return judge(self.load(index))
+        """Raises InputError naming the file: missing, damaged, or of another size than the left picture."""
+        files = self._files[index]
+        left, right = (read_picture(path).pixels for path in (files.left, files.right))
+        _same_size(right, files.right, left, files.left)
+        known = {"calibration": self._calibration} | {
+            part.name: part.read(files.parts[part.name])
+            for part in self.parts
+            if part.read is not None and part.name in files.parts
+        }
+        for name, values in known.items():
+            if isinstance(values, np.ndarray):
+                _same_size(values, files.parts[name], left, files.left)
+        return Sample(files.name, left, right, **known)
 
     def without_truth(self) -> Listed:
-        """The pairs alone: no file of a truth is opened, nor has to be there."""
-        return Listed(Files(files.name, files.left, files.right) for files in self.files)
+        pairs = Listed(Files(files.name, files.left, files.right) for files in self._files)
+        pairs.spec = self.spec
+        return pairs
 
     def first(self, count: int) -> Listed:
-        """The same source with its first `count` samples alone."""
-        return Listed(self.files[:count], self._truth, absent=self.absent, unpaired=self.unpaired)
+        return Listed(
+            self._files[:count],
+            self.parts,
+            absent=self._elsewhere,
+            unpaired=self.unpaired,
+            calibration=self._calibration,
+        )
 
 
-def _same_size(
-    values: np.ndarray, size: tuple[int, ...], path: Path | None, left: Path, part: str = "truth"
-) -> None:
-    if values.shape[:2] != size:
-        here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, size))
-        subject = shown(path) if path else f"the {part}"
-        raise InputError(f"{subject} is {here}, the left picture {shown(left)} is {there}")
+def _absent_lines(files: Sequence[Files], parts: Iterable[Part]) -> Iterator[str]:
+    """One line for each part that some of the files, or all, lack."""
+    for part in parts:
+        lacking = [each.name for each in files if part.name not in each.parts] if part.called else []
+        if len(lacking) == len(files) and lacking:
+            yield f"no {part.called}"
+        elif lacking:
+            yield f"no {part.called} for {len(lacking)} of {len(files)} pairs: {listed(lacking)}"
+
+
+def _same_size(values: np.ndarray, path: Path, picture: np.ndarray, left: Path) -> None:
+    if values.shape[:2] != picture.shape[:2]:
+        here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, picture.shape))
+        raise InputError(f"{shown(path)} is {here}, the left picture {shown(left)} is {there}")
 
 
 def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: str = "") -> dict[str, Path]:
@@ -193,7 +172,7 @@ def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, fro
             waiting += reversed(inner)
 
 
-def existing(parts: Mapping[str, Path]) -> dict[str, Path]:
+def existing(**parts: Path) -> dict[str, Path]:
     """Those parts whose files are there."""
     return {part: path for part, path in parts.items() if path.is_file()}
 
@@ -209,22 +188,20 @@ def root_of(root: Path, *below: str, holds: Sequence[str]) -> Path:
     return root
 
 
-def unpaired_lines(lefts: Mapping[str, Path], rights: Mapping[str, Path]) -> list[str]:
-    """A line for every view without the other one."""
+def paired(
+    lefts: Mapping[str, Path], rights: Mapping[str, Path], unpaired: list[str]
+) -> Iterator[tuple[str, Path, Path]]:
+    """Key, left and right picture of every pair; `unpaired` gets a line for every view without the other."""
     lonely = [(lefts[key], "right") for key in lefts.keys() - rights.keys()]
     lonely += [(rights[key], "left") for key in rights.keys() - lefts.keys()]
     lonely.sort(key=lambda item: natural(str(item[0])))
-    return [f"{shown(path)} has no {other} picture" for path, other in lonely]
+    unpaired += [f"{shown(path)} has no {other} picture" for path, other in lonely]
+    return ((key, lefts[key], rights[key]) for key in lefts.keys() & rights.keys())
 
 
-def absent_line(part: str, files: Sequence[Files], have: Callable[[Files], bool]) -> list[str]:
-    """One line where some of the files, or all, lack a part; none where nothing is lacking.
-
-    part: how to call it ("truth of all pixels (disp_occ_0)").
-    """
-    lacking = sorted((each.name for each in files if not have(each)), key=natural)
-    if not lacking:
-        return []
-    if len(lacking) == len(files):
-        return [f"no {part}"]
-    return [f"no {part} for {len(lacking)} of {len(files)} pairs: {listed(lacking)}"]
+def both_there(left: Path, right: Path, unpaired: list[str]) -> bool:
+    """Whether both pictures of a scene's folder are; `unpaired` gets a line where one alone is."""
+    here, there = left.is_file(), right.is_file()
+    if here != there:
+        unpaired.append(f"{shown(left if here else right)} has no {'right' if here else 'left'} picture")
+    return here and there

@@ -11,14 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pamcli.data.sources import COMMON_KEYS, SOURCES, SourceInfo
+from pamcli.data.source import Source, SourceInfo
+from pamcli.data.sources import COMMON_KEYS, SOURCES
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
-
-if TYPE_CHECKING:
-    from pamcli.data.listing import Listed
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def _spec(text: str, info: SourceInfo, split: str, path: Path | None, query: str
     )
 
 
-def open_data(data: str | DataSpec) -> Listed:
+def open_data(data: str | DataSpec) -> Source:
     """The data set that `--data` means; its samples are listed, no picture is read.
 
     Raises UsageError as `parse_data` does, InputError: no such folder, or its tree is not recognised.
@@ -102,7 +99,10 @@ def open_data(data: str | DataSpec) -> Listed:
             f"{shown(spec.path)} holds no pair of {spec.label}{asked}{lonely}",
             f"expected {spec.info.expected(spec.split)}",
         )
-    return source if spec.first is None else source.first(spec.first)
+    if spec.first is not None:
+        source = source.first(spec.first)
+    source.spec = spec
+    return source
 
 
 def _form(names: Mapping[str, SourceInfo]) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from pamcli.data.sample import Sample, Source
+from pamcli.data.sample import Sample
+from pamcli.data.source import Source
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.resize import nearest
 

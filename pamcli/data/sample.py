@@ -1,9 +1,8 @@
-"""One pair of a data set with all that is known about it, and what every data source offers."""
+"""One pair of a data set with all that is known about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,18 +42,3 @@ class Sample:
     """(H / s, W / s, 3) RGB: the left picture reduced by a whole number s, where the source stores it, as do
     sets of training patches; None = to be made. Both views have it, or none."""
     low_right: NDArray[np.uint8] | None = None
-
-
-class Source(Protocol):
-    """A data set on disk. Opening one lists it; pictures are read by `load` alone."""
-
-    names: tuple[str, ...]
-    """Names of the samples, in a stable natural order."""
-    missing: tuple[str, ...]
-    """Parts of the published tree that are absent here, a line each ("no object maps (obj_map)")."""
-
-    def __len__(self) -> int: ...
-
-    def load(self, index: int) -> Sample:
-        """Read one sample. Raises InputError naming the file that is damaged."""
-        ...

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pamcli.data.preparation.workers import done_in_processes
-from pamcli.data.sample import Sample, Source
+from pamcli.data.sample import Sample
+from pamcli.data.source import Source
 from pamcli.errors import InputError
 
 Grey = NDArray[np.float32]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from pamcli.data.listing import Listed
+from pamcli.data.source import Source
 from pamcli.errors import InputError
 
 
@@ -23,7 +23,7 @@ class Finding:
     """One line."""
 
 
-def verify(source: Listed, progress: Callable[[int], None] | None = None) -> list[Finding]:
+def verify(source: Source, progress: Callable[[int], None] | None = None) -> list[Finding]:
     """Read every sample of a source and tell what is wrong.
 
     Damage: a view without the other one, a file that cannot be read, sizes that differ, a truth that does

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.sample import Sample, Source
+from pamcli.data.sample import Sample
+from pamcli.data.source import Source
 from pamcli.errors import InputError
 from pamcli.evaluation.confidence_curve import FRACTIONS
 from pamcli.evaluation.disparity_metrics import (

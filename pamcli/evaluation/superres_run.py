@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.sample import Source
+from pamcli.data.source import Source
 from pamcli.evaluation.report_pictures import Example, superres_example
 from pamcli.evaluation.superres_metrics import (
     METRICS,

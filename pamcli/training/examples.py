@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pamcli.data.listing import Listed
 from pamcli.data.sample import Sample
-from pamcli.data.sources.procedural import CHECK_SERIES, Scenes
+from pamcli.data.source import LARGEST_SEED, Source
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import visible_left, visible_right
@@ -89,24 +88,12 @@ class Batch:
         )
 
 
-def has_truth(source: Listed) -> bool:
-    """Whether a data set has disparities to learn from: whether its first sample has.
-
-    Raises InputError: it cannot be read.
-    """
-    return isinstance(source, Scenes) or _labelled(source.load(0))
-
-
-def _labelled(sample: Sample) -> bool:
-    return sample.disparity is not None or sample.right_disparity is not None
-
-
 class Examples(Dataset[Example]):
     """The examples of a run by position, endless. Can be pickled."""
 
     def __init__(
         self,
-        sources: Sequence[tuple[Listed, float]],
+        sources: Sequence[tuple[Source, float]],
         task: Literal["disparity", "superres"],
         crop: tuple[int, int],
         seed: int,
@@ -118,7 +105,7 @@ class Examples(Dataset[Example]):
         crop: height and width of what the network is given. scale: of super-resolution. Raises UsageError: a
         seed out of range.
         """
-        if not 0 <= seed < CHECK_SERIES:
+        if not 0 <= seed <= LARGEST_SEED:
             raise UsageError(f"the seed {seed} is not a whole number from 0 to 2^63 - 1")
         self.sources = [source for source, _ in sources]
         weights = np.array([weight for _, weight in sources], np.float64)
@@ -151,7 +138,7 @@ class Examples(Dataset[Example]):
     def _sample(self, position: int) -> Sample:
         """One data set is passed through in ever new orders, of several one is drawn, and of it a sample."""
         source = self._source(position)
-        if isinstance(source, Scenes):
+        if source.endless:
             height, width = (side * (self.scale or 1) for side in self.crop)
             return source.draw(self.seed, position, height, width)
         if len(self.sources) > 1:
@@ -162,7 +149,7 @@ class Examples(Dataset[Example]):
             self._order = passes, order
         return source.load(int(self._order[1][place]))
 
-    def _source(self, position: int) -> Listed:
+    def _source(self, position: int) -> Source:
         rng = default_rng((self.seed, position, _CHOICE))
         return self.sources[int(rng.choice(len(self.sources), p=self.shares))]
 

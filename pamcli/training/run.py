@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -16,7 +15,6 @@ import torch
 
 import pamcli
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.sources.procedural import Scenes
 from pamcli.errors import ModelError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
@@ -25,7 +23,7 @@ from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
-from pamcli.training.examples import Examples, has_truth, loader
+from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal
 from pamcli.training.loop import Outcome, Stop, Trainer, reproducible
 from pamcli.training.observers import Nobody, Observer
@@ -108,7 +106,7 @@ def _run(
     if recipe.start is not None and not resumed:
         check_start(recipe.start, read_header(locate(recipe.start).path).spec, recipe)
     examples, about = _examples(recipe)
-    endless = any(isinstance(source, Scenes) for source in examples.sources)
+    endless = any(source.endless for source in examples.sources)
     steps = recipe.steps_of(None if endless else examples.pass_length)
     before = read_made_with(folder.recipe) if resumed else {}
     if before.get("data", _fingerprints(examples)) != _fingerprints(examples):
@@ -173,7 +171,7 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
         sources = [(spec, source.without_truth()) for spec, source in sources]
     elif recipe.losses.mask_by_truth_below is not None or not recipe.learns_without_truth:
         for spec, source in sources:
-            if not has_truth(source):
+            if not source.has_truth():
                 raise UsageError(
                     f"{shown(spec.text)} has no true disparity, and the recipe {recipe.name} learns from it",
                     "--unsupervised learns from pairs alone"
@@ -189,8 +187,7 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
         scale=recipe.scale,
     )
     named = ", ".join(
-        spec.label if isinstance(source, Scenes) else f"{spec.label} ({len(source)} pairs)"
-        for spec, source in sources
+        spec.label if source.endless else f"{spec.label} ({len(source)} pairs)" for spec, source in sources
     )
     height, width = recipe.crop
     start = "" if recipe.start is None else f" from {Path(recipe.start).name}"
@@ -225,14 +222,7 @@ def made_with(recipe: Recipe, examples: Examples, compute: Compute, processes: P
 
 
 def _fingerprints(examples: Examples) -> list[str]:
-    """Of each data set a digest of the names of its pairs, or of the textures of its scenes."""
-    found = []
-    for source in examples.sources:
-        names = source.names
-        if isinstance(source, Scenes):
-            names = tuple(path.name for files in source.files for path in files.parts.values())
-        found.append(hashlib.sha256("\n".join(names).encode(errors="surrogateescape")).hexdigest()[:16])
-    return found
+    return [source.fingerprint() for source in examples.sources]
 
 
 def _commit() -> str | None:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli.data.open import DataSpec, open_data, parse_data
-from pamcli.data.sample import Sample, Source
+from pamcli.data.sample import Sample
+from pamcli.data.source import Source
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity_run import DisparityProtocol, Estimate, measure_disparity
 from pamcli.evaluation.superres_metrics import SuperresPair

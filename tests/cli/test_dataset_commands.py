@@ -105,7 +105,7 @@ def test_list_as_json_is_one_object_a_line() -> None:
 
 def test_list_of_what_is_none() -> None:
     refuse(pam("dataset", "list", "kitty2015"), 2, "'kitty2015'", "did you mean kitti2015?", "pairs")
-    refuse(pam("dataset", "list", "xyz", "--json"), 2, "unknown data set: 'xyz'", "known: sceneflow")
+    refuse(pam("dataset", "list", "xyz", "--json"), 2, "unknown data set: 'xyz'", "known: booster")
 
 
 # --- verify -------------------------------------------------------------------------------------------------

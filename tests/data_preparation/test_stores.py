@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 from published import LARGE, SMALL, authors_patches, png, tree, views
 
-from pamcli.data.listing import Listed
 from pamcli.data.open import open_data
 from pamcli.data.preparation.pairs import published_pairs
 from pamcli.data.preparation.prepare import carry_out, finish, plan_preparation
 from pamcli.data.preparation.stores import Index, StoreName
+from pamcli.data.source import Source
 from pamcli.data.verify import verify
 from pamcli.errors import InputError, UsageError
 
@@ -38,7 +38,7 @@ def prepared(published: Path, store: StoreName = "packed", split: str = "train")
     return finish(plan)
 
 
-def pixels_of(source: Listed) -> list[tuple[np.ndarray, ...]]:
+def pixels_of(source: Source) -> list[tuple[np.ndarray, ...]]:
     samples = [source.load(index) for index in range(len(source))]
     return [(each.left, each.right, each.low_left, each.low_right) for each in samples]  # type: ignore[misc]
 

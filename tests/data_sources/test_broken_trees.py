@@ -8,14 +8,14 @@ import pytest
 import source_trees
 from source_trees import HEIGHT, TREES, WIDTH, picture
 
-from pamcli.data.listing import Files, Listed
 from pamcli.data.open import open_data, parse_data
+from pamcli.data.source import Files, Source
 from pamcli.errors import InputError
 
 WITH_TRUTH = [data for data in TREES if data not in ("flickr1024", "holopix50k/val")]
 
 
-def opened(data: str, root: Path) -> Listed:
+def opened(data: str, root: Path) -> Source:
     return open_data(f"{data}:{root}")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import source_trees
 
-from pamcli.data.listing import Files, Listed, by_stem, folders, folders_below, root_of
+from pamcli.data.listing import Listed, by_stem, folders, folders_below, root_of
+from pamcli.data.source import Files
 from pamcli.errors import InputError
 
 

@@ -11,14 +11,14 @@ import pytest
 import source_trees
 from source_trees import HEIGHT, MIDDLEBURY_CALIBRATION, TREES, WIDTH, levels, pair, pfm, text
 
-from pamcli.data.listing import Listed
 from pamcli.data.open import open_data
 from pamcli.data.sample import Calibration
+from pamcli.data.source import Source
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, UsageError
 
 
-def opened(data: str, root: Path, query: str = "") -> Listed:
+def opened(data: str, root: Path, query: str = "") -> Source:
     """The tree of the source that `data` names is made below `root`, and opened."""
     TREES[data if data in TREES else data.partition("/")[0]](root)
     return open_data(f"{data}:{root}{query}")

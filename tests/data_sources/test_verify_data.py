@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli.data.listing import Listed
 from pamcli.data.open import open_data
 from pamcli.data.sample import Sample
+from pamcli.data.source import Source
 from pamcli.data.verify import Finding, verify
 from pamcli.data.warping import judge
 from pamcli.imaging.disparity_files import encode_disparity
@@ -34,7 +34,7 @@ def scene(seed: int = 0) -> Sample:
     return Sample("scene", *views, disparity=disparity.astype(np.float32))
 
 
-def stored(root: Path, *samples: Sample) -> Listed:
+def stored(root: Path, *samples: Sample) -> Source:
     """The samples as `pairs`, called 0, 1 ..."""
     for folder in ("left", "right", "disparity"):
         (root / folder).mkdir(exist_ok=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pamcli.data.listing import Files, Listed
+from pamcli.data.listing import Listed
 from pamcli.data.sample import Sample
+from pamcli.data.source import Files
 from pamcli.errors import InputError
 from pamcli.training.augmentation import Augmentation, Example
 from pamcli.training.examples import Examples

@@ -28,7 +28,7 @@ from pamcli.data.sources.procedural import CHECK_SERIES
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.resize import imresize
 from pamcli.training.augmentation import Augmentation, Example
-from pamcli.training.examples import Examples, has_truth, loader
+from pamcli.training.examples import Examples, loader
 
 PROCEDURAL = open_data("procedural")
 
@@ -299,8 +299,8 @@ def test_super_resolution_of_scenes_has_truth_at_low_resolution() -> None:
 
 
 def test_what_can_be_learned_from_has_truth() -> None:
-    assert has_truth(PROCEDURAL)
-    assert has_truth(Stored(pair()))
-    assert not has_truth(Stored(unlabelled(pair())))
+    assert PROCEDURAL.has_truth()
+    assert Stored(pair()).has_truth()
+    assert not Stored(unlabelled(pair())).has_truth()
     with pytest.raises(InputError):
-        has_truth(Stored(None))
+        Stored(None).has_truth()

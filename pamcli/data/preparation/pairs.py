@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pamcli.data.listing import Listed
 from pamcli.data.preparation.archives import Found, Location, pictures_below
+from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import listed, natural, shown
 
@@ -122,9 +122,9 @@ def _none(place: Path, split: str, others: Mapping[str, int]) -> InputError:
     )
 
 
-def listed_pairs(source: Listed, name: str) -> Pairs:
+def listed_pairs(source: Source, name: str) -> Pairs:
     """The pairs of a data set that pam reads. Raises UsageError: one that is not read from two pictures."""
-    if type(source).load is not Listed.load:  # packed patches, procedural scenes
+    if not source.of_pictures:  # packed patches, procedural scenes
         raise UsageError(
             f"the samples of {name} are no pairs of pictures on disk", "patches are cut from those"
         )

@@ -14,16 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_scaled_disparity
-from pamcli.data.listing import (
-    Files,
-    Listed,
-    Truth,
-    absent_line,
-    folders_below,
-    root_of,
-    truth_of_both_views,
-    unpaired_lines,
-)
+from pamcli.data.listing import Listed, folders_below, paired, root_of, truths
+from pamcli.data.source import Files, Key, SourceInfo
 
 _WRAPPER = re.compile(r"(?:left-image|right-image|disparity-map)-(half|full)-size$")
 _LEVELS = {"half": 256, "full": 128}
@@ -31,16 +23,16 @@ _LEVELS = {"half": 256, "full": 128}
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     size = keys.get("size", "half")
-    lefts, rights, truths = (
+    lefts, rights, truth = (
         _files(root, split, kind, size) for kind in ("left-image", "right-image", "disparity-map")
     )
+    unpaired: list[str] = []
     found = [
-        Files(key, lefts[key], rights[key], {"disparity": truths[key]} if key in truths else {})
-        for key in lefts.keys() & rights.keys()
+        Files(key, left, right, {"disparity": truth[key]} if key in truth else {})
+        for key, left, right in paired(lefts, rights, unpaired)
     ]
-    absent = absent_line("truth (disparity-map)", found, lambda files: "disparity" in files.parts)
-    truth = partial(_truth, levels_per_pixel=_LEVELS[size])
-    return Listed(found, truth, absent=absent, unpaired=unpaired_lines(lefts, rights))
+    read = partial(read_scaled_disparity, levels_per_pixel=_LEVELS[size])
+    return Listed(found, truths(read, "disparity-map"), unpaired=unpaired)
 
 
 def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
@@ -63,5 +55,18 @@ def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:
     return found
 
 
-def _truth(files: Files, levels_per_pixel: int) -> Truth:
-    return truth_of_both_views(files, partial(read_scaled_disparity, levels_per_pixel=levels_per_pixel))
+INFO = SourceInfo(
+    "drivingstereo",
+    "DrivingStereo",
+    ("train", "test", "sunny", "cloudy", "foggy", "rainy"),
+    (
+        "train-left-image/2018-07-09-16-11-56/FRAME.jpg",
+        "train-right-image/2018-07-09-16-11-56/FRAME.jpg",
+        "train-disparity-map/2018-07-09-16-11-56/FRAME.png",
+        "test-left-image/left-image-half-size/FRAME.jpg",
+        "sunny/left-image-half-size/FRAME.jpg",
+    ),
+    open_source,
+    (Key("size", "half or full resolution", ("half", "full"), "half"),),
+    unverified="all of it",
+)

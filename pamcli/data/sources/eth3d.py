@@ -3,52 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_mask, read_middlebury_calibration, read_positive_disparity
-from pamcli.data.listing import (
-    Files,
-    Listed,
-    Truth,
-    absent_line,
-    existing,
-    folders,
-    root_of,
-    truth_of_both_views,
+from pamcli.data.listing import Listed, Part, both_there, existing, folders, root_of, truths
+from pamcli.data.source import Files, SourceInfo
+
+_TRUTH = (
+    *truths(read_positive_disparity, "two_view_training_gt"),
+    Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
 )
-from pamcli.files.finding import shown
+_CALIBRATION = Part("calibration", "calibration (calib.txt)", read_middlebury_calibration)
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     pictures = "two_view_training" if split == "training" else "two_view_test"
     home = root_of(root, "ETH3D", "eth3d", holds=[pictures])
-    truths = home / "two_view_training_gt"
-    found, unpaired = [], []
+    found: list[Files] = []
+    unpaired: list[str] = []
     for name, folder in folders(home / pictures).items():
         left, right = folder / "im0.png", folder / "im1.png"
-        if left.is_file() and right.is_file():
-            parts = {"calibration": folder / "calib.txt"}
-            if split == "training":
-                # Either archive may have been unpacked on top of the other one.
-                beside = folder if (folder / "disp0GT.pfm").is_file() else truths / name
-                parts |= {"disparity": beside / "disp0GT.pfm", "visible": beside / "mask0nocc.png"}
-            found.append(Files(name, left, right, existing(parts)))
-        elif left.is_file() or right.is_file():
-            there, other = (left, "right") if left.is_file() else (right, "left")
-            unpaired.append(f"{shown(there)} has no {other} picture")
-    absent = []
-    if split == "training":
-        absent += absent_line("truth (two_view_training_gt)", found, lambda f: "disparity" in f.parts)
-        absent += absent_line("visible pixels (mask0nocc.png)", found, lambda f: "visible" in f.parts)
-    absent += absent_line("calibration (calib.txt)", found, lambda files: "calibration" in files.parts)
-    return Listed(found, _truth, absent=absent, unpaired=unpaired)
+        if both_there(left, right, unpaired):
+            # Either archive may have been unpacked on top of the other one.
+            apart = not (folder / "disp0GT.pfm").is_file()
+            truth = home / "two_view_training_gt" / name if apart else folder
+            parts = existing(
+                calibration=folder / "calib.txt",
+                disparity=truth / "disp0GT.pfm",
+                visible=truth / "mask0nocc.png",
+            )
+            found.append(Files(name, left, right, parts))
+    parts_read = (*(_TRUTH if split == "training" else ()), _CALIBRATION)
+    return Listed(found, parts_read, unpaired=unpaired)
 
 
-def _truth(files: Files) -> Truth:
-    mask, calibration = files.parts.get("visible"), files.parts.get("calibration")
-    return replace(
-        truth_of_both_views(files, read_positive_disparity),
-        visible=read_mask(mask, 255) if mask else None,
-        calibration=read_middlebury_calibration(calibration) if calibration else None,
-    )
+INFO = SourceInfo(
+    "eth3d",
+    "ETH3D low-resolution two-view",
+    ("training", "test"),
+    (
+        "two_view_training/delivery_area_1l/im0.png",
+        "two_view_training/delivery_area_1l/im1.png",
+        "two_view_training/delivery_area_1l/calib.txt",
+        "two_view_training_gt/delivery_area_1l/disp0GT.pfm, mask0nocc.png",
+        "two_view_test/lakeside_1l/im0.png, im1.png",
+    ),
+    open_source,
+    unverified="the names of folders and files",
+)

@@ -4,71 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import disparity_of_depth, read_levels, read_text
-from pamcli.data.listing import (
-    Files,
-    Listed,
-    Truth,
-    absent_line,
-    by_stem,
-    existing,
-    folders_below,
-    root_of,
-    unpaired_lines,
-)
+from pamcli.data.listing import Listed, Part, by_stem, existing, folders_below, paired, root_of
 from pamcli.data.sample import Calibration
+from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 
-_PARTS = ("single", "mixed")
+_SETS = ("single", "mixed")
+_SETTINGS = "_camera_settings.json"
 _METRES_PER_LEVEL = 1e-4
 _BASELINE = 0.06
 _SATURATED = 65535  # 6.55 m: whatever lies farther
-
-
-def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-    home = root_of(root, "fat", "FallingThings", "data", holds=_PARTS)
-    wanted = keys.get("part", "all")
-    found: list[Files] = []
-    unpaired: list[str] = []
-    for part in _PARTS if wanted == "all" else (wanted,):
-        for below, folder, names in folders_below(home / part, depth=3):
-            if not names:
-                continue
-            lefts, rights = (by_stem(folder, (".png", ".jpg"), f".{side}") for side in ("left", "right"))
-            unpaired += unpaired_lines(lefts, rights)
-            for number in lefts.keys() & rights.keys():
-                parts = {
-                    "disparity": folder / f"{number}.left.depth.png",
-                    "right_disparity": folder / f"{number}.right.depth.png",
-                    "calibration": folder / "_camera_settings.json",
-                }
-                name = "/".join(filter(None, (part, below, number)))
-                found.append(Files(name, lefts[number], rights[number], existing(parts)))
-    absent = [] if wanted != "all" else [f"no part {part}" for part in _PARTS if not (home / part).is_dir()]
-    absent += absent_line("truth (.left.depth.png)", found, lambda files: "disparity" in files.parts)
-    absent += absent_line("right truth (.right.depth.png)", found, lambda f: "right_disparity" in f.parts)
-    absent += absent_line(
-        "focal length, hence no truth (_camera_settings.json)", found, lambda f: "calibration" in f.parts
-    )
-    return Listed(found, _truth, absent=absent, unpaired=unpaired)
-
-
-def _truth(files: Files) -> Truth:
-    if "calibration" not in files.parts:
-        return Truth()
-    left, right = (_calibration(files.parts["calibration"], camera) for camera in (0, 1))
-    parts = files.parts
-    return Truth(
-        disparity=_disparity(parts["disparity"], left) if "disparity" in parts else None,
-        right_disparity=_disparity(parts["right_disparity"], right) if "right_disparity" in parts else None,
-        calibration=left,
-    )
 
 
 def _calibration(path: Path, camera: int) -> Calibration:
@@ -79,7 +32,54 @@ def _calibration(path: Path, camera: int) -> Calibration:
         raise InputError(f"{shown(path)} does not tell fx of camera {camera}") from None
 
 
-def _disparity(path: Path, calibration: Calibration) -> NDArray[np.float32]:
+def _disparity(path: Path, camera: int) -> NDArray[np.float32] | None:
+    """None where nothing tells the focal length."""
+    settings = path.with_name(_SETTINGS)
+    if not settings.is_file():
+        return None
     levels = read_levels(path).astype(np.float32)
     metres = np.where(levels < _SATURATED, levels * np.float32(_METRES_PER_LEVEL), np.float32(np.nan))
-    return disparity_of_depth(metres, calibration)
+    return disparity_of_depth(metres, _calibration(settings, camera))
+
+
+_PARTS = (
+    Part("disparity", "truth (.left.depth.png)", partial(_disparity, camera=0)),
+    Part("right_disparity", "right truth (.right.depth.png)", partial(_disparity, camera=1)),
+    Part("calibration", f"focal length, hence no truth ({_SETTINGS})", partial(_calibration, camera=0)),
+)
+
+
+def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+    home = root_of(root, "fat", "FallingThings", "data", holds=_SETS)
+    wanted = keys.get("part", "all")
+    found: list[Files] = []
+    unpaired: list[str] = []
+    for part in _SETS if wanted == "all" else (wanted,):
+        for below, folder, names in folders_below(home / part, depth=3):
+            if not names:
+                continue
+            lefts, rights = (by_stem(folder, (".png", ".jpg"), f".{side}") for side in ("left", "right"))
+            for number, left, right in paired(lefts, rights, unpaired):
+                parts = existing(
+                    disparity=folder / f"{number}.left.depth.png",
+                    right_disparity=folder / f"{number}.right.depth.png",
+                    calibration=folder / _SETTINGS,
+                )
+                found.append(Files("/".join(filter(None, (part, below, number))), left, right, parts))
+    absent = [] if wanted != "all" else [f"no part {part}" for part in _SETS if not (home / part).is_dir()]
+    return Listed(found, _PARTS, absent=absent, unpaired=unpaired)
+
+
+INFO = SourceInfo(
+    "fallingthings",
+    "Falling Things (NVIDIA)",
+    ("train",),
+    (
+        "single/002_master_chef_can_16k/kitchen_0/000000.left.jpg  (or mixed/kitchen_0/...)",
+        "single/002_master_chef_can_16k/kitchen_0/000000.right.jpg",
+        "single/002_master_chef_can_16k/kitchen_0/000000.left.depth.png, 000000.right.depth.png",
+        "single/002_master_chef_can_16k/kitchen_0/_camera_settings.json",
+    ),
+    open_source,
+    (Key("part", "one object or several", ("all", *_SETS), "all"),),
+)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pamcli.data.listing import Files, Listed, by_stem, root_of, unpaired_lines
+from pamcli.data.listing import Listed, by_stem, paired, root_of
 from pamcli.data.preparation.manifest import read_checksums
 from pamcli.data.preparation.patches import SCALES, Patch, Views, patch_at
 from pamcli.data.preparation.stores import (
@@ -29,6 +29,7 @@ from pamcli.data.preparation.stores import (
     views_in,
 )
 from pamcli.data.sample import Sample
+from pamcli.data.source import Files, Key, Source, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import natural, shown
 from pamcli.imaging.images import read_picture
@@ -36,7 +37,7 @@ from pamcli.imaging.images import read_picture
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
 
 
-def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
     home = root_of(root, "Flickr1024", holds=tuple(_SPLITS.values()))
     folder = home / _SPLITS[split]
     if not folder.is_dir():
@@ -46,19 +47,19 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         if (root / "pairs").is_dir():  # from stereograms
             folder = root / "pairs"
     lefts, rights = by_stem(folder, ending="_L"), by_stem(folder, ending="_R")
-    found = [Files(stem, lefts[stem], rights[stem]) for stem in lefts.keys() & rights.keys()]
-    return Listed(found, unpaired=unpaired_lines(lefts, rights))
+    unpaired: list[str] = []
+    return Listed([Files(*pair) for pair in paired(lefts, rights, unpaired)], unpaired=unpaired)
 
 
-class _Patches(Listed):
-    """A `Listed` of very many samples: nothing is made for one before it is loaded."""
+class _Patches(Source):
+    """Very many samples: nothing is made for one before it is loaded."""
+
+    of_patches = True
 
     def __init__(self, names: tuple[str, ...], manifest: Path | None) -> None:
         """manifest: with the checksums of the patches; None = there is none."""
         self.names = names
         self.absent = () if manifest else ("no list of checksums",)
-        self.unpaired = ()
-        self.missing = self.absent
         self._manifest = manifest
 
     def patch(self, index: int) -> Patch:
@@ -86,13 +87,6 @@ class _Patches(Listed):
     def _checksums(self) -> dict[str, str]:
         return read_checksums(self._manifest) if self._manifest else {}
 
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def without_truth(self) -> _Patches:
-        """Itself: patches have none."""
-        return self
-
 
 class PatchFolders(_Patches):
     """Patches as PNG files, a folder each."""
@@ -102,7 +96,7 @@ class PatchFolders(_Patches):
         self.root = root
 
     @property
-    def files(self) -> tuple[Files, ...]:  # type: ignore[override]  # made when they are asked for
+    def files(self) -> tuple[Files, ...]:
         return tuple(
             Files(
                 name,
@@ -144,7 +138,7 @@ class PackedPatches(_Patches):
         return PackedPatches, (self._places, self.index, len(self))
 
     @property
-    def files(self) -> tuple[Files, ...]:  # type: ignore[override]  # made when they are asked for
+    def files(self) -> tuple[Files, ...]:
         pixels = self._places.store / "pixels.npy"
         return tuple(Files(name, pixels, pixels) for name in self.names)
 
@@ -169,20 +163,23 @@ class PackedPatches(_Patches):
         return PackedPatches(self._places, self.index, count)
 
 
-class PackedPictures(Listed):
+class PackedPictures(Source):
     """The whole pictures that a packed store's patches are windows of."""
 
     def __init__(self, places: Places, index: Index, count: int | None = None) -> None:
         self._places, self.index = places, index
-        pixels = places.store / "pixels.npy"
-        super().__init__(
-            Files(f"{picture.source}/{picture.name}", pixels, pixels) for picture in index.pictures[:count]
-        )
-        self._order = {f"{each.source}/{each.name}": number for number, each in enumerate(index.pictures)}
+        names = [f"{picture.source}/{picture.name}" for picture in index.pictures]
+        self.names = tuple(sorted(names[:count], key=natural))
+        self._order = {name: number for number, name in enumerate(names)}
         self._opened: list[Views] = []
 
     def __reduce__(self) -> tuple[type[PackedPictures], tuple[Places, Index, int]]:
         return PackedPictures, (self._places, self.index, len(self))
+
+    @property
+    def files(self) -> tuple[Files, ...]:
+        pixels = self._places.store / "pixels.npy"
+        return tuple(Files(name, pixels, pixels) for name in self.names)
 
     def load(self, index: int) -> Sample:
         if not self._opened:
@@ -190,10 +187,6 @@ class PackedPictures(Listed):
         views = self._opened[self._order[self.names[index]]]
         high, low = (np.ascontiguousarray(pixels.transpose(1, 0, 2, 3)) for pixels in (views.high, views.low))
         return Sample(self.names[index], high[0], high[1], low_left=low[0], low_right=low[1])
-
-    def without_truth(self) -> PackedPictures:
-        """Itself: pictures have none."""
-        return self
 
     def first(self, count: int) -> PackedPictures:
         return PackedPictures(self._places, self.index, count)
@@ -209,7 +202,7 @@ def open_views(places: Places, index: Index) -> list[Views]:
         raise InputError(f"{shown(path)} does not hold what {shown(places.index)} says") from None
 
 
-def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Listed | None:
+def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     """The patches below an output folder, or in the very folder that is given; None where there are none."""
     stores: tuple[StoreName, ...] = ("packed", "folders")
     wanted = [scale for scale in SCALES if keys.get("scale") in (None, str(scale))]
@@ -229,7 +222,7 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Listed | None:
     return _opened(places, split, keys.get("view"))
 
 
-def _opened(places: Places, split: str, view: str | None) -> Listed | None:
+def _opened(places: Places, split: str, view: str | None) -> Source | None:
     index = read_index(places.index) if places.index.is_file() else None
     if index is not None and split not in (index.split, "train"):
         raise InputError(f"{shown(places.store)} holds patches of the split {index.split}, not {split}")
@@ -254,3 +247,27 @@ def _folder_names(root: Path) -> tuple[str, ...]:
         raise InputError(f"the folder {shown(root)} cannot be read: {error.strerror}") from None
     names.sort(key=natural)
     return tuple(names) if names and (root / names[0] / VIEW_FILES[0]).is_file() else ()
+
+
+INFO = SourceInfo(
+    "flickr1024",
+    "Flickr1024, or patches cut from it, by pam or by PASSRnet's and iPASSR's authors; no truth",
+    tuple(_SPLITS),
+    (
+        "Train/0001_L.png  (Validation, Test; or all in one folder)",
+        "Train/0001_R.png",
+        "patches_x4/000001/hr0.png, hr1.png, lr0.png, lr1.png  (patches)",
+        "x4/pixels.npy, index.json, manifest.csv  (patches of `pam dataset prepare-flickr1024`)",
+    ),
+    open_source,
+    (
+        Key("scale", "of the patches", ("2", "4")),
+        Key(
+            "view",
+            "of x2, x4: patches, or the pictures they are cut from",
+            ("patches", "pictures"),
+            "patches",
+        ),
+    ),
+    unverified="the names of the pictures",
+)

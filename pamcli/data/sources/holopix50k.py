@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pamcli.data.listing import Files, Listed, by_stem, root_of, unpaired_lines
+from pamcli.data.listing import Listed, by_stem, paired, root_of
+from pamcli.data.source import Files, SourceInfo
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -14,5 +15,15 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         {stem.removesuffix(f"_{side}"): path for stem, path in by_stem(home / side).items()}
         for side in ("left", "right")
     )
-    found = [Files(stem, lefts[stem], rights[stem]) for stem in lefts.keys() & rights.keys()]
-    return Listed(found, unpaired=unpaired_lines(lefts, rights))
+    unpaired: list[str] = []
+    return Listed([Files(*pair) for pair in paired(lefts, rights, unpaired)], unpaired=unpaired)
+
+
+INFO = SourceInfo(
+    "holopix50k",
+    "Holopix50k, pictures of phones with two cameras; no truth",
+    ("train", "val", "test"),
+    ("train/left/NAME_left.jpg", "train/right/NAME_right.jpg"),
+    open_source,
+    unverified="the names of the pictures",
+)

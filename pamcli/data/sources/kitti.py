@@ -11,12 +11,33 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_kitti_calibration, read_mask
-from pamcli.data.listing import Files, Listed, Truth, absent_line, by_stem, existing, root_of, unpaired_lines
+from pamcli.data.listing import Listed, Part, by_stem, existing, paired, root_of
+from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.imaging.disparity_files import read_disparity
 
 _SPLITS = ("training", "testing")
+
+
+def _known(path: Path) -> NDArray[np.bool_]:
+    # Says nothing where "occ" knows nothing either: there it is False, and no truth is compared.
+    known: NDArray[np.bool_] = np.isfinite(read_disparity(path))
+    return known
+
+
+def _parts(occ: str, noc: str, foreground: str, calibration: str, cameras: tuple[str, str]) -> list[Part]:
+    parts = [
+        Part("occ", f"truth of all pixels ({occ})"),
+        Part("noc", f"truth of visible pixels ({noc})"),
+        Part("foreground", foreground and f"object maps ({foreground})", read_mask),
+        Part("disparity", read=read_disparity),
+        Part("visible", read=_known),
+    ]
+    left, right = cameras
+    read = partial(read_kitti_calibration, left=left, right=right)
+    return [*parts, Part("calibration", f"calibration ({calibration})", read)]
 
 
 def open_2012(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -24,63 +45,78 @@ def open_2012(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     color = (folder / "colored_0").is_dir() or (folder / "colored_1").is_dir()
     views = ("colored_0", "colored_1") if color else ("image_0", "image_1")
     cameras = ("P2", "P3") if color else ("P0", "P1")
-    grey = [] if color or not (folder / "image_0").is_dir() else ["colour pictures (colored_0, colored_1)"]
-    return _opened(folder, views, "disp_occ", "disp_noc", None, "calib", cameras, keys, grey)
+    grey = [] if color or not (folder / "image_0").is_dir() else ["no colour pictures (colored_0, colored_1)"]
+    return _opened(folder, views, ("disp_occ", "disp_noc", "", "calib"), cameras, keys, grey)
 
 
 def open_2015(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     folder = root_of(root, "data_scene_flow", "Kitti2015", "KITTI2015", holds=_SPLITS) / split
-    views, cameras = ("image_2", "image_3"), ("P_rect_02", "P_rect_03")
-    return _opened(
-        folder, views, "disp_occ_0", "disp_noc_0", "obj_map", "calib_cam_to_cam", cameras, keys, []
-    )
+    truths = ("disp_occ_0", "disp_noc_0", "obj_map", "calib_cam_to_cam")
+    return _opened(folder, ("image_2", "image_3"), truths, ("P_rect_02", "P_rect_03"), keys, [])
 
 
 def _opened(
     folder: Path,
     views: tuple[str, str],
-    occ: str,
-    noc: str,
-    foreground: str | None,
-    calibration: str,
+    beside: tuple[str, str, str, str],
     cameras: tuple[str, str],
     keys: Mapping[str, str],
-    lacking: list[str],
+    absent: list[str],
 ) -> Listed:
+    """beside: the folders of occ, noc, object maps ("" = there are none), and calibration."""
+    occ, noc, foreground, calibration = (folder / name for name in beside)
     lefts, rights = (by_stem(folder / view, (".png",), "_10") for view in views)
-    found = []
-    for number in lefts.keys() & rights.keys():
-        parts = {
-            "occ": folder / occ / f"{number}_10.png",
-            "noc": folder / noc / f"{number}_10.png",
-            "calibration": folder / calibration / f"{number}.txt",
-        }
-        if foreground:
-            parts["foreground"] = folder / foreground / f"{number}_10.png"
-        found.append(Files(f"{number}_10", lefts[number], rights[number], existing(parts)))
-    absent = [f"no {part}" for part in lacking]
-    if folder.name == "training":
-        absent += absent_line(f"truth of all pixels ({occ})", found, lambda files: "occ" in files.parts)
-        absent += absent_line(f"truth of visible pixels ({noc})", found, lambda files: "noc" in files.parts)
-        if foreground:
-            absent += absent_line(f"object maps ({foreground})", found, lambda f: "foreground" in f.parts)
-    absent += absent_line(f"calibration ({calibration})", found, lambda files: "calibration" in files.parts)
-    truth = partial(_truth, which=keys.get("truth", "occ"), cameras=cameras)
-    return Listed(found, truth, absent=absent, unpaired=unpaired_lines(lefts, rights))
+    found: list[Files] = []
+    unpaired: list[str] = []
+    for number, left, right in paired(lefts, rights, unpaired):
+        file = f"{number}_10.png"
+        parts = existing(occ=occ / file, noc=noc / file, calibration=calibration / f"{number}.txt")
+        if beside[2]:
+            parts |= existing(foreground=foreground / file)
+        # Where only one of the two maps is there, it is the truth; `missing` names those pairs.
+        order = ("occ", "noc") if keys.get("truth", "occ") == "occ" else ("noc", "occ")
+        if truth := [parts[name] for name in order if name in parts]:
+            parts["disparity"] = truth[0]
+        if "noc" in parts:
+            parts["visible"] = parts["noc"]
+        found.append(Files(f"{number}_10", left, right, parts))
+    parts_read = _parts(*beside, cameras)
+    if folder.name != "training":
+        parts_read = parts_read[-1:]
+    return Listed(found, parts_read, absent=absent, unpaired=unpaired)
 
 
-def _truth(files: Files, which: str, cameras: tuple[str, str]) -> Truth:
-    # Where only one of the two maps is there, it is the truth; `missing` names those pairs.
-    parts = files.parts
-    order = ("occ", "noc") if which == "occ" else ("noc", "occ")
-    chosen = next((name for name in order if name in parts), None)
-    disparity = read_disparity(parts[chosen]) if chosen else None
-    # Says nothing where "occ" knows nothing either: there it is False, and no truth is compared.
-    visible = np.isfinite(read_disparity(parts["noc"])) if "noc" in parts else None
-    calibration = parts.get("calibration")
-    return Truth(
-        disparity=disparity,
-        visible=visible,
-        foreground=read_mask(parts["foreground"]) if "foreground" in parts else None,
-        calibration=read_kitti_calibration(calibration, *cameras) if calibration else None,
-    )
+_TRUTH = Key("truth", "all measured pixels or the visible ones", ("occ", "noc"), "occ")
+
+INFO_2012 = SourceInfo(
+    "kitti2012",
+    "KITTI 2012 stereo",
+    _SPLITS,
+    (
+        "training/colored_0/000000_10.png  (or the grey image_0, image_1)",
+        "training/colored_1/000000_10.png",
+        "training/disp_occ/000000_10.png",
+        "training/disp_noc/000000_10.png",
+        "training/calib/000000.txt",
+    ),
+    open_2012,
+    (_TRUTH,),
+    unverified="the names of colour pictures and of the calibration",
+)
+
+INFO_2015 = SourceInfo(
+    "kitti2015",
+    "KITTI 2015 stereo",
+    _SPLITS,
+    (
+        "training/image_2/000000_10.png",
+        "training/image_3/000000_10.png",
+        "training/disp_occ_0/000000_10.png",
+        "training/disp_noc_0/000000_10.png",
+        "training/obj_map/000000_10.png",
+        "training/calib_cam_to_cam/000000.txt",
+    ),
+    open_2015,
+    (_TRUTH,),
+    unverified="the names of object maps and of the calibration",
+)

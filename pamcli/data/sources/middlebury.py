@@ -17,7 +17,7 @@ A sample is called by the path of its folder, as MiddEval3 wants its results ("t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -30,16 +30,8 @@ from pamcli.data.decoding import (
     read_middlebury_calibration,
     read_scaled_disparity,
 )
-from pamcli.data.listing import (
-    Files,
-    Listed,
-    Truth,
-    absent_line,
-    folders,
-    folders_below,
-    root_of,
-    truth_of_both_views,
-)
+from pamcli.data.listing import Listed, Part, both_there, folders, folders_below, root_of
+from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import read_disparity
@@ -91,16 +83,20 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         found, unpaired = _pairs(scenes)
     else:
         found, unpaired = [], []
-    absent = []
-    if split == "training":
-        absent += absent_line("truth", found, lambda files: "disparity" in files.parts)
-        absent += absent_line("visible pixels (mask0nocc.png)", found, lambda f: "visible" in f.parts)
-    absent += absent_line("calibration (calib.txt)", found, lambda files: "calibration" in files.parts)
-    return Listed(found, partial(_truth, size=size), absent=absent, unpaired=unpaired)
+    read = partial(_disparity, size=size)
+    truth = (
+        Part("disparity", "truth", read),
+        Part("right_disparity", read=read),
+        Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
+    )
+    calibration = Part("calibration", "calibration (calib.txt)", read_middlebury_calibration)
+    parts = (*truth, calibration) if split == "training" else (calibration,)
+    return Listed(found, parts, unpaired=unpaired)
 
 
 def _pairs(scenes: Mapping[str, Path]) -> tuple[list[Files], list[str]]:
-    found, unpaired = [], []
+    found: list[Files] = []
+    unpaired: list[str] = []
     for name, folder in scenes.items():
         for layout in _LAYOUTS:
             left, right = _there(folder, layout.left), _there(folder, layout.right)
@@ -115,23 +111,13 @@ def _pairs(scenes: Mapping[str, Path]) -> tuple[list[Files], list[str]]:
                 found.append(Files(name, left, right, there))
                 break
             if left or right:
-                lonely, other = (left, "right") if left else (right, "left")
-                unpaired.append(f"{shown(lonely or folder)} has no {other} picture")
+                both_there(left or folder / layout.left[0], right or folder / layout.right[0], unpaired)
                 break
     return found, unpaired
 
 
 def _there(folder: Path, names: tuple[str, ...]) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
-
-
-def _truth(files: Files, size: str | None) -> Truth:
-    mask, calibration = files.parts.get("visible"), files.parts.get("calibration")
-    return replace(
-        truth_of_both_views(files, partial(_disparity, size=size)),
-        visible=read_mask(mask, 255) if mask else None,
-        calibration=read_middlebury_calibration(calibration) if calibration else None,
-    )
 
 
 def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
@@ -170,3 +156,22 @@ def _size(path: Path, full_height: int, sizes: str) -> str:
         f"{shown(path)} is {height} pixels high, which is none of Middlebury's sizes",
         "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size",
     )
+
+
+INFO = SourceInfo(
+    "middlebury",
+    "Middlebury 2001, 2003, 2005, 2006, 2014, 2021, and the version 3 evaluation (MiddEval3)",
+    ("training", "test"),
+    (
+        "MiddEval3/trainingQ/Adirondack/im0.png",
+        "MiddEval3/trainingQ/Adirondack/im1.png",
+        "MiddEval3/trainingQ/Adirondack/disp0GT.pfm, disp1GT.pfm, mask0nocc.png, calib.txt",
+        "Adirondack-perfect/im0.png, im1.png, disp0.pfm, disp1.pfm, calib.txt  (2014, 2021)",
+        "Art/view1.png, view5.png, disp1.png, disp5.png  (2005, 2006)",
+        "cones/im2.png, im6.png, disp2.png, disp6.png  (2003)",
+        "venus/im2.ppm, im6.ppm, disp2.pgm, disp6.pgm  (2001)",
+    ),
+    open_source,
+    (Key("size", "full, half, third (2005, 2006), quarter", ("F", "H", "T", "Q")),),
+    unverified="all layouts but that of 2003, and the scale of the truth of 2001, 2005 and 2006",
+)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pamcli.data.listing import Files, Listed
 from pamcli.data.sample import Sample
+from pamcli.data.source import LARGEST_SEED, Files, Key, Source, SourceInfo, digest
 from pamcli.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,29 +21,35 @@ if TYPE_CHECKING:
 LENGTH = 1000
 """Scenes that are listed."""
 
-CHECK_SERIES = 2**63
-"""The series of the listed scenes. Seeds of training are below."""
+CHECK_SERIES = LARGEST_SEED + 1
+"""The series of the listed scenes, from which training does not draw."""
 
 
-class Scenes(Listed):
-    """A `Listed` whose samples are drawn instead of read. Torch is needed for that, not for listing."""
+class Scenes(Source):
+    """Samples are drawn instead of read. Torch is needed for that, not for listing."""
+
+    endless = True
 
     def __init__(self, library: TextureLibrary, height: int, width: int, length: int = LENGTH) -> None:
         """height, width: pixels of the listed scenes."""
         # A scene may need any texture. Each is given its share, so that all are named once, and checked once.
         textures = library.files.all
         shares = [textures[index::length] for index in range(length)]
-        names = [f"{index:06d}" for index in range(length)]
-        super().__init__(
+        self.names = tuple(f"{index:06d}" for index in range(length))
+        self._files = tuple(
             Files(
                 name,
                 *(share[0], share[0]) if share else (Path(name), Path(name)),
                 parts={str(number): path for number, path in enumerate(share)},
             )
-            for name, share in zip(names, shares, strict=True)
+            for name, share in zip(self.names, shares, strict=True)
         )
         self._library = library
         self._height, self._width = height, width
+
+    @property
+    def files(self) -> tuple[Files, ...]:
+        return self._files
 
     def load(self, index: int) -> Sample:
         """Draw one of the listed scenes: always the same. Raises InputError: a damaged texture."""
@@ -60,9 +66,12 @@ class Scenes(Listed):
 
         return scene_pair(self._library, series, number, height, width)
 
-    def without_truth(self) -> Scenes:
-        """Itself: the truth is in no file."""
-        return self
+    def has_truth(self) -> bool:
+        return True
+
+    def fingerprint(self) -> str:
+        """Of the textures' names."""
+        return digest([path.name for files in self.files for path in files.parts.values()])
 
     def first(self, count: int) -> Scenes:
         return Scenes(self._library, self._height, self._width, min(count, len(self)))
@@ -85,3 +94,17 @@ def open_source(root: Path | None, split: str, keys: Mapping[str, str]) -> Scene
 
     width, height = map(int, keys.get("size", "512x256").split("x"))
     return Scenes(TextureLibrary(TextureFiles() if root is None else find_textures(root)), height, width)
+
+
+INFO = SourceInfo(
+    "procedural",
+    "made-up scenes with exact truth; by its name alone, without a folder, of made-up textures",
+    ("all",),
+    (
+        "ANY/NAME.jpg  (photographs, anywhere below the folder: backgrounds and skins)",
+        "ANY/NAME.png  (cut-outs, pictures with an opacity channel: objects)",
+    ),
+    open_source,
+    (Key("size", "of the pictures", ("512x256", "960x512", "1280x384"), "512x256"),),
+    needs_folder=False,
+)

@@ -12,22 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.decoding import read_positive_disparity
-from pamcli.data.listing import (
-    Files,
-    Listed,
-    Truth,
-    absent_line,
-    by_stem,
-    existing,
-    folders,
-    folders_below,
-    truth_of_both_views,
-    unpaired_lines,
-)
+from pamcli.data.listing import Listed, Part, by_stem, existing, folders, folders_below, paired
+from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 
 _PICTURES = (".png", ".webp")
+_PARTS = (
+    Part("disparity", "disparity of the left view", read_positive_disparity),
+    Part("right_disparity", "disparity of the right view", read_positive_disparity),
+)
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -41,20 +35,16 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
             if not {"left", "right"} & names or not _chosen(below, split, part):
                 continue
             lefts, rights = by_stem(folder / "left", _PICTURES), by_stem(folder / "right", _PICTURES)
-            unpaired += unpaired_lines(lefts, rights)
             truths = home / "disparity" / below
-            for number in lefts.keys() & rights.keys():
-                parts = {
-                    "disparity": truths / "left" / f"{number}.pfm",
-                    "right_disparity": truths / "right" / f"{number}.pfm",
-                }
-                name = f"{prefix}{below}/{number}"
-                found.append(Files(name, lefts[number], rights[number], existing(parts)))
+            for number, left, right in paired(lefts, rights, unpaired):
+                parts = existing(
+                    disparity=truths / "left" / f"{number}.pfm",
+                    right_disparity=truths / "right" / f"{number}.pfm",
+                )
+                found.append(Files(f"{prefix}{below}/{number}", left, right, parts))
     if not found:
         _hint_at_the_other_pass(homes, wanted)
-    absent = absent_line("disparity of the left view", found, lambda files: "disparity" in files.parts)
-    absent += absent_line("disparity of the right view", found, lambda f: "right_disparity" in f.parts)
-    return Listed(found, _truth, absent=absent, unpaired=unpaired)
+    return Listed(found, _PARTS, unpaired=unpaired)
 
 
 def _chosen(below: str, split: str, part: str) -> bool:
@@ -76,5 +66,22 @@ def _hint_at_the_other_pass(homes: list[Path], wanted: str) -> None:
             )
 
 
-def _truth(files: Files) -> Truth:
-    return truth_of_both_views(files, read_positive_disparity)
+INFO = SourceInfo(
+    "sceneflow",
+    "Scene Flow: FlyingThings3D, Driving, Monkaa, one of them or all side by side",
+    ("train", "test"),
+    (
+        "frames_finalpass/TRAIN/A/0000/left/0006.png  (FlyingThings3D; TEST/... for the split test)",
+        "frames_finalpass/TRAIN/A/0000/right/0006.png",
+        "disparity/TRAIN/A/0000/left/0006.pfm, .../right/0006.pfm",
+        "frames_finalpass/15mm_focallength/scene_backwards/fast/left/0001.png  (Driving)",
+        "frames_finalpass/a_rain_of_stones_x2/left/0000.png  (Monkaa)",
+        "FlyingThings3D/frames_finalpass/...  (several sets in one folder)",
+    ),
+    open_source,
+    (
+        Key("pass", "rendered without or with blur and haze", ("clean", "final"), "final"),
+        Key("part", "one of the three sets", ("all", "flyingthings3d", "driving", "monkaa"), "all"),
+    ),
+    unverified="the folders of Driving and Monkaa",
+)

@@ -13,20 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_mask
-from pamcli.data.listing import (
-    Files,
-    Listed,
-    Truth,
-    absent_line,
-    by_stem,
-    existing,
-    folders,
-    root_of,
-    unpaired_lines,
-)
+from pamcli.data.listing import Listed, Part, by_stem, existing, folders, paired, root_of, truths
+from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 from pamcli.imaging.images import read_picture
+
+
+def _disparity(path: Path) -> NDArray[np.float32]:
+    pixels = read_picture(path).pixels
+    if pixels.dtype != np.uint8:
+        raise InputError(f"{shown(path)} is no disparity of Sintel: it has 16 bits a channel, not 8")
+    return pixels.astype(np.float32) @ np.array([4, 1 / 64, 1 / 16384], np.float32)
+
+
+def _visible(occlusions: Path) -> NDArray[np.bool_]:
+    out_of_frame = occlusions.parents[2] / "outofframe" / occlusions.parent.name / occlusions.name
+    return ~(read_mask(occlusions) | read_mask(out_of_frame))
+
+
+_PARTS = (
+    *truths(_disparity, "disparities"),
+    Part("occlusions", "occluded pixels (occlusions)"),
+    Part("outofframe", "pixels out of frame (outofframe)"),
+    Part("visible", read=_visible),
+)
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -37,30 +48,26 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     left_scenes, right_scenes = folders(home / f"{render}_left"), folders(home / f"{render}_right")
     for scene in left_scenes.keys() | right_scenes.keys():
         lefts, rights = (by_stem(home / f"{render}_{side}" / scene, (".png",)) for side in ("left", "right"))
-        unpaired += unpaired_lines(lefts, rights)
-        for frame in lefts.keys() & rights.keys():
-            parts = {
-                "disparity": home / "disparities" / scene / f"{frame}.png",
-                "occlusions": home / "occlusions" / scene / f"{frame}.png",
-                "outofframe": home / "outofframe" / scene / f"{frame}.png",
-            }
-            found.append(Files(f"{scene}/{frame}", lefts[frame], rights[frame], existing(parts)))
-    absent = absent_line("truth (disparities)", found, lambda files: "disparity" in files.parts)
-    absent += absent_line("occluded pixels (occlusions)", found, lambda files: "occlusions" in files.parts)
-    absent += absent_line("pixels out of frame (outofframe)", found, lambda f: "outofframe" in f.parts)
-    return Listed(found, _truth, absent=absent, unpaired=unpaired)
+        for frame, left, right in paired(lefts, rights, unpaired):
+            kinds = {"disparity": "disparities", "occlusions": "occlusions", "outofframe": "outofframe"}
+            parts = existing(**{part: home / kind / scene / f"{frame}.png" for part, kind in kinds.items()})
+            if "occlusions" in parts and "outofframe" in parts:
+                parts["visible"] = parts["occlusions"]
+            found.append(Files(f"{scene}/{frame}", left, right, parts))
+    return Listed(found, _PARTS, unpaired=unpaired)
 
 
-def _truth(files: Files) -> Truth:
-    parts = files.parts
-    visible = None
-    if "occlusions" in parts and "outofframe" in parts:
-        visible = ~(read_mask(parts["occlusions"]) | read_mask(parts["outofframe"]))
-    return Truth(_disparity(parts["disparity"]) if "disparity" in parts else None, visible=visible)
-
-
-def _disparity(path: Path) -> NDArray[np.float32]:
-    pixels = read_picture(path).pixels
-    if pixels.dtype != np.uint8:
-        raise InputError(f"{shown(path)} is no disparity of Sintel: it has 16 bits a channel, not 8")
-    return pixels.astype(np.float32) @ np.array([4, 1 / 64, 1 / 16384], np.float32)
+INFO = SourceInfo(
+    "sintel",
+    "MPI Sintel stereo",
+    ("training",),
+    (
+        "training/final_left/alley_1/frame_0001.png",
+        "training/final_right/alley_1/frame_0001.png",
+        "training/disparities/alley_1/frame_0001.png",
+        "training/occlusions/alley_1/frame_0001.png",
+        "training/outofframe/alley_1/frame_0001.png",
+    ),
+    open_source,
+    (Key("pass", "rendered without or with blur and haze", ("clean", "final"), "final"),),
+)

@@ -12,22 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import disparity_of_depth, read_levels
-from pamcli.data.listing import (
-    Files,
-    Listed,
-    Truth,
-    absent_line,
-    by_stem,
-    existing,
-    folders,
-    truth_of_both_views,
-    unpaired_lines,
-)
+from pamcli.data.listing import Listed, by_stem, existing, folders, paired, truths
 from pamcli.data.sample import Calibration
+from pamcli.data.source import Files, Key, SourceInfo
 
 _CALIBRATION = Calibration(focal_length=725.0087, baseline=0.532725)
 _CAMERAS = ("Camera_0", "Camera_1")
 _SKY = 65535
+_TURNS = ("15-deg-left", "15-deg-right", "30-deg-left", "30-deg-right")
+_VARIATIONS = ("clone", "fog", "morning", "overcast", "rain", "sunset", *_TURNS)
+
+
+def _disparity(path: Path) -> NDArray[np.float32]:
+    levels = read_levels(path).astype(np.float32)
+    return disparity_of_depth(
+        np.where(levels < _SKY, levels / np.float32(100), np.float32(np.nan)), _CALIBRATION
+    )
+
+
+_PARTS = truths(_disparity, "depth of Camera_0", "depth of Camera_1")
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -43,18 +46,14 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
             if wanted not in ("all", variation):
                 continue
             lefts, rights = (_frames(folder / "frames" / "rgb" / camera) for camera in _CAMERAS)
-            unpaired += unpaired_lines(lefts, rights)
             truth = depths / scene / variation / "frames" / "depth"
-            for frame in lefts.keys() & rights.keys():
-                parts = {
-                    "disparity": truth / _CAMERAS[0] / f"depth_{frame}.png",
-                    "right_disparity": truth / _CAMERAS[1] / f"depth_{frame}.png",
-                }
-                name = f"{scene}/{variation}/{frame}"
-                found.append(Files(name, lefts[frame], rights[frame], existing(parts)))
-    absent = absent_line("truth (depth of Camera_0)", found, lambda files: "disparity" in files.parts)
-    absent += absent_line("right truth (depth of Camera_1)", found, lambda f: "right_disparity" in f.parts)
-    return Listed(found, _truth, absent=absent, unpaired=unpaired)
+            for frame, left, right in paired(lefts, rights, unpaired):
+                parts = existing(
+                    disparity=truth / _CAMERAS[0] / f"depth_{frame}.png",
+                    right_disparity=truth / _CAMERAS[1] / f"depth_{frame}.png",
+                )
+                found.append(Files(f"{scene}/{variation}/{frame}", left, right, parts))
+    return Listed(found, _PARTS, unpaired=unpaired, calibration=_CALIBRATION)
 
 
 def _unpacked(root: Path, archive: str) -> Path:
@@ -66,13 +65,16 @@ def _frames(folder: Path) -> dict[str, Path]:
     return {path.stem.removeprefix("rgb_"): path for path in by_stem(folder, (".jpg", ".png")).values()}
 
 
-def _truth(files: Files) -> Truth:
-    both = truth_of_both_views(files, _disparity)
-    return Truth(both.disparity, both.right_disparity, calibration=_CALIBRATION)
-
-
-def _disparity(path: Path) -> NDArray[np.float32]:
-    levels = read_levels(path).astype(np.float32)
-    return disparity_of_depth(
-        np.where(levels < _SKY, levels / np.float32(100), np.float32(np.nan)), _CALIBRATION
-    )
+INFO = SourceInfo(
+    "virtualkitti2",
+    "Virtual KITTI 2",
+    ("train",),
+    (
+        "Scene01/clone/frames/rgb/Camera_0/rgb_00000.jpg",
+        "Scene01/clone/frames/rgb/Camera_1/rgb_00000.jpg",
+        "Scene01/clone/frames/depth/Camera_0/depth_00000.png",
+    ),
+    open_source,
+    (Key("variation", "weather, light or turn of the camera", ("all", *_VARIATIONS), "all"),),
+    unverified="all of it",
+)

@@ -1,0 +1,156 @@
+"""What a data set is: its row in the table of data sets, and what every one of them can do once it is opened.
+
+Neither numpy nor any reader is imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pamcli.data.open import DataSpec
+    from pamcli.data.sample import Sample
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the parts of one sample lie."""
+
+    name: str
+    left: Path
+    right: Path
+    parts: Mapping[str, Path] = field(default_factory=dict)
+    """Whatever else is there, by the words of the source: "disparity", "noc", "calibration" ..."""
+
+
+LARGEST_SEED = 2**63 - 1
+"""Of training. Series of an endless data set beyond it are for checks."""
+
+
+class Source(ABC):
+    """A data set. Opening one lists it; pictures are read by `load` alone. Can be pickled."""
+
+    names: tuple[str, ...] = ()
+    """Names of the samples, in a stable natural order."""
+    absent: tuple[str, ...] = ()
+    """Parts of the published tree that are not there, a line each ("no object maps (obj_map)")."""
+    unpaired: tuple[str, ...] = ()
+    """Views without the other one, a line each."""
+    spec: DataSpec | None = None
+    """What was asked for; set by `open_data`."""
+    endless = False
+    """Training draws ever new samples (`draw`) instead of passing over those that are listed."""
+    of_pictures = False
+    """Every sample is two picture files."""
+    of_patches = False
+    """Every sample is a window of a picture."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def label(self) -> str:
+        """NAME/SPLIT, for tables; "" where it was not opened by a name."""
+        return "" if self.spec is None else self.spec.label
+
+    @property
+    def files(self) -> Sequence[Files]:
+        """The files of each sample, in the order of `names`."""
+        return ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is absent or unpaired."""
+        return self.absent + self.unpaired
+
+    @abstractmethod
+    def load(self, index: int) -> Sample:
+        """Read one sample. Raises InputError naming the file that is missing or damaged."""
+
+    @abstractmethod
+    def first(self, count: int) -> Source:
+        """The same data set with its first `count` samples alone."""
+
+    def draw(self, series: int, number: int, height: int, width: int) -> Sample:
+        """Of an endless data set: the sample `number` of a series, in pictures of height x width."""
+        raise NotImplementedError
+
+    def check(self, index: int) -> str | None:
+        """What is wrong with one sample, on a line; None where nothing is, or nothing can be told.
+
+        Raises InputError as `load` does.
+        """
+        from pamcli.data.warping import judge
+
+        return judge(self.load(index))
+
+    def has_truth(self) -> bool:
+        """Whether there are disparities to learn from: in its first sample. Raises InputError."""
+        sample = self.load(0)
+        return sample.disparity is not None or sample.right_disparity is not None
+
+    def without_truth(self) -> Source:
+        """The pairs alone: no file of a truth is opened, nor has to be there."""
+        return self
+
+    def pictures(self) -> Source:
+        """The whole pictures, where these are patches that are kept with them; else this data set itself."""
+        return self
+
+    def fingerprint(self) -> str:
+        """Changes with the samples that there are: a digest of their names."""
+        return digest(self.names)
+
+
+def digest(names: Sequence[str]) -> str:
+    """16 hexadecimal digits."""
+    return hashlib.sha256("\n".join(names).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What can be asked of a data set behind "?": NAME:PATH?key=value."""
+
+    name: str
+    meaning: str
+    choices: tuple[str, ...]
+    default: str | None = None
+    """None: whatever the tree holds."""
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """A row of the table of data sets. It stands beside the reader, in a file of `pamcli.data.sources`."""
+
+    name: str
+    about: str
+    splits: tuple[str, ...]
+    """The first is the default."""
+    tree: tuple[str, ...]
+    """Files of one sample as the publisher's archives unpack; left and right picture come first."""
+    open: Callable[[Any, str, Mapping[str, str]], Source]
+    """From the folder (None only where none is needed), split and keys: lists the samples. A tree that is not
+    recognised gives none. Raises InputError, UsageError."""
+    keys: tuple[Key, ...] = ()
+    unverified: str = ""
+    """What was not read in the publisher's own text or tool kit; "" = all was."""
+    needs_folder: bool = True
+    """False: NAME alone, without a path, means something, too."""
+
+    @property
+    def verified(self) -> bool:
+        return not self.unverified
+
+    def expected(self, split: str) -> str:
+        """The pictures of one sample, on one line."""
+        pictures = ", ".join(line.split("  ")[0] for line in self.tree[:2])
+        if split.startswith(("test", "val")):
+            default = self.splits[0]
+            for form in (str, str.capitalize, str.upper):
+                pictures = pictures.replace(form(default), form(split))
+        return pictures
