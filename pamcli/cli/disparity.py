@@ -145,7 +145,7 @@ def command(
 
     from pamcli.cli.network import load_matcher
 
-    matcher = load_matcher(network.weights or "pasmnet", network.prior, compute, console)
+    matcher = load_matcher(network.weights or "pasmnet", network, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
         run_jobs(plan, _Matching(matcher, output, Path(spool), console), console)
 

@@ -138,7 +138,7 @@ def command(
         from pamcli.cli.network import find_weights, load_matcher
 
         path = find_weights(weights or "pasmnet", console)
-        matcher = load_matcher(weights or "pasmnet", network.prior, compute, console)
+        matcher = load_matcher(weights or "pasmnet", network, compute, console)
     if submission is not None and archive is not None:
         _submit(
             submission,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pamcli.cli.console import Console
-from pamcli.cli.options import Compute
+from pamcli.cli.options import Compute, Matching
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import locate
 from pamcli.registry.spec import read_header
@@ -33,8 +33,8 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
     return located.path
 
 
-def load_matcher(weights: str, prior: Any, compute: Compute, console: Console) -> StereoMatcher:
-    """A PASMnet; prior: max_disparity of `StereoMatcher.load`. Raises ModelError, DeviceError, UsageError."""
+def load_matcher(weights: str, asked: Matching, compute: Compute, console: Console) -> StereoMatcher:
+    """A network for disparity. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
     from pamcli.inference.matcher import StereoMatcher
 
@@ -42,11 +42,13 @@ def load_matcher(weights: str, prior: Any, compute: Compute, console: Console) -
         path,
         device=compute.device,
         precision=compute.precision,
-        max_disparity=prior,
+        max_disparity=asked.prior,
         max_memory=compute.memory,
+        enlarge=asked.times,
     )
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
-    console.detail(f"{weights}: {path}, {_compute(matcher)}, maximum disparity {limit}")
+    enlarged = "" if matcher.enlarge == 1 else f", enlarged {matcher.enlarge}"
+    console.detail(f"{weights}: {path}, {_compute(matcher)}, maximum disparity {limit}{enlarged}")
     return matcher
 
 

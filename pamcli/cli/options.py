@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -129,16 +130,39 @@ class Matching(Network):
             "stored with the weights.",
         ),
     ] = None
+    enlarge: Annotated[
+        str | None,
+        typer.Option(
+            "--enlarge",
+            metavar="N|auto",
+            show_default=False,
+            help="Match pictures N times (1 to 4) as large as they are: finer, for N² times the time; auto "
+            "enlarges small ones alone. By default auto, and 1 for the paper's network.",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
-        _ = self.prior
+        _ = self.prior, self.times
 
     @property
-    def prior(self) -> int | str | None:
+    def prior(self) -> int | Literal["stored"] | None:
         """As `StereoMatcher.load` takes it."""
         if self.max_disparity is None:
             return "stored"
         return number_or_none(self.max_disparity, "--max-disparity")
+
+    @property
+    def times(self) -> float | Literal["auto"] | None:
+        """`enlarge` of `StereoMatcher.load`."""
+        if self.enlarge is None:
+            return None
+        if self.enlarge == "auto":
+            return "auto"
+        with suppress(ValueError):
+            times = float(self.enlarge)
+            if 1 <= times <= 4:
+                return times
+        raise UsageError(f"--enlarge {self.enlarge!r} is neither auto nor a number from 1 to 4")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
+from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor, reducer
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.pictures import PairRows
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
@@ -83,11 +84,13 @@ class StereoMatcher:
         max_disparity: int | None = None,
         *,
         max_memory: int | None = None,
+        enlarge: Enlarge = 1.0,
     ) -> None:
         """The network as it is now: a copy is made for inference.
 
         `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16. `max_memory`: bytes
-        that the program may take in all, on the device; None: what is comfortable.
+        that the program may take in all, on the device; None: what is comfortable. `enlarge`: how many times
+        larger than they are pictures are matched (see `inference.enlarging`).
         """
         if max_disparity is not None and max_disparity < 1:
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
@@ -97,6 +100,7 @@ class StereoMatcher:
         self.compute = compute
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
         self.max_memory = max_memory
+        self.enlarge = checked(enlarge)
         self._taken = taken_memory(compute.device)
         self._mean = torch.tensor(IMAGE_MEAN, device=compute.device).view(3, 1, 1)
         self._std = torch.tensor(IMAGE_STD, device=compute.device).view(3, 1, 1)
@@ -110,13 +114,15 @@ class StereoMatcher:
         precision: str = "auto",
         max_disparity: int | Literal["stored"] | None = "stored",
         max_memory: int | None = None,
+        enlarge: Enlarge | None = None,
     ) -> StereoMatcher:
         """Load a network once.
 
         `weights`: a registered name, a path, or hf:owner/repo/file.safetensors[@revision]; a `Path` is always
         a path. `device`: auto, cpu, cuda, cuda:N, mps. `precision`: auto, fp32, bf16, fp16.
         `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
-        were trained with. `max_memory`: bytes that the program may take in all.
+        were trained with. `max_memory`: bytes that the program may take in all. `enlarge`: a factor from 1
+        to 4 or "auto", by default what suits the network: "auto" for pasmnet2, 1 for the paper's.
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
@@ -125,7 +131,9 @@ class StereoMatcher:
         if not isinstance(network, PASMnet):
             raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
-        return cls(network, spec, compute, limit, max_memory=max_memory)
+        if enlarge is None:
+            enlarge = 1.0 if spec.architecture == "pasmnet" else "auto"
+        return cls(network, spec, compute, limit, max_memory=max_memory, enlarge=enlarge)
 
     def __call__(
         self, left: NDArray[np.generic], right: NDArray[np.generic], *, extras: Collection[str] = EXTRAS
@@ -141,6 +149,25 @@ class StereoMatcher:
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
         pair = PairRows(left, right, smallest=SMALLEST_SIDE, multiple=SIZE_MULTIPLE)
+        height, width = left.shape[:2]
+        times = factor(self.enlarge, height, width)
+        if times == 1:
+            return self._result(pair, extras, self.max_disparity)
+        rows, columns = round(times * height), round(times * width)
+        larger = (enlarged(view, rows, columns) for view in (left, right))
+        limit = None if self.max_disparity is None else -(-self.max_disparity * columns // (16 * width)) * 16
+        found = self._result(PairRows(*larger, multiple=SIZE_MULTIPLE), extras, limit)
+        reduced = reducer(height, width, rows, columns)
+        pixels = np.float32(width / columns)
+        right_disparity, visible, confidence = found.right_disparity, found.visible, found.confidence
+        return StereoResult(
+            disparity=reduced(found.disparity) * pixels,
+            right_disparity=None if right_disparity is None else reduced(right_disparity) * pixels,
+            visible=None if visible is None else reduced(visible),
+            confidence=None if confidence is None else reduced(confidence),
+        )
+
+    def _result(self, pair: PairRows, extras: Collection[str], max_disparity: int | None) -> StereoResult:
         strip = self._strip(pair, extras)
         right_disparity = visible = confidence = None
         with (
@@ -148,14 +175,14 @@ class StereoMatcher:
             self.compute.exactly(),
             memory_errors(pair.picture_width, pair.picture_height),
         ):
-            matching = self._match(pair, strip, confidence="confidence" in extras)
+            matching = self._match(pair, strip, max_disparity, confidence="confidence" in extras)
             disparity = _array(pair.crop(matching.disparity)[0, 0])
             valid = matching.valid_left[0].cpu()
             if matching.confidence is not None:
                 confidence = _array(pair.crop(upsample(matching.confidence[None], 4))[0, 0])
             del matching
             if "right_disparity" in extras or "visible" in extras:
-                mirrored = self._match(pair.mirrored(), strip)
+                mirrored = self._match(pair.mirrored(), strip, max_disparity)
                 right_disparity = _array(pair.crop(mirrored.disparity)[0, 0].flip(-1))
                 del mirrored
             if "visible" in extras:
@@ -168,7 +195,9 @@ class StereoMatcher:
             confidence=confidence,
         )
 
-    def _match(self, pair: PairRows, strip: int, *, confidence: bool = False) -> StreamedMatching:
+    def _match(
+        self, pair: PairRows, strip: int, max_disparity: int | None, *, confidence: bool = False
+    ) -> StreamedMatching:
         """Of the padded pair."""
 
         def rows(first: int, last: int) -> Tensor:
@@ -176,7 +205,7 @@ class StereoMatcher:
             return (both - self._mean) / self._std
 
         return self.streamed.match(
-            rows, pair.height, pair.width, self.max_disparity, strip=strip, confidence=confidence
+            rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence
         )
 
     def _strip(self, pair: PairRows, extras: Collection[str]) -> int:
