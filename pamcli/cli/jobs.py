@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pamcli.cli.console import Console, reading_stdin
 from pamcli.cli.options import Pairs, Results
 from pamcli.errors import PamError, UsageError
+from pamcli.files.finding import video_error
 from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
@@ -22,12 +24,14 @@ from pamcli.files.pairing import (
     BadLine,
     Pairing,
     PairName,
+    hold_both_views,
     iter_pair_list,
     read_pair_list,
     require_all_paired,
     resolve_packed,
     resolve_pairs,
 )
+from pamcli.files.suffixes import VIDEO_SUFFIXES
 
 STDIN = Path("-")
 STDIN_NAME = "standard input"
@@ -90,6 +94,8 @@ def plan_jobs(
     console: Console,
 ) -> Plan:
     """Find the pairs and plan their results, before any work. Raises UsageError and InputError."""
+    if selection.layout is None and selection.pairs is None and hold_both_views(selection.inputs or ()):
+        selection = replace(selection, packed="auto")
     pairing, batch = _find_pairs(selection)
     if not any(options.values()) and selection.pairs is None:
         raise UsageError("no result is asked for", f"say where to, as in -o {_example(options)}")
@@ -137,9 +143,12 @@ def _find_pairs(selection: Pairs) -> tuple[Pairing | None, bool]:
             if len(inputs) > 1:
                 raise UsageError("- stands for one picture on stdin", "give it alone")
             return Pairing((PairName(STDIN, None, "stdin"),)), False
-        return resolve_packed(inputs)
+        return resolve_packed(inputs, by_suffix=selection.packed == "auto")
     if "-" in inputs:
         raise UsageError("stdin gives one picture that holds both views", "add --packed lr, rl, tb or bt")
+    for name in inputs:
+        if Path(name).suffix.lower() in VIDEO_SUFFIXES and os.path.isfile(name):
+            raise video_error(name)
     if len(inputs) != 2:
         raise UsageError(
             f"a left and a right picture are wanted, {len(inputs)} given",

@@ -11,8 +11,8 @@ import typer
 
 from pamcli.cli.console import Console
 from pamcli.errors import UsageError
+from pamcli.files.suffixes import Layout
 
-Layout = Literal["lr", "rl", "tb", "bt"]
 SkipUnpaired = Annotated[
     bool, typer.Option("--skip-unpaired", help="Go on without pictures that have no partner.")
 ]
@@ -55,7 +55,8 @@ class Pairs:
         typer.Option(
             "--packed",
             help="One picture holds both views. lr: the left view on the left; rl: on the right "
-            "(cross-eyed); tb: the left view on top; bt: below.",
+            "(cross-eyed); tb: the left view on top; bt: below; -half: squeezed into the frame of one view; "
+            "auto: as the file says, which .mpo and .jps do without being asked.",
         ),
     ] = None
     side_by_side: Annotated[bool, typer.Option("--side-by-side", help="The same as --packed lr.")] = False

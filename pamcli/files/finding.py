@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.suffixes import PICTURE_SUFFIXES
+from pamcli.files.suffixes import PICTURE_SUFFIXES, VIDEO_SUFFIXES
 
 
 def shown(path: Path | str) -> str:
@@ -35,8 +36,17 @@ def natural(text: str) -> tuple[list[str | int], str]:
     return [int(part) if index % 2 else part for index, part in enumerate(parts)], text
 
 
+def video_error(path: Path | str) -> InputError:
+    """What to say of a video, with the line that makes frames of it."""
+    name = shlex.quote(str(path))
+    return InputError(
+        f"{shown(path)} is a video",
+        f"make pictures of it: mkdir frames && ffmpeg -i {name} frames/%06d.png",
+    )
+
+
 def require_file(path: Path) -> None:
-    """Raise InputError where this is no existing regular file."""
+    """Raise InputError where this is no existing regular file, or a video."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -53,6 +63,8 @@ def require_file(path: Path) -> None:
         raise InputError(f"{shown(path)} is a folder, not a picture")
     if not stat.S_ISREG(mode):
         raise InputError(f"{shown(path)} is not a regular file")
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        raise video_error(path)
 
 
 def pictures_in(folder: Path) -> list[Path]:
@@ -67,6 +79,9 @@ def pictures_in(folder: Path) -> list[Path]:
     found = [folder / name for name, is_folder in entries if not is_folder and _is_picture(name)]
     if found:
         return sorted(found)
+    videos = [name for name, _ in entries if Path(name).suffix.lower() in VIDEO_SUFFIXES]
+    if videos:
+        raise video_error(folder / min(videos))
     hint = f"pictures are those with {', '.join(PICTURE_SUFFIXES)}"
     if any(is_folder for _, is_folder in entries):
         hint = "it has sub-folders: use templates such as 'lefts/{}.png' 'rights/{}.png', {} may contain /"

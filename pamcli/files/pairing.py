@@ -21,6 +21,9 @@ from pamcli.files.finding import (
     require_file,
     shown,
 )
+from pamcli.files.suffixes import PACKED_SUFFIXES
+
+_PACKED = " and ".join(PACKED_SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -144,22 +147,39 @@ def pair_templates(left: str, right: str) -> Pairing:
     return _pairing(left_by_text, right_by_text)
 
 
-def resolve_packed(paths: Sequence[str]) -> tuple[Pairing, bool]:
+def hold_both_views(paths: Sequence[str]) -> bool:
+    """Whether arguments are files that hold both views by their suffixes, or one folder, perhaps of such."""
+    packed = all(Path(path).suffix.lower() in PACKED_SUFFIXES for path in paths)
+    return bool(paths) and (packed or (len(paths) == 1 and os.path.isdir(paths[0])))
+
+
+def resolve_packed(paths: Sequence[str], *, by_suffix: bool = False) -> tuple[Pairing, bool]:
     """Packed pictures that some arguments mean, and whether they are a batch (a folder, or several files)."""
     names = [Path(path) for path in paths]
-    return packed_pictures(names), len(names) > 1 or any(os.path.isdir(path) for path in names)
+    batch = len(names) > 1 or any(os.path.isdir(path) for path in names)
+    return packed_pictures(names, by_suffix=by_suffix), batch
 
 
-def packed_pictures(paths: Sequence[Path]) -> Pairing:
+def packed_pictures(paths: Sequence[Path], *, by_suffix: bool = False) -> Pairing:
     """Pictures that hold both views, from files and folders (not what is below a folder's sub-folders).
 
-    A key is the path below the common parent of all pictures, without suffix. Raises InputError for what
-    does not exist, UsageError where a folder holds no picture or `paths` is empty.
+    A key is the path below the common parent of all pictures, without suffix. `by_suffix`: of a folder only
+    those that say so by their suffix (MPO, JPS); the others are unpaired. Raises InputError for what does not
+    exist, UsageError where a folder holds no picture or `paths` is empty.
     """
     found: list[Path] = []
+    alone: list[Path] = []
     for path in paths:
         if os.path.isdir(path):
-            found += pictures_in(path)
+            inside = pictures_in(path)
+            packed = [file for file in inside if not by_suffix or file.suffix.lower() in PACKED_SUFFIXES]
+            if not packed:
+                raise UsageError(
+                    f"no picture in {shown(path)} says that it holds both views, as {_PACKED} do",
+                    "give a left and a right folder, or --packed lr, rl, tb or bt",
+                )
+            found += packed
+            alone += [file for file in inside if file not in packed]
         else:
             require_file(path)
             found.append(path)
@@ -168,7 +188,7 @@ def packed_pictures(paths: Sequence[Path]) -> Pairing:
     named = [
         PairName(path, None, key) for path, key in zip(found, _keys_below_common_parent(found), strict=True)
     ]
-    return Pairing(tuple(sorted(named, key=lambda pair: natural(pair.key))))
+    return Pairing(tuple(sorted(named, key=lambda pair: natural(pair.key))), tuple(alone))
 
 
 def require_all_paired(pairing: Pairing) -> None:

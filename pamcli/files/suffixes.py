@@ -5,6 +5,17 @@ Kept apart from the readers and writers so that command lines can be checked wit
 
 from __future__ import annotations
 
+from typing import Literal
+
+JPS_SUFFIX = ".jps"
+PACKED_SUFFIXES = (".mpo", JPS_SUFFIX)
+"""Files that hold both views and say how."""
+
+Layout = Literal["auto", "lr", "rl", "tb", "bt", "lr-half", "rl-half", "tb-half", "bt-half"]
+"""How a file holds both views. lr: the left view on the left; rl: exchanged (cross-eyed); tb: the left view
+on top; bt: exchanged; -half: squeezed to half the width or height, so that both fit the frame of one. auto:
+as the file says, which MPO and JPS do."""
+
 PICTURE_SUFFIXES = (
     ".png",
     ".jpg",
@@ -17,8 +28,11 @@ PICTURE_SUFFIXES = (
     ".pgm",
     ".pbm",
     ".pnm",
+    *PACKED_SUFFIXES,
 )
 """Pictures that are picked up in a folder. A file named explicitly is recognised by its content."""
+
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv")
 
 PICTURE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
 

@@ -15,9 +15,11 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import video_error
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.exif import exif_orientation, upright
+from pamcli.imaging.jpeg_views import holds_two_views
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
 from pamcli.imaging.webp import read_webp
 
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
+_VIDEO = (b"\x1a\x45\xdf\xa3", b"\x00\x00\x01\xba", b"FLV\x01", b"\x30\x26\xb2\x75")  # MKV, MPEG, FLV, WMV
 _LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 
 
@@ -67,9 +70,16 @@ def read_picture(
     """
     name = name or (str(source) if isinstance(source, Path) else "the picture")
     with open_source(source, name) as stream:
-        magic = stream.read(16)
-        stream.seek(0)
-        raster = _reader(magic, name)(stream, name, max_pixels)
+        if holds_two_views(stream, name):
+            raise InputError(f"{name} holds both views", "give it alone, in place of a left and a right one")
+        return decode_picture(stream, name, max_pixels)
+
+
+def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Picture:
+    """The picture at the start of a seekable stream; of several in a JPEG the first. As `read_picture`."""
+    magic = stream.read(16)
+    stream.seek(0)
+    raster = _reader(magic, name)(stream, name, max_pixels)
     samples = upright(raster.samples, raster.orientation)
     channels = samples.shape[2]
     grey = channels <= 2
@@ -157,6 +167,8 @@ def _reader(magic: bytes, name: str) -> _Reader:
         return tiff.read_tiff
     if magic.startswith(b"RIFF") and magic[8:12] == b"WEBP":
         return read_webp
+    if magic.startswith(b"RIFF") and magic[8:12] == b"AVI ":
+        raise video_error(name)
     if magic.startswith(b"\xff\xd8\xff"):
         return _read_jpeg
     if magic.startswith(b"BM"):
@@ -165,6 +177,10 @@ def _reader(magic: bytes, name: str) -> _Reader:
         return _read_ppm
     if magic[:1] == b"P" and magic[1:2] in b"fF" and magic[2:3].isspace():
         raise InputError(f"{name} holds floating-point numbers (PFM), not a picture", _READABLE)
+    if magic[4:11] in (b"ftypiso", b"ftypmp4", b"ftypavc", b"ftypM4V", b"ftypqt ") or magic.startswith(
+        _VIDEO
+    ):
+        raise video_error(name)
     raise InputError(f"{name} is not a picture that can be read", _READABLE)
 
 

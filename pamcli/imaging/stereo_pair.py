@@ -1,17 +1,17 @@
-"""Both views of a rectified pair, from two pictures or from one that holds both."""
+"""Both views of a rectified pair, from two pictures or from one file that holds both."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from pamcli.errors import InputError
-from pamcli.imaging.images import Picture, read_picture
-
-Layout = Literal["lr", "rl", "tb", "bt"]
-"""How a packed picture holds its views: lr, the left view on the left; rl, exchanged (cross-eyed); tb, the
-left view on top; bt, exchanged."""
+from pamcli.files.suffixes import JPS_SUFFIX, Layout
+from pamcli.imaging.images import Picture, decode_picture, read_picture
+from pamcli.imaging.jpeg_views import jps_layout, mpo_views
+from pamcli.imaging.raster import open_source
+from pamcli.imaging.resize import imresize_to
 
 
 @dataclass(frozen=True)
@@ -55,23 +55,48 @@ def read_pair(left: Path, right: Path, *, max_pixels: int | None) -> StereoPair:
 def read_packed_pair(
     source: Path | bytes, layout: Layout, *, max_pixels: int | None, name: str
 ) -> StereoPair:
-    """Read one picture that holds both views.
+    """Read one file that holds both views, full-size: squeezed ones are stretched again (bicubic).
 
-    `source`: a path, or the bytes of a file. Raises InputError when it cannot be read or halved.
+    `source`: a path, or the bytes of a file. The views of an MPO are its pictures in their order, exchanged
+    with `rl`. A JPS without a word about its layout is cross-eyed, as is the custom. Raises InputError when
+    it cannot be read or halved, or does not hold what `layout` says.
     """
-    picture = read_picture(source, max_pixels=max_pixels, name=name)
-    beside = layout in ("lr", "rl")
-    length = picture.pixels.shape[1 if beside else 0]
+    with open_source(source, name) as stream:
+        views = mpo_views(stream, name, named_so=layout == "auto")
+        if len(views) == 2:
+            if layout not in ("auto", "lr", "rl"):
+                raise InputError(
+                    f"{name} holds two pictures, not one with both views", f"leave out --packed {layout}"
+                )
+            left, right = (
+                decode_picture(io.BytesIO(view), f"{name}, picture {number}", max_pixels)
+                for number, view in enumerate(views, 1)
+            )
+            return StereoPair(*((right, left) if layout == "rl" else (left, right)), name)
+        if layout == "auto":
+            layout = jps_layout(stream, name, Path(name).suffix.lower() == JPS_SUFFIX)
+        picture = decode_picture(stream, name, max_pixels)
+    return _halved(picture, layout, name)
+
+
+def _halved(picture: Picture, layout: Layout, name: str) -> StereoPair:
+    order, _, half = layout.partition("-")
+    axis = 1 if order in ("lr", "rl") else 0
+    length = picture.pixels.shape[axis]
     if length % 2:
         raise InputError(
-            f"{name}: {'a width' if beside else 'a height'} of {length} px cannot be halved",
+            f"{name}: {'a width' if axis else 'a height'} of {length} px cannot be halved",
             f"--packed {layout} wants both views in one picture, equally large",
         )
-    halves = []
+    height, width = picture.pixels.shape[:2]
+    views = []
     for start in (0, length // 2):
         part = slice(start, start + length // 2)
-        area = (slice(None), part) if beside else (part, slice(None))
-        alpha = None if picture.alpha is None else picture.alpha[area]
-        halves.append(replace(picture, pixels=picture.pixels[area], alpha=alpha))
-    first, second = halves
-    return StereoPair(*((first, second) if layout in ("lr", "tb") else (second, first)), name)
+        area = (slice(None), part) if axis else (part, slice(None))
+        pixels, alpha = picture.pixels[area], None if picture.alpha is None else picture.alpha[area]
+        if half:
+            pixels = imresize_to(pixels, width, height)
+            alpha = None if alpha is None else imresize_to(alpha, width, height)
+        views.append(replace(picture, pixels=pixels, alpha=alpha))
+    first, second = views
+    return StereoPair(*((first, second) if order in ("lr", "tb") else (second, first)), name)

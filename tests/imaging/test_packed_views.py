@@ -1,0 +1,160 @@
+"""Both views out of one file: MPO, JPS, packed pictures, also squeezed ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import stereo_files as made
+from picture_bytes import pillow_bytes
+from PIL import Image
+
+from pamcli.errors import InputError
+from pamcli.files.suffixes import Layout
+from pamcli.imaging.images import read_picture
+from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
+
+
+def smooth(seed: int, height: int = 24, width: int = 32) -> np.ndarray:
+    """A picture that JPEG and squeezing leave nearly as it is."""
+    rng = np.random.default_rng(seed)
+    small = Image.fromarray(rng.integers(40, 215, (3, 4, 3), dtype=np.uint8))
+    return np.asarray(small.resize((width, height), Image.Resampling.BICUBIC))
+
+
+LEFT, RIGHT = smooth(1), smooth(2)
+
+
+def read(data: bytes, layout: Layout = "auto", name: str = "photo") -> StereoPair:
+    return read_packed_pair(data, layout, max_pixels=None, name=name)
+
+
+def assert_views(pair: StereoPair, left: np.ndarray = LEFT, right: np.ndarray = RIGHT, near: int = 8) -> None:
+    for view, wanted in ((pair.left, left), (pair.right, right)):
+        assert view.pixels.shape == wanted.shape
+        assert np.abs(view.pixels.astype(int) - wanted).max() <= near
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_the_views_of_an_mpo_are_its_pictures(order: str) -> None:
+    first, second = made.jpeg(LEFT), made.jpeg(RIGHT)
+    data = made.mpo(first, second, order=order)
+    pair = read(data)
+    for view, encoded in ((pair.left, first), (pair.right, second)):
+        assert np.array_equal(view.pixels, read_picture(encoded).pixels)
+    assert_views(read(data, "lr"))
+    assert_views(read(data, "rl"), RIGHT, LEFT)
+
+
+def test_an_mpo_as_pillow_writes_it_has_no_word_about_views(tmp_path: Path) -> None:
+    pictures = [Image.fromarray(view) for view in (LEFT, RIGHT)]
+    exif = Image.Exif()
+    exif[0x010F] = "Maker"
+    pictures[0].save(
+        tmp_path / "a.mpo", save_all=True, append_images=pictures[1:], quality=97, subsampling=0, exif=exif
+    )
+    assert_views(read_packed_pair(tmp_path / "a.mpo", "auto", max_pixels=None, name="a.mpo"), near=24)
+    assert read_picture(tmp_path / "a.mpo").pixels.shape == LEFT.shape  # such a file may be a phone's photo
+
+
+def test_each_view_of_an_mpo_is_set_upright_and_keeps_its_profile() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter
+    views = [made.jpeg(np.rot90(view), exif=exif.tobytes(), icc_profile=b"colours") for view in (LEFT, RIGHT)]
+    pair = read(made.mpo(*views))
+    assert_views(pair)
+    assert pair.right.icc_profile == b"colours"
+
+
+def test_a_thumbnail_in_an_mpo_is_no_view() -> None:
+    kinds = (made.PRIMARY, made.THUMBNAIL, made.UNDEFINED)
+    views = [made.jpeg(picture) for picture in (LEFT, LEFT[::2, ::2], RIGHT)]
+    assert_views(read(made.mpo(*views, kinds=kinds)))
+
+
+def test_a_photograph_with_a_gain_map_is_one_picture() -> None:
+    both = made.jpeg(np.concatenate([LEFT, RIGHT], axis=1))
+    photo = made.mpo(both, made.jpeg(LEFT[::2, ::2]), kinds=(made.PRIMARY, made.UNDEFINED))
+    assert_views(read(photo, "lr"))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT[:20])), "the views differ in size"),
+        (made.mpo(*[made.jpeg(LEFT)] * 3, kinds=(made.DISPARITY,) * 3), "holds 3 views of its scene"),
+        (made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT))[:-400], "truncated"),
+        (made.jpeg(LEFT), "does not say that it holds two views"),
+        (pillow_bytes(Image.fromarray(LEFT), "PNG"), "does not say that it holds two views"),
+        (made.jps(made.jpeg(LEFT), arrangement=4), "views interleaved or as an anaglyph"),
+        (made.jps(made.jpeg(LEFT), kind=0), "holds one view"),
+        (made.jps(made.jpeg(LEFT[:, :31])), "a width of 31 px cannot be halved"),
+    ],
+)
+def test_what_holds_no_two_views_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read(data)
+
+
+def test_an_mpo_is_not_halved() -> None:
+    data = made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT))
+    with pytest.raises(InputError, match="two pictures, not one with both views"):
+        read(data, "tb")
+    with pytest.raises(InputError, match="holds both views"):
+        read_picture(data, name="left.jpg")
+
+
+LAYOUTS = {  # arrangement and flags of a JPS
+    "lr": (2, 4),
+    "rl": (2, 0),
+    "tb": (3, 4),
+    "bt": (3, 0),
+    "lr-half": (2, 6),
+    "rl-half": (2, 2),
+    "tb-half": (3, 5),
+    "bt-half": (3, 1),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_packed_pictures_and_what_a_jps_says_of_itself(layout: Layout) -> None:
+    order, _, half = layout.partition("-")
+    axis = 1 if order in ("lr", "rl") else 0
+    views = [LEFT, RIGHT] if order in ("lr", "tb") else [RIGHT, LEFT]
+    if half:
+        size = (16, 24) if axis else (32, 12)
+        views = [np.asarray(Image.fromarray(view).resize(size, Image.Resampling.BOX)) for view in views]
+    packed = np.concatenate(views, axis)
+    arrangement, flags = LAYOUTS[layout]
+    encoded = made.jpeg(packed)
+    assert_views(read(pillow_bytes(Image.fromarray(packed), "PNG"), layout), near=14)
+    assert_views(read(made.jps(encoded, flags=flags, arrangement=arrangement)), near=24)
+    assert_views(read(made.jps(encoded, flags=4 - flags % 4), layout), near=24)  # what is asked for counts
+
+
+def test_a_jps_without_a_word_is_cross_eyed() -> None:
+    assert_views(read(made.jpeg(np.concatenate([RIGHT, LEFT], axis=1)), name="a.JPS"), near=24)
+
+
+@pytest.mark.parametrize("kind", ["mpo", "jps"])
+def test_damages_are_told_in_one_line(kind: str) -> None:
+    chance = random.Random(0)
+    if kind == "mpo":
+        whole = made.mpo(made.jpeg(LEFT), made.jpeg(RIGHT))
+    else:
+        whole = made.jps(made.jpeg(np.concatenate([RIGHT, LEFT], axis=1)))
+    refusals = []
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 4)):
+            data[chance.randrange(min(len(data), 400))] = chance.randrange(256)
+        if chance.random() < 0.3:
+            del data[chance.randrange(len(data)) :]
+        try:
+            read(bytes(data), name=f"photo.{kind}")
+        except InputError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 60
+    assert [text for text in refusals if "\n" in text or not text.startswith(f"photo.{kind}")] == []
