@@ -41,7 +41,7 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
             return []
         base = image.info["mpoffset"]
         try:
-            entries = MpoImageFile(stream).mpinfo[0xB002]
+            entries = (MpoImageFile(stream).mpinfo or {})[0xB002]
         except (SyntaxError, ValueError, KeyError, AssertionError):
             if named_so:
                 raise

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import stereo_files as made
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
-
-sys.path.append(str(Path(__file__).parents[1] / "imaging"))
-import stereo_files as made
 
 pytestmark = pytest.mark.usefixtures("networks")
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import struct
 
 import numpy as np
-from picture_bytes import pillow_bytes
 from PIL import Image
 
 DISPARITY, PANORAMA, UNDEFINED, PRIMARY, THUMBNAIL = 0x020002, 0x020001, 0, 0x030000, 0x010001
 
 
 def jpeg(pixels: np.ndarray, **options: object) -> bytes:
-    return pillow_bytes(Image.fromarray(pixels), "JPEG", **{"quality": 97, "subsampling": 0, **options})
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", **{"quality": 97, "subsampling": 0, **options})
+    return buffer.getvalue()
 
 
 def with_segment(encoded: bytes, marker: int, body: bytes) -> bytes:
