@@ -1,0 +1,296 @@
+"""What each kind of calibration file says: one function a kind, from its tree or lines to cameras.
+
+| kind                              | lengths in  | recognised by                                  |
+| --------------------------------- | ----------- | ---------------------------------------------- |
+| OpenCV FileStorage YAML, XML, JSON | as written  | M1 D1 M2 D2 R T, and P1 P2, or Q               |
+| ROS camera_info, two files        | metres      | camera_matrix or projection_matrix             |
+| Kalibr camchain.yaml              | metres      | cam0, cam1 with intrinsics, T_cn_cnm1          |
+| KITTI, raw and odometry           | metres      | lines P0: ... or P_rect_00: ...                |
+| Middlebury, ETH3D calib.txt       | millimetres | lines cam0=[...], baseline=, doffs=            |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.calibration.parsing import Tree, matrix, number, numbers, size_of
+from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rig import Camera, Rig
+from pamcli.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StoredCalibration:
+    """What a file says about a pair of cameras."""
+
+    kind: str
+    """Of the file, for people."""
+    rig: Rig | None = None
+    """The cameras as they stand; None where the file only tells of rectified pictures."""
+    rectified: Calibration | None = None
+    """Of rectified pictures; None where the file does not tell of any."""
+    notes: Sequence[str] = ()
+    """What was taken for granted."""
+
+
+OPENCV_NAMES = {
+    "M1": (
+        "M1",
+        "K1",
+        "cameraMatrix1",
+        "camera_matrix_1",
+        "camera_matrix_left",
+        "left_camera_matrix",
+        "mtx1",
+    ),
+    "M2": (
+        "M2",
+        "K2",
+        "cameraMatrix2",
+        "camera_matrix_2",
+        "camera_matrix_right",
+        "right_camera_matrix",
+        "mtx2",
+    ),
+    "D1": ("D1", "distCoeffs1", "dist_coeffs_1", "distortion_left", "left_distortion", "dist1"),
+    "D2": ("D2", "distCoeffs2", "dist_coeffs_2", "distortion_right", "right_distortion", "dist2"),
+    "R": ("R", "rotation", "rotation_matrix"),
+    "T": ("T", "translation", "translation_vector"),
+    "P1": ("P1",),
+    "P2": ("P2",),
+    "Q": ("Q",),
+}
+
+
+def opencv(tree: Tree) -> StoredCalibration:
+    """Keys of OpenCV's samples; T has the unit of the board's squares, which should be metres."""
+    found = {
+        key: (name, tree[name])
+        for key, names in OPENCV_NAMES.items()
+        for name in names
+        if tree.get(name) is not None
+    }
+
+    def values(key: str, rows: int, columns: int) -> Floats:
+        name, value = found.get(key, (key, None))
+        return matrix(value, name, rows, columns)
+
+    size = _opencv_size(tree)
+    fisheye = _is_fisheye(tree.get("distortion_model", tree.get("fisheye", "")), "distortion_model")
+    rig = rectified = None
+    if {"M1", "M2"} & found.keys():
+        cameras = []
+        for side in "12":
+            name, coefficients = found.get(f"D{side}", (f"D{side}", []))
+            cameras.append(
+                _camera(values(f"M{side}", 3, 3), f"M{side}", numbers(coefficients, name), name, fisheye)
+            )
+        name, value = found.get("R", ("R", None))
+        rotation = numbers(value, name, 3, 9)
+        rig = Rig(
+            *cameras,
+            rotation=_rodrigues(rotation) if rotation.size == 3 else rotation.reshape(3, 3),
+            translation=numbers(found.get("T", ("T", None))[1], "T", 3),
+            size=size,
+        )
+    if {"P1", "P2"} & found.keys():
+        rectified = _projected(values("P1", 3, 4), values("P2", 3, 4), ("P1", "P2"), size)
+    elif "Q" in found:
+        q = values("Q", 4, 4)
+        if q[3, 2] == 0 or q[2, 3] <= 0:
+            raise InputError("Q is singular: it holds no focal length or no baseline")
+        offset = float(q[3, 3] / q[3, 2])
+        rectified = Calibration(
+            float(q[2, 3]), float(1 / q[3, 2]), offset, (-float(q[0, 3]), -float(q[1, 3])), size
+        )
+    note = "lengths are taken for metres, which OpenCV does not state"
+    return StoredCalibration("OpenCV", rig, rectified, [] if "baseline" in tree else [note])
+
+
+def _opencv_size(tree: Tree) -> tuple[int, int] | None:
+    for name in ("size", "imageSize", "image_size", "img_size"):
+        if tree.get(name) is not None:
+            return size_of(*numbers(tree[name], name, 2), name)
+    for prefix in ("image_", "image", ""):
+        for w, h in (("width", "height"), ("Width", "Height")):
+            if tree.get(prefix + w) is not None:
+                return size_of(tree[prefix + w], tree.get(prefix + h), f"{prefix}{w} x {prefix}{h}")
+    return None
+
+
+def ros(trees: Sequence[Tree]) -> StoredCalibration:
+    """The camera_info of the left and of the right camera, of which the cameras' rectification is known."""
+    if len(trees) != 2:
+        raise InputError(
+            "tells of one camera", "give two files, that of the left camera and that of the right one"
+        )
+    cameras, rotations, projections, sizes = [], [], [], []
+    for tree in trees:
+        size = size_of(tree.get("image_width"), tree.get("image_height"), "image_width x image_height")
+        model = str(tree.get("distortion_model", "plumb_bob"))
+        if model not in ("plumb_bob", "rational_polynomial", "equidistant", "fisheye", "none", ""):
+            raise InputError(f"distortion_model {model[:30]!r} is not known")
+        keys = ("camera_matrix", "distortion_coefficients", "rectification_matrix", "projection_matrix")
+        distortion = numbers(tree.get(keys[1]) or [], keys[1])
+        fisheye = _is_fisheye(model, "distortion_model")
+        cameras.append(
+            _camera(matrix(tree.get(keys[0]), keys[0], 3, 3), keys[0], distortion, keys[1], fisheye)
+        )
+        rotations.append(matrix(tree.get(keys[2]), keys[2], 3, 3))
+        projections.append(matrix(tree.get(keys[3]), keys[3], 3, 4))
+        sizes.append(size)
+    if sizes[0] != sizes[1]:
+        raise InputError("the two cameras have pictures of different sizes")
+    rectified = _projected(*projections, ("projection_matrix", "projection_matrix"), sizes[0])
+    if rectified.baseline == 0:
+        return StoredCalibration("ROS camera_info", None, rectified)
+    rotation = rotations[1].T @ rotations[0]
+    center = np.array([-rectified.baseline, 0, 0])
+    rig = Rig(*cameras, rotation, rotations[1].T @ center, sizes[0])
+    return StoredCalibration("ROS camera_info", rig, rectified)
+
+
+def kalibr(tree: Tree, pair: tuple[int, int]) -> StoredCalibration:
+    """camchain.yaml: each camera's transformation from the one before it. pair: numbers of the cameras."""
+    left, right = pair
+    cameras, sizes = [], []
+    for index in pair:
+        camera = _part(tree, f"cam{index}")
+        if camera.get("camera_model") != "pinhole":
+            raise InputError(
+                f"cam{index}: camera_model {str(camera.get('camera_model'))[:30]!r} is not pinhole"
+            )
+        fx, fy, x, y = numbers(camera.get("intrinsics"), f"cam{index}: intrinsics", 4)
+        model = str(camera.get("distortion_model"))
+        if model not in ("radtan", "equidistant", "none"):
+            raise InputError(f"cam{index}: distortion_model {model[:30]!r} is neither radtan nor equidistant")
+        key = f"cam{index}: distortion_coeffs"
+        distortion = numbers([] if model == "none" else camera.get("distortion_coeffs"), key)
+        intrinsics = np.array([[fx, 0, x], [0, fy, y], [0, 0, 1]])
+        cameras.append(
+            _camera(intrinsics, f"cam{index}: intrinsics", distortion, key, model == "equidistant")
+        )
+        key = f"cam{index}: resolution"
+        sizes.append(size_of(*numbers(camera.get("resolution"), key, 2), key))
+    if sizes[0] != sizes[1]:
+        raise InputError("the two cameras have pictures of different sizes")
+    transform = np.eye(4)
+    for index in range(min(pair) + 1, max(pair) + 1):
+        transform = (
+            matrix(_part(tree, f"cam{index}").get("T_cn_cnm1"), f"cam{index}: T_cn_cnm1", 4, 4) @ transform
+        )
+    if left > right:
+        transform = np.linalg.inv(transform) if abs(np.linalg.det(transform)) > 0.5 else transform * np.nan
+    rig = Rig(*cameras, transform[:3, :3], transform[:3, 3], sizes[0])
+    return StoredCalibration("Kalibr camchain", rig, rig.rectified())
+
+
+def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalibration:
+    """P0 ... P3, or P_rect_00 ... with K, D, R and T of the cameras before rectification (raw data)."""
+    raw = any(name.startswith("P_rect_") for name in lines)
+    projection, number_of = ("P_rect_{:02}", "{:02}") if raw else ("P{}", "{}")
+    notes = []
+    if pair is None:
+        pair = (2, 3) if projection.format(2) in lines else (0, 1)
+        notes = [f"cameras {pair[0]} and {pair[1]}" + (", those in colour" if pair == (2, 3) else "")]
+
+    def values(name: str, index: int, *counts: int) -> Floats:
+        key = f"{name}_{number_of.format(index)}" if raw else name
+        return numbers(lines[key].split() if key in lines else None, key, *counts)
+
+    keys = [projection.format(index) for index in pair]
+    p1, p2 = (numbers(lines[key].split() if key in lines else None, key, 12).reshape(3, 4) for key in keys)
+    size = size_of(*values("S_rect", pair[0], 2), "S_rect") if f"S_rect_{pair[0]:02}" in lines else None
+    rectified = _projected(p1, p2, (keys[0], keys[1]), size)
+    if not raw or f"K_{pair[0]:02}" not in lines:
+        return StoredCalibration("KITTI", None, rectified, notes)
+    cameras = [
+        _camera(values("K", i, 9).reshape(3, 3), f"K_{i:02}", values("D", i), f"D_{i:02}", False)
+        for i in pair
+    ]
+    (r1, r2), (t1, t2) = [values("R", i, 9).reshape(3, 3) for i in pair], [values("T", i, 3) for i in pair]
+    sizes = [size_of(*values("S", i, 2), f"S_{i:02}") for i in pair]
+    rotation = r2 @ r1.T
+    return StoredCalibration("KITTI", Rig(*cameras, rotation, t2 - rotation @ t1, sizes[0]), rectified, notes)
+
+
+def middlebury(lines: Mapping[str, str]) -> StoredCalibration:
+    """cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height."""
+
+    def camera(key: str) -> Floats:
+        return matrix(re.sub(r"[\[\];,]", " ", lines.get(key, "")).split() or None, key, 3, 3)
+
+    left, right = camera("cam0"), camera("cam1") if "cam1" in lines else None
+    baseline = number(lines.get("baseline", "").split() or None, "baseline") / 1000
+    notes = []
+    offset = 0.0 if right is None else float(right[0, 2] - left[0, 2])
+    if "doffs" in lines:
+        stated = number(lines["doffs"].split() or None, "doffs")
+        if right is not None and abs(stated - offset) > 0.5:
+            notes.append(
+                f"doffs is {stated:g} px, but the principal points are {offset:g} px apart; doffs is taken"
+            )
+        offset = stated
+    size = None
+    if "width" in lines:
+        size = size_of(lines["width"], lines.get("height"), "width x height")
+    fx, fy = float(left[0, 0]), float(left[1, 1])
+    calibration = Calibration(
+        fx, baseline, offset, (float(left[0, 2]), float(left[1, 2])), size, None if fx == fy else fy
+    )
+    return StoredCalibration("Middlebury", None, calibration, notes)
+
+
+def _camera(intrinsics: Floats, key: str, distortion: Floats, distortion_key: str, fisheye: bool) -> Camera:
+    try:
+        return Camera(intrinsics, distortion, fisheye)
+    except InputError as error:
+        raise InputError(
+            f"{distortion_key if 'coefficients' in error.message else key} {error.message}"
+        ) from None
+
+
+def _projected(p1: Floats, p2: Floats, keys: tuple[str, str], size: tuple[int, int] | None) -> Calibration:
+    """From the projections of rectified cameras, K [I | t] each, of which only the difference of t counts."""
+    (fx, fy, x, y), f2 = (float(p1[i]) for i in ((0, 0), (1, 1), (0, 2), (1, 2))), float(p2[0, 0])
+    if not (fx > 0 and fy > 0 and f2 > 0):
+        raise InputError(f"{keys[0]} or {keys[1]} is singular: its focal length is not above 0")
+    if abs(f2 - fx) > 1e-3 * fx:
+        raise InputError(
+            f"{keys[0]} and {keys[1]} have focal lengths of {fx:g} and {f2:g} px, so are not rectified"
+        )
+    across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
+    if abs(down) > abs(across):
+        raise InputError(f"the cameras stand above each other ({keys[1]}), not beside each other")
+    return Calibration(fx, float(across), float(p2[0, 2]) - x, (x, y), size, None if fx == fy else fy)
+
+
+def _part(tree: Tree, key: str) -> Tree:
+    part = tree.get(key)
+    if not isinstance(part, Mapping):
+        raise InputError(f"{key} is missing")
+    return part
+
+
+def _is_fisheye(model: Any, key: str) -> bool:
+    text = str(model).lower()
+    if text in ("fisheye", "equidistant", "1", "true"):
+        return True
+    if text in ("", "0", "false", "none", "plumb_bob", "radtan", "pinhole", "rational_polynomial"):
+        return False
+    raise InputError(f"{key} {text[:30]!r} is not known")
+
+
+def _rodrigues(vector: Floats) -> Floats:
+    import cv2
+
+    rotation: Floats = cv2.Rodrigues(vector)[0]
+    return rotation

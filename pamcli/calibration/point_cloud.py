@@ -1,0 +1,73 @@
+"""Coloured points in metres, as a PLY file."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.calibration.rectified import Calibration
+
+AXES = "metres in the left camera's coordinates: x to the right, y down, z ahead"
+
+_ROWS_AT_ONCE = 64
+
+
+def encode_point_cloud(
+    disparity: NDArray[np.generic],
+    calibration: Calibration,
+    *,
+    picture: NDArray[np.generic] | None = None,
+    confidence: NDArray[np.generic] | None = None,
+    max_depth: float | None = None,
+    stride: int = 1,
+) -> tuple[bytes, int]:
+    """The bytes of a binary PLY with a vertex for every pixel of known depth, and how many there are.
+
+    disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16 (whose
+    upper 8 bits are kept); None = no colours. confidence: (H, W) in [0, 1], kept as a property. max_depth:
+    metres, beyond which there are no points. stride: every how many rows and columns a pixel is taken.
+    Raises InputError: the calibration is for another size, or tells no baseline.
+    """
+    height, width = disparity.shape
+    calibration = calibration.for_size(width, height)
+    fields = [(axis, "<f4") for axis in "xyz"]
+    if picture is not None:
+        fields += [(color, "u1") for color in ("red", "green", "blue")]
+    if confidence is not None:
+        fields.append(("confidence", "<f4"))
+    taken = slice(None, None, stride)
+    parts = []
+    for first in range(0, height, _ROWS_AT_ONCE * stride):
+        rows = slice(first, first + _ROWS_AT_ONCE * stride, stride)
+        # A row of the part is `stride` rows of the picture: points are made for all columns, and few rows.
+        depth = calibration.depth(disparity[rows, taken])
+        known = np.isfinite(depth)
+        if max_depth is not None:
+            known &= depth <= max_depth
+        row, column = np.nonzero(known)
+        z = depth[known]
+        part = np.empty(len(z), fields)
+        x0, y0 = calibration.principal or (0.0, 0.0)
+        part["x"] = z * ((column * stride - x0) / calibration.focal_length)
+        part["y"] = z * ((row * stride + first - y0) / calibration.vertical_focal_length)
+        part["z"] = z
+        if picture is not None:
+            colors = picture[rows, taken][known]
+            colors = colors >> 8 if colors.dtype == np.uint16 else colors
+            for index, name in enumerate(("red", "green", "blue")):
+                part[name] = colors[:, index]
+        if confidence is not None:
+            part["confidence"] = confidence[rows, taken][known]
+        parts.append(part)
+    vertices = np.concatenate(parts)
+    return _encoded(vertices), len(vertices)
+
+
+def _encoded(vertices: NDArray[np.void]) -> bytes:
+    from plyfile import PlyData, PlyElement
+
+    stream = io.BytesIO()
+    PlyData([PlyElement.describe(vertices, "vertex")], byte_order="<", comments=[AXES]).write(stream)
+    return stream.getvalue()

@@ -1,0 +1,171 @@
+"""The geometry of a rectified pair: what turns its disparities into metres."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.errors import InputError
+
+LONGEST_BASELINE = 5.0
+SHORTEST_BASELINE = 1e-3
+"""Metres outside of which a baseline is probably in another unit."""
+SAME_SIZE = 1.0
+"""Pixels by which a side may be off where a picture has the aspect of its calibration."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Two cameras that look the same way, the right one `baseline` to the right of the left one.
+
+    A left pixel of disparity d lies at the depth focal_length * baseline / (d + offset). Coordinates are
+    those of the left camera: x to the right, y down, z ahead; whole pixel numbers are the centres of pixels.
+    Raises InputError: no finite numbers, a focal length not above 0, a negative baseline.
+    """
+
+    focal_length: float
+    """Pixels."""
+    baseline: float
+    """Metres; 0 = not known, as in a file for one camera."""
+    offset: float = 0.0
+    """Pixels: the principal point of the right view minus that of the left one (Middlebury's doffs)."""
+    principal: tuple[float, float] | None = None
+    """(x, y) of the left view's principal point, pixels; None = the middle of the picture."""
+    size: tuple[int, int] | None = None
+    """(width, height) of the pictures that this is for; None = not known."""
+    focal_length_y: float | None = None
+    """Pixels, where pixels are not square; None = `focal_length`."""
+
+    def __post_init__(self) -> None:
+        for name, value in {
+            "focal length": self.focal_length,
+            "focal length in y": self.vertical_focal_length,
+            "baseline": self.baseline,
+            "offset": self.offset,
+            "principal point": math.hypot(*(self.principal or (0.0,))),
+        }.items():
+            if not math.isfinite(value):
+                raise InputError(f"the {name} is {value}, not a number")
+            if name.startswith("focal") and value <= 0:
+                raise InputError(f"the {name} is {value:g} px, not above 0")
+        if self.baseline < 0:
+            raise InputError(
+                f"the baseline is {self.baseline:g} m: the right camera stands to the left of the left one",
+                "exchange the two cameras",
+            )
+
+    @property
+    def vertical_focal_length(self) -> float:
+        return self.focal_length if self.focal_length_y is None else self.focal_length_y
+
+    def warnings(self) -> list[str]:
+        """What looks wrong, a line each."""
+        lines = []
+        if self.baseline == 0:
+            lines.append("the baseline is zero: there is no depth to be had from it")
+        elif self.baseline > LONGEST_BASELINE:
+            lines.append(f"a baseline of {self.baseline:g} m: perhaps millimetres that were taken for metres")
+        elif self.baseline < SHORTEST_BASELINE:
+            lines.append(f"a baseline of {self.baseline:g} m: perhaps metres that were taken for millimetres")
+        if self.principal and self.size:
+            (x, y), (width, height) = self.principal, self.size
+            if not (0 <= x < width and 0 <= y < height):
+                lines.append(f"the principal point {x:g}, {y:g} lies outside of {width} x {height} pixels")
+        return lines
+
+    def for_size(self, width: int, height: int) -> Calibration:
+        """The calibration of the same pictures in another size, with the principal point filled in.
+
+        Raises InputError: `size` has another aspect.
+        """
+        middle = (width - 1) / 2, (height - 1) / 2
+        if self.size is None or self.size == (width, height):
+            return replace(self, size=(width, height), principal=self.principal or middle)
+        x, y = scales(self.size, width, height)
+        return Calibration(
+            focal_length=x * self.focal_length,
+            baseline=self.baseline,
+            offset=x * self.offset,
+            principal=scaled_point(self.principal, x, y) if self.principal else middle,
+            size=(width, height),
+            focal_length_y=None if self.focal_length_y is None else y * self.focal_length_y,
+        )
+
+    def depth(self, disparity: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Disparities in pixels to depths in metres, any shape; NaN where unknown, or at or past infinity.
+
+        Raises InputError: the baseline is not known.
+        """
+        shifted = disparity.astype(np.float32) + np.float32(self.offset)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            depth = np.float32(self.focal_length * self._known_baseline()) / shifted
+            return np.where(
+                (shifted > 0) & np.isfinite(shifted) & np.isfinite(depth), depth, np.float32("nan")
+            )
+
+    def depth_error(self, disparity: NDArray[np.generic], deviation: float) -> NDArray[np.float32]:
+        """One standard deviation of the depth in metres, from that of the disparity in pixels.
+
+        To first order: |dZ / dd| = Z^2 / (focal_length * baseline). NaN where the depth is unknown.
+        """
+        per_pixel = np.float32(deviation / (self.focal_length * self._known_baseline()))
+        return self.depth(disparity) ** 2 * per_pixel
+
+    def points(self, disparity: NDArray[np.generic], *, first_row: int = 0) -> NDArray[np.float32]:
+        """Disparities (H, W) in pixels to points (H, W, 3) in metres; NaN where the depth is unknown.
+
+        first_row: the picture's row that the first one of `disparity` is; a part of a picture also needs
+        `principal` (see `for_size`).
+        """
+        height, width = disparity.shape
+        center_x, center_y = self.principal or ((width - 1) / 2, (height - 1) / 2)
+        depth = self.depth(disparity)
+        points = np.empty((height, width, 3), np.float32)
+        across = (np.arange(width) - center_x) / self.focal_length
+        down = (np.arange(first_row, first_row + height) - center_y) / self.vertical_focal_length
+        points[..., 0] = depth * across.astype(np.float32)
+        points[..., 1] = depth * down.astype(np.float32)[:, None]
+        points[..., 2] = depth
+        return points
+
+    def projections(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """P1 and P2 of OpenCV, (3, 4) each; needs `principal`."""
+        assert self.principal is not None
+        x, y = self.principal
+        left = np.array([[self.focal_length, 0, x, 0], [0, self.vertical_focal_length, y, 0], [0, 0, 1, 0]])
+        right = left.copy()
+        right[0, 2:] = x + self.offset, -self.focal_length * self.baseline
+        return left, right
+
+    def reprojection(self) -> NDArray[np.float64]:
+        """Q of OpenCV, (4, 4), for `cv2.reprojectImageTo3D`; needs `principal` and square pixels."""
+        assert self.principal is not None
+        x, y = self.principal
+        inverse = 1 / self._known_baseline()
+        last = [0, 0, inverse, self.offset * inverse]
+        return np.array([[1, 0, 0, -x], [0, 1, 0, -y], [0, 0, 0, self.focal_length], last])
+
+    def _known_baseline(self) -> float:
+        if self.baseline == 0:
+            raise InputError("the baseline is not known, so there is no depth", "give it in metres")
+        return self.baseline
+
+
+def scales(size: tuple[int, int], width: int, height: int) -> tuple[float, float]:
+    """How many times wider and higher than `size` a picture is. Raises InputError: another aspect."""
+    x, y = width / size[0], height / size[1]
+    if abs(x * size[1] - height) > SAME_SIZE and abs(y * size[0] - width) > SAME_SIZE:
+        raise InputError(
+            f"the calibration is for {size[0]} x {size[1]} pixels, the picture has {width} x {height}, "
+            "which is another aspect",
+            "a picture that was cut needs a calibration of its own",
+        )
+    return x, y
+
+
+def scaled_point(point: tuple[float, float], x: float, y: float) -> tuple[float, float]:
+    """Where a point lies after resizing: pixels are areas, and whole numbers their centres."""
+    return (point[0] + 0.5) * x - 0.5, (point[1] + 0.5) * y - 0.5

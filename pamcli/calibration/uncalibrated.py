@@ -1,0 +1,169 @@
+"""Rectifying a pair of which no calibration is known, from what both pictures show.
+
+Quasi-Euclidean (Fusiello and Irsara, ICPR 2008): both cameras are turned about their centres, and have one
+unknown focal length, so that matching features lie in the same row. Turning keeps shapes, which general
+homographies do not. Distances stay without scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.calibration.rig import LARGEST_SIDE, Pixels, Rectification
+from pamcli.errors import InputError
+
+Floats = NDArray[np.float64]
+
+FEATURES = 4000
+FEWEST_MATCHES = 20
+RIVAL = 0.75
+"""Share of the second best match's distance that the best one's must stay below."""
+LARGEST_ERROR = 2.0
+"""Median pixels by which features may lie above or below each other afterwards."""
+ROUNDS = 100
+
+
+def rectification_by_features(
+    left: Pixels, right: Pixels, *, size: tuple[int, int] | None = None
+) -> tuple[Rectification, int]:
+    """What rectifies two pictures (H, W, 3), uint8 or uint16, of one size, and by how many matches.
+
+    size: (width, height) of the rectified pictures, by default that of the pictures. The right one is moved
+    so that disparities begin just above 0. Raises InputError: too few matches, or cameras not side by side.
+    """
+    height, width = left.shape[:2]
+    size = size or (width, height)
+    if max(width, height, *size) > LARGEST_SIDE:
+        raise InputError(f"pictures of more than {LARGEST_SIDE} px a side cannot be rectified")
+    there = _matches(left, right)
+    middle = np.array([(width - 1) / 2, (height - 1) / 2])
+    scale = float(width + height)
+    one, two = ((points - middle) / scale for points in there)
+    turns, focal = _turned(one, two)
+    sides = [_seen(points, turn, focal) for points, turn in zip((one, two), turns, strict=True)]
+    error = float(np.median(np.abs(sides[0][:, 1] - sides[1][:, 1]))) * scale
+    disparity = (sides[0][:, 0] - sides[1][:, 0]) * scale
+    if not error <= LARGEST_ERROR:
+        raise InputError(
+            f"the pictures cannot be rectified without a calibration: matches stay {error:.1f} px off",
+            "the cameras must stand beside each other; calibrate them",
+        )
+    # Both pictures move up or down together, and each along its rows, so that the middle stays in the middle.
+    shift = [
+        -np.median(side, axis=0) * scale + np.median(points - middle, axis=0)
+        for side, points in zip(sides, there, strict=True)
+    ]
+    rows = (shift[0][1] + shift[1][1]) / 2
+    nearest = np.percentile(disparity, 1) + shift[0][0]
+    columns = shift[0][0], nearest - 0.01 * width
+    zoom = min(size[0] / width, size[1] / height)
+    warps = []
+    for turn, column in zip(turns, columns, strict=True):
+        to_camera = np.array(
+            [[1 / scale, 0, -middle[0] / scale], [0, 1 / scale, -middle[1] / scale], [0, 0, 1]]
+        )
+        intrinsics = np.diag([focal, focal, 1])
+        placed = np.array([[scale, 0, middle[0] + column], [0, scale, middle[1] + rows], [0, 0, 1]])
+        resized = np.array([[zoom, 0, (zoom - 1) / 2], [0, zoom, (zoom - 1) / 2], [0, 0, 1]])
+        warps.append(
+            _warp(resized @ placed @ intrinsics @ turn @ np.linalg.inv(intrinsics) @ to_camera, size)
+        )
+    return Rectification(warps[0], warps[1], None), len(one)
+
+
+def _matches(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
+    """(N, 2) each: x and y of features that the epipolar geometry of most of them agrees with."""
+    import cv2
+
+    detector = cv2.SIFT_create(FEATURES)
+    found = []
+    for picture in (left, right):
+        eight_bits = (picture >> 8).astype(np.uint8) if picture.dtype == np.uint16 else picture
+        grey = cv2.cvtColor(np.ascontiguousarray(eight_bits), cv2.COLOR_RGB2GRAY)
+        points, descriptors = detector.detectAndCompute(grey, None)
+        if len(points) < FEWEST_MATCHES:
+            raise InputError(f"only {len(points)} features are found in a picture", "it needs more texture")
+        found.append((points, descriptors))
+    (points1, descriptors1), (points2, descriptors2) = found
+    matcher = cv2.BFMatcher(cv2.NORM_L2)
+    good = [
+        best
+        for best, *second in matcher.knnMatch(descriptors1, descriptors2, 2)
+        if second and best.distance < RIVAL * second[0].distance
+    ]
+    one = np.array([points1[match.queryIdx].pt for match in good]).reshape(-1, 2)
+    two = np.array([points2[match.trainIdx].pt for match in good]).reshape(-1, 2)
+    agree = np.zeros(len(good), bool)
+    if len(good) >= FEWEST_MATCHES:
+        _, mask = cv2.findFundamentalMat(one, two, cv2.USAC_MAGSAC, 1.0, 0.999, 10_000)
+        if mask is not None:
+            agree = mask.ravel().astype(bool)
+    if np.count_nonzero(agree) < FEWEST_MATCHES:
+        raise InputError(
+            f"only {np.count_nonzero(agree)} of {len(good)} matches between the pictures agree",
+            "do they show one scene, with texture?",
+        )
+    return one[agree], two[agree]
+
+
+def _turned(one: Floats, two: Floats) -> tuple[tuple[Floats, Floats], float]:
+    """The rotations of both cameras, (3, 3), and their focal length in units of the points.
+
+    Levenberg-Marquardt over five angles and the logarithm of the focal length: the left camera's turn about
+    its own row changes nothing that could be seen.
+    """
+
+    def cameras(values: Floats) -> tuple[tuple[Floats, Floats], float]:
+        left = _rotation(np.array([0.0, values[0], values[1]]))
+        return (left, _rotation(values[2:5])), float(np.exp(np.clip(values[5], -3, 3)))
+
+    def residuals(values: Floats) -> Floats:
+        turns, focal = cameras(values)
+        left, right = (_seen(points, turn, focal) for points, turn in zip((one, two), turns, strict=True))
+        # The prior holds what few pictures tell: turns about the row's direction, and the focal length.
+        prior = 1e-3 * np.concatenate([values[:5], values[5:] / 3])
+        return np.concatenate([left[:, 1] - right[:, 1], prior])
+
+    values, damping = np.zeros(6), 1e-3
+    now = residuals(values)
+    for _ in range(ROUNDS):
+        steps = 1e-6 * np.eye(6)
+        slope = np.stack([(residuals(values + step) - now) / 1e-6 for step in steps], axis=1)
+        normal = slope.T @ slope
+        change = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -slope.T @ now)
+        then = residuals(values + change)
+        if then @ then < now @ now:
+            values, now, damping = values + change, then, damping / 10
+            if np.abs(change).max() < 1e-9:
+                break
+        else:
+            damping *= 10
+            if damping > 1e9:
+                break
+    return cameras(values)
+
+
+def _rotation(vector: Floats) -> Floats:
+    import cv2
+
+    rotation: Floats = cv2.Rodrigues(vector)[0]
+    return rotation
+
+
+def _seen(points: Floats, turn: Floats, focal: float) -> Floats:
+    """Where points (N, 2) about the middle lie after the camera has turned."""
+    rays = np.concatenate([points / focal, np.ones((len(points), 1))], axis=1) @ turn.T
+    return focal * rays[:, :2] / np.maximum(rays[:, 2:], 1e-3)
+
+
+def _warp(homography: Floats, size: tuple[int, int]) -> Callable[[Pixels], Pixels]:
+    def warp(pixels: Pixels) -> Pixels:
+        import cv2
+
+        warped: Pixels = cv2.warpPerspective(pixels, homography, size, flags=cv2.INTER_LINEAR)
+        return warped
+
+    return warp

@@ -1,0 +1,156 @@
+"""One rig, and its calibration in the words of every kind of file."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+SIZE = (640, 480)
+K1 = np.array([[530.25, 0, 322.5], [0, 531.5, 241.75], [0, 0, 1]])
+K2 = np.array([[528.75, 0, 317.0], [0, 530.0, 236.5], [0, 0, 1]])
+D1 = np.array([-0.285, 0.082, 0.0011, -0.0007, -0.012])
+D2 = np.array([-0.291, 0.091, -0.0009, 0.0004, -0.015])
+FISHEYE1, FISHEYE2 = np.array([-0.012, 0.031, -0.021, 0.006]), np.array([-0.011, 0.028, -0.019, 0.005])
+R = cv2.Rodrigues(np.array([0.012, -0.023, 0.008]))[0]
+CENTER = np.array([0.12, 0.002, -0.003])
+T = -R @ CENTER
+BASELINE = float(np.linalg.norm(T))
+R1, R2, P1, P2, Q, *_ = cv2.stereoRectify(
+    K1, D1, K2, D2, SIZE, R, T.reshape(3, 1), alpha=0, flags=cv2.CALIB_ZERO_DISPARITY, newImageSize=SIZE
+)
+
+
+def opencv(kind: int = cv2.FILE_STORAGE_FORMAT_YAML, **values: object) -> str:
+    """Of OpenCV's own writer."""
+    file = cv2.FileStorage("", cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | kind)
+    for key, value in values.items():
+        file.write(key, value)
+    return str(file.releaseAndGetString())
+
+
+RIG = {"M1": K1, "D1": D1, "M2": K2, "D2": D2, "R": R, "T": T}
+INTRINSICS = opencv(M1=K1, D1=D1, M2=K2, D2=D2)
+EXTRINSICS = opencv(R=R, T=T, R1=R1, R2=R2, P1=P1, P2=P2, Q=Q)
+OPENCV_4 = opencv(image_width=640, image_height=480, **RIG).replace("%YAML 1.2", "%YAML:1.0")
+OPENCV_XML = opencv(cv2.FILE_STORAGE_FORMAT_XML, image_width=640, image_height=480, **RIG)
+OPENCV_JSON = opencv(cv2.FILE_STORAGE_FORMAT_JSON, image_width=640, image_height=480, **RIG)
+OPENCV_Q = opencv(Q=Q)
+
+
+def row(values: np.ndarray) -> str:
+    return ", ".join(f"{value:.12g}" for value in values.ravel())
+
+
+def ros(name: str, k: np.ndarray, d: np.ndarray, r: np.ndarray, p: np.ndarray) -> str:
+    """As camera_calibration writes it."""
+    return f"""image_width: 640
+image_height: 480
+camera_name: narrow_stereo/{name}
+camera_matrix:
+  rows: 3
+  cols: 3
+  data: [{row(k)}]
+distortion_model: plumb_bob
+distortion_coefficients:
+  rows: 1
+  cols: 5
+  data: [{row(d)}]
+rectification_matrix:
+  rows: 3
+  cols: 3
+  data: [{row(r)}]
+projection_matrix:
+  rows: 3
+  cols: 4
+  data: [{row(p)}]
+"""
+
+
+ROS_LEFT, ROS_RIGHT = ros("left", K1, D1, R1, P1), ros("right", K2, D2, R2, P2)
+
+
+def kalibr(model: str = "radtan") -> str:
+    """As Kalibr writes its camchain."""
+    d1, d2 = (D1[:4], D2[:4]) if model == "radtan" else (FISHEYE1, FISHEYE2)
+    transform = np.vstack([np.column_stack([R, T]), [0, 0, 0, 1]])
+    rows = "\n".join(f"  - [{row(line)}]" for line in transform)
+
+    def camera(k: np.ndarray, d: np.ndarray) -> str:
+        return f"""  cam_overlaps: [1]
+  camera_model: pinhole
+  distortion_coeffs: [{row(d)}]
+  distortion_model: {model}
+  intrinsics: [{row(k[[0, 1, 0, 1], [0, 1, 2, 2]])}]
+  resolution: [640, 480]
+  rostopic: /camera/image_raw
+"""
+
+    return f"cam0:\n{camera(K1, d1)}cam1:\n  T_cn_cnm1:\n{rows}\n{camera(K2, d2)}"
+
+
+def numbers(values: np.ndarray) -> str:
+    return " ".join(f"{value:.12e}" for value in values.ravel())
+
+
+def kitti_raw() -> str:
+    """calib_cam_to_cam.txt, of which cameras 0 and 1 are another, wider rig than 2 and 3."""
+    lines = ["calib_time: 09-Jan-2012 13:57:47", "corner_dist: 9.950000e-02"]
+    wide = P2.copy()
+    wide[0, 3] *= 2
+    cameras = [
+        (K1, D1, np.eye(3), np.zeros(3), R1, P1),
+        (K2, D2, R, 2 * T, R2, wide),
+        (K1, D1, np.eye(3), np.zeros(3), R1, P1),
+        (K2, D2, R, T, R2, P2),
+    ]
+    for index, parts in enumerate(cameras):
+        names = ("K", "D", "R", "T", "R_rect", "P_rect")
+        lines.append(f"S_{index:02}: 6.400000e+02 4.800000e+02")
+        lines += [f"{name}_{index:02}: {numbers(values)}" for name, values in zip(names, parts, strict=True)]
+        lines.append(f"S_rect_{index:02}: 6.400000e+02 4.800000e+02")
+    return "\n".join(lines) + "\n"
+
+
+KITTI_ODOMETRY = """P0: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 0.000000000000e+00 \
+0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 0.000000000000e+00 \
+0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 0.000000000000e+00
+P1: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 -3.861448000000e+02 \
+0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 0.000000000000e+00 \
+0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 0.000000000000e+00
+P2: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 4.538225000000e+01 \
+0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 -1.130887000000e-01 \
+0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 3.779761000000e-03
+P3: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 -3.372877000000e+02 \
+0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 2.369057000000e+00 \
+0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 4.915215000000e-03
+"""
+"""Of KITTI's odometry sequence 00."""
+
+MIDDLEBURY = """cam0=[3979.911 0 1244.772; 0 3979.911 1019.507; 0 0 1]
+cam1=[3979.911 0 1369.115; 0 3979.911 1019.507; 0 0 1]
+doffs=124.343
+baseline=193.001
+width=2964
+height=1988
+ndisp=280
+isint=0
+vmin=31
+vmax=257
+dyavg=0.918
+dymax=1.516
+"""
+"""Of the Motorcycle scene of 2014 at full size."""
+
+ALL = {
+    "opencv.yml": OPENCV_4,
+    "opencv.xml": OPENCV_XML,
+    "opencv.json": OPENCV_JSON,
+    "extrinsics.yml": EXTRINSICS,
+    "q.yml": OPENCV_Q,
+    "left.yaml": ROS_LEFT,
+    "camchain.yaml": kalibr(),
+    "fisheye.yaml": kalibr("equidistant"),
+    "calib_cam_to_cam.txt": kitti_raw(),
+    "odometry.txt": KITTI_ODOMETRY,
+    "calib.txt": MIDDLEBURY,
+}

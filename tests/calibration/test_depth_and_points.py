@@ -1,0 +1,172 @@
+"""Disparities to metres: known answers of Middlebury's formula, of OpenCV, and of a plane."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from plyfile import PlyData
+
+from pamcli.calibration.files import read_calibration
+from pamcli.calibration.point_cloud import encode_point_cloud
+from pamcli.calibration.rectified import Calibration
+from pamcli.errors import InputError
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Calibration:
+    found = read_calibration(SAMPLE / "calib.txt").rectified
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def truth() -> np.ndarray:
+    return read_disparity(SAMPLE / "disparity.pfm")
+
+
+def test_middleburys_formula_on_the_sample(calibration: Calibration, truth: np.ndarray) -> None:
+    depth = calibration.depth(truth)
+    expected = 0.193001 * 994.978 / (truth.astype(np.float64) + 31.086)
+    assert (np.isnan(depth) == np.isnan(truth)).all()
+    np.testing.assert_allclose(depth, expected, rtol=1e-5)
+    assert 1.9 < np.nanmin(depth) < np.nanmax(depth) < 5.5
+    assert depth.dtype == np.float32
+
+
+def test_points_are_those_of_opencv(calibration: Calibration, truth: np.ndarray) -> None:
+    points = calibration.points(truth)
+    expected = cv2.reprojectImageTo3D(truth, calibration.reprojection().astype(np.float32))
+    known = np.isfinite(truth)
+    np.testing.assert_allclose(points[known], expected[known], rtol=1e-4, atol=1e-4)
+    assert np.isnan(points[~known]).all()
+    np.testing.assert_array_equal(calibration.points(truth[100:120], first_row=100), points[100:120])
+
+
+def test_opencvs_matrices_project_the_points_back(calibration: Calibration, truth: np.ndarray) -> None:
+    point = calibration.points(truth)[250, 300].astype(np.float64)
+    left, right = ((p @ [*point, 1])[:2] / point[2] for p in calibration.projections())
+    assert left == pytest.approx((300, 250), abs=1e-3)
+    assert left - right == pytest.approx((truth[250, 300], 0), abs=1e-3)
+
+
+def test_a_plane_stays_a_plane() -> None:
+    calibration = Calibration(700, 0.15, 12, (330, 230), (640, 480), 690)
+    normal, distance = np.array([0.2, -0.4, 0.9]) / np.linalg.norm([0.2, -0.4, 0.9]), 5.0
+    x, y = np.meshgrid((np.arange(640) - 330) / 700, (np.arange(480) - 230) / 690)
+    z = distance / (normal[0] * x + normal[1] * y + normal[2])
+    disparity = (700 * 0.15 / z - 12).astype(np.float32)
+    off = calibration.points(disparity) @ normal - distance
+    assert np.sqrt(np.mean(off**2)) < 1e-4 * distance
+
+
+def test_unknown_infinite_and_behind() -> None:
+    calibration = Calibration(100, 0.5, -2)
+    with np.errstate(all="raise"):
+        depth = calibration.depth(np.array([np.nan, np.inf, -np.inf, 2, 1, -5, 12], np.float32))
+    np.testing.assert_array_equal(depth, [np.nan] * 6 + [5])
+
+
+def test_the_error_of_depth_is_the_slope_of_the_formula(calibration: Calibration) -> None:
+    disparity = np.array([5.0, 60.0])
+    slope = (calibration.depth(disparity - 0.01) - calibration.depth(disparity + 0.01)) / 0.02
+    assert calibration.depth_error(disparity, 0.5) == pytest.approx(0.5 * slope, rel=1e-3)
+
+
+def test_another_size_of_the_same_aspect(truth: np.ndarray) -> None:
+    full = Calibration(3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 2000))
+    quarter = full.for_size(741, 500)
+    assert (quarter.focal_length, quarter.offset) == pytest.approx((994.97775, 31.08575))
+    assert (quarter.baseline, quarter.size) == (0.193001, (741, 500))
+    assert quarter.principal == pytest.approx((310.818, 254.50175))
+    assert full.for_size(2964, 2000) == full
+    doubled = np.repeat(np.repeat(truth, 2, 0), 2, 1) * 2  # an area four times as large, the same scene
+    single = quarter.points(truth)
+    block = quarter.for_size(1482, 1000).points(doubled).reshape(500, 2, 741, 2, 3).mean((1, 3))
+    np.testing.assert_allclose(block, single, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(500, 741), (741, 400), (640, 480), (745, 500)])
+def test_another_aspect_is_refused(size: tuple[int, int], calibration: Calibration) -> None:
+    message = f"the calibration is for 741 x 500 pixels, the picture has {size[0]} x {size[1]}"
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        calibration.for_size(*size)
+    assert caught.value.exit_code == 3
+
+
+def test_a_principal_point_that_nobody_states_is_in_the_middle() -> None:
+    assert Calibration(100, 0.1).for_size(5, 3) == Calibration(100, 0.1, 0, (2, 1), (5, 3))
+    assert (Calibration(100, 0.1).points(np.ones((3, 5)))[1, 2, :2] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ((0, 1), "focal length is 0 px"),
+        ((float("nan"), 1), "focal length is nan"),
+        ((100, float("inf")), "baseline is inf"),
+        ((100, -0.1), "left of the left one"),
+        ((100, 0.1, float("nan")), "offset is nan"),
+        ((100, 0.1, 0, (float("nan"), 1)), "principal point is nan"),
+    ],
+)
+def test_numbers_that_describe_no_cameras(values: tuple[float, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Calibration(*values)  # type: ignore[arg-type]
+
+
+def test_warnings() -> None:
+    assert Calibration(100, 0.1, 0, (3, 2), (6, 4)).warnings() == []
+    assert "zero" in Calibration(100, 0).warnings()[0]
+    assert "millimetres that were taken for metres" in Calibration(100, 120).warnings()[0]
+    assert "metres that were taken for millimetres" in Calibration(100, 0.0001).warnings()[0]
+    assert (
+        "principal point 30, 2 lies outside of 6 x 4"
+        in Calibration(100, 0.1, 0, (30, 2), (6, 4)).warnings()[0]
+    )
+    with pytest.raises(InputError, match="the baseline is not known"):
+        Calibration(100, 0).depth(np.ones(3))
+
+
+def read_back(data: bytes) -> PlyData:
+    return PlyData.read(io.BytesIO(data))
+
+
+def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, truth: np.ndarray) -> None:
+    picture = read_picture(SAMPLE / "left.png").pixels
+    confidence = np.linspace(0, 1, truth.size, dtype=np.float32).reshape(truth.shape)
+    data, count = encode_point_cloud(truth, calibration, picture=picture, confidence=confidence)
+    ply = read_back(data)
+    vertex = ply["vertex"]
+    known = np.isfinite(truth)
+    assert (ply.byte_order, ply.text) == ("<", False)
+    assert ply.comments == ["metres in the left camera's coordinates: x to the right, y down, z ahead"]
+    assert len(vertex) == count == np.count_nonzero(known)
+    points = np.stack([vertex[axis] for axis in "xyz"], axis=1)
+    np.testing.assert_allclose(points, calibration.points(truth)[known], rtol=1e-5, atol=1e-6)
+    colors = np.stack([vertex[name] for name in ("red", "green", "blue")], axis=1)
+    np.testing.assert_array_equal(colors, picture[known])
+    np.testing.assert_array_equal(vertex["confidence"], confidence[known])
+
+
+def test_a_thinner_and_nearer_cloud(calibration: Calibration, truth: np.ndarray) -> None:
+    wide = (np.indices(truth.shape)[0][..., None].repeat(3, 2) * 64).astype(np.uint16)
+    data, count = encode_point_cloud(truth, calibration, picture=wide, max_depth=3, stride=7)
+    vertex = read_back(data)["vertex"]
+    points, rows = calibration.points(truth)[::7, ::7], (wide >> 8)[::7, ::7, 0]
+    near = points[..., 2] <= 3
+    assert 0 < len(vertex) == count == np.count_nonzero(near) < near.size
+    for index, axis in enumerate("xyz"):
+        np.testing.assert_allclose(vertex[axis], points[near][:, index], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(vertex["red"], rows[near])
+    assert "confidence" not in vertex
+    empty, none = encode_point_cloud(truth, calibration, max_depth=0.1)
+    assert none == len(read_back(empty)["vertex"]) == 0

@@ -1,0 +1,254 @@
+"""Every kind of file tells of the same cameras; what is wrong is said with the file and the key."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import calibration_files as files
+import cv2
+import numpy as np
+import pytest
+
+from pamcli.calibration.files import encode_calibration, read_calibration
+from pamcli.calibration.formats import StoredCalibration
+from pamcli.calibration.rectified import Calibration
+from pamcli.errors import InputError, PamError
+
+
+def read(folder: Path, *texts: str, **options: object) -> StoredCalibration:
+    paths = [folder / f"file{index}" for index in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    return read_calibration(*paths, **options)  # type: ignore[arg-type]
+
+
+def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: bool = True) -> None:
+    rig = stored.rig
+    assert rig is not None
+    coefficients = (files.FISHEYE1, files.FISHEYE2) if fisheye else (files.D1, files.D2)
+    for camera, k, d in zip((rig.left, rig.right), (files.K1, files.K2), coefficients, strict=True):
+        np.testing.assert_allclose(camera.matrix, k, rtol=1e-9)
+        np.testing.assert_allclose(camera.distortion, d[: len(camera.distortion)], rtol=1e-9)
+        assert camera.fisheye == fisheye
+    np.testing.assert_allclose(rig.rotation, files.R, atol=1e-9)
+    np.testing.assert_allclose(rig.translation, files.T, atol=1e-9)
+    np.testing.assert_allclose(rig.center, files.CENTER, atol=1e-9)
+    assert rig.size == (files.SIZE if known_size else None)
+    assert rig.baseline == pytest.approx(files.BASELINE)
+    assert rig.angle == pytest.approx(np.degrees(np.linalg.norm([0.012, -0.023, 0.008])))
+
+
+def check_rectified(calibration: Calibration | None, size: tuple[int, int] | None = files.SIZE) -> None:
+    assert calibration is not None
+    assert calibration.focal_length == pytest.approx(files.P1[0, 0])
+    assert calibration.baseline == pytest.approx(files.BASELINE)
+    assert calibration.offset == pytest.approx(0, abs=1e-9)
+    assert calibration.principal == pytest.approx((files.P1[0, 2], files.P1[1, 2]))
+    assert calibration.size == size
+
+
+@pytest.mark.parametrize(
+    "text", [files.OPENCV_4, files.OPENCV_XML, files.OPENCV_JSON], ids=["yaml", "xml", "json"]
+)
+def test_opencv(text: str, tmp_path: Path) -> None:
+    stored = read(tmp_path, text)
+    check_rig(stored)
+    assert stored.rectified is None
+    assert stored.kind == "OpenCV"
+    assert stored.notes == ["lengths are taken for metres, which OpenCV does not state"]
+
+
+def test_opencvs_two_files_and_a_rotation_as_a_vector(tmp_path: Path) -> None:
+    stored = read(tmp_path, files.INTRINSICS, files.EXTRINSICS)
+    check_rig(stored, known_size=False)
+    check_rectified(stored.rectified, size=None)
+    vector = files.opencv(**{**files.RIG, "R": cv2.Rodrigues(files.R)[0], "size": np.array(files.SIZE)})
+    check_rig(read(tmp_path, vector))
+
+
+def test_opencvs_fisheye_is_stated(tmp_path: Path) -> None:
+    rig = {**files.RIG, "D1": files.FISHEYE1, "D2": files.FISHEYE2}
+    check_rig(read(tmp_path, files.opencv(image_width=640, image_height=480, fisheye=1, **rig)), fisheye=True)
+
+
+def test_q_alone(tmp_path: Path) -> None:
+    check_rectified(read(tmp_path, files.OPENCV_Q).rectified, size=None)
+
+
+def test_ros(tmp_path: Path) -> None:
+    stored = read(tmp_path, files.ROS_LEFT, files.ROS_RIGHT)
+    check_rig(stored)
+    check_rectified(stored.rectified)
+    with pytest.raises(InputError, match=r"file0: tells of one camera \(give two files"):
+        read(tmp_path, files.ROS_LEFT)
+    with pytest.raises(InputError, match=r"left of the left one.*exchange the two"):
+        read(tmp_path, files.ROS_RIGHT, files.ROS_LEFT)
+
+
+@pytest.mark.parametrize("model", ["radtan", "equidistant"])
+def test_kalibr(model: str, tmp_path: Path) -> None:
+    check_rig(read(tmp_path, files.kalibr(model)), fisheye=model == "equidistant")
+    with pytest.raises(InputError, match="left of the left one"):
+        read(tmp_path, files.kalibr(model), cameras=(1, 0))
+
+
+def test_kalibr_without_distortion_is_rectified_where_the_cameras_are_parallel(tmp_path: Path) -> None:
+    text = """cam0: {camera_model: pinhole, intrinsics: [500, 500, 320, 240], distortion_model: none,
+  distortion_coeffs: [], resolution: [640, 480]}
+cam1: {camera_model: pinhole, intrinsics: [500, 500, 325, 240], distortion_model: none,
+  distortion_coeffs: [], resolution: [640, 480],
+  T_cn_cnm1: [[1, 0, 0, -0.2], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]}
+"""
+    assert read(tmp_path, text).rectified == Calibration(500, 0.2, 5, (320, 240), (640, 480))
+
+
+def test_kitti_raw(tmp_path: Path) -> None:
+    stored = read(tmp_path, files.kitti_raw())
+    check_rig(stored)
+    check_rectified(stored.rectified)
+    assert stored.notes == ["cameras 2 and 3, those in colour"]
+    wide = read(tmp_path, files.kitti_raw(), cameras=(0, 1))
+    assert wide.rig is not None
+    assert wide.rectified is not None
+    assert wide.rig.baseline == pytest.approx(2 * files.BASELINE)
+    assert wide.rectified.baseline == pytest.approx(2 * files.BASELINE)
+    assert wide.notes == []
+
+
+def test_kitti_odometry(tmp_path: Path) -> None:
+    stored = read(tmp_path, files.KITTI_ODOMETRY)
+    assert stored.rig is None
+    color, grey = stored.rectified, read(tmp_path, files.KITTI_ODOMETRY, cameras=(0, 1)).rectified
+    assert color is not None
+    assert grey is not None
+    assert color.baseline == pytest.approx(0.532331, abs=1e-6)
+    assert grey.baseline == pytest.approx(0.537166, abs=1e-6)
+    assert (color.focal_length, color.principal) == (718.856, (607.1928, 185.2157))
+
+
+def test_middlebury(tmp_path: Path) -> None:
+    stored = read(tmp_path, files.MIDDLEBURY)
+    assert stored.rectified == Calibration(3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988))
+    assert stored.notes == []
+    (note,) = read(tmp_path, files.MIDDLEBURY.replace("doffs=124.343", "doffs=0")).notes
+    assert note == "doffs is 0 px, but the principal points are 124.343 px apart; doffs is taken"
+
+
+def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
+    wanted = Calibration(512.5, 0.1234567890123, 3.25, (319.125, 240.0625), (640, 480))
+    path = tmp_path / "calibration.yaml"
+    path.write_bytes(encode_calibration(wanted))
+    stored = read_calibration(path)
+    assert stored.rectified == wanted
+    assert stored.notes == []
+    file = cv2.FileStorage(str(path), cv2.FILE_STORAGE_READ)
+    np.testing.assert_allclose(file.getNode("Q").mat(), wanted.reprojection())
+    assert file.getNode("P2").mat()[0, 3] == pytest.approx(-512.5 * 0.1234567890123)
+    path.write_text(files.opencv(Q=wanted.reprojection(), image_width=640, image_height=480))
+    q = read_calibration(path).rectified
+    assert q is not None
+    assert (q.focal_length, q.baseline, q.offset) == pytest.approx((512.5, 0.1234567890123, 3.25))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("cam0=[3979.911 0 1244.772; 0 3979.911 1019.507; 0 0 1]", "cam0=", "cam0 is missing"),
+        ("baseline=193.001", "baseline=", "baseline is missing"),
+        ("baseline=193.001", "", "baseline is missing"),
+        ("baseline=193.001", "baseline=far", "baseline holds 'far' where a number belongs"),
+        ("baseline=193.001", "baseline=-193.001", "left of the left one"),
+        ("baseline=193.001", "baseline=nan", "baseline holds nan"),
+        ("cam0=[3979.911 0", "cam0=[x 0", "cam0 holds 'x' where a number belongs"),
+        ("cam0=[3979.911 0", "cam0=[0", "cam0 holds 8 numbers, not 9"),
+        ("cam0=[3979.911", "cam0=[0", "focal length is 0 px, not above 0"),
+        ("doffs=124.343", "doffs=inf", "doffs holds inf"),
+        ("width=2964", "width=0", "width x height is 0 x 1988"),
+        ("height=1988", "", "width x height is missing"),
+    ],
+)
+def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="file0") as caught:
+        read(tmp_path, files.MIDDLEBURY.replace(old, new))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"M1": np.eye(2)}, "M1 is 2 x 2, not 3 x 3"),
+        ({"M1": np.zeros((3, 3))}, "M1 is no camera matrix"),
+        ({"M2": None}, "M2 is missing"),
+        ({"D1": np.zeros(7)}, "D1 has 7 coefficients of distortion"),
+        ({"D2": np.array([np.nan] * 5)}, "D2 holds '.Nan' where a number belongs"),
+        ({"R": np.ones((3, 3))}, "R is no rotation"),
+        ({"T": np.zeros(3)}, "T is zero"),
+        ({"T": -files.T}, "left of the left one"),
+        ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left one"),
+        ({"distortion_model": "omni"}, "distortion_model 'omni' is not known"),
+        ({"P1": files.P1, "P2": files.P1 * 0}, "singular"),
+        ({"P1": files.P1, "P2": files.P2 * [[1.1], [1], [1]]}, "are not rectified"),
+        ({"P1": files.P2, "P2": files.P1}, "left of the left one"),
+    ],
+)
+def test_opencv_with_nonsense(values: dict[str, object], message: str, tmp_path: Path) -> None:
+    given = {key: value for key, value in {**files.RIG, **values}.items() if value is not None}
+    with pytest.raises(InputError, match="file0") as caught:
+        read(tmp_path, files.opencv(**given))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\0\0", "hello", "a: b", "[1, 2]", "{", "<a>", "- 1", "P1: 1", "&a [*a]"]
+)
+def test_no_calibration_at_all(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="file0"):
+        read(tmp_path, text)
+
+
+def test_missing_and_long_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such file"):
+        read_calibration(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="it is a folder"):
+        read_calibration(tmp_path)
+    with pytest.raises(InputError, match="no text file of numbers"):
+        read(tmp_path, "a" * (1 << 20) + "b")
+
+
+@pytest.mark.parametrize("name", files.ALL)
+def test_300_random_damages_are_explained_or_harmless(name: str, tmp_path: Path) -> None:
+    draw = random.Random(name)
+    path = tmp_path / name
+    refused: list[PamError] = []
+    for _ in range(300):
+        data = bytearray(files.ALL[name].encode())
+        for _ in range(draw.randint(1, 3)):
+            at, length = draw.randrange(len(data)), draw.randint(0, 40)
+            words = (
+                b"",
+                b"nan",
+                b"-1e999",
+                b"x",
+                b":",
+                b"[",
+                b"\0",
+                b"\xff",
+                b"*",
+                b"&a",
+                b"1" * 5000,
+                b"\n- ",
+            )
+            data[at : at + length] = draw.choice([*words, bytes(draw.randbytes(4))])
+        path.write_bytes(data)
+        other = tmp_path / "right.yaml"
+        other.write_text(files.ROS_RIGHT)
+        try:
+            stored = read_calibration(path, other) if name == "left.yaml" else read_calibration(path)
+            assert stored.rig or stored.rectified
+        except PamError as error:
+            refused.append(error)
+    assert len(refused) > 50
+    assert {error.exit_code for error in refused} == {3}
+    assert all(name in str(error) and "\n" not in str(error) for error in refused)

@@ -1,0 +1,158 @@
+"""A plane of texture, photographed by made-up cameras: rectified, its points lie in the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import calibration_files as files
+import cv2
+import numpy as np
+import pytest
+
+from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.uncalibrated import rectification_by_features
+from pamcli.errors import InputError
+from pamcli.imaging.preflight import check_pair
+
+DEPTH = 1.5
+
+
+def rig(*, fisheye: bool = False) -> Rig:
+    d1, d2 = (files.FISHEYE1, files.FISHEYE2) if fisheye else (files.D1, files.D2)
+    return Rig(
+        Camera(files.K1, d1, fisheye), Camera(files.K2, d2, fisheye), files.R, files.T, size=files.SIZE
+    )
+
+
+def project(points: np.ndarray, camera: Camera, r: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """(N, 3) points of the left camera's coordinates to (N, 2) pixels."""
+    vector = cv2.Rodrigues(r)[0]
+    if camera.fisheye:
+        found, _ = cv2.fisheye.projectPoints(
+            points[:, None], vector, t[:, None], camera.matrix, camera.distortion
+        )
+    else:
+        found, _ = cv2.projectPoints(points[:, None], vector, t[:, None], camera.matrix, camera.distortion)
+    return found.reshape(-1, 2)
+
+
+def photographs(rig: Rig, dtype: type = np.uint8) -> tuple[np.ndarray, np.ndarray]:
+    """Both views of random texture on the plane z = DEPTH, ahead of the left camera."""
+    noise = np.random.default_rng(7).random((900, 1200, 3)).astype(np.float32)
+    texture = cv2.GaussianBlur(noise, (0, 0), 2.0)
+    texture = (texture - texture.min()) / np.ptp(texture)
+    step = 0.0026  # metres a pixel of the texture
+    views = []
+    for camera, r, t in ((rig.left, np.eye(3), np.zeros(3)), (rig.right, rig.rotation, rig.translation)):
+        x, y = np.meshgrid(np.arange(640.0), np.arange(480.0))
+        pixels = np.stack([x, y], axis=-1).reshape(-1, 1, 2)
+        undo = cv2.fisheye.undistortPoints if camera.fisheye else cv2.undistortPoints
+        rays = undo(pixels, camera.matrix, camera.distortion).reshape(-1, 2)
+        rays = np.column_stack([rays, np.ones(len(rays))]) @ r  # into the left camera's coordinates
+        start = -r.T @ t
+        hit = start + rays * ((DEPTH - start[2]) / rays[:, 2:])
+        place = (hit[:, :2] / step + [600, 450]).astype(np.float32).reshape(480, 640, 2)
+        view = cv2.remap(texture, place, None, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)
+        views.append((np.clip(view, 0, 1) * np.iinfo(dtype).max).astype(dtype))
+    return views[0], views[1]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
+def test_rectified_pictures_have_matches_in_the_same_rows(fisheye: bool, dtype: type) -> None:
+    cameras = rig(fisheye=fisheye)
+    left, right = photographs(cameras, dtype)
+    assert check_pair(left, right).vertical_error > 1.5
+    rectification = cameras.rectification()
+    calibration = rectification.calibration
+    left, right = rectification.left(left), rectification.right(right)
+    check = check_pair(left, right)
+    assert check.matches > 50
+    assert check.vertical_error < 0.2
+    assert left.dtype == dtype
+    assert left.shape == (480, 640, 3)
+    assert calibration is not None
+    assert calibration.baseline == pytest.approx(files.BASELINE)
+    # The plane stands nearly square to the rectified cameras.
+    assert calibration.focal_length * calibration.baseline / check.median_disparity == pytest.approx(
+        DEPTH, rel=0.02
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_points_go_where_the_calibration_says(alpha: float) -> None:
+    cameras = rig()
+    calibration = cameras.rectification(alpha=alpha, size=(800, 600)).calibration
+    assert calibration is not None
+    assert calibration.size == (800, 600)
+    assert 0 < calibration.principal[0] < 800  # type: ignore[index]
+    points = np.random.default_rng(1).uniform((-0.3, -0.3, 1), (0.3, 0.3, 4), (50, 3))
+    turns = cv2.stereoRectify(
+        files.K1, files.D1, files.K2, files.D2, files.SIZE, files.R, files.T.reshape(3, 1), alpha=alpha
+    )[:2]
+    moved = points @ turns[0].T
+    p1, p2 = calibration.projections()
+    left, right = ((np.column_stack([moved, np.ones(50)]) @ p.T) for p in (p1, p2))
+    left, right = left[:, :2] / left[:, 2:], right[:, :2] / right[:, 2:]
+    np.testing.assert_allclose(left[:, 1], right[:, 1], atol=1e-6)
+    depth = calibration.depth(left[:, 0] - right[:, 0])
+    np.testing.assert_allclose(depth, moved[:, 2], rtol=1e-5)
+
+
+def test_all_of_the_picture_or_only_what_is_seen() -> None:
+    white = np.full((480, 640, 3), 255, np.uint8)
+    inside, whole = (rig().rectification(alpha=alpha).left(white) for alpha in (0.0, 1.0))
+    assert (inside == 255).mean() > 0.99
+    assert 0.6 < (whole == 255).mean() < 0.97
+
+
+def test_cameras_follow_the_size_of_the_pictures() -> None:
+    double = rig().for_size(1280, 960)
+    points = np.array([[0.1, 0.2, 1.0], [-0.3, 0.1, 2.0]])
+    for camera, small in ((double.left, rig().left), (double.right, rig().right)):
+        expected = (project(points, small, np.eye(3), np.zeros(3)) + 0.5) * 2 - 0.5
+        np.testing.assert_allclose(project(points, camera, np.eye(3), np.zeros(3)), expected, atol=1e-9)
+    with pytest.raises(InputError, match="another aspect"):
+        rig().for_size(640, 400)
+
+
+def test_cameras_that_are_no_pair() -> None:
+    with pytest.raises(InputError, match="one camera is a fisheye"):
+        replace(rig(), right=replace(rig(fisheye=True).right))
+    assert rig().with_baseline(0.5).baseline == pytest.approx(0.5)
+    assert rig().rectified() is None
+
+
+def test_without_a_calibration_rows_are_found_from_features() -> None:
+    cameras = rig()
+    straight = replace(cameras, left=Camera(files.K1, np.zeros(0)), right=Camera(files.K2, np.zeros(0)))
+    left, right = relief(straight)
+    before = check_pair(left, right)
+    rectification, matches = rectification_by_features(left, right)
+    after = check_pair(rectification.left(left), rectification.right(right))
+    assert before.vertical_error > 1.5
+    assert matches > 100
+    assert after.matches > 50
+    assert after.vertical_error < 0.3
+    assert after.median_disparity > 0
+    assert rectification.calibration is None
+    seen = rectification.left(np.full((480, 640, 3), 255, np.uint8)) == 255
+    assert seen.mean() > 0.85
+
+
+def relief(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
+    """Two planes of texture one above the other: a plane alone leaves the epipolar geometry open."""
+    views = photographs(rig)
+    near = photographs(replace(rig, translation=rig.translation * 1.6))
+    for view, other in zip(views, near, strict=True):
+        view[240:] = other[240:]
+    return views
+
+
+def test_pictures_without_features_are_refused() -> None:
+    flat = np.full((200, 300, 3), 90, np.uint8)
+    with pytest.raises(InputError, match="only 0 features"):
+        rectification_by_features(flat, flat)
+    noise = [np.random.default_rng(seed).integers(0, 255, (200, 300, 3), np.uint8) for seed in (1, 2)]
+    with pytest.raises(InputError, match="matches between the pictures agree"):
+        rectification_by_features(*noise)
