@@ -18,6 +18,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "errors": (set(), set()),
     "files": ({"errors"}, set()),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs"}),
+    "calibration": ({"errors", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
     "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
@@ -30,7 +31,10 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL"},
     ),
     "cli": (
-        {"errors", "files", "imaging", "registry", "inference", "data", "evaluation", "losses", "training"},
+        {
+            *("errors", "files", "imaging", "calibration", "registry", "inference"),
+            *("data", "evaluation", "losses", "training"),
+        },
         {"typer", "rich", "numpy"},
     ),
     "__init__": ({"errors", "imaging", "registry", "inference"}, set()),
