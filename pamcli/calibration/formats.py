@@ -96,7 +96,8 @@ def opencv(tree: Tree) -> StoredCalibration:
         name, value = found.get("R", ("R", None))
         rotation = numbers(value, name, 3, 9)
         rig = Rig(
-            *cameras,
+            cameras[0],
+            cameras[1],
             rotation=_rodrigues(rotation) if rotation.size == 3 else rotation.reshape(3, 3),
             translation=numbers(found.get("T", ("T", None))[1], "T", 3),
             size=size,
@@ -118,11 +119,11 @@ def opencv(tree: Tree) -> StoredCalibration:
 def _opencv_size(tree: Tree) -> tuple[int, int] | None:
     for name in ("size", "imageSize", "image_size", "img_size"):
         if tree.get(name) is not None:
-            return size_of(*numbers(tree[name], name, 2), name)
+            return size_of(tree[name], name)
     for prefix in ("image_", "image", ""):
         for w, h in (("width", "height"), ("Width", "Height")):
             if tree.get(prefix + w) is not None:
-                return size_of(tree[prefix + w], tree.get(prefix + h), f"{prefix}{w} x {prefix}{h}")
+                return size_of([tree[prefix + w], tree.get(prefix + h)], f"{prefix}{w} x {prefix}{h}")
     return None
 
 
@@ -134,7 +135,7 @@ def ros(trees: Sequence[Tree]) -> StoredCalibration:
         )
     cameras, rotations, projections, sizes = [], [], [], []
     for tree in trees:
-        size = size_of(tree.get("image_width"), tree.get("image_height"), "image_width x image_height")
+        size = size_of([tree.get("image_width"), tree.get("image_height")], "image_width x image_height")
         model = str(tree.get("distortion_model", "plumb_bob"))
         if model not in ("plumb_bob", "rational_polynomial", "equidistant", "fisheye", "none", ""):
             raise InputError(f"distortion_model {model[:30]!r} is not known")
@@ -149,12 +150,14 @@ def ros(trees: Sequence[Tree]) -> StoredCalibration:
         sizes.append(size)
     if sizes[0] != sizes[1]:
         raise InputError("the two cameras have pictures of different sizes")
-    rectified = _projected(*projections, ("projection_matrix", "projection_matrix"), sizes[0])
+    rectified = _projected(
+        projections[0], projections[1], ("projection_matrix", "projection_matrix"), sizes[0]
+    )
     if rectified.baseline == 0:
         return StoredCalibration("ROS camera_info", None, rectified)
     rotation = rotations[1].T @ rotations[0]
     center = np.array([-rectified.baseline, 0, 0])
-    rig = Rig(*cameras, rotation, rotations[1].T @ center, sizes[0])
+    rig = Rig(cameras[0], cameras[1], rotation, rotations[1].T @ center, sizes[0])
     return StoredCalibration("ROS camera_info", rig, rectified)
 
 
@@ -179,17 +182,18 @@ def kalibr(tree: Tree, pair: tuple[int, int]) -> StoredCalibration:
             _camera(intrinsics, f"cam{index}: intrinsics", distortion, key, model == "equidistant")
         )
         key = f"cam{index}: resolution"
-        sizes.append(size_of(*numbers(camera.get("resolution"), key, 2), key))
+        sizes.append(size_of(camera.get("resolution"), key))
     if sizes[0] != sizes[1]:
         raise InputError("the two cameras have pictures of different sizes")
-    transform = np.eye(4)
+    transform: Floats = np.eye(4)
     for index in range(min(pair) + 1, max(pair) + 1):
         transform = (
             matrix(_part(tree, f"cam{index}").get("T_cn_cnm1"), f"cam{index}: T_cn_cnm1", 4, 4) @ transform
         )
+    rotation, translation = transform[:3, :3], transform[:3, 3]
     if left > right:
-        transform = np.linalg.inv(transform) if abs(np.linalg.det(transform)) > 0.5 else transform * np.nan
-    rig = Rig(*cameras, transform[:3, :3], transform[:3, 3], sizes[0])
+        rotation, translation = rotation.T, -rotation.T @ translation
+    rig = Rig(cameras[0], cameras[1], rotation, translation, sizes[0])
     return StoredCalibration("Kalibr camchain", rig, rig.rectified())
 
 
@@ -208,7 +212,9 @@ def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalib
 
     keys = [projection.format(index) for index in pair]
     p1, p2 = (numbers(lines[key].split() if key in lines else None, key, 12).reshape(3, 4) for key in keys)
-    size = size_of(*values("S_rect", pair[0], 2), "S_rect") if f"S_rect_{pair[0]:02}" in lines else None
+    size = (
+        size_of(values("S_rect", pair[0], 2).tolist(), "S_rect") if f"S_rect_{pair[0]:02}" in lines else None
+    )
     rectified = _projected(p1, p2, (keys[0], keys[1]), size)
     if not raw or f"K_{pair[0]:02}" not in lines:
         return StoredCalibration("KITTI", None, rectified, notes)
@@ -217,9 +223,11 @@ def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalib
         for i in pair
     ]
     (r1, r2), (t1, t2) = [values("R", i, 9).reshape(3, 3) for i in pair], [values("T", i, 3) for i in pair]
-    sizes = [size_of(*values("S", i, 2), f"S_{i:02}") for i in pair]
+    sizes = [size_of(values("S", i, 2).tolist(), f"S_{i:02}") for i in pair]
     rotation = r2 @ r1.T
-    return StoredCalibration("KITTI", Rig(*cameras, rotation, t2 - rotation @ t1, sizes[0]), rectified, notes)
+    return StoredCalibration(
+        "KITTI", Rig(cameras[0], cameras[1], rotation, t2 - rotation @ t1, sizes[0]), rectified, notes
+    )
 
 
 def middlebury(lines: Mapping[str, str]) -> StoredCalibration:
@@ -241,7 +249,7 @@ def middlebury(lines: Mapping[str, str]) -> StoredCalibration:
         offset = stated
     size = None
     if "width" in lines:
-        size = size_of(lines["width"], lines.get("height"), "width x height")
+        size = size_of([lines["width"], lines.get("height")], "width x height")
     fx, fy = float(left[0, 0]), float(left[1, 1])
     calibration = Calibration(
         fx, baseline, offset, (float(left[0, 2]), float(left[1, 2])), size, None if fx == fy else fy

@@ -114,9 +114,9 @@ def matrix(value: Any, key: str, rows: int, columns: int) -> NDArray[np.float64]
     return numbers(value, key, rows * columns).reshape(rows, columns)
 
 
-def size_of(width: Any, height: Any, key: str) -> tuple[int, int]:
-    """Two whole numbers above 0. Raises InputError."""
-    size = numbers([width, height], key, 2)
+def size_of(value: Any, key: str) -> tuple[int, int]:
+    """Width and height: two whole numbers above 0. Raises InputError."""
+    size = numbers(value, key, 2)
     if not all(side >= 1 and side == int(side) and side < 1e6 for side in size):
         raise InputError(f"{key} is {size[0]:g} x {size[1]:g}, no size of pictures")
     return int(size[0]), int(size[1])

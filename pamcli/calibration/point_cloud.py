@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ def encode_point_cloud(
     disparity: NDArray[np.generic],
     calibration: Calibration,
     *,
-    picture: NDArray[np.generic] | None = None,
+    picture: NDArray[Any] | None = None,
     confidence: NDArray[np.generic] | None = None,
     max_depth: float | None = None,
     stride: int = 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from pamcli.calibration.rectified import Calibration, scaled_point, scales
 from pamcli.errors import InputError
 
 Floats = NDArray[np.float64]
-Pixels = NDArray[np.generic]
+Pixels = NDArray[Any]
 
 DISTORTIONS = (0, 4, 5, 8, 12, 14)
 """Numbers of coefficients of OpenCV's pinhole models."""

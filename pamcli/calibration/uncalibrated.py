@@ -78,7 +78,7 @@ def _matches(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
     """(N, 2) each: x and y of features that the epipolar geometry of most of them agrees with."""
     import cv2
 
-    detector = cv2.SIFT_create(FEATURES)
+    detector = cv2.SIFT.create(FEATURES)
     found = []
     for picture in (left, right):
         eight_bits = (picture >> 8).astype(np.uint8) if picture.dtype == np.uint16 else picture
