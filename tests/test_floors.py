@@ -30,10 +30,11 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"errors", "files", "imaging", "networks", "losses", "registry", "inference", "data", "evaluation"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL"},
     ),
+    "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2"}),
     "cli": (
         {
             *("errors", "files", "imaging", "calibration", "registry", "inference"),
-            *("data", "evaluation", "losses", "training"),
+            *("data", "evaluation", "viewing", "losses", "training"),
         },
         {"typer", "rich", "numpy"},
     ),

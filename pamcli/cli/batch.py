@@ -53,6 +53,9 @@ class Task(ABC, Generic[Result]):
         """A result that needed the whole batch; None for those that `encode` gave."""
         return None
 
+    def end_batch(self) -> None:
+        """What there is to do after the last pair of a batch, whatever became of the pairs."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -86,6 +89,8 @@ def run_jobs(plan: Plan, task: Task[Any], console: Console) -> None:
                 report(outcome)
     for outcome in waiting:
         report(steps.finish(outcome))
+    if plan.batch:
+        task.end_batch()
     report.close()
 
 

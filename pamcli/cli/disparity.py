@@ -29,6 +29,7 @@ RIGHT = OutputKind("right_disparity", "--output-right", DISPARITY_SUFFIXES, "_ri
 COLOR_MAP = OutputKind("color_map", "--color-map", PICTURE_OUTPUT_SUFFIXES, "_color")
 VISIBLE = OutputKind("visible", "--visible", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "--confidence", CONFIDENCE_SUFFIXES, "_confidence")
+PAGE = OutputKind("page", "--page", (".html",))
 
 DEFAULT_RANGE = (0.0, 192.0)
 AUTO_PERCENTILES = (1, 99)
@@ -62,6 +63,15 @@ class Maps(options.Results):
     confidence: Annotated[
         str | None,
         typer.Option("--confidence", metavar="FILE|...", help="How sure the disparity is, in [0, 1]."),
+    ] = None
+    page: Annotated[
+        str | None,
+        typer.Option(
+            "--page",
+            metavar="FILE|...",
+            help="A page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a "
+            "point cloud; of a batch with an index.",
+        ),
     ] = None
     format_name: Annotated[
         Literal["pfm", "png", "npy", "tif"] | None,
@@ -112,6 +122,7 @@ class Maps(options.Results):
             COLOR_MAP: self.color_map,
             VISIBLE: self.visible,
             CONFIDENCE: self.confidence,
+            PAGE: self.page,
         }
 
     @property
@@ -120,7 +131,7 @@ class Maps(options.Results):
         wanted = {
             "right_disparity": self.output_right is not None,
             "visible": self.visible is not None or self.unknown == "occluded",
-            "confidence": self.confidence is not None or self.min_confidence is not None,
+            "confidence": (self.confidence, self.min_confidence, self.page) != (None, None, None),
         }
         return {name for name, value in wanted.items() if value}
 
@@ -142,17 +153,27 @@ def command(
         other = "--skip-existing" if output.skip_existing else "--pairs -"
         raise UsageError(f"--range auto needs the whole batch, which {other} has not", "give MIN:MAX")
     plan = plan_jobs(pairs, output, output.kinds, output.format_name, console)
+    index = None
+    if plan.batch and output.page is not None:
+        from pamcli.viewing.index import check_index, index_place
+
+        index = index_place(output.page)
+        check_index(index, plan.outputs)
 
     from pamcli.cli.network import load_matcher
 
     matcher = load_matcher(network.weights or "pasmnet", network, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
-        run_jobs(plan, _Matching(matcher, output, Path(spool), console), console)
+        run_jobs(plan, _Matching(matcher, output, Path(spool), console, index), console)
 
 
 class _Matching(Task["StereoResult"]):
-    def __init__(self, matcher: StereoMatcher, asked: Maps, spool: Path, console: Console) -> None:
+    def __init__(
+        self, matcher: StereoMatcher, asked: Maps, spool: Path, console: Console, index: Path | None = None
+    ) -> None:
         self.matcher, self.asked, self.extras, self.console = matcher, asked, asked.extras, console
+        self.index = index
+        """Of the pages of a batch."""
         self.colors = asked.colors
         self.whole_batch_first = self.colors is None
         self.spool = spool
@@ -189,6 +210,10 @@ class _Matching(Task["StereoResult"]):
             disparity = result.disparity_where(
                 visible=self.asked.unknown == "occluded", min_confidence=self.asked.min_confidence
             )
+        if target.name == PAGE.name:
+            from pamcli.viewing.page import render_page
+
+            return Encoded(render_page(pair.name, pair.left.pixels, disparity, confidence=result.confidence))
         if target.name == COLOR_MAP.name:
             if self.colors is None:
                 self._keep(disparity, target)
@@ -199,6 +224,12 @@ class _Matching(Task["StereoResult"]):
             return Encoded(file.data)
         share = f"{file.saturated} pixels are beyond 255.996 px, the most that a disparity PNG can hold"
         return Encoded(file.data, [f"{share}; .pfm, .npy and .tif hold any"])
+
+    def end_batch(self) -> None:
+        if self.index is not None:
+            from pamcli.viewing.index import write_index
+
+            write_index(self.index)
 
     def _keep(self, disparity: Any, target: Target) -> None:
         import numpy as np

@@ -85,6 +85,13 @@ class Plan:
     total: int | None
     """Number of jobs, unknown while a list is still arriving."""
 
+    @property
+    def outputs(self) -> Iterator[Path]:
+        """All results that are known before the work."""
+        if self.total is not None:
+            for job in self.jobs:
+                yield from job.outputs.values()
+
 
 def plan_jobs(
     selection: Pairs,

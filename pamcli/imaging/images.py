@@ -117,11 +117,12 @@ def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: b
         )
 
 
-def encode_picture(picture: Picture, suffix: str, *, name: str) -> bytes:
+def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | None = None) -> bytes:
     """The bytes of a file with the picture: depth, alpha, ICC profile and greyness kept, upright.
 
-    suffix: one of `PICTURE_OUTPUT_SUFFIXES`, in either case. PNG, TIFF and WebP are lossless, JPEG is
-    written at quality 95 without chroma subsampling. Of a grey picture the mean of the channels is written.
+    suffix: one of `PICTURE_OUTPUT_SUFFIXES`, in either case. quality: of JPEG and WebP, 1 to 100; None:
+    lossless WebP, and JPEG at 95, which is never subsampled. PNG and TIFF are lossless. Of a grey picture the
+    mean of the channels is written.
     name: the file, for messages. Raises UsageError as `check_encodable` does.
     """
     suffix = suffix.lower()
@@ -139,9 +140,10 @@ def encode_picture(picture: Picture, suffix: str, *, name: str) -> bytes:
         return tiff.encode_tiff(samples, picture.icc_profile)
     options: dict[str, Any] = {"icc_profile": picture.icc_profile} if picture.icc_profile else {}
     if suffix == ".webp":
-        options |= {"lossless": True, "exact": True}  # exact: keep the colours under a zero alpha
+        # exact: keep the colours under a zero alpha
+        options |= {"lossless": True, "exact": True} if quality is None else {"quality": quality}
     else:
-        options |= {"quality": 95, "subsampling": 0}
+        options |= {"quality": 95 if quality is None else quality, "subsampling": 0}
     encoded: bytes = iio.imwrite("<bytes>", samples, plugin="pillow", extension=suffix, **options)
     return encoded
 

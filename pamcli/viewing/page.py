@@ -1,0 +1,157 @@
+"""A result as one HTML file: picture and disparity under a slider, the pixel under the pointer, a cloud."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pamcli.imaging.colormap import color_table, colorize
+from pamcli.imaging.images import Picture, encode_picture
+
+if TYPE_CHECKING:
+    from pamcli.calibration.rectified import Calibration
+
+MOST_PIXELS = 2_500_000
+"""Of a larger picture every second, third ... pixel of every second, third ... row is shown."""
+PICTURE_QUALITY = 88
+FINEST_STEP = 1 / 64
+"""Pixels: disparities are stored in steps of this size, or coarser where 16 bits do not span the range."""
+PERCENTILES = (1, 99)
+"""Of the known disparities: the range of the colours."""
+THUMBNAIL = 224
+"""Pixels: width of the small picture by which an index shows a page."""
+
+
+def render_page(
+    title: str,
+    left: NDArray[np.generic],
+    disparity: NDArray[np.float32],
+    *,
+    confidence: NDArray[np.float32] | None = None,
+    calibration: Calibration | None = None,
+    facts: Mapping[str, str] | None = None,
+) -> bytes:
+    """The page, in UTF-8; it loads nothing and needs a browser of 2023 or later, with WebGL for the cloud.
+
+    left: (H, W, 3) RGB, uint8 or uint16. disparity: (H, W) pixels, any sign, NaN = unknown. confidence:
+    (H, W) in [0, 1]. calibration: of pictures of this aspect; without it no depth is shown. facts: more lines
+    for the head of the page. Raises InputError: the calibration is of another aspect.
+    """
+    full_height, full_width = disparity.shape
+    if calibration is not None:
+        calibration = calibration.for_size(full_width, full_height)
+    stride = math.ceil(math.sqrt(full_height * full_width / MOST_PIXELS))
+    shown = np.asarray(disparity[::stride, ::stride], np.float32)
+    sure = None if confidence is None else confidence[::stride, ::stride]
+    eight = (left >> 8).astype(np.uint8) if left.dtype == np.uint16 else left  # type: ignore[operator]
+    picture = np.asarray(Image.fromarray(eight).reduce(stride))
+    known = shown[np.isfinite(shown)]
+    low, middle, high = (
+        (float(value) for value in np.percentile(known, (PERCENTILES[0], 50, PERCENTILES[1])))
+        if known.size
+        else (0.0, 1.0, 1.0)
+    )
+    values, lowest, step = _packed(shown, sure)
+    thumbnail = Image.fromarray(colorize(shown, low, high).pixels)
+    thumbnail.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
+    height, width = shown.shape
+    summary = {"size": f"{full_width} x {full_height} px", "disparities": f"{low:.1f} to {high:.1f} px"}
+    if stride > 1:
+        summary["shown"] = f"every {stride} pixels of every {stride} rows"
+    if calibration is not None:
+        summary["calibration"] = (
+            f"focal length {calibration.focal_length:.5g} px, baseline {calibration.baseline:.5g} m"
+        )
+    return rendered(
+        "page.html",
+        title=title,
+        entry_json=json.dumps({"title": title, "picture": _jpeg(np.asarray(thumbnail), 75)}),
+        summary=[*summary.items(), *(facts or {}).items()],
+        picture=_jpeg(picture, PICTURE_QUALITY),
+        values=values,
+        facts={
+            "width": width,
+            "height": height,
+            "stride": stride,
+            "low": lowest,
+            "step": step,
+            "range": [low, high],
+            "middle": middle,
+            "confidence": sure is not None,
+            "calibration": calibration is not None,
+            "camera": _camera(calibration, full_width, full_height, low),
+            "colors": base64.b64encode(color_table().tobytes()).decode(),
+        },
+    )
+
+
+def _camera(calibration: Calibration | None, width: int, height: int, low: float) -> dict[str, Any]:
+    """What the cloud is drawn with: without a calibration it has no scale, and all of it lies ahead."""
+    if calibration is not None and calibration.baseline > 0:
+        return {
+            "focal_length": calibration.focal_length,
+            "focal_length_y": calibration.vertical_focal_length,
+            "baseline": calibration.baseline,
+            "offset": calibration.offset,
+            "principal": calibration.principal,
+        }
+    principal = (width - 1) / 2, (height - 1) / 2
+    ahead = max(0.0, 1 - low)
+    return {
+        "focal_length": width,
+        "focal_length_y": width,
+        "baseline": 1,
+        "offset": ahead,
+        "principal": principal,
+    }
+
+
+def _packed(
+    disparity: NDArray[np.float32], confidence: NDArray[np.float32] | None
+) -> tuple[str, float, float]:
+    """The maps as text for the page's script, and the disparity of its smallest number and of a step.
+
+    Each disparity becomes a number of 16 bits, 0 = unknown; along a row the differences are stored, zigzag,
+    low and high bytes apart, then those of the confidence in 1/255; deflated, base64.
+    """
+    known = np.isfinite(disparity)
+    low, high = (float(disparity[known].min()), float(disparity[known].max())) if known.any() else (0.0, 0.0)
+    step = max(FINEST_STEP, (high - low) / 65534)
+    numbers = np.where(known, np.rint((np.where(known, disparity, low) - low) / step) + 1, 0).astype(
+        np.uint16
+    )
+    change = np.diff(numbers, axis=1, prepend=np.uint16(0)).view(np.int16)
+    zigzag = ((change << 1) ^ (change >> 15)).view(np.uint16)
+    planes = [(zigzag & 255).astype(np.uint8), (zigzag >> 8).astype(np.uint8)]
+    if confidence is not None:
+        levels = np.rint(np.clip(confidence, 0, 1) * np.float32(255)).astype(np.uint8)
+        planes.append(np.diff(levels, axis=1, prepend=np.uint8(0)))
+    deflated = zlib.compress(b"".join(plane.tobytes() for plane in planes), 6)
+    return base64.b64encode(deflated).decode(), low, step
+
+
+def _jpeg(pixels: NDArray[np.uint8], quality: int) -> str:
+    data = encode_picture(Picture(np.ascontiguousarray(pixels)), ".jpg", name="the page", quality=quality)
+    return base64.b64encode(data).decode()
+
+
+def rendered(template: str, **values: Any) -> bytes:
+    """A template of this room, with its style and script."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("pamcli.viewing", "."), autoescape=True, undefined=StrictUndefined
+    )
+    files = resources.files("pamcli.viewing")
+    style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    text = environment.get_template(template).render(style=style, script=script, **values)
+    return text.encode("utf-8", "replace")  # a file name that is no UTF-8 has lone surrogates

@@ -1,0 +1,56 @@
+"""pam disparity --page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+
+def facts_of(page: str) -> dict[str, object]:
+    found = re.search(r'id="facts">(.*?)</script>', Path(page).read_text())
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def test_a_page_beside_the_disparity(pair: Path) -> None:
+    run = pam("disparity", "left.png", "right.png", "-o", "d.npy", "--page", "d.html")
+    assert (run.code, run.lines) == (0, ["d.npy", "d.html"])
+    facts = facts_of("d.html")
+    assert (facts["width"], facts["height"], facts["confidence"]) == (96, 64, True)
+    assert facts["middle"] == pytest.approx(float(np.median(np.load("d.npy"))), abs=1e-3)
+    with unchanged():
+        refuse(pam("disparity", "left.png", "right.png", "--page", "d.html"), 2, "d.html", "--overwrite")
+        refuse(pam("disparity", "left.png", "right.png", "--page", "d.htm"), 2, "use .html")
+
+
+def test_a_batch_has_an_index(pair: Path) -> None:
+    Path("pairs.tsv").write_text("left.png\tright.png\nright.png\tleft.png\n")
+    run = pam("disparity", "--pairs", "pairs.tsv", "--page", "pages/")
+    assert run.code == 0
+    assert names("pages") == ["index.html", "left.html", "right.html"]
+    text = Path("pages/index.html").read_text()
+    assert re.findall(r'href="(.*?)"', text) == ["left.html", "right.html"]
+    # A page that is gone is made again, and the index lists both.
+    Path("pages/left.html").unlink()
+    run = pam("disparity", "--pairs", "pairs.tsv", "--page", "pages/", "--skip-existing")
+    assert run.complaints[-1] == "1 ok, 1 skipped"
+    assert re.findall(r'href="(.*?)"', Path("pages/index.html").read_text()) == ["left.html", "right.html"]
+
+
+def test_an_index_overwrites_nothing(pair: Path) -> None:
+    Path("pairs.tsv").write_text("left.png\tright.png\n")
+    Path("pages").mkdir()
+    Path("pages/index.html").write_text("mine")
+    Path("index.png").write_bytes(Path("left.png").read_bytes())
+    Path("named.tsv").write_text("index.png\tright.png\n")
+    with unchanged():
+        run = pam("disparity", "--pairs", "pairs.tsv", "--page", "pages/")
+        refuse(run, 2, "pages/index.html", "no index")
+        refuse(pam("disparity", "--pairs", "named.tsv", "--page", "new/"), 2, "both a page and the index")

@@ -1,0 +1,69 @@
+"""The table of contents of a folder of pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pamcli.errors import UsageError
+from pamcli.viewing import index
+from pamcli.viewing.index import check_index, index_place, render_index, write_index
+from pamcli.viewing.page import render_page
+
+NASTY = 'a "b" <c> #1 ü%41'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    disparity = np.ones((8, 12), np.float32)
+    left = np.zeros((8, 12, 3), np.uint8)
+    for name in ("frame10", "frame9", f"sub/{NASTY}"):
+        path = tmp_path / f"{name}.html"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(render_page(f"title of {name}", left, disparity))
+    (tmp_path / "other.html").write_text("<html>somebody else's</html>")
+    return tmp_path
+
+
+def test_it_lists_the_pages_and_nothing_else(folder: Path) -> None:
+    write_index(folder / "index.html")
+    write_index(folder / "index.html")  # its own place is no page
+    text = (folder / "index.html").read_text()
+    entry = r'<li><a href="(.*?)"><img alt="" src="data:image/jpeg;base64,[\w+/=]+">(.*?)</a>'
+    links = re.findall(entry, text)
+    assert [title for _, title in links][:2] == ["title of frame9", "title of frame10"]
+    assert "&lt;c&gt;" in links[2][1]
+    nasty = "sub/a%20%22b%22%20%3Cc%3E%20%231%20%C3%BC%2541.html"
+    assert [link for link, _ in links] == ["frame9.html", "frame10.html", nasty]
+
+
+def test_many_pages_have_no_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "MOST_PICTURES", 2)
+    assert b"<img" not in render_index(folder)
+    assert b"title of frame9" in render_index(folder)
+
+
+def test_a_file_of_its_name_that_is_no_index_stays(folder: Path) -> None:
+    place = folder / "index.html"
+    place.write_bytes((folder / "frame9.html").read_bytes())
+    with pytest.raises(UsageError, match="no index of pages"):
+        write_index(place)
+    assert place.read_bytes() == (folder / "frame9.html").read_bytes()
+    with pytest.raises(UsageError, match="both a page and the index"):
+        check_index(folder / "new" / "index.html", [folder / "new" / "index.html"])
+
+
+@pytest.mark.parametrize(
+    ("pages", "place"),
+    [
+        ("out/", "out/index.html"),
+        ("out", "out/index.html"),
+        ("p/{}/d_{}.html", "p/index.html"),
+        ("{}.html", "index.html"),
+    ],
+)
+def test_where_it_goes(pages: str, place: str) -> None:
+    assert index_place(pages) == Path(place)
