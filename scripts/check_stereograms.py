@@ -37,6 +37,8 @@ from PIL import Image
 from pamcli.data.open import open_data
 from pamcli.data.sample import Sample
 from pamcli.data.stereograms import SetAside, rectify_stereogram
+from pamcli.data.stereograms.rectify import InfinityChoice
+from pamcli.imaging.images import eight_bits
 
 Floats = NDArray[np.float64]
 Colours = NDArray[np.uint8]
@@ -124,7 +126,7 @@ class Known:
 
 
 def known(sample: Sample, name: str) -> Known:
-    left, right, disparity = _eight_bits(sample.left), _eight_bits(sample.right), sample.disparity
+    left, right, disparity = eight_bits(sample.left), eight_bits(sample.right), sample.disparity
     factor = -(-max(left.shape) // LARGEST_SIDE)
     if factor > 1:
         left, right = (np.asarray(Image.fromarray(view).reduce(factor)) for view in (left, right))
@@ -149,10 +151,6 @@ def known(sample: Sample, name: str) -> Known:
         far[far_y, far_x].astype(float),
         "kitti" in name,
     )
-
-
-def _eight_bits(view: NDArray[np.generic]) -> Colours:
-    return (view >> 8).astype(np.uint8) if view.dtype == np.uint16 else view.astype(np.uint8)  # type: ignore[operator]
 
 
 def _matched(left: Colours, right: Colours) -> NDArray[np.float32]:
@@ -210,10 +208,10 @@ def _own_rows(
     return float(moves[best] + (0.05 * (before - after) / curve if curve > 0 else 0))
 
 
-def judge(pair: Known, seed: int) -> dict[str, Any]:
+def judge(pair: Known, seed: int, infinity: InfinityChoice | None = None) -> dict[str, Any]:
     made = make_stereogram(pair.left, pair.right, seed)
     start = time.process_time()
-    result = rectify_stereogram(made.picture)
+    result = rectify_stereogram(made.picture, infinity=infinity or ("yes" if pair.infinity else "no"))
     seconds = time.process_time() - start
     if isinstance(result, SetAside):
         return {"seconds": seconds, "set_aside": result.reason}
@@ -222,8 +220,8 @@ def judge(pair: Known, seed: int) -> dict[str, Any]:
         "seconds": seconds,
         "order": right_order,
         "certainty": result.certainty,
-        "rule": result.rule,
-        "rule_right": (result.rule == "infinity") == pair.infinity,
+        "infinity": result.infinity,
+        "infinity_right": (result.infinity == "yes") == pair.infinity,
     }
     if not right_order:
         return row
@@ -249,7 +247,7 @@ def judge(pair: Known, seed: int) -> dict[str, Any]:
     disparity, _, inside = finished(pair.far_x, pair.far_y, pair.far_disparity)
     smallest = float(np.percentile(disparity[inside], 1))
     row["smallest"] = smallest
-    row["shift_error"] = smallest - (40 if result.rule == "close" else 0)
+    row["shift_error"] = smallest - (40 if result.infinity == "no" else 0)
     zero, _, _ = finished(pair.x, pair.y, np.zeros_like(pair.x))
     row["zero"] = float(np.median(zero))
     return row
@@ -272,7 +270,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     def share(of: list[dict[str, Any]], test: Callable[[dict[str, Any]], bool]) -> float:
         return float(np.mean([test(row) for row in of])) if of else float("nan")
 
-    far = [row for row in right if row["rule"] == "infinity" and row["rule_right"]]
+    far = [row for row in right if row["infinity"] == "yes" and row["infinity_right"]]
     return {
         "stereograms": len(rows),
         "set aside": 1 - len(kept) / len(rows),
@@ -289,7 +287,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
         "the camera's infinity, median px": float(np.median([row["zero"] for row in far]))
         if far
         else float("nan"),
-        "right rule": share(right, lambda row: row["rule_right"]),
+        "infinity or not, right": share(kept, lambda row: row["infinity_right"]),
         "seconds": float(np.mean([row["seconds"] for row in rows])),
     }
 
@@ -300,6 +298,7 @@ def main() -> None:
     )
     parser.add_argument("--data", action="append", required=True, help="NAME:PATH of rectified pairs")
     parser.add_argument("--each", type=int, default=3, help="stereograms of each pair (default: 3)")
+    parser.add_argument("--auto", action="store_true", help="find out what is infinitely far")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, help="all figures as JSON")
     options = parser.parse_args()
@@ -310,7 +309,7 @@ def main() -> None:
             pair = known(data.load(index), f"{spec} {data.names[index]}")
             for turn in range(options.each):
                 seed = options.seed + 1000 * turn + index
-                row = judge(pair, seed)
+                row = judge(pair, seed, "auto" if options.auto else None)
                 rows.append({"data": spec.partition(":")[0], "name": data.names[index], "seed": seed, **row})
                 print(*(f"{key}={_short(value)}" for key, value in rows[-1].items()), flush=True)
     groups = {

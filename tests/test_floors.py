@@ -17,13 +17,13 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     # floor: (floors or single modules it may import besides itself, packages from outside it may import)
     "errors": (set(), set()),
     "files": ({"errors"}, set()),
-    "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs"}),
+    "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2"}),
     "calibration": ({"errors", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
     "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
-    "data": ({"errors", "files", "imaging"}, {"numpy", "PIL"}),
+    "data": ({"errors", "files", "imaging"}, {"numpy", "PIL", "cv2"}),
     "evaluation": ({"errors", "files", "imaging", "data"}, {"numpy"}),
     "losses": ({"errors", "networks"}, {"torch"}),
     "training": (

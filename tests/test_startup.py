@@ -69,7 +69,16 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["dataset", "--help"], ["list", "verify", "preview", "prepare-flickr1024", "stats"]),
         (
             ["dataset", "prepare-flickr1024", "--help"],
-            ["--scale", "--add", "--list", "--store", "--from-stereograms", "--layout", "--workers"],
+            [
+                "--scale",
+                "--add",
+                "--list",
+                "--store",
+                "--from-stereograms",
+                "--layout",
+                "--infinity",
+                "--workers",
+            ],
         ),
         (["eval", "--help"], ["disparity", "superres"]),
         (["train", "--help"], ["disparity", "superres"]),

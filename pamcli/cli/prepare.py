@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pamcli.data.preparation.pairs import Pairs
     from pamcli.data.preparation.prepare import Plan
 
-Layout = Literal["auto", "cross", "parallel"]
 Split = Literal["train", "validation", "test"]
 
 
@@ -58,11 +58,19 @@ class Input:
         ),
     ] = False
     layout: Annotated[
-        Layout | None,
+        Literal["auto", "cross", "parallel"] | None,
         typer.Option(
             "--layout",
             help="Of the stereograms: cross-eyed, parallel, or found out for each.",
             show_default="auto",
+        ),
+    ] = None
+    infinity: Annotated[
+        Literal["yes", "no", "auto"] | None,
+        typer.Option(
+            "--infinity",
+            help="Whether the farthest thing in them is infinitely far; auto sets aside the unclear.",
+            show_default=False,
         ),
     ] = None
     skip_unpaired: SkipUnpaired = False
@@ -71,8 +79,15 @@ class Input:
     ] = False
 
     def __post_init__(self) -> None:
-        if self.layout is not None and not self.from_stereograms:
-            raise UsageError("--layout is about stereograms", "add --from-stereograms, or drop it")
+        if (self.layout or self.infinity) and not self.from_stereograms:
+            raise UsageError(
+                "--layout and --infinity are about stereograms", "add --from-stereograms, or drop them"
+            )
+        if self.from_stereograms and self.infinity is None:
+            raise UsageError(
+                "what disparity the farthest thing gets is not said",
+                "add --infinity yes (it is infinitely far: 0), no (it is near: 40 px), or auto",
+            )
 
     @property
     def places(self) -> list[Path]:
@@ -115,7 +130,7 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
         raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
     _check_apart(to.output, given.places)
     lines = None if given.list_file is None else _lines(given.list_file)
-    # Opened before any work: a mistyped path is told at once.
+    # Opened before any work: a mistyped path is found at once.
     added = [_data_pairs(text) for text in given.add or []]
     failed = False
     places = given.inputs
@@ -264,7 +279,8 @@ def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
     """Make pairs of stereograms and tell what became of them; whether some could not be read."""
     from pamcli.data.preparation.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
-    plan = plan_stereograms(given.places, to.output, given.layout or "auto")
+    options = {"layout": given.layout or "auto", "infinity": given.infinity}
+    plan = plan_stereograms(given.places, to.output, options)
     if plan.finished:
         console.inform(f"{shown(plan.pairs)} is finished already")
     elif plan.done:
@@ -272,12 +288,12 @@ def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
             f"{shown(plan.pairs)} goes on: {len(plan.done)} of {len(plan.tasks)} pictures are done"
         )
     with console.progress("stereograms", len(plan.tasks)) as bar:
-        fates = carry_out_stereograms(plan, workers, bar.advance)
-    counts = {fate: sum(each["fate"] == fate for each in fates) for fate in ("pair", "set aside", "damaged")}
-    for each in fates:
-        if each["fate"] == "set aside":
+        outcomes = carry_out_stereograms(plan, workers, bar.advance)
+    counts = Counter(each["outcome"] for each in outcomes)
+    for each in outcomes:
+        if each["outcome"] == "set aside":
             console.inform(f"{each['picture']} is set aside: {each['reason']}")
-        elif each["fate"] == "damaged":
+        elif each["outcome"] == "damaged":
             console.error(f"{each['picture']}: {each['reason']}")
     if to.json:
         console.record(
@@ -285,17 +301,17 @@ def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
                 "kind": "pairs",
                 "path": plan.pairs,
                 "report": plan.report,
-                "pictures": len(fates),
+                "pictures": len(outcomes),
                 "pairs": counts["pair"],
                 "set_aside": counts["set aside"],
                 "damaged": counts["damaged"],
             }
         )
     else:
-        told = (
+        line = (
             f"{_count(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
         )
         console.result(
-            one_line(f"{plan.pairs}: {told}; the reasons are in {plan.report.with_suffix('.csv')}")
+            one_line(f"{plan.pairs}: {line}; the reasons are in {plan.report.with_suffix('.csv')}")
         )
     return bool(counts["damaged"])

@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from pamcli.data.sample import Sample
 from pamcli.data.source import Source
 from pamcli.imaging.colormap import colorize
+from pamcli.imaging.images import eight_bits
 from pamcli.imaging.resize import nearest
 
 _GAP = 4  # pixels between cells
@@ -27,7 +28,7 @@ def contact_sheet(
     indices: which samples; None = up to eight, spread evenly. cell_width: pixels; cells have the shape of
     the pictures. Disparities are coloured from their own 1st to 99th percentile, which the text states; the
     last cell is white where both views see a pixel, black where the left one alone does, grey where this is
-    unknown; a cell of what a source does not have stays dark.
+    unknown. Without disparities both views lie in one picture for red-cyan glasses, the last cell is dark.
     Raises InputError: a sample that cannot be read.
     """
     if indices is None:
@@ -41,11 +42,13 @@ def contact_sheet(
 def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
     height = max(1, round(sample.left.shape[0] * width / sample.left.shape[1]))
     cells: list[NDArray[np.uint8] | None] = [
-        _shrunk(_eight_bits(view), width, height) for view in _views(sample)
+        _shrunk(eight_bits(view), width, height) for view in _views(sample)
     ]
     text = f"{sample.name}   {sample.left.shape[1]} x {sample.left.shape[0]}"
     if sample.disparity is None:
-        cells += [None]
+        assert cells[0] is not None
+        assert cells[1] is not None
+        cells += [np.concatenate([cells[0][..., :1], cells[1][..., 1:]], axis=2)]
         text += "   no truth"
     else:
         known = sample.disparity[np.isfinite(sample.disparity)]
@@ -78,12 +81,6 @@ def _visibility(sample: Sample) -> NDArray[np.uint8]:
     )
     levels = np.where(sample.visible, np.uint8(255), unseen).astype(np.uint8)
     return np.repeat(levels[..., None], 3, axis=2)
-
-
-def _eight_bits(picture: NDArray[np.generic]) -> NDArray[np.uint8]:
-    if picture.dtype == np.uint16:
-        return (picture.astype(np.uint16) >> 8).astype(np.uint8)
-    return picture.astype(np.uint8)
 
 
 def _shrunk(picture: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint8]:

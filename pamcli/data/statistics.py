@@ -18,6 +18,7 @@ from pamcli.data.preparation.workers import done_in_processes
 from pamcli.data.sample import Sample
 from pamcli.data.source import Source
 from pamcli.errors import InputError
+from pamcli.imaging.matching import grey, match_densely, reduced, reduction
 
 Grey = NDArray[np.float32]
 
@@ -34,13 +35,9 @@ LUMA = (0.2989, 0.5870, 0.1140)
 
 _HASH = 16  # a side of the differences that stand for a picture
 _ALIKE = 12  # of their 256 bits, at most, that may differ between two copies of a picture
-_REDUCED = 256  # pixels: the width at which disparities are looked for
-_BOX = 7  # pixels: the side of the window that is compared
+_REDUCED, _SMALLEST = 256, 16  # pixels: the width at which disparities are looked for, and the least side
 _BEHIND, _BEFORE = 0.12, 0.4  # of the width: as far disparities reach below and above zero
-_TEXTURE = (
-    4.0  # grey levels per pixel: root mean square of the slope along a row, below which nothing matches
-)
-_RIVAL = 0.8  # of the next best place's difference: a match must be better
+_TEXTURE = 4.0  # root mean square of the slope along a row, grey levels a pixel, below which nothing matches
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class SetFigures:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Picked:
     source: Source
     index: int
 
@@ -103,29 +100,29 @@ class _Job:
 def set_figures(
     source: Source, indices: Sequence[int], workers: int = 1, advance: Callable[[], None] = lambda: None
 ) -> SetFigures:
-    """Figures of the samples `indices` of a source. Damaged samples are told, not raised."""
+    """Figures of the samples `indices` of a source. Damaged samples are listed, not raised."""
     found: dict[int, PairFigures] = {}
     damaged: dict[int, tuple[str, str]] = {}
-    jobs = [_Job(source, index) for index in indices]
-    for job, result in done_in_processes(_of_job, jobs, workers):
+    picked = [_Picked(source, index) for index in indices]
+    for each, result in done_in_processes(_figures_of, picked, workers):
         if isinstance(result, InputError):
-            damaged[job.index] = (source.names[job.index], result.message)
+            damaged[each.index] = (source.names[each.index], result.message)
         else:
-            found[job.index] = result
+            found[each.index] = result
         advance()
     pairs = tuple(found[index] for index in sorted(found))
     copies, near = _copies(pairs)
     return SetFigures(pairs, tuple(damaged[index] for index in sorted(damaged)), copies, near)
 
 
-def _of_job(job: _Job) -> PairFigures:
-    return pair_figures(job.source.load(job.index))
+def _figures_of(picked: _Picked) -> PairFigures:
+    return pair_figures(picked.source.load(picked.index))
 
 
 def pair_figures(sample: Sample) -> PairFigures:
     """Figures of one pair, of 8 or 16 bits; all are in levels of 8 bits."""
-    left, right = (_grey(view) for view in (sample.left, sample.right))
-    smallest, largest = disparity_range(left, right)
+    left = _grey(sample.left)
+    smallest, largest = disparity_range(sample.left, sample.right)
     rows, columns = np.gradient(left) if min(left.shape) > 1 else (left * 0, left * 0)
     counts = np.bincount(np.rint(left).astype(np.intp).ravel(), minlength=256).astype(np.float64)
     shares = counts[counts > 0] / counts.sum()
@@ -144,56 +141,26 @@ def pair_figures(sample: Sample) -> PairFigures:
     )
 
 
-def disparity_range(left: Grey, right: Grey) -> tuple[float, float]:
-    """1st and 99th percentile of the disparities of a pair, (H, W) grey, in pixels; NaN: too few matches.
+def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tuple[float, float]:
+    """1st and 99th percentile of the disparities of a pair, (H, W, 3), in pixels; NaN: too few matches.
 
-    Windows of pictures reduced to 256 columns are compared without their means; a match counts where the row
-    has texture, no other place is nearly as good, and both directions agree. Good to about a pixel of the
-    reduced picture.
+    Of pictures reduced to 256 columns by a whole number; a match counts where there is texture along the row
+    and both directions agree. Good to about a pixel of the reduced picture.
     """
-    nothing = (float("nan"), float("nan"))
-    factor = max(1, -(-left.shape[1] // _REDUCED))
-    size = (left.shape[1] // factor, left.shape[0] // factor)
-    if min(size) < 2 * _BOX:
-        return nothing
-    small = [np.asarray(Image.fromarray(view).resize(size, Image.Resampling.BOX)) for view in (left, right)]
-    first, second = (view - _box(view) for view in small)
-    width = size[0]
-    shifts = np.arange(-round(_BEHIND * width), round(_BEFORE * width) + 1)
-    costs = np.full((len(shifts), *first.shape), np.inf, np.float32)
-    for index, shift in enumerate(shifts):
-        here = slice(max(0, shift), min(width, width + shift))
-        there = slice(max(0, -shift), min(width, width - shift))
-        costs[index][:, here] = _box(np.minimum(np.abs(first[:, here] - second[:, there]), 40))
-    place = costs.argmin(axis=0)
-    best, least = shifts[place], costs.min(axis=0)
-    back = np.full(costs.shape, np.inf, np.float32)
-    for index, shift in enumerate(shifts):
-        here = slice(max(0, shift), min(width, width + shift))
-        there = slice(max(0, -shift), min(width, width - shift))
-        back[index][:, there] = costs[index][:, here]
-    best_back = shifts[back.argmin(axis=0)]
-    for near in range(-2, 3):  # what is left is the best of the places that are not next to the best one
-        np.put_along_axis(costs, np.clip(place + near, 0, len(shifts) - 1)[None], np.inf, axis=0)
-    sure = least < _RIVAL * costs.min(axis=0)
-    columns = np.arange(width) - best
-    inside = (columns >= 0) & (columns < width)
-    returned = np.take_along_axis(best_back, np.clip(columns, 0, width - 1), axis=1)
-    slopes = np.gradient(small[0], axis=1)  # along the row: nothing else tells where on it a pixel is
-    agreed = inside & sure & (np.abs(returned - best) <= 1) & (_box(slopes**2) > _TEXTURE**2)
+    import cv2
+
+    factor = reduction(left.shape, left.shape[0] * left.shape[1], _REDUCED)
+    width = left.shape[1] // factor
+    if min(width, left.shape[0] // factor) < _SMALLEST:
+        return float("nan"), float("nan")
+    first, second = (grey(reduced(view, factor)) for view in (left, right))
+    match = match_densely(first, second, -round(_BEHIND * width), round(_BEFORE * width))
+    slopes = np.gradient(first.astype(np.float32), axis=1)  # nothing else tells where on the row a pixel is
+    agreed = match.first_seen & (cv2.blur(slopes**2, (7, 7)) > _TEXTURE**2)
     if agreed.sum() < max(50, 0.02 * agreed.size):
-        return nothing
-    low, high = np.percentile(best[agreed], [1, 99])
+        return float("nan"), float("nan")
+    low, high = np.percentile(match.first[agreed], [1, 99])
     return float(low * factor), float(high * factor)
-
-
-def _box(values: Grey) -> Grey:
-    """The mean over windows of `_BOX` x `_BOX`, the borders repeated."""
-    padded = np.pad(values, _BOX // 2, mode="edge").astype(np.float64)
-    sums = np.pad(padded.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
-    total = sums[_BOX:, _BOX:] - sums[:-_BOX, _BOX:] - sums[_BOX:, :-_BOX] + sums[:-_BOX, :-_BOX]
-    mean: Grey = (total / _BOX**2).astype(np.float32)
-    return mean
 
 
 def _grey(picture: NDArray[np.generic]) -> Grey:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pamcli.evaluation.error_map import error_map
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.images import Picture, eight_bits, encode_picture
 
 MAX_WIDTH = 480
 
@@ -103,18 +103,13 @@ def data_uri(panel: Panel) -> tuple[str, int, int]:
 
     Photographs are JPEG, everything else lossless WebP.
     """
-    small = _eight_bits(panel.pixels)
+    small = eight_bits(panel.pixels)
     factor = -(-small.shape[1] // MAX_WIDTH)
     if factor > 1:
         small = _picked(small, factor) if panel.kind in ("map", "errors") else _averaged(small, factor)
     suffix, media = (".jpg", "jpeg") if panel.kind == "photo" else (".webp", "webp")
     data = encode_picture(Picture(np.ascontiguousarray(small)), suffix, name=panel.title)
     return f"data:image/{media};base64,{base64.b64encode(data).decode()}", small.shape[1], small.shape[0]
-
-
-def _eight_bits(pixels: NDArray[np.generic]) -> NDArray[np.uint8]:
-    wide = pixels.dtype == np.uint16
-    return (pixels.astype(np.uint16) // 257).astype(np.uint8) if wide else pixels.astype(np.uint8)
 
 
 def _blocks(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:

@@ -28,6 +28,7 @@ __all__ = [
     "PICTURE_SUFFIXES",
     "Picture",
     "check_encodable",
+    "eight_bits",
     "encode_mask",
     "encode_picture",
     "read_picture",
@@ -91,6 +92,13 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
         icc_profile=raster.icc_profile,
         orientation=raster.orientation,
     )
+
+
+def eight_bits(pixels: np.ndarray) -> np.ndarray:
+    """uint8 of any shape: 16 bits are rounded to 8 (65535 becomes 255), 8 bits stay as they are."""
+    if pixels.dtype == np.uint16:
+        pixels = (pixels.astype(np.uint32) + 128) // 257
+    return pixels.astype(np.uint8, copy=False)
 
 
 def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str) -> None:

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from pamcli.data.sample import Sample
 from pamcli.data.source import LARGEST_SEED, Source
 from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.imaging.images import eight_bits
 from pamcli.imaging.resize import imresize
 from pamcli.losses.supervised import visible_left, visible_right
 from pamcli.losses.total import Truth
@@ -129,7 +130,7 @@ class Examples(Dataset[Example]):
             return noisy(rng, example, self.augmentation)
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, self.crop, self.augmentation)
-        left, right = (crop.cut(_eight_bits(view)) for view in (sample.left, sample.right))
+        left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
         example = Example(left, right, *_truths(sample, crop, first=0, step=1))
         example = turned_over(rng, example, self.augmentation)
         left, right = lit(rng, example.left, example.right, self.augmentation)
@@ -170,12 +171,12 @@ class Examples(Dataset[Example]):
                 # Stored as the whole picture reduced, so that the patch's borders are right, too.
                 at = slice(crop.top // scale, None), slice(crop.left // scale, None)
                 stored_views = [view[at][:rows, :columns] for view in (sample.low_left, sample.low_right)]
-                high_views = (crop.cut(_eight_bits(view)) for view in (sample.left, sample.right))
+                high_views = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
                 views = *stored_views, *high_views
                 low_left, low_right, left, right = permuted(rng, views, self.augmentation)
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widened(_REACH * scale, height, width, scale)
-        left, right = (wide.cut(_eight_bits(view)) for view in (sample.left, sample.right))
+        left, right = (wide.cut(eight_bits(view)) for view in (sample.left, sample.right))
         left, right = lit(rng, left, right, self.augmentation)
         top, before = crop.top - wide.top, crop.left - wide.left
 
@@ -187,13 +188,6 @@ class Examples(Dataset[Example]):
             return view[top:, before:][: rows * scale, : columns * scale]
 
         return Example(low(left), low(right), *truths, left_high=high(left), right_high=high(right))
-
-
-def _eight_bits(picture: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """16 bits rounded to 8: 65535 is 255."""
-    if picture.dtype == np.uint16:
-        picture = (picture.astype(np.uint32) + 128) // 257
-    return picture.astype(np.uint8, copy=False)
 
 
 def _truths(

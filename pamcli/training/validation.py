@@ -19,7 +19,7 @@ from pamcli.evaluation.superres_metrics import SuperresPair
 from pamcli.evaluation.superres_run import measure_superres
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
@@ -148,7 +148,7 @@ def _disparity_picture(sample: Sample, disparity: NDArray[np.float32]) -> NDArra
     assert sample.disparity is not None
     known = sample.disparity[np.isfinite(sample.disparity)]
     high = float(np.percentile(known, 99)) if known.size else float(disparity.max())
-    return np.concatenate([_eight_bits(sample.left), colorize(disparity, 0.0, max(high, 1.0)).pixels])
+    return np.concatenate([eight_bits(sample.left), colorize(disparity, 0.0, max(high, 1.0)).pixels])
 
 
 def _superres(
@@ -171,9 +171,3 @@ def _superres(
     measured = measure_superres(data.label, source, upscaler.scale, "network", enlarge, advance=advance)
     psnr = {method: figures["left"]["psnr"] for method, figures in measured.means.items()}
     return {"PSNR": psnr["network"], "bicubic": psnr["bicubic"]}, shown
-
-
-def _eight_bits(picture: NDArray[np.generic]) -> NDArray[np.uint8]:
-    if picture.dtype == np.uint16:
-        return (picture.astype(np.uint16) // 257).astype(np.uint8)
-    return picture.astype(np.uint8)

@@ -292,9 +292,11 @@ def test_options_that_make_no_sense() -> None:
     prepare = ["dataset", "prepare-flickr1024", "Flickr1024", "-o", "out"]
     with unchanged():
         refuse(pam(*prepare), 2, "no scale is given", "--scale 4")
-        refuse(pam(*prepare, "--scale", "2", "--layout", "cross"), 2, "--layout is about stereograms")
+        refuse(pam(*prepare, "--scale", "2", "--layout", "cross"), 2, "are about stereograms")
         refuse(
-            pam(*prepare, "--from-stereograms", "--add", "pairs:x"), 2, "--add and --list are about patches"
+            pam(*prepare, "--from-stereograms", "--infinity", "no", "--add", "pairs:x"),
+            2,
+            "--add and --list are about patches",
         )
         refuse(pam(*prepare, "--scale", "2", "--list", "none.txt"), 3, "cannot read none.txt")
         refuse(pam(*prepare, "--scale", "2", "--add", "kity2015:x"), 2, "unknown data set: 'kity2015'")

@@ -1,4 +1,4 @@
-"""pam dataset prepare-flickr1024 --from-stereograms: pairs, the fate of every picture, patches of pairs."""
+"""pam dataset prepare-flickr1024 --from-stereograms: pairs, what became of each picture, patches."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from pam_program import files, names, pam, refuse, unchanged
 from PIL import Image
 
 from pamcli.data import stereograms
-from pamcli.data.stereograms.result import RectifiedPair, SetAside
+from pamcli.data.stereograms import RectifiedPair, SetAside
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data_preparation"))
 from published import archive, png, views
 
 PREPARE = ["dataset", "prepare-flickr1024", "found", "-o", "mine", "--from-stereograms", "--workers", "1"]
+PREPARE += ["--infinity", "no"]
 SIZE = (288, 132)
 
 
-def halves(picture: NDArray[np.generic], layout: str = "auto") -> RectifiedPair | SetAside:
+def halves(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair | SetAside:
     """Instead of the real thing: cross-eyed pictures are cut in two, those of black pixels set aside."""
     if not picture.any():
         return SetAside("it is black")
@@ -39,9 +40,9 @@ def halves(picture: NDArray[np.generic], layout: str = "auto") -> RectifiedPair 
         "right": right,
         "layout": "cross",
         "certainty": np.float32(0.75),
-        "rule": "close",
+        "infinity": infinity,
     }
-    values |= {"vertical_offset": 1.25, "shift": np.int64(7), "margins": ((1, 2, 3, 4), (0, 0, 0, 0))}
+    values |= {"vertical_offset": 1.25, "shift": np.int64(7)}
     return RectifiedPair(**values)
 
 
@@ -74,7 +75,6 @@ def test_pairs_are_written_and_every_picture_is_accounted_for() -> None:
         "pairs/a_R.png",
         "pairs/trip_b_L.png",
         "pairs/trip_b_R.png",
-        "sheets/sheet001.jpg",
         "stereograms.csv",
         "stereograms.json",
     ]
@@ -82,20 +82,20 @@ def test_pairs_are_written_and_every_picture_is_accounted_for() -> None:
     np.testing.assert_array_equal(np.asarray(Image.open("mine/pairs/trip_b_L.png")), left)
     np.testing.assert_array_equal(np.asarray(Image.open("mine/pairs/trip_b_R.png")), right)
     rows = list(csv.DictReader(Path("mine/stereograms.csv").read_text().splitlines()))
-    assert [(row["picture"], row["fate"], row["reason"]) for row in rows] == [
+    assert [(row["picture"], row["outcome"], row["reason"]) for row in rows] == [
         ("a.png", "pair", ""),
         ("black.png", "set aside", "it is black"),
         ("cut.png", "damaged", "found/cut.png is damaged or truncated: the file ends too early"),
         ("trip/b.png", "pair", ""),
     ]
-    kept = {key: rows[3][key] for key in ("name", "width", "height", "certainty", "shift", "margins")}
+    kept = {key: rows[3][key] for key in ("name", "width", "height", "certainty", "shift", "infinity")}
     assert kept == {
         "name": "trip_b",
         "width": "288",
         "height": "132",
         "certainty": "0.75",
         "shift": "7",
-        "margins": "1 2 3 4; 0 0 0 0",
+        "infinity": "no",
     }
     report = json.loads(Path("mine/stereograms.json").read_text())
     assert report["pictures"][3]["vertical_offset"] == 1.25
@@ -107,15 +107,23 @@ def test_the_pairs_are_a_data_set() -> None:
     assert run.lines[-1].startswith("flickr1024:mine: 2 pairs, 0 damage, 0 incomplete")
 
 
-def test_the_sheet_shows_left_right_and_the_red_of_one_with_the_rest_of_the_other() -> None:
+def test_the_preview_shows_left_right_and_the_red_of_one_with_the_rest_of_the_other() -> None:
     pam(*PREPARE)
-    sheet = np.asarray(Image.open("mine/sheets/sheet001.jpg")).astype(int)
+    assert pam("dataset", "preview", "flickr1024:mine", "-o", "sheet.png").code == 0
+    sheet = np.asarray(Image.open("sheet.png")).astype(int)
     height = round(320 * SIZE[1] / SIZE[0])
-    assert sheet.shape == (2 * (14 + height + 4), 3 * 320 + 4 * 4, 3)
-    left, right, overlay = (sheet[14 : 14 + height, 4 + 324 * cell : 324 + 324 * cell] for cell in range(3))
-    mixed = np.dstack([left[..., :1], right[..., 1:]])
-    assert np.abs(overlay - mixed).mean() < 8  # JPEG
+    left, right, overlay = (sheet[18 : 18 + height, 4 + 324 * cell : 324 + 324 * cell] for cell in range(3))
+    np.testing.assert_array_equal(overlay, np.dstack([left[..., :1], right[..., 1:]]))
     assert np.abs(left - right).mean() > 12
+
+
+def test_it_must_be_said_whether_the_farthest_thing_is_infinitely_far() -> None:
+    with unchanged():
+        refuse(
+            pam(*PREPARE[:-2]),
+            2,
+            "add --infinity yes (it is infinitely far: 0), no (it is near: 40 px), or auto",
+        )
 
 
 def test_patches_are_cut_from_the_pairs_in_one_go() -> None:
@@ -135,17 +143,19 @@ def test_the_layout_is_passed_on_and_belongs_to_the_folder() -> None:
     np.testing.assert_array_equal(np.asarray(Image.open("mine/pairs/a_L.png")), views(SIZE, 0)[1])
     with unchanged():
         refuse(pam(*PREPARE), 2, "mine/pairs was made with another layout: parallel, now auto")
+        other = [*PREPARE[:-1], "yes", "--layout", "parallel"]
+        refuse(pam(*other), 2, "mine/pairs was made with another infinity: no, now yes")
 
 
 def test_what_was_done_before_an_interruption_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pam(*PREPARE[:4], "whole", *PREPARE[5:])
     done: list[int] = []
 
-    def interrupted(picture: NDArray[np.generic], layout: str) -> RectifiedPair | SetAside:
+    def interrupted(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair | SetAside:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(picture.shape[1])
-        return halves(picture, layout)
+        return halves(picture, layout, infinity)
 
     monkeypatch.setattr(stereograms, "rectify_stereogram", interrupted)
     assert pam(*PREPARE).code == 130
@@ -169,4 +179,4 @@ def test_stereograms_in_an_archive_and_none_at_all(found: Path) -> None:
     assert pam(*PREPARE[:2], "zips", *PREPARE[3:]).code == 0
     assert names("mine/pairs") == ["all_x_c_L.png", "all_x_c_R.png"]
     Path("empty").mkdir()
-    refuse(pam(*PREPARE[:2], "empty", "-o", "none", "--from-stereograms"), 3, "empty holds no picture")
+    refuse(pam(*PREPARE[:2], "empty", "-o", "none", *PREPARE[5:]), 3, "empty holds no picture")

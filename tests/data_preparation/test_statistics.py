@@ -33,8 +33,9 @@ def test_sharpness_and_entropy_of_pictures_with_known_ones() -> None:
 def test_the_range_of_disparities_of_two_planes_is_found() -> None:
     random = np.random.default_rng(0)
     width = 400
-    scene = random.integers(0, 256, (120, width + 60)).astype(np.float32)
-    scene = (scene + np.roll(scene, 1, axis=1) + np.roll(scene, 1, axis=0)) / 3
+    noise = random.integers(0, 256, (120, width + 60)).astype(np.float32)
+    noise = (noise + np.roll(noise, 1, axis=1) + np.roll(noise, 1, axis=0)) / 3
+    scene = np.repeat(noise[..., None], 3, axis=2).astype(np.uint8)
     right = scene[:, 40 : 40 + width]
     left = scene[:, 36 : 36 + width].copy()  # left x = right x + 4
     left[60:] = scene[60:, 10 : 10 + width]  # below, + 30

@@ -10,6 +10,7 @@ import pytest
 from layered_scene import layered_pair, moved, side_by_side, texture
 
 from pamcli.data.stereograms import RectifiedPair, SetAside, rectify_stereogram
+from pamcli.data.stereograms.rectify import _reaches_infinity
 
 PLANE = 15
 """Disparity of the plane of focus: the wall and the farthest disc lie behind it, the other discs before."""
@@ -26,7 +27,7 @@ def stereogram(layout: str, down: float = 0.0, degrees: float = 0.0, borders: bo
 
 @cache
 def rectified(layout: Literal["cross", "parallel"], down: float = 0.0, degrees: float = 0.0) -> RectifiedPair:
-    result = rectify_stereogram(stereogram(layout, down, degrees))
+    result = rectify_stereogram(stereogram(layout, down, degrees), infinity="no")
     assert isinstance(result, RectifiedPair)
     return result
 
@@ -62,7 +63,7 @@ def test_the_smallest_disparity_of_a_close_shot_is_40(layout: Literal["cross", "
     (x, y), (right_x, _) = source_places(result, layout)
     disparity = layered_pair(seed=7)[2][np.rint(y).astype(int), np.rint(x).astype(int)]
     finished = disparity + (right_x - x)[0, 0]
-    assert result.rule == "close"
+    assert result.infinity == "no"
     assert finished.min() == 40
     assert result.smallest_disparity == pytest.approx(40, abs=1)
     assert result.largest_disparity == pytest.approx(finished.max(), abs=1.5)
@@ -93,10 +94,6 @@ def test_both_sides_are_multiples_of_12_and_no_border_is_left() -> None:
         for view in (result.left, result.right):
             edges = (view[0], view[-1], view[:, 0], view[:, -1])
             assert min(edge.mean() for edge in edges) > 20
-    (first, second) = rectified("cross").margins
-    assert first[0] == pytest.approx(12, abs=3)
-    assert second[0] == pytest.approx(31, abs=3)
-    assert first[2] == pytest.approx(23, abs=3)
 
 
 def test_the_maps_name_the_place_of_every_pixel() -> None:
@@ -108,35 +105,66 @@ def test_the_maps_name_the_place_of_every_pixel() -> None:
 
 
 def test_the_same_picture_gives_the_same_pair() -> None:
-    again = rectify_stereogram(stereogram("cross", DOWN, TURNED))
+    again = rectify_stereogram(stereogram("cross", DOWN, TURNED), infinity="no")
     assert isinstance(again, RectifiedPair)
     np.testing.assert_array_equal(again.left, rectified("cross", DOWN, TURNED).left)
     np.testing.assert_array_equal(again.right, rectified("cross", DOWN, TURNED).right)
 
 
 def test_16_bits_stay_16_bits() -> None:
-    deep = rectify_stereogram(stereogram("cross").astype(np.uint16) * 257)
+    deep = rectify_stereogram(stereogram("cross").astype(np.uint16) * 257, infinity="no")
     assert isinstance(deep, RectifiedPair)
     assert deep.left.dtype == np.uint16
     np.testing.assert_array_equal(deep.left, rectified("cross").left.astype(np.uint16) * 257)
 
 
 def test_a_layout_that_is_given_is_believed() -> None:
-    exchanged = rectify_stereogram(stereogram("parallel"), layout="cross")
+    exchanged = rectify_stereogram(stereogram("parallel"), layout="cross", infinity="no")
     assert isinstance(exchanged, RectifiedPair)
     assert (exchanged.layout, exchanged.certainty) == ("cross", 1.0)
 
 
-def test_a_rule_that_is_given_is_followed() -> None:
-    far = rectify_stereogram(stereogram("parallel"), rule="infinity")
+def test_what_is_infinitely_far_gets_no_disparity() -> None:
+    far = rectify_stereogram(stereogram("parallel"), infinity="yes")
     assert isinstance(far, RectifiedPair)
     assert far.smallest_disparity == pytest.approx(0, abs=1)
 
 
 def test_a_picture_without_borders_is_split_too() -> None:
-    result = rectify_stereogram(stereogram("cross", borders=False))
+    result = rectify_stereogram(stereogram("cross", borders=False), infinity="no")
     assert isinstance(result, RectifiedPair)
     assert result.layout == "cross"
+
+
+def outdoors(sky: tuple[int, int, int], rows: int = 20) -> np.ndarray:
+    """A view (60, 80, 3) of gravel below a plain sky."""
+    view = texture(np.random.default_rng(0), (60, 80), 90)
+    view[:rows] = sky
+    return view
+
+
+@pytest.mark.parametrize(
+    ("sky", "rows", "near", "expected"),
+    [
+        ((200, 215, 235), 10, False, "yes"),
+        ((200, 215, 235), 10, True, None),  # much that is near below a sky: it may be a white wall
+        ((200, 215, 235), 0, True, "no"),
+        ((235, 215, 180), 10, True, "no"),  # reddish: a lit wall
+        ((200, 215, 235), 0, False, None),  # a street without sky, or a deep room
+        ((200, 215, 235), 50, False, None),
+    ],
+)
+def test_infinity_is_found_where_the_picture_tells(
+    sky: tuple[int, int, int], rows: int, near: bool, expected: str | None
+) -> None:
+    far = np.linspace(0, 1, 1000, dtype=np.float32) ** 2 * 50
+    assert _reaches_infinity(outdoors(sky, rows), 50 - far if near else far, 0, 50) == expected
+
+
+def test_a_picture_that_does_not_tell_is_set_aside() -> None:
+    result = rectify_stereogram(stereogram("parallel"), infinity="auto")
+    assert isinstance(result, SetAside)
+    assert "infinitely far or near" in result.reason
 
 
 def unrelated() -> np.ndarray:
@@ -167,7 +195,7 @@ def far_apart() -> np.ndarray:
     ids=["unrelated", "flat", "far apart", "plain", "small"],
 )
 def test_what_cannot_be_used_is_set_aside_with_one_reason(picture: np.ndarray, reason: str) -> None:
-    result = rectify_stereogram(picture)
+    result = rectify_stereogram(picture, infinity="no")
     assert isinstance(result, SetAside)
     assert reason in result.reason
     assert "\n" not in result.reason

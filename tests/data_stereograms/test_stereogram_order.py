@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from layered_scene import layered_pair, texture
 
-from pamcli.data.stereograms.alignment import grey_of
-from pamcli.data.stereograms.matching import match_densely
 from pamcli.data.stereograms.order import OrderEvidence, weigh_order
+from pamcli.imaging.matching import grey, match_densely
 
 
 def weighed(first: np.ndarray, second: np.ndarray, low: int, high: int) -> OrderEvidence:
-    return weigh_order(first, second, match_densely(grey_of(first), grey_of(second), low, high))
+    return weigh_order(first, second, match_densely(grey(first), grey(second), low, high))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.preparation.pairs import Pair
 from pamcli.errors import InputError
+from pamcli.imaging.images import eight_bits
 from pamcli.imaging.resize import imresize
 
 HEIGHT, WIDTH = 30, 90
@@ -74,7 +75,7 @@ def read_views(pair: Pair, scale: int) -> Views:
 
     Pictures of 16 bits are rounded to 8. Raises InputError: a picture that cannot be read, or two sizes.
     """
-    left, right = (_eight_bits(location.read().pixels) for location in (pair.left, pair.right))
+    left, right = (eight_bits(location.read().pixels) for location in (pair.left, pair.right))
     if left.shape != right.shape:
         here, there = (f"{view.shape[1]} x {view.shape[0]}" for view in (right, left))
         raise InputError(f"{pair.right} is {here}, the left picture {pair.left} is {there}")
@@ -98,9 +99,3 @@ def _window(pixels: Pixels, row: int, column: int, height: int, width: int) -> P
     """(2, height, width, 3), copied."""
     both = pixels[row : row + height, :, column : column + width]
     return np.ascontiguousarray(both.transpose(1, 0, 2, 3))
-
-
-def _eight_bits(picture: NDArray[np.generic]) -> Pixels:
-    if picture.dtype == np.uint16:
-        return ((picture.astype(np.uint32) + 128) // 257).astype(np.uint8)
-    return picture.astype(np.uint8, copy=False)

@@ -212,7 +212,7 @@ def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
 
 def known_names() -> frozenset[str]:
     """What may lie in an output folder."""
-    names = {"pairs", "pairs.unfinished", "stereograms.csv", "stereograms.json", "sheets"}
+    names = {"pairs", "pairs.unfinished", "stereograms.csv", "stereograms.json"}
     for scale in SCALES:
         packed, folders = f"x{scale}", f"patches_x{scale}"
         names |= {packed, f"{packed}.unfinished"}

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.stereograms.matching import DenseMatch
+from pamcli.imaging.matching import Colours, DenseMatch, Values
 
-_Colours = NDArray[np.float32]
 _Ints = NDArray[np.intp]
-_Floats = NDArray[np.float32]
 
 _STEP = 2.0
 """Pixels by which disparity must change: an edge is found to about one."""
@@ -34,9 +32,10 @@ _ROWS = 1
 """Rows above and below that are compared, too."""
 _SLACK = (-1.0, -0.5, 0.0, 0.5, 1.0)
 """Pixels by which an edge may be off its disparity."""
-_SIDE = 5
+_RIM = 3
+"""Pixels by which disparities step beside the rim, which is where the picture itself changes most."""
+_SIDE, _SIDE_SLACK = 5, (-0.5, 0.0, 0.5)
 """Pixels on either side of a step that must belong to the disparity found there."""
-_SIDE_SLACK = (-0.5, 0.0, 0.5)
 _DISTINCT = 0.12
 """By how much, of their sum, the other disparity must fit those pixels worse."""
 _NOISE = 5.0
@@ -77,52 +76,44 @@ class OrderEvidence:
         return float(1 / (1 + np.exp(-min(abs(self.log_odds), 50.0))))
 
 
-def weigh_order(first: NDArray[np.uint8], second: NDArray[np.uint8], match: DenseMatch) -> OrderEvidence:
+def weigh_order(first: Colours, second: Colours, match: DenseMatch) -> OrderEvidence:
     """Evidence from two views (H, W, 3), aligned row by row, and their disparities (of the same size)."""
-    one, two = _gradients(first), _gradients(second)
+    one, two = (np.gradient(view.astype(np.float32), axis=1) for view in (first, second))
+    height, width = match.first.shape
     votes, total = np.zeros((_TILES, _TILES)), 0.0
     for here, there, disparity, seen, sign in (
         (one, two, match.first, match.first_seen, 1),
         (two, one, match.second, match.second_seen, -1),
     ):
         y, x, vote = _votes(here, there, disparity, seen, sign)
-        height, width = disparity.shape
         np.add.at(votes, (y * _TILES // height, x * _TILES // width), vote)
         total += float(np.abs(vote).sum())
-    spread = float(np.sqrt((votes**2).sum()))
-    rows = np.broadcast_to(np.arange(len(match.first))[:, None], match.first.shape)[match.first_seen]
-    disparities = match.first[match.first_seen]
+    rows, disparities = np.nonzero(match.first_seen)[0], match.first[match.first_seen]
     flat = len(disparities) < 2 or float(disparities.std()) < 1e-3
     return OrderEvidence(
-        vote=float(votes.sum()) / total if total else 0.0,
-        agreement=float(votes.sum()) / spread if spread else 0.0,
+        vote=float(votes.sum()) / (total or 1.0),
+        agreement=float(votes.sum()) / (float(np.sqrt((votes**2).sum())) or 1.0),
         rows=0.0 if flat else float(np.corrcoef(rows, disparities)[0, 1]),
     )
 
 
-def _gradients(view: NDArray[np.uint8]) -> _Colours:
-    """(H, W, 3): half the difference of the neighbours on the right and on the left."""
-    values = view.astype(np.float32)
-    gradients = np.zeros_like(values)
-    gradients[:, 1:-1] = (values[:, 2:] - values[:, :-2]) / 2
-    return gradients
-
-
 def _votes(
-    here: _Colours, there: _Colours, disparity: _Floats, seen: NDArray[np.bool_], sign: int
-) -> tuple[_Ints, _Ints, _Floats]:
+    here: Values, there: Values, disparity: Values, seen: NDArray[np.bool_], sign: int
+) -> tuple[_Ints, _Ints, Values]:
     """Rows and columns of the edges at disparity steps, and their votes for the larger disparity.
 
     A place x of `here` is x - sign * disparity of `there`.
     """
-    y, x, left_end, right_end = _steps(disparity, seen)
-    left, right = disparity[y, left_end], disparity[y, right_end]
     width = disparity.shape[1]
-    places = x[:, None] - sign * np.stack([left, right], axis=1)
+    y, x, left_end, right_end = _steps(disparity, seen)
+    around = np.clip(x[:, None] + np.arange(-_RIM, _RIM + 1), 0, width - 1)
+    x = around[np.arange(len(x)), np.abs(here[y[:, None], around]).sum(axis=2).argmax(axis=1)]
+    places = x[:, None] - sign * np.stack([disparity[y, left_end], disparity[y, right_end]], axis=1)
     keep = (places > _MARGIN).all(axis=1) & (places < width - _MARGIN - 2).all(axis=1)
-    y, x, left_end, right_end, left, right = (v[keep] for v in (y, x, left_end, right_end, left, right))
+    y, x, left_end, right_end = (values[keep] for values in (y, x, left_end, right_end))
+    left, right = disparity[y, left_end], disparity[y, right_end]
 
-    def cost(column: _Ints, value: _Floats, slack: tuple[float, ...], rows: int) -> _Floats:
+    def cost(column: _Ints, value: Values, slack: tuple[float, ...], rows: int) -> Values:
         """Difference of the gradients here and at the match there, the least within the slack."""
         column = np.clip(column, 0, width - 1)
         best = np.full(len(y), np.inf, np.float32)
@@ -145,13 +136,12 @@ def _votes(
         )
         trusted &= (misfits - fits) > _DISTINCT * (misfits + fits + _SIDE * _NOISE)
     as_left, as_right = cost(x, left, _SLACK, _ROWS), cost(x, right, _SLACK, _ROWS)
-    edge = np.abs(here[y, x]).sum(axis=1)
-    trusted &= np.minimum(as_left, as_right) < _EXPLAINED * edge + _NOISE
+    trusted &= np.minimum(as_left, as_right) < _EXPLAINED * np.abs(here[y, x]).sum(axis=1) + _NOISE
     vote = np.clip(as_left - as_right, -_MOST, _MOST) * np.sign(right - left)
     return y[trusted], x[trusted], vote[trusted].astype(np.float32)
 
 
-def _steps(disparity: _Floats, seen: NDArray[np.bool_]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
+def _steps(disparity: Values, seen: NDArray[np.bool_]) -> tuple[_Ints, _Ints, _Ints, _Ints]:
     """Rows and columns near steps, and the nearest columns to the left and right that both views see."""
     height, width = disparity.shape
     columns = np.broadcast_to(np.arange(width), disparity.shape)

@@ -12,31 +12,30 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.stereograms.result import SetAside
-
-_SAME = 18
-"""Grey levels of 8 bits by which a margin's pixels may differ: JPEG rings beside the picture."""
-_EXCEPTIONS = 0.01
-"""Share of a margin line's pixels that may differ by more."""
+_SAME, _EXCEPTIONS = 18, 0.01
+"""Grey levels by which a margin's pixels may differ (JPEG rings), and the share that may differ by more."""
 _SAMPLES = 300
-"""Pixels of a line that are looked at, at least where it has as many."""
+"""Pixels of a line that are looked at, about."""
 _FRAMES = 4
-"""Frames within frames that are looked for."""
 _BLENDED = 2
 """Lines cut beside a margin, and at a seam without one: they are a blend of both sides."""
-_MIDDLE = 0.1
-"""How far from the middle the gap between the views may lie, as a share of the width."""
-_SEAM = 0.02
-"""The same of a seam: without a gap the views meet in the very middle, but for a few columns."""
+_GAP, _SEAM = 0.1, 0.02
+"""How far from the middle a gap may lie, and a seam without a gap, as a share of the width."""
 _SHARP_SEAM = 2.5
 """How much stronger than the usual difference of neighbouring columns a seam is."""
 _UNLIKE_SIZES = 0.75
-"""The smaller view may be this share of the larger one in each direction, not less."""
+"""The smaller view has this share of the larger one in each direction, or more."""
 SMALLEST_SIDE = 120
 """Pixels a view must have in each direction."""
 
-
 _Value = TypeVar("_Value", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A picture that cannot be used, and why: one line without the name of the picture."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,9 @@ class Box:
     right: int
 
     @property
-    def height(self) -> int:
-        return self.bottom - self.top
-
-    @property
-    def width(self) -> int:
-        return self.right - self.left
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.bottom - self.top, self.right - self.left
 
     def of(self, picture: NDArray[_Value]) -> NDArray[_Value]:
         return picture[self.top : self.bottom, self.left : self.right]
@@ -67,49 +63,41 @@ def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box] | SetAside:
     """
     levels = (picture >> 8 if picture.dtype == np.uint16 else picture).astype(np.int16)  # type: ignore[operator]
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
-    if whole.width < 2 or whole.height < 2:
+    if min(whole.size) < 2:
         return SetAside("it is of one colour")
     parted = [
         tuple(
-            _without_margins(levels, Box(whole.top, whole.bottom, left, right))
-            for left, right in ((whole.left, end), (start, whole.right))
+            _without_margins(levels, Box(whole.top, whole.bottom, *s))
+            for s in ((whole.left, end), (start, whole.right))
         )
         for end, start in _splits(levels, whole)
     ]
-    first, second = max(parted, key=lambda halves: _likeness(*halves))
-    if _likeness(first, second) < _UNLIKE_SIZES:
-        return SetAside(
-            f"it is no side-by-side picture: its halves are {first.width} x {first.height} and "
-            f"{second.width} x {second.height} pixels without their margins"
-        )
-    sizes = np.array([[first.height, first.width], [second.height, second.width]])
-    height, width = (int(side) for side in sizes.min(axis=0))
+    boxes = max(parted, key=_likeness)
+    (height, width), (height_2, width_2) = boxes[0].size, boxes[1].size
+    if _likeness(boxes) < _UNLIKE_SIZES:
+        sizes = f"{width} x {height} and {width_2} x {height_2}"
+        return SetAside(f"it is no side-by-side picture: its halves are {sizes} pixels without their margins")
+    height, width = min(height, height_2), min(width, width_2)
     if min(height, width) < SMALLEST_SIDE:
         return SetAside(f"its views are too small: {width} x {height} pixels, {SMALLEST_SIDE} are needed")
-    return tuple(  # type: ignore[return-value]
-        Box(box.top, box.top + height, box.left, box.left + width) for box in (first, second)
-    )
+    first, second = (Box(box.top, box.top + height, box.left, box.left + width) for box in boxes)
+    return first, second
 
 
 def _without_margins(levels: NDArray[np.int16], box: Box) -> Box:
     """The box less all lines of one colour at its four sides, and less the blended lines beside them."""
     for _ in range(_FRAMES):
-        before = box
-        top, bottom = _margins(box.of(levels))
-        box = Box(box.top + top, box.bottom - bottom, box.left, box.right)
-        left, right = _margins(box.of(levels).swapaxes(0, 1))
-        box = Box(box.top, box.bottom, box.left + left, box.right - right)
-        if box == before or box.width < 2 or box.height < 2:
+        before, lines = box, box.of(levels)
+        box = Box(box.top + _margin(lines), box.bottom - _margin(lines[::-1]), box.left, box.right)
+        lines = box.of(levels).swapaxes(0, 1)
+        box = Box(box.top, box.bottom, box.left + _margin(lines), box.right - _margin(lines[::-1]))
+        if box == before or min(box.size) < 2:
             break
     return box
 
 
-def _margins(lines: NDArray[np.int16]) -> tuple[int, int]:
-    """How many lines of (N, M, 3) belong to the margin at the beginning and at the end."""
-    return _margin(lines), _margin(lines[::-1])
-
-
 def _margin(lines: NDArray[np.int16]) -> int:
+    """How many lines of (N, M, 3) belong to the margin at the beginning."""
     if not lines.size:
         return 0
     lines = lines[:, :: max(1, lines.shape[1] // _SAMPLES)]
@@ -122,44 +110,31 @@ def _margin(lines: NDArray[np.int16]) -> int:
     return len(lines)
 
 
-def _likeness(first: Box, second: Box) -> float:
+def _likeness(boxes: tuple[Box, ...]) -> float:
     """The smaller of two boxes as a share of the larger one, in the direction where they differ more."""
-    heights, widths = sorted((first.height, second.height)), sorted((first.width, second.width))
-    return 0.0 if min(heights[0], widths[0]) < 2 else min(heights[0] / heights[1], widths[0] / widths[1])
+    sizes = np.sort([box.size for box in boxes], axis=0)
+    return 0.0 if sizes.min() < 2 else float((sizes[0] / sizes[1]).min())
 
 
 def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
     """Where the views may be parted: the column after the first view's last, and the second view's first.
 
-    In a gap, if there are columns of one colour near the middle (they may be part of a view: a lamp post,
-    the white sky between two houses), and at the seam.
+    In a gap, if there are columns of one colour near the middle (they may be part of a view: a lamp post, the
+    white sky between two houses), and at the seam.
     """
-    middle = (whole.left + whole.right) // 2
-    reach = int(_MIDDLE * whole.width)
-    step = max(1, whole.height // _SAMPLES)
-    columns = whole.of(levels)[::step, middle - reach - whole.left : middle + reach - whole.left]
-    colours = np.median(columns, axis=0)
-    plain = np.flatnonzero((np.abs(columns - colours).max(axis=2) > _SAME).mean(axis=0) <= _EXCEPTIONS)
+    middle, (height, width) = (whole.left + whole.right) // 2, whole.size
     splits = []
-    if len(plain):
-        # What belongs to the gap besides this column is cut as a margin of the views.
-        splits = [(middle - reach + int(plain[np.abs(plain - reach).argmin()]),) * 2]
-    reach = max(2, int(_SEAM * whole.width))
-    columns = whole.of(levels)[:, middle - reach - whole.left : middle + reach - whole.left]
-    steps = np.abs(np.diff(columns, axis=1)).mean(axis=(0, 2))
-    seam = middle
-    if steps.max() > _SHARP_SEAM * np.median(steps):
-        seam = middle - reach + int(steps.argmax()) + 1
-    return [*splits, (seam - _BLENDED, seam + _BLENDED)]
-
-
-def margins_of(
-    boxes: tuple[Box, Box], width: int, height: int
-) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
-    """Top, bottom, left and right margin of either view; the gap between them is parted in the middle."""
-    first, second = boxes
-    gap = second.left - first.right
-    return (
-        (first.top, height - first.bottom, first.left, gap // 2),
-        (second.top, height - second.bottom, gap - gap // 2, width - second.right),
+    reach = int(_GAP * width)
+    columns = levels[whole.top : whole.bottom : max(1, height // _SAMPLES), middle - reach : middle + reach]
+    other = np.abs(columns - np.median(columns, axis=0)).max(axis=2) > _SAME
+    plain = np.flatnonzero(other.mean(axis=0) <= _EXCEPTIONS)
+    if len(plain):  # what belongs to the gap besides this column is cut as a margin of the views
+        splits.append((middle - reach + int(plain[np.abs(plain - reach).argmin()]),) * 2)
+    reach = max(2, int(_SEAM * width))
+    steps = np.abs(np.diff(levels[whole.top : whole.bottom, middle - reach : middle + reach], axis=1)).mean(
+        axis=(0, 2)
     )
+    seam = (
+        middle - reach + int(steps.argmax()) + 1 if steps.max() > _SHARP_SEAM * np.median(steps) else middle
+    )
+    return [*splits, (seam - _BLENDED, seam + _BLENDED)]

@@ -1,0 +1,201 @@
+"""What two views share, found by OpenCV: places (SIFT) and disparities of every pixel (semi-global matching).
+
+Neither view is taken for the left one: x in the first view and x - disparity in the second show the same
+thing, and disparities have either sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Grey = NDArray[np.uint8]
+Colours = NDArray[np.uint8]
+Values = NDArray[np.float32]
+Floats = NDArray[np.float64]
+
+AREA = 190_000
+"""Pixels to which views are reduced before places are looked for."""
+_KEYPOINTS = 1500
+_RATIO = 0.8
+"""Of a place's distance to the second-best match: Lowe's ratio test."""
+_HALF, _GOOD = 6, 0.75
+"""Half a side of the patches that are compared at full size, and the correlation that a match must have."""
+_CONSISTENT = 1.0
+"""Pixels by which the disparities of both views may differ where both see a thing."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """N places that both views show; pixels of the full-size views, from the top left pixel's centre."""
+
+    x: Floats
+    y: Floats
+    disparity: Floats
+    """First x - second x."""
+    dy: Floats
+    """Second y - first y."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, keep: NDArray[np.bool_] | NDArray[np.intp]) -> Places:
+        return Places(self.x[keep], self.y[keep], self.disparity[keep], self.dy[keep])
+
+
+@dataclass(frozen=True)
+class DenseMatch:
+    """Disparities of two views, first x - second x, in pixels."""
+
+    first: Values
+    """(H, W), of every pixel, also where they cannot be right."""
+    second: Values
+    """(H, W): of the second view's pixels; x + disparity is the place in the first one."""
+    first_seen: NDArray[np.bool_]
+    """(H, W): the second view leads back to the same place."""
+    second_seen: NDArray[np.bool_]
+
+
+def reduction(shape: tuple[int, ...], area: int, width: int) -> int:
+    """The smallest whole factor that reduces (H, W, ...) to no more than an area and a width."""
+    return max(1, -(-shape[1] // width), int(np.ceil(np.sqrt(shape[0] * shape[1] / area))))
+
+
+def reduced(view: NDArray[Any], factor: int) -> Colours:
+    """(H, W, 3) uint8 or uint16 -> (H // factor, W // factor, 3) uint8, each pixel the mean of a block.
+
+    16 bits are spread from the darkest to the brightest level.
+    """
+    import cv2
+
+    height, width = view.shape[0] // factor, view.shape[1] // factor
+    small = view
+    if factor > 1:
+        cut = view[: height * factor, : width * factor]
+        small = cv2.resize(cut, (width, height), interpolation=cv2.INTER_AREA)
+    if small.dtype == np.uint16:
+        small = cv2.normalize(small, None, 0, 255, cv2.NORM_MINMAX, cv2.CV_8U)  # type: ignore[call-overload]
+    return np.ascontiguousarray(small, dtype=np.uint8)
+
+
+def grey(view: Colours) -> Grey:
+    import cv2
+
+    return np.asarray(cv2.cvtColor(view, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+
+
+def find_places(first: NDArray[Any], second: NDArray[Any], reach: tuple[float, float]) -> tuple[Places, int]:
+    """Places of views (H, W, 3), uint8 or uint16, of one size, and by what factor the views were reduced.
+
+    reach: largest |disparity| and |dy|, pixels. Places are good to about half a pixel of the reduced views.
+    """
+    import cv2
+
+    factor = reduction(first.shape, AREA, 500)
+    none = Places(*(np.zeros(0) for _ in range(4)))
+    if min(first.shape[:2]) < 2 * _HALF * factor:
+        return none, factor
+    detector = cv2.SIFT.create(nfeatures=_KEYPOINTS, contrastThreshold=0.02)
+    (one, here), (two, there) = (
+        detector.detectAndCompute(grey(reduced(view, factor)), None) for view in (first, second)
+    )
+    if not one or not two:
+        return none, factor
+    at, to = (np.array([point.pt for point in points]) for points in (one, two))
+    offset = at[:, None] - to[None]
+    near = (np.abs(offset) <= np.array(reach) / factor).all(axis=2).astype(np.uint8)
+    matcher = cv2.BFMatcher()
+    back = {m.queryIdx: m.trainIdx for (m,) in filter(None, matcher.knnMatch(there, here, 1, near.T.copy()))}
+    pairs = [
+        (found[0].queryIdx, found[0].trainIdx)
+        for found in matcher.knnMatch(here, there, 2, near)
+        if len(found) == 2
+        and found[0].distance < _RATIO * found[1].distance
+        and back.get(found[0].trainIdx) == found[0].queryIdx
+    ]
+    if not pairs:
+        return none, factor
+    i, j = np.array(pairs).T
+    move = (factor - 1) / 2
+    x, y = (at[i] * factor + move).T
+    disparity, rise = (offset[i, j] * factor).T
+    return Places(x, y, disparity, -rise), factor
+
+
+def refine_places(
+    first: NDArray[Any], second: NDArray[Any], places: Places, factor: int, most: int
+) -> Places:
+    """At most so many of the places, measured in the full-size views to a fraction of a pixel; see
+    `find_places`."""
+    import cv2
+
+    chosen = places.take(np.unique(np.linspace(0, len(places) - 1, min(most, len(places))).astype(np.intp)))
+    half, reach = _HALF + factor, factor + 1
+    rows = []
+    for x, y, disparity, dy in zip(chosen.x, chosen.y, chosen.disparity, chosen.dy, strict=True):
+        x, y, there_x, there_y = (round(float(value)) for value in (x, y, x - disparity, y + dy))
+        patch, area = _cut(first, x, y, half), _cut(second, there_x, there_y, half + reach)
+        if patch is None or area is None:
+            continue
+        score = cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED)
+        _, best, _, (column, row) = cv2.minMaxLoc(score)
+        if best >= _GOOD and 0 < row < 2 * reach and 0 < column < 2 * reach:
+            right = there_x + column - reach + _peak(score[row, column - 1 : column + 2])
+            below = there_y + row - reach + _peak(score[row - 1 : row + 2, column])
+            rows.append((x, y, x - right, below - y))
+    return Places(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
+
+
+def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:
+    """The green channel around (x, y), (2 half + 1, 2 half + 1); None where it leaves the view."""
+    if min(x, y) < half or x + half >= view.shape[1] or y + half >= view.shape[0]:
+        return None
+    return view[y - half : y + half + 1, x - half : x + half + 1, 1].astype(np.float32)
+
+
+def _peak(three: NDArray[Any]) -> float:
+    """Where between -0.5 and 0.5 of the middle one the parabola through three values has its top."""
+    before, at, after = (float(value) for value in three)
+    curve = before - 2 * at + after
+    return float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5)) if curve < 0 else 0.0
+
+
+def match_densely(first: Grey, second: Grey, low: int, high: int) -> DenseMatch:
+    """Match two views (H, W) of one size with disparities low .. high, both included."""
+    one = _semi_global(first, second, low, high)
+    two = _semi_global(second[:, ::-1], first[:, ::-1], low, high)[:, ::-1]
+    return DenseMatch(one, two, _consistent(one, two, -1), _consistent(two, one, 1))
+
+
+def _semi_global(first: Grey, second: Grey, low: int, high: int) -> Values:
+    import cv2
+
+    matcher = cv2.StereoSGBM.create(
+        minDisparity=low,
+        numDisparities=-(-(high - low + 1) // 16) * 16,
+        blockSize=3,
+        P1=8 * 3**2,
+        P2=32 * 3**2,
+        preFilterCap=15,
+        mode=cv2.StereoSGBM_MODE_HH,
+    )
+    before, after = (
+        max(high + 16, 0),
+        max(-low, 0),
+    )  # OpenCV gives no disparities to what lies nearer the edge
+    sides = [cv2.copyMakeBorder(view, 0, 0, before, after, cv2.BORDER_REPLICATE) for view in (first, second)]
+    found = matcher.compute(sides[0], sides[1])[:, before : before + first.shape[1]]
+    return np.asarray(found / 16, dtype=np.float32)
+
+
+def _consistent(disparity: Values, other: Values, sign: int) -> NDArray[np.bool_]:
+    width = disparity.shape[1]
+    places = np.rint(np.arange(width) + sign * disparity).astype(np.intp)
+    there = np.take_along_axis(other, np.clip(places, 0, width - 1), axis=1)
+    consistent: NDArray[np.bool_] = (
+        (places >= 0) & (places < width) & (np.abs(there - disparity) <= _CONSISTENT)
+    )
+    return consistent
