@@ -77,7 +77,7 @@ def reduced(view: NDArray[Any], factor: int) -> Colours:
         cut = view[: height * factor, : width * factor]
         small = cv2.resize(cut, (width, height), interpolation=cv2.INTER_AREA)
     if small.dtype == np.uint16:
-        small = cv2.normalize(small, None, 0, 255, cv2.NORM_MINMAX, cv2.CV_8U)  # type: ignore[call-overload]
+        small = cv2.normalize(small, None, 0, 255, cv2.NORM_MINMAX, cv2.CV_8U)
     return np.ascontiguousarray(small, dtype=np.uint8)
 
 
