@@ -13,18 +13,20 @@ from torch import Tensor
 def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Pictures (H, W, 3) of both views (3, H, W) in [0, 1], by two cameras that are nearly alike."""
     gamma = float(np.exp(rng.normal(0, 0.2)))
-    light = float(rng.uniform(0.7, 1.15))
+    # Exposed for an even grey, more or less; what is far brighter is white.
+    mean = float(left.mean())
+    light = float(np.clip(rng.uniform(0.28, 0.5) / max(mean, 0.02), 0.6, 2.5)) if rng.random() < 0.8 else 1.0
     unlike = float(rng.choice([0.0, 1.0, 3.0], p=[0.3, 0.5, 0.2]))  # how far the cameras differ
-    blur = float(rng.choice([0.0, rng.uniform(0.3, 1.2)]))
+    blur = float(rng.choice([0.0, rng.uniform(0.3, 0.8)], p=[0.75, 0.25]))
     noise = float(rng.choice([0.0, rng.uniform(0.002, 0.01), rng.uniform(0.01, 0.03)], p=[0.3, 0.5, 0.2]))
     pictures = []
     for view in (left, right):
-        picture = light * view.clamp(0, 1) ** (gamma * float(np.exp(unlike * rng.normal(0, 0.03))))
+        picture = (light * view).clamp(0, 1) ** (gamma * float(np.exp(unlike * rng.normal(0, 0.03))))
         gain = np.exp(unlike * (rng.normal(0, 0.04) + rng.normal(0, 0.015, 3)))
         picture = picture * torch.from_numpy(gain.astype(np.float32))[:, None, None]
         if unlike and rng.random() < 0.3:
             picture = picture * _vignette(rng, *view.shape[1:])
-        sigma = blur + unlike * abs(rng.normal(0, 0.12))
+        sigma = blur + unlike * abs(rng.normal(0, 0.08))
         if sigma > 0.25:
             picture = _blurred(picture, sigma)
         if noise:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pamcli.data.scenes import shapes
 from pamcli.data.scenes.render import Layer
+from pamcli.data.scenes.streets import make_street
 from pamcli.data.scenes.surfaces import STEEPEST, Surface, Wave
 from pamcli.data.scenes.textures import TextureLibrary, cut
 
@@ -18,6 +19,15 @@ SMALLEST_RANGE = 6
 
 LARGEST_PART = 0.4
 """And at most about this part of the width: what is nearer leaves the right view."""
+
+USUAL_RANGE = 40.0, 120.0
+"""Of the largest disparity, pixels, as cameras on cars and on desks have it ..."""
+
+USUAL = 0.55
+"""... and the share of such scenes."""
+
+STREETS = 0.45
+"""Share of the scenes."""
 
 
 MOST_STRETCHED = 1.5
@@ -67,7 +77,7 @@ class _Stage:
         """A ground, wall or backdrop."""
         texture = self.library.background(self.rng)
         size = min(texture.shape[1:])
-        density = density or self.log_uniform(0.4, 1.6)
+        density = density or self.log_uniform(0.6, 2.2)
         x = self.uniform(0.2, 0.8) * self.width
         y = self.uniform(0.2, 0.8) * self.height
         if surface.disparity_at(x, y) <= 0.2:  # beyond the horizon: anchor the texture where the plane is
@@ -170,17 +180,29 @@ class _Stage:
 
 def make_scene(rng: Generator, library: TextureLibrary, height: int, width: int) -> Scene:
     """A random scene for views of (height, width) pixels."""
-    largest = float(np.exp(rng.uniform(np.log(SMALLEST_RANGE), np.log(LARGEST_PART * width))))
+    if rng.random() < USUAL:
+        largest = float(rng.uniform(*USUAL_RANGE)) * min(1.0, LARGEST_PART * width / USUAL_RANGE[1])
+    else:
+        largest = float(np.exp(rng.uniform(np.log(SMALLEST_RANGE), np.log(LARGEST_PART * width))))
+    if rng.random() < STREETS:
+        return Scene(tuple(make_street(rng, library, height, width, largest)), _drift(rng))
     stage = _Stage(rng, library, height, width, largest, focal=width * float(rng.uniform(0.7, 1.6)))
-    layout = (_loose, _road, _room)[rng.choice(3, p=[0.4, 0.35, 0.25])]
+    layout = (_loose, _road, _room)[rng.choice(3, p=[0.5, 0.15, 0.35])]
     layers = [layer for layer in layout(stage) if layer is not None]
     layers += [layer for layer in _thin_things(stage) if layer is not None]
     backdrop = min(stage.uniform(0.01, 2), 0.1 * largest)
     layers.append(stage.endless(Surface(backdrop), density=stage.uniform(0.5, 1.5)))
-    drift = (0.0, 0.0)
+    return Scene(tuple(layers), _drift(rng))
+
+
+def _drift(rng: Generator) -> tuple[float, float]:
     if rng.random() < 0.5:
-        drift = (float(np.clip(rng.normal(0, 0.3), -1, 1)), float(np.clip(rng.normal(0, 0.3), -1, 1)))
-    return Scene(tuple(layers), drift)
+        return 0.0, 0.0
+    return float(np.clip(rng.normal(0, 0.3), -1, 1)), float(np.clip(rng.normal(0, 0.3), -1, 1))
+
+
+def _few_or_many(rng: Generator, least: int, most: int) -> int:
+    return int(rng.integers(least, 8 if rng.random() < 0.6 else most))
 
 
 def _loose(stage: _Stage) -> list[Layer | None]:
@@ -193,7 +215,7 @@ def _loose(stage: _Stage) -> list[Layer | None]:
     if rng.random() < 0.4:
         wall = stage.waved(wall, 0.5 * far)
     layers: list[Layer | None] = [stage.endless(wall)]
-    for _ in range(int(rng.integers(2, 22))):
+    for _ in range(_few_or_many(rng, 2, 22)):
         disparity = far + (stage.largest - far) * float(rng.beta(1, 1.5))
         height, width = _extent(stage)
         layers.append(
@@ -222,15 +244,15 @@ def _road(stage: _Stage) -> list[Layer | None]:
     ground = Surface(-fall * horizon - roll * stage.width / 2, roll, fall)
     if rng.random() < 0.3:
         ground = stage.waved(ground, 0.02 * stage.largest)
-    layers: list[Layer | None] = [stage.endless(ground, density=stage.log_uniform(0.4, 2.0))]
+    layers: list[Layer | None] = [stage.endless(ground, density=stage.log_uniform(0.6, 2.5))]
     for side in (-1, 1):
         if rng.random() < 0.6:
             rise = stage.slope(stage.log_uniform(0.3, 2.0) * fall * side, vanishing)
             wall = Surface(-rise * vanishing, rise, 0.0)
             top = stage.log_uniform(0.3, 20.0) / fall  # rows above the horizon per pixel of disparity
             clip = (top * rise, 1.0, -horizon - top * rise * vanishing)
-            layers.append(stage.endless(wall, (clip,), density=stage.log_uniform(0.5, 2.0)))
-    for _ in range(int(rng.integers(3, 22))):
+            layers.append(stage.endless(wall, (clip,), density=stage.log_uniform(0.6, 2.5)))
+    for _ in range(_few_or_many(rng, 3, 22)):
         disparity = stage.log_uniform(max(1.0, 0.03 * stage.largest), stage.largest)
         foot = horizon + disparity / fall
         height = disparity / fall * stage.log_uniform(0.3, 4.0)
@@ -261,7 +283,7 @@ def _room(stage: _Stage) -> list[Layer | None]:
             layers.append(stage.endless(Surface(-slope * x, slope, 0.0)))
     for _ in range(int(rng.integers(0, 3))):  # table tops: planes above the floor, cut to a quadrangle
         layers.append(_table(stage, y, back / floor))
-    for _ in range(int(rng.integers(3, 18))):
+    for _ in range(_few_or_many(rng, 3, 18)):
         disparity = back + (stage.largest - back) * float(rng.beta(1, 1.3))
         height, width = _extent(stage)
         at = stage.uniform(-0.05, 1.15) * stage.width
@@ -308,6 +330,8 @@ def _thin_things(stage: _Stage) -> list[Layer | None]:
 
 def _extent(stage: _Stage) -> tuple[float, float]:
     """Height and width of a loose object, pixels."""
-    size = stage.log_uniform(0.06, 0.9) * min(stage.height, 0.7 * stage.width)
+    size = stage.log_uniform(0.06 if stage.rng.random() < 0.4 else 0.25, 0.95) * min(
+        stage.height, 0.7 * stage.width
+    )
     aspect = stage.log_uniform(0.4, 2.5)
     return size * aspect**-0.5, size * aspect**0.5

@@ -1,24 +1,22 @@
 """Drawing both views of a scene, with exact disparity.
 
-Every pixel of a view is traced to its surface and sampled once from its texture. Of several surfaces at a
-pixel the one of the largest disparity is seen: it is the nearest.
+Points of a view are traced to their surface and sampled once from its texture. Of several surfaces at a
+point the one of the largest disparity is seen: it is the nearest. A pixel's colour is made of five points: its
+centre, and its corners, which neighbours share. Its disparity and its visibility are those of its centre.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pamcli.data.scenes.sampling import Pyramid
 from pamcli.data.scenes.surfaces import Surface
-
-COARSEST = 8
-"""Textures are reduced at most 2^8 times: what is smaller is as good as even."""
 
 SOLID = 0.5
 """From this opacity on a pixel belongs to the surface, and has its disparity."""
@@ -27,6 +25,31 @@ HIDES = 0.5
 """Pixels of disparity by which another surface must be nearer to hide one: what is less far in front covers
 less than half a pixel of it."""
 
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom (left view, pixels)."""
+
+
+@dataclass(frozen=True)
+class Decal:
+    """A picture that lies on a layer, as a mark or a shadow does."""
+
+    texture: Tensor
+    """(4, h, w), colours times opacity, and opacity."""
+    homography: NDArray[np.float64]
+    """(3, 3) from left (x, y, 1) to texels, centres at whole numbers."""
+    endless: bool = False
+
+
+@dataclass(frozen=True)
+class Reflection:
+    """What is mirrored in a layer: seen where the layer is, but with a disparity of its own."""
+
+    texture: Tensor
+    """(4, h, w), opaque; it goes on, mirrored, beyond its borders."""
+    disparity: float
+    density: tuple[float, float]
+    """Texels per pixel, across and down."""
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -34,27 +57,21 @@ class Layer:
 
     surface: Surface
     texture: Tensor
-    """(4, h, w), colours times opacity, and opacity."""
+    """(4, h, w), colours times opacity, and opacity; or (5, h, w): and the share of the reflection."""
     homography: NDArray[np.float64]
-    """(3, 3) from left (x, y, 1) to texels, centres at whole numbers."""
+    """As of a `Decal`."""
     endless: bool = False
-    """The texture goes on, mirrored, beyond its borders."""
-    clips: tuple[tuple[float, float, float], ...] = field(default=())
+    """The texture, all opaque, goes on, mirrored, beyond its borders."""
+    clips: tuple[tuple[float, float, float], ...] = ()
     """Only where p x + q y + r > 0 in the left view, for each (p, q, r)."""
-    box: tuple[float, float, float, float] = (0, 0, 0, 0)
-    """Left, top, right, bottom (left view, pixels) around all of an object; of no use to an endless one."""
-    _reduced: list[Tensor] = field(default_factory=list)
-
-    def reduced(self, level: int) -> Tensor:
-        """The texture at 1 / 2^level of its size: each texel is the mean of 2^level x 2^level."""
-        if not self._reduced:
-            self._reduced.append(self.texture)
-        while len(self._reduced) <= level:
-            finer = self._reduced[-1][None]
-            odd = (0, finer.shape[3] % 2, 0, finer.shape[2] % 2)
-            finer = F.pad(finer, odd, mode="replicate" if self.endless else "constant")
-            self._reduced.append(F.avg_pool2d(finer, 2)[0])
-        return self._reduced[level]
+    box: Box | None = None
+    """Around all of it; None: it may be anywhere."""
+    light: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Factors of the colours."""
+    decals: tuple[Decal, ...] = ()
+    reflection: Reflection | None = None
+    unseen: int | None = None
+    """The view that sees the back of it, and so nothing: 0 left, 1 right."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +88,27 @@ class Views:
     """Bool: left pixels whose surface point the right view sees."""
 
 
-def render(layers: Sequence[Layer], height: int, width: int, drift: tuple[float, float] = (0, 0)) -> Views:
+def render(
+    layers: Sequence[Layer],
+    height: int,
+    width: int,
+    drift: tuple[float, float] = (0, 0),
+    *,
+    sharpness: float = 0.5,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Views:
     """Both views of `layers`, in any order; together they must cover both views.
 
     drift: row of the left view seen at the right view's (x, y) less y, at x = 0 and its change over the
-    width, in pixels (a rig that is not perfectly rectified).
+    width, in pixels (a rig that is not perfectly rectified). sharpness: the share of a pixel's centre in its
+    colour; the rest is the mean of its corners. device, dtype: of the computation and of the result.
     """
-    left = _draw(layers, height, width, None)
-    right = _draw(layers, height, width, drift)
+    drawn = [_Drawn.of(layer, device, dtype) for layer in layers]
+    left, right = (_Canvas(height, width, offset, device, dtype).draw(drawn) for offset in (None, drift))
     return Views(
-        left.colours,
-        right.colours,
+        left.colours(sharpness),
+        right.colours(sharpness),
         left.disparity,
         right.disparity,
         _visible(left, right, drift),
@@ -89,41 +116,38 @@ def render(layers: Sequence[Layer], height: int, width: int, drift: tuple[float,
 
 
 @dataclass(frozen=True)
-class _View:
-    colours: Tensor
-    disparity: Tensor
-    layer: Tensor
-    """Index of the surface that is seen."""
+class _Drawn:
+    """A layer with its textures on the device."""
 
+    layer: Layer
+    texture: Pyramid
+    decals: tuple[Pyramid, ...]
+    reflection: Pyramid | None
 
-def _draw(layers: Sequence[Layer], height: int, width: int, drift: tuple[float, float] | None) -> _View:
-    view = _View(
-        torch.zeros(3, height, width),
-        torch.full((height, width), -1.0),
-        torch.full((height, width), -1, dtype=torch.int16),
-    )
-    # Grounds, walls and backdrops are opaque: the nearest of them is known before any texture is read.
-    endless = [i for i, layer in enumerate(layers) if layer.endless]
-    placed = [_place(layers[i], slice(0, height), slice(0, width), width, drift) for i in endless]
-    nearest = torch.stack([place.disparity for place in placed]).max(0).indices
-    for k, (i, place) in enumerate(zip(endless, placed, strict=True)):
-        _paint(view, i, layers[i], place, nearest == k, slice(0, height), slice(0, width))
-    # Objects from far to near, so that soft edges are laid over what is behind them.
-    objects = sorted(
-        (i for i, layer in enumerate(layers) if not layer.endless), key=lambda i: _depth_key(layers[i])
-    )
-    for i in objects:
-        window = _window(layers[i], height, width, drift)
-        if window is not None:
-            place = _place(layers[i], *window, width, drift)
-            _paint(view, i, layers[i], place, place.disparity > view.disparity[window], *window)
-    return view
+    @classmethod
+    def of(cls, layer: Layer, device: torch.device | str, dtype: torch.dtype) -> _Drawn:
+        def pyramid(part: Layer | Decal | Reflection, endless: bool) -> Pyramid:
+            return Pyramid(part.texture.to(device, dtype), endless)
+
+        return cls(
+            layer,
+            pyramid(layer, layer.endless),
+            tuple(pyramid(decal, decal.endless) for decal in layer.decals),
+            None if layer.reflection is None else pyramid(layer.reflection, True),
+        )
+
+    @property
+    def depth_key(self) -> float:
+        x0, y0, x1, y1 = self.layer.box or (0, 0, 0, 0)
+        return self.layer.surface.disparity_at((x0 + x1) / 2, (y0 + y1) / 2)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the pixels of a window lie on a surface; (h, w) each."""
+    """Where the points of a window lie on a surface; (2, h, w) each."""
 
+    rows: slice
+    columns: slice
     x: Tensor
     """Left columns."""
     y: Tensor
@@ -131,116 +155,177 @@ class _Place:
     """-2 where the surface is clipped or behind the camera."""
 
 
-def _place(
-    layer: Layer, rows: slice, columns: slice, width: int, drift: tuple[float, float] | None
-) -> _Place:
-    x = torch.arange(columns.start, columns.stop, dtype=torch.float32)[None]
-    y = torch.arange(rows.start, rows.stop, dtype=torch.float32)[:, None]
-    if drift is not None:
-        y = y + drift[0] + drift[1] * x / width
-        x = layer.surface.left_column(x, y)
-    disparity = layer.surface.disparity(x, y)
-    x, y = x.expand_as(disparity), y.expand_as(disparity)
-    disparity = torch.where(disparity >= 0, disparity, -2.0)
-    for p, q, r in layer.clips:
-        disparity = torch.where(p * x + q * y + r > 0, disparity, -2.0)
-    return _Place(x, y, disparity)
+class _Canvas:
+    """One view while it is drawn: (2, H + 1, W + 1) points, the pixels' centres and their upper left corners."""
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        drift: tuple[float, float] | None,
+        device: torch.device | str,
+        dtype: torch.dtype,
+    ) -> None:
+        """drift: of the right view; None: this is the left one."""
+        self.height, self.width, self.drift = height, width, drift
+        self._offset = torch.tensor([0.0, -0.5], device=device, dtype=dtype)[:, None, None]
+        shape = (2, height + 1, width + 1)
+        self._colours = torch.zeros(3, *shape, device=device, dtype=dtype)
+        self._nearest = torch.full(shape, -1.0, device=device, dtype=dtype)
+        self._layer = torch.full(shape, -1, device=device, dtype=torch.int16)
+
+    @property
+    def disparity(self) -> Tensor:
+        return self._nearest[0, : self.height, : self.width].contiguous()
+
+    @property
+    def layer(self) -> Tensor:
+        """Index of the surface that is seen."""
+        return self._layer[0, : self.height, : self.width]
+
+    def colours(self, sharpness: float) -> Tensor:
+        centres, corners = self._colours.unbind(1)
+        rows = corners[:, 1:] + corners[:, :-1]
+        mean = (rows[:, :, 1:] + rows[:, :, :-1]) / 4
+        return sharpness * centres[:, :-1, :-1] + (1 - sharpness) * mean
+
+    def draw(self, layers: Sequence[_Drawn]) -> _Canvas:
+        """layers: with their index as their name."""
+        view = 0 if self.drift is None else 1
+        placed: list[tuple[int, _Place]] = []
+        objects = []
+        for i, drawn in enumerate(layers):
+            if drawn.layer.unseen == view:
+                continue
+            if not drawn.layer.endless:
+                objects.append(i)
+                continue
+            # What is opaque: the nearest of all is known before any texture is read.
+            place = self._place(drawn.layer)
+            if place is not None:
+                window = (slice(None), place.rows, place.columns)
+                nearer = place.disparity > self._nearest[window]
+                self._nearest[window] = torch.where(nearer, place.disparity, self._nearest[window])
+                self._layer[window] = torch.where(nearer, i, self._layer[window])
+                placed.append((i, place))
+        for i, place in placed:
+            self._paint(i, layers[i], place, self._layer[:, place.rows, place.columns] == i)
+        # Objects from far to near, so that soft edges are laid over what is behind them.
+        for i in sorted(objects, key=lambda i: layers[i].depth_key):
+            place = self._place(layers[i].layer)
+            if place is not None:
+                seen = place.disparity > self._nearest[:, place.rows, place.columns]
+                self._paint(i, layers[i], place, seen)
+        return self
+
+    def _place(self, layer: Layer) -> _Place | None:
+        """None: nowhere."""
+        window = self._window(layer)
+        if window is None:
+            return None
+        rows, columns = window
+        like = self._offset
+        x = torch.arange(columns.start, columns.stop, device=like.device, dtype=like.dtype) + self._offset
+        y = torch.arange(rows.start, rows.stop, device=like.device, dtype=like.dtype)[:, None] + self._offset
+        if self.drift is not None:
+            y = y + self.drift[0] + self.drift[1] * x / self.width
+            x = layer.surface.left_column(x, y)
+        disparity = layer.surface.disparity(x, y)
+        x, y = x.expand_as(disparity), y.expand_as(disparity)
+        hidden = disparity < 0
+        for p, q, r in layer.clips:
+            hidden |= p * x + q * y <= -r
+        return _Place(rows, columns, x, y, disparity.masked_fill(hidden, -2.0))
+
+    def _window(self, layer: Layer) -> tuple[slice, slice] | None:
+        """Rows and columns in which a layer can be seen; None: nowhere."""
+        if layer.box is None:
+            return slice(0, self.height + 1), slice(0, self.width + 1)
+        x0, y0, x1, y1 = layer.box
+        if self.drift is not None:
+            surface = layer.surface
+            columns = [x - surface.disparity_at(x, y) for x in (x0, x1) for y in (y0, y1)]
+            x0, x1 = min(columns) - surface.ripple, max(columns) + surface.ripple
+            slack = abs(self.drift[0]) + abs(self.drift[1]) + 1
+            y0, y1 = y0 - slack, y1 + slack
+        top, bottom = max(0, int(np.floor(y0))), min(self.height, int(np.ceil(y1)) + 1) + 1
+        left, right = max(0, int(np.floor(x0))), min(self.width, int(np.ceil(x1)) + 1) + 1
+        return (slice(top, bottom), slice(left, right)) if top < bottom and left < right else None
+
+    def _paint(self, index: int, drawn: _Drawn, place: _Place, seen: Tensor) -> None:
+        """Lay the points `seen` (2, h, w) of a layer over a window of the view."""
+        layer = drawn.layer
+        flat = seen.flatten().nonzero()[:, 0]
+        if not len(flat):
+            return
+        x, y = place.x.reshape(-1)[flat], place.y.reshape(-1)[flat]
+        u, v, across, down = _texels(layer.homography, x, y)
+        if not layer.endless:
+            rows, columns = layer.texture.shape[1:]
+            kept = ((u > -1) & (v > -1) & (u < columns) & (v < rows)).nonzero()[:, 0]
+            if not len(kept):
+                return
+            flat, x, y, u, v, across, down = (w[kept] for w in (flat, x, y, u, v, across, down))
+        texels = drawn.texture.sample(u, v, across, down)
+        colours, opacity = texels[:3], texels[3]
+        for decal, pyramid in zip(layer.decals, drawn.decals, strict=True):
+            _lay(colours, opacity, decal, pyramid, x, y)
+        if layer.light != (1.0, 1.0, 1.0):
+            colours *= colours.new_tensor(layer.light)[:, None]
+        height, width = seen.shape[1:]
+        point, rest = flat // (height * width), flat % (height * width)
+        row, column = rest // width + place.rows.start, rest % width + place.columns.start
+        if layer.reflection is not None and drawn.reflection is not None:
+            x = column - 0.5 * point + (0.0 if self.drift is None else layer.reflection.disparity)
+            p, q = layer.reflection.density
+            one = torch.ones_like(y)
+            mirrored = drawn.reflection.sample(p * x.to(y.dtype), q * y, p * one, q * one)
+            colours += texels[4] * mirrored[:3] * opacity
+        place_of = (point * (self.height + 1) + row) * (self.width + 1) + column
+        canvas = self._colours.view(3, -1)
+        if layer.endless:
+            canvas[:, place_of] = colours
+            return
+        canvas[:, place_of] = canvas[:, place_of] * (1 - opacity) + colours
+        solid = (opacity >= SOLID).nonzero()[:, 0]
+        self._nearest.view(-1)[place_of[solid]] = place.disparity.reshape(-1)[flat[solid]]
+        self._layer.view(-1)[place_of[solid]] = index
 
 
-def _paint(
-    view: _View, index: int, layer: Layer, place: _Place, seen: Tensor, rows: slice, columns: slice
-) -> None:
-    """Lay the pixels `seen` (h, w) of a layer over a window of the view."""
-    h = torch.from_numpy(layer.homography).float()
-    flat = seen.flatten().nonzero()[:, 0]
-    x, y, disparity = (values.flatten()[flat] for values in (place.x, place.y, place.disparity))
-    inverse = 1 / (h[2, 0] * x + h[2, 1] * y + h[2, 2]).clamp(min=1e-6)
-    u = (h[0, 0] * x + h[0, 1] * y + h[0, 2]) * inverse
-    v = (h[1, 0] * x + h[1, 1] * y + h[1, 2]) * inverse
-    if not layer.endless:
-        texture_rows, texture_columns = layer.texture.shape[1:]
-        inside = (u > -1) & (v > -1) & (u < texture_columns) & (v < texture_rows)
-        kept = inside.nonzero()[:, 0]
-        flat, u, v, inverse, disparity = (values[kept] for values in (flat, u, v, inverse, disparity))
-    if not len(flat):
-        return
-    # Texels per pixel, from the derivatives of the homography.
-    across = torch.hypot((h[0, 0] - u * h[2, 0]) * inverse, (h[1, 0] - v * h[2, 0]) * inverse)
-    down = torch.hypot((h[0, 1] - u * h[2, 1]) * inverse, (h[1, 1] - v * h[2, 1]) * inverse)
-    level = torch.maximum(across, down).clamp(1, 2**COARSEST).log2()
-    texels = _sample(layer, u, v, level)
-    row = flat // place.x.shape[1] + rows.start
-    column = flat % place.x.shape[1] + columns.start
-    pixel = row * view.disparity.shape[1] + column
-    for channel, light in zip(view.colours.flatten(1), texels[:3], strict=True):
-        channel[pixel] = channel[pixel] * (1 - texels[3]) + light
-    solid = (texels[3] >= SOLID).nonzero()[:, 0]
-    pixel = pixel[solid]
-    view.disparity.view(-1)[pixel] = disparity[solid]
-    view.layer.view(-1)[pixel] = index
+def _texels(homography: NDArray[np.float64], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Texels (u, v) of left places, and texels per pixel across and down."""
+    h = homography.tolist()
+    inverse = 1 / (h[2][0] * x + h[2][1] * y + h[2][2]).clamp(min=1e-6)
+    u = (h[0][0] * x + h[0][1] * y + h[0][2]) * inverse
+    v = (h[1][0] * x + h[1][1] * y + h[1][2]) * inverse
+    # From the derivatives of the homography.
+    across = torch.hypot((h[0][0] - u * h[2][0]) * inverse, (h[1][0] - v * h[2][0]) * inverse)
+    down = torch.hypot((h[0][1] - u * h[2][1]) * inverse, (h[1][1] - v * h[2][1]) * inverse)
+    return u, v, across, down
 
 
-def _depth_key(layer: Layer) -> float:
-    x0, y0, x1, y1 = layer.box
-    return layer.surface.disparity_at((x0 + x1) / 2, (y0 + y1) / 2)
+def _lay(colours: Tensor, opacity: Tensor, decal: Decal, pyramid: Pyramid, x: Tensor, y: Tensor) -> None:
+    """A decal over the colours (3, N) of left places (N,), no further than they are opaque."""
+    u, v, across, down = _texels(decal.homography, x, y)
+    if decal.endless:
+        these = slice(None)
+    else:
+        rows, columns = decal.texture.shape[1:]
+        these = ((u > -1) & (v > -1) & (u < columns) & (v < rows)).nonzero()[:, 0]
+        if not len(these):
+            return
+    texels = pyramid.sample(u[these], v[these], across[these], down[these])
+    colours[:, these] = colours[:, these] * (1 - texels[3]) + texels[:3] * opacity[these]
 
 
-def _window(
-    layer: Layer, height: int, width: int, drift: tuple[float, float] | None
-) -> tuple[slice, slice] | None:
-    """Rows and columns of a view in which a layer can be seen; None: nowhere."""
-    x0, y0, x1, y1 = layer.box
-    if drift is not None:
-        surface = layer.surface
-        d = [surface.disparity_at(x, y) for x in (x0, x1) for y in (y0, y1)]
-        x0, x1 = x0 - max(d) - surface.ripple, x1 - min(d) + surface.ripple
-        slack = abs(drift[0]) + abs(drift[1]) + 1
-        y0, y1 = y0 - slack, y1 + slack
-    rows = slice(max(0, int(np.floor(y0))), min(height, int(np.ceil(y1)) + 1))
-    columns = slice(max(0, int(np.floor(x0))), min(width, int(np.ceil(x1)) + 1))
-    return (rows, columns) if rows.start < rows.stop and columns.start < columns.stop else None
-
-
-def _sample(layer: Layer, u: Tensor, v: Tensor, level: Tensor) -> Tensor:
-    """Colours and opacity (4, N) of a texture at texels (u, v), each reduced 2^level times."""
-    if layer.endless:
-        u, v = _mirrored(u, layer.texture.shape[2]), _mirrored(v, layer.texture.shape[1])
-    low, high = (float(bound) for bound in level.aminmax())
-    if high - low < 0.7:
-        return _sample_level(layer, u, v, round((low + high) / 2))
-    total = torch.zeros(4, len(u))
-    for k in range(int(low), int(np.ceil(high)) + 1):
-        share = 1 - (level - k).abs()
-        these = (share > 0).nonzero()[:, 0]
-        if len(these):
-            total[:, these] += share[these] * _sample_level(layer, u[these], v[these], k)
-    return total
-
-
-def _mirrored(u: Tensor, length: int) -> Tensor:
-    """Texels of a row that goes on, mirrored, at both ends."""
-    u = (u + 0.5) % (2 * length)
-    return torch.minimum(u, 2 * length - u) - 0.5
-
-
-def _sample_level(layer: Layer, u: Tensor, v: Tensor, level: int) -> Tensor:
-    texture = layer.reduced(level)
-    rows, columns = texture.shape[1:]
-    size = 2**level  # of a texel: both views must find it at the same place, whatever the level
-    grid = torch.stack(((2 * u + 1) / (size * columns) - 1, (2 * v + 1) / (size * rows) - 1), -1)
-    padding = "border" if layer.endless else "zeros"
-    sampled = F.grid_sample(texture[None], grid[None, None], "bilinear", padding, align_corners=False)
-    return sampled[0, :, 0]
-
-
-def _visible(left: _View, right: _View, drift: tuple[float, float]) -> Tensor:
+def _visible(left: _Canvas, right: _Canvas, drift: tuple[float, float]) -> Tensor:
     """Left pixels whose surface is the one seen where they go to, or has nothing nearer before it there."""
-    height, width = left.disparity.shape
-    x = torch.arange(width, dtype=torch.float32)[None] - left.disparity
-    y = torch.arange(height, dtype=torch.float32)[:, None] - drift[0] - drift[1] * x / width
+    height, width, disparity = left.height, left.width, left.disparity
+    x = torch.arange(width, device=disparity.device)[None] - disparity
+    y = torch.arange(height, device=disparity.device)[:, None] - drift[0] - drift[1] * x / width
     column, row = x.round().long(), y.round().long()
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
     place = (row.clamp(0, height - 1), column.clamp(0, width - 1))
     # Where two surfaces meet, rounding may lead to the other one: its disparity is the same there.
-    as_near = (right.disparity[place] - left.disparity).abs() < HIDES
+    as_near = (right.disparity[place] - disparity).abs() < HIDES
     return inside & (as_near | (right.layer[place] == left.layer))

@@ -36,7 +36,10 @@ class Wave:
 
 @dataclass(frozen=True)
 class Surface:
-    """disparity(x, y) = a + b x + c y + waves. Raises ValueError where it is too steep to invert."""
+    """disparity(x, y) = a + b x + c y + waves. Raises ValueError where it is too steep to invert.
+
+    A plane that is steeper than that turns its back to the right view, whose columns run against its own.
+    """
 
     a: float
     b: float = 0.0
@@ -44,7 +47,8 @@ class Surface:
     waves: tuple[Wave, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        if self.b + sum(wave.steepness for wave in self.waves) > STEEPEST:
+        steepness = self.b + sum(wave.steepness for wave in self.waves)
+        if steepness > STEEPEST and (self.waves or self.b < 1 / STEEPEST):
             raise ValueError("a surface whose disparity grows faster than the column has no inverse")
 
     @classmethod

@@ -1,0 +1,194 @@
+"""Looks of what stands in streets: car bodies, windows, facades, roads, skies, leaves, what shines in them.
+
+Texture tensors as in `textures`; with a fifth channel, the share of the reflection, where it shines.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pamcli.data.scenes.textures import TextureLibrary, noise, opaque
+
+Colours = NDArray[np.float64]
+
+
+def shining(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
+    """(H, W, 3) and the share (H, W) of the reflection as a texture of five channels."""
+    share = torch.from_numpy(np.ascontiguousarray(gloss, np.float32))[None]
+    return torch.cat((opaque(np.clip(colours, 0, 1)), share))
+
+
+def paint_colour(rng: Generator) -> Colours:
+    """Of a car: white, silver, grey, black, or a colour."""
+    if rng.random() < 0.7:
+        return np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15) + np.array(
+            [0, 0, 0.01]
+        )
+    colour = rng.uniform(0.02, 0.25, 3)
+    colour[rng.integers(3)] = rng.uniform(0.3, 0.75)
+    return np.asarray(colour)
+
+
+def body(
+    rng: Generator, colour: Colours, rows: int, columns: int, aspect: float = 1.0, wheel: float = 0.0
+) -> Tensor:
+    """A car's side, front or rear: even paint, brighter above, a crease, a dark sill, perhaps wheels.
+
+    aspect: width over height; wheel: their radius, in parts of the height.
+    """
+    y = np.linspace(0, 1, rows)[:, None, None]
+    x = np.linspace(0, 1, columns)[None, :, None]
+    shade = 1 + rng.uniform(0, 0.5) * (0.5 - y) + rng.uniform(-0.1, 0.1) * (x - 0.5)
+    crease = rng.uniform(0.2, 0.6)
+    shade = shade * (1 - rng.uniform(0, 0.3) * (y > crease))
+    colours = np.broadcast_to(colour * shade, (rows, columns, 3)).copy()
+    gloss = np.full((rows, columns), rng.uniform(0.05, 0.4)) * (1 - 0.6 * y[..., 0])
+    dark = (y > rng.uniform(0.8, 0.95))[:, 0, 0]
+    colours[dark], gloss[dark] = 0.03, 0
+    if wheel:
+        rim = rng.uniform(0.15, 0.6)
+        for centre in (0.18, 0.82):
+            radius = np.hypot((x[..., 0] - centre) * aspect, y[..., 0] - 0.95) / wheel
+            colours[radius < 1], gloss[radius < 1] = 0.02, 0
+            colours[radius < 0.6], gloss[radius < 0.6] = rim, 0.1
+    else:  # lamps and a plate
+        for centre, half, level in ((0.12, 0.09, 0.8), (0.88, 0.09, 0.8), (0.5, 0.14, 0.9)):
+            lamp = (np.abs(x - centre) < half)[..., 0] & (np.abs(y - 0.4 - (half > 0.1) * 0.25) < 0.08)[
+                ..., 0
+            ]
+            red = np.array([0.9, 0.1, 0.1]) if rng.random() < 0.5 and half < 0.1 else np.ones(3)
+            colours[lamp], gloss[lamp] = level * red * rng.uniform(0.3, 1), 0.2
+    return shining(colours, gloss)
+
+
+def windows(rng: Generator, colour: Colours, rows: int, columns: int, panes: int) -> Tensor:
+    """Dark glass that shines, in a frame of the body's colour, divided by pillars."""
+    y = np.linspace(0, 1, rows)[:, None]
+    x = np.linspace(0, 1, columns)[None]
+    glass = (y > 0.1) & (y < 0.95) & (np.abs(x - 0.5) < 0.47)
+    for pillar in range(1, panes):
+        glass = glass & (np.abs(x - pillar / panes) > 0.02)
+    dark = rng.uniform(0.01, 0.12)
+    colours = np.where(glass[..., None], dark, colour * rng.uniform(0.8, 1.1))
+    return shining(colours, np.where(glass, rng.uniform(0.1, 0.55), 0.1))
+
+
+def facade(
+    rng: Generator, library: TextureLibrary, rows: int, columns: int, storeys: int, bays: int
+) -> Tensor:
+    """A wall with rows of like windows, ledges between storeys, and perhaps shops below."""
+    wall = _plaster(rng, library, rows, columns)
+    y = np.linspace(0, storeys, rows, endpoint=False)[:, None]
+    x = np.linspace(0, bays, columns, endpoint=False)[None]
+    u, v = x % 1, y % 1
+    half_width, top, bottom = rng.uniform(0.15, 0.4), rng.uniform(0.1, 0.3), rng.uniform(0.65, 0.9)
+    rim = rng.uniform(0.02, 0.08)
+    framed = (np.abs(u - 0.5) < half_width + rim) & (v > top - rim) & (v < bottom + rim)
+    pane = (np.abs(u - 0.5) < half_width) & (v > top) & (v < bottom)
+    pane &= np.abs(u - 0.5) > rng.choice([0.0, 0.02])
+    shut = rng.random((storeys + 1, bays + 1))[y.astype(int), x.astype(int)] < rng.uniform(0, 0.3)
+    levels = rng.uniform(0.02, 0.25, (storeys + 1, bays + 1))[y.astype(int), x.astype(int)]
+    wall = np.where(framed[..., None], rng.uniform(0.2, 0.95), wall)
+    wall = np.where(pane[..., None], np.where(shut, 0.6, levels)[..., None], wall)
+    if rng.random() < 0.6:
+        ledge = np.broadcast_to((v < rng.uniform(0.02, 0.08))[..., None], wall.shape)
+        wall = np.where(ledge, wall * rng.uniform(0.5, 1.4), wall)
+    return shining(wall, np.where(pane & ~shut, rng.uniform(0, 0.5), 0.0))
+
+
+def _plaster(rng: Generator, library: TextureLibrary, rows: int, columns: int) -> Colours:
+    colour = rng.uniform(0.15, 0.85) * (1 + rng.uniform(-0.2, 0.2) * np.array([1.0, 0.2, -1.0]))
+    if rng.random() < 0.4:
+        photo = library.skin(rng, rows, columns)[:3].permute(1, 2, 0).double().numpy()
+        return np.asarray(colour * (0.6 + rng.uniform(0.3, 0.9) * photo))
+    grain = noise(rng, rows, columns)[..., None]
+    colours = colour * (1 + rng.uniform(0.05, 0.5) * (grain - 0.5))
+    if rng.random() < 0.3:  # courses of stone or brick
+        pitch = rng.uniform(4, 14)
+        row = np.floor(np.arange(rows) / pitch).astype(int)[:, None]
+        joint = (np.arange(rows)[:, None] % pitch < 1) | (
+            (np.arange(columns)[None] + row % 2 * pitch) % (2 * pitch) < 1
+        )
+        colours = np.where(joint[..., None], colours * rng.uniform(0.6, 0.95), colours)
+    return np.asarray(colours)
+
+
+def asphalt(rng: Generator, size: int) -> Tensor:
+    """Smooth: a grain, faint blotches."""
+    level = rng.uniform(0.15, 0.5)
+    tone = 1 + rng.uniform(-0.04, 0.04) * np.array([1, 0, -1.0])
+    blotches = noise(rng, size, size, finest=16)[..., None]
+    grain = rng.standard_normal((size, size, 1)) * rng.uniform(0.01, 0.12)
+    return opaque(np.clip(level * tone * (1 + rng.uniform(0, 0.35) * (blotches - 0.5) + grain), 0, 1))
+
+
+def sky(rng: Generator) -> Tensor:
+    """White as of too much light, or blue that fades to white; now and then with faint clouds."""
+    y = np.linspace(0, 1, 64)[:, None, None]
+    blue = np.array([rng.uniform(0.3, 0.8), rng.uniform(0.6, 1), 1.0])
+    if rng.random() < 0.5:
+        colours = np.ones((64, 64, 3))
+    else:
+        white = np.clip(y * rng.uniform(0.5, 2), 0, 1)
+        colours = np.broadcast_to(blue * (1 - white) + white, (64, 64, 3)).copy()
+    if rng.random() < 0.3:
+        clouds = noise(rng, 64, 64, finest=8)[..., None]
+        colours = colours * (1 - rng.uniform(0, 0.3) * clouds)
+    return opaque(np.clip(colours * rng.uniform(0.9, 1.2), 0, 1))
+
+
+def leaves(rng: Generator, rows: int, columns: int) -> Tensor:
+    """A crown or a bush: leaves in light and in shadow, ragged at its edge, with holes."""
+    green = np.array([rng.uniform(0.25, 0.8), rng.uniform(0.45, 0.75), rng.uniform(0.1, 0.3)])
+    y, x = np.linspace(-1, 1, rows)[:, None], np.linspace(-1, 1, columns)[None]
+    coarse = noise(rng, rows, columns, finest=8, coarsest=64)
+    fine = noise(rng, rows, columns, finest=2, coarsest=8)
+    inside = 1 - np.hypot(x, y) + 0.8 * (coarse - 0.6) + 0.5 * (fine - 0.5)
+    mask = np.clip(inside * 12 + 0.5, 0, 1)
+    lit = np.clip(0.55 - 0.4 * y + 0.9 * (coarse - 0.5), 0.1, 1)
+    contrast = rng.uniform(0.5, 1.8)
+    colours = green * np.clip(lit * (1 + contrast * (fine - 0.5)), 0.03, 1)[..., None] * rng.uniform(0.4, 1.2)
+    return opaque(np.clip(colours, 0, 1)) * torch.from_numpy(mask.astype(np.float32))
+
+
+def dapples(rng: Generator, size: int, darkness: float) -> Tensor:
+    """Shadows of leaves: black, its opacity in blotches up to `darkness`."""
+    pattern = noise(rng, size, size, finest=4, coarsest=128)
+    opacity = darkness * np.clip((pattern - rng.uniform(0.35, 0.7)) * rng.uniform(6, 20) + 0.5, 0, 1)
+    return torch.cat((torch.zeros(3, size, size), torch.from_numpy(opacity.astype(np.float32))[None]))
+
+
+def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
+    """What is mirrored in glass and paint: a scene, or sky above dark, with highlights here and there."""
+    if library.files.photos and rng.random() < 0.6:
+        texture = library.background(rng)
+    else:
+        colours = np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2)
+        texture = opaque(colours)
+    if rng.random() < 0.5:
+        rows, columns = texture.shape[1:]
+        y, x = torch.arange(rows)[:, None], torch.arange(columns)[None]
+        texture = texture.clone()
+        for _ in range(int(rng.integers(1, 4))):
+            place = (rng.uniform(0, rows), rng.uniform(0, columns))
+            spot = torch.exp(-((y - place[0]) ** 2 + (x - place[1]) ** 2) / float(rng.uniform(2, 12)) ** 2)
+            texture[:3] += float(rng.uniform(1, 4)) * spot
+    return texture
+
+
+def post(rng: Generator, rows: int, columns: int) -> Tensor:
+    """A round post, lit from one side: dark, grey or coloured, at times in bands."""
+    x = np.linspace(-1, 1, columns)[None, :, None]
+    colour = (
+        np.full(3, rng.choice([0.05, 0.15, 0.4, 0.7])) if rng.random() < 0.75 else rng.uniform(0.1, 0.8, 3)
+    )
+    shade = 1 + rng.uniform(-0.5, 0.5) * x - rng.uniform(0, 0.5) * x**2
+    colours = np.broadcast_to(colour * shade, (rows, columns, 3)).copy()
+    if rng.random() < 0.2:
+        bands = (np.arange(rows) / rng.uniform(10, 60) % 1 < 0.5)[:, None, None]
+        colours = np.where(bands, colours, rng.uniform(0.3, 0.9))
+    return opaque(np.clip(colours, 0, 1))
