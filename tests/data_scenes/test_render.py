@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pamcli.data.scenes.render import Layer, Views, render
+from pamcli.data.scenes.render import Decal, Layer, Reflection, Views, render
 from pamcli.data.scenes.surfaces import Surface, Wave
 
 HEIGHT, WIDTH = 24, 64
@@ -46,7 +46,7 @@ def left_places(views: Views) -> torch.Tensor:
 def test_both_views_are_sampled_from_the_texture_itself() -> None:
     """A ramp comes out exactly in both views: one linear interpolation keeps it, at any sub-pixel place."""
     surface = Surface(9.3, 0.15, -0.05, (Wave(0.7, 0.2, 0.1, 0.5),))
-    views = render([Layer(surface, ramp(HEIGHT, 2 * WIDTH), FLAT, endless=True)], HEIGHT, WIDTH)
+    views = render([Layer(surface, ramp(HEIGHT, 2 * WIDTH), FLAT, endless=True)], HEIGHT, WIDTH, sharpness=1)
     columns = torch.arange(WIDTH).expand(HEIGHT, -1)
     torch.testing.assert_close(256 * views.left[0], columns.float(), atol=1e-3, rtol=0)
     places = left_places(views)
@@ -185,7 +185,7 @@ def test_a_texture_stays_in_place_however_far_it_is_reduced() -> None:
 
 def test_a_texture_goes_on_mirrored() -> None:
     texture = ramp(4, 10)
-    views = render([Layer(Surface(0.0), texture, FLAT, endless=True)], 4, 40)
+    views = render([Layer(Surface(0.0), texture, FLAT, endless=True)], 4, 40, sharpness=1)
     row = list(range(10))
     expected = torch.tensor([*row, *row[::-1], *row, *row[::-1]]) / 256
     torch.testing.assert_close(views.left[0, 2], expected)
@@ -196,8 +196,55 @@ def test_soft_edges_are_laid_over_what_is_behind_and_half_opaque_pixels_are_soli
     texture[:, :, 0] *= 0.25
     texture[:, :, 7] *= 0.75
     layer = Layer(Surface(6), texture, np.array([[1, 0, -30], [0, 1, -4], [0, 0, 1.0]]), box=(29, 3, 39, 13))
-    views = render([wall(2, level=0.4), layer], HEIGHT, WIDTH)
+    views = render([wall(2, level=0.4), layer], HEIGHT, WIDTH, sharpness=1)
     torch.testing.assert_close(
         views.left[0, 8, [29, 30, 31, 37, 38]], torch.tensor([0.4, 0.5, 0.8, 0.7, 0.4])
     )
     assert views.disparity[8, [29, 30, 31, 37, 38]].tolist() == [2, 2, 6, 6, 2]
+
+
+def test_a_pixel_is_made_of_its_centre_and_its_corners() -> None:
+    """An edge through a pixel, 1/4 to the left of its centre: its left corners are of the background."""
+    cut = Layer(Surface(8), even(1.0), FLAT, endless=True, clips=((1.0, 0.0, -29.75),))
+    for sharpness in (1.0, 0.6, 0.0):
+        views = render([wall(2, level=0.0), cut], HEIGHT, WIDTH, sharpness=sharpness)
+        left, right = views.left[0, 5], views.right[0, 5]
+        expected = torch.tensor([0.0, sharpness + (1 - sharpness) / 2, 1.0])
+        torch.testing.assert_close(left[29:32], expected)
+        torch.testing.assert_close(right[21:24], expected)
+        assert views.disparity[5, 28:32].tolist() == [2, 2, 8, 8], "of the centre, whatever the colours"
+
+
+def test_fine_detail_is_reduced_before_it_is_drawn_and_none_of_it_turns_into_coarse() -> None:
+    """Stripes of 1 texel at 3.7 texels a pixel are an even grey, and a step stays between its two levels."""
+    texture = even(1.0, 512, 512)
+    texture[:3, :, ::2] = 0
+    views = render([Layer(Surface(3.3), texture, np.diag([3.7, 3.7, 1]), endless=True)], 16, 128)
+    assert (views.left - 0.5).abs().max() < 0.15
+    assert (views.right - 0.5).abs().max() < 0.15
+
+
+def test_a_decal_moves_with_its_layer_and_hides_nothing() -> None:
+    mark = Decal(even(1.0, 4, 6), np.array([[1, 0, -30], [0, 1, -8], [0, 0, 1.0]]))
+    marked = Layer(Surface(7), even(0.2), FLAT, endless=True, decals=(mark,))
+    views = render([marked], HEIGHT, WIDTH, sharpness=1)
+    bright = np.zeros((HEIGHT, WIDTH), bool)
+    bright[8:12, 30:36] = True
+    assert np.array_equal(views.left[0].numpy() > 0.9, bright)
+    assert np.array_equal(views.right[0].numpy() > 0.9, np.roll(bright, -7, 1))
+    assert (views.disparity == 7).all()
+
+
+def test_a_reflection_has_a_disparity_of_its_own_and_leaves_the_truth_alone() -> None:
+    glass = torch.cat((torch.zeros(3, 8, 8), torch.ones(1, 8, 8), torch.full((1, 8, 8), 0.5)))
+    mirror = Reflection(ramp(HEIGHT, 2 * WIDTH), 3.0, (1.0, 1.0))
+    views = render([Layer(Surface(20.0), glass, FLAT, endless=True, reflection=mirror)], HEIGHT, WIDTH)
+    columns = torch.arange(1.0, WIDTH).expand(HEIGHT, -1)
+    torch.testing.assert_close(256 * views.left[0, :, 1:], 0.5 * columns, atol=1e-3, rtol=0)
+    torch.testing.assert_close(256 * views.right[0, :, 1:], 0.5 * (columns + 3), atol=1e-3, rtol=0)
+    assert (views.disparity == 20).all()
+
+
+def test_a_layer_is_lit() -> None:
+    views = render([Layer(Surface(1), even(0.5), FLAT, endless=True, light=(1.0, 0.5, 2.0))], 4, 8)
+    torch.testing.assert_close(views.left[:, 2, 3], torch.tensor([0.5, 0.25, 1.0]))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pamcli.data.scenes import shapes
 from pamcli.data.scenes.textures import TextureLibrary, noise, opaque
 
 Colours = NDArray[np.float64]
@@ -25,12 +27,11 @@ def shining(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
 def paint_colour(rng: Generator) -> Colours:
     """Of a car: white, silver, grey, black, or a colour."""
     if rng.random() < 0.7:
-        return np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15) + np.array(
-            [0, 0, 0.01]
-        )
-    colour = rng.uniform(0.02, 0.25, 3)
-    colour[rng.integers(3)] = rng.uniform(0.3, 0.75)
-    return np.asarray(colour)
+        colour = np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15)
+    else:
+        colour = rng.uniform(0.02, 0.25, 3)
+        colour[rng.integers(3)] = rng.uniform(0.3, 0.75)
+    return np.asarray(colour, np.float64)
 
 
 def body(
@@ -170,14 +171,29 @@ def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
         colours = np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2)
         texture = opaque(colours)
     if rng.random() < 0.5:
-        rows, columns = texture.shape[1:]
-        y, x = torch.arange(rows)[:, None], torch.arange(columns)[None]
         texture = texture.clone()
-        for _ in range(int(rng.integers(1, 4))):
-            place = (rng.uniform(0, rows), rng.uniform(0, columns))
-            spot = torch.exp(-((y - place[0]) ** 2 + (x - place[1]) ** 2) / float(rng.uniform(2, 12)) ** 2)
-            texture[:3] += float(rng.uniform(1, 4)) * spot
+        texture[:3] += highlights(rng, *texture.shape[1:])[:3]
     return texture
+
+
+def highlights(rng: Generator, rows: int, columns: int) -> Tensor:
+    """A few bright spots, brighter than white, in the dark."""
+    y, x = torch.arange(rows)[:, None], torch.arange(columns)[None]
+    light = torch.zeros(rows, columns)
+    for _ in range(int(rng.integers(1, 4))):
+        place = (rng.uniform(0, rows), rng.uniform(0, columns))
+        spot = ((y - place[0]) ** 2 + (x - place[1]) ** 2) / float(rng.uniform(2, 12)) ** 2
+        light += float(rng.uniform(1, 4)) * torch.exp(-spot)
+    return torch.cat((light.expand(3, -1, -1), torch.ones(1, rows, columns)))
+
+
+def blurred_shadow(rng: Generator, size: int) -> Tensor:
+    """Black, of any outline and softness."""
+    mask = torch.from_numpy(shapes.random_shape(rng, size, size))[None, None]
+    reach = int(rng.integers(0, size // 6))
+    if reach:
+        mask = F.avg_pool2d(mask, 2 * reach + 1, 1, reach)
+    return torch.cat((torch.zeros(3, size, size), float(rng.uniform(0.2, 0.7)) * mask[0]))
 
 
 def post(rng: Generator, rows: int, columns: int) -> Tensor:

@@ -1,8 +1,8 @@
 """Drawing both views of a scene, with exact disparity.
 
 Points of a view are traced to their surface and sampled once from its texture. Of several surfaces at a
-point the one of the largest disparity is seen: it is the nearest. A pixel's colour is made of five points: its
-centre, and its corners, which neighbours share. Its disparity and its visibility are those of its centre.
+point the one of the largest disparity is seen: it is the nearest. A pixel's colour is made of five points,
+its centre and its corners, which neighbours share; its disparity and its visibility are those of its centre.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Layer:
 
     surface: Surface
     texture: Tensor
-    """(4, h, w), colours times opacity, and opacity; or (5, h, w): and the share of the reflection."""
+    """(4, h, w), colours times opacity, and opacity; or (5, h, w): and the share of the reflection, times
+    opacity."""
     homography: NDArray[np.float64]
     """As of a `Decal`."""
     endless: bool = False
@@ -79,7 +80,7 @@ class Views:
     """What a renderer makes. Shapes (H, W), colours (3, H, W)."""
 
     left: Tensor
-    """RGB in [0, 1]."""
+    """RGB, white is 1; light that is mirrored may be brighter."""
     right: Tensor
     disparity: Tensor
     """Of the left view, pixels, >= 0, exact."""
@@ -156,7 +157,7 @@ class _Place:
 
 
 class _Canvas:
-    """One view while it is drawn: (2, H + 1, W + 1) points, the pixels' centres and their upper left corners."""
+    """One view while it is drawn: (2, H + 1, W + 1) points, of pixels the centres and upper left corners."""
 
     def __init__(
         self,
@@ -259,14 +260,14 @@ class _Canvas:
         if not len(flat):
             return
         x, y = place.x.reshape(-1)[flat], place.y.reshape(-1)[flat]
-        u, v, across, down = _texels(layer.homography, x, y)
+        u, v, inverse = _texels(layer.homography, x, y)
         if not layer.endless:
             rows, columns = layer.texture.shape[1:]
             kept = ((u > -1) & (v > -1) & (u < columns) & (v < rows)).nonzero()[:, 0]
             if not len(kept):
                 return
-            flat, x, y, u, v, across, down = (w[kept] for w in (flat, x, y, u, v, across, down))
-        texels = drawn.texture.sample(u, v, across, down)
+            flat, x, y, u, v, inverse = (w[kept] for w in (flat, x, y, u, v, inverse))
+        texels = drawn.texture.sample(u, v, *_density(layer.homography, u, v, inverse))
         colours, opacity = texels[:3], texels[3]
         for decal, pyramid in zip(layer.decals, drawn.decals, strict=True):
             _lay(colours, opacity, decal, pyramid, x, y)
@@ -280,7 +281,7 @@ class _Canvas:
             p, q = layer.reflection.density
             one = torch.ones_like(y)
             mirrored = drawn.reflection.sample(p * x.to(y.dtype), q * y, p * one, q * one)
-            colours += texels[4] * mirrored[:3] * opacity
+            colours += texels[4] * mirrored[:3]
         place_of = (point * (self.height + 1) + row) * (self.width + 1) + column
         canvas = self._colours.view(3, -1)
         if layer.endless:
@@ -292,29 +293,33 @@ class _Canvas:
         self._layer.view(-1)[place_of[solid]] = index
 
 
-def _texels(homography: NDArray[np.float64], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Texels (u, v) of left places, and texels per pixel across and down."""
+def _texels(homography: NDArray[np.float64], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Texels (u, v) of left places, and the inverse of the homography's third coordinate."""
     h = homography.tolist()
     inverse = 1 / (h[2][0] * x + h[2][1] * y + h[2][2]).clamp(min=1e-6)
     u = (h[0][0] * x + h[0][1] * y + h[0][2]) * inverse
     v = (h[1][0] * x + h[1][1] * y + h[1][2]) * inverse
-    # From the derivatives of the homography.
+    return u, v, inverse
+
+
+def _density(homography: NDArray[np.float64], u: Tensor, v: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """Texels per pixel across and down, from the derivatives of the homography."""
+    h = homography.tolist()
     across = torch.hypot((h[0][0] - u * h[2][0]) * inverse, (h[1][0] - v * h[2][0]) * inverse)
     down = torch.hypot((h[0][1] - u * h[2][1]) * inverse, (h[1][1] - v * h[2][1]) * inverse)
-    return u, v, across, down
+    return across, down
 
 
 def _lay(colours: Tensor, opacity: Tensor, decal: Decal, pyramid: Pyramid, x: Tensor, y: Tensor) -> None:
     """A decal over the colours (3, N) of left places (N,), no further than they are opaque."""
-    u, v, across, down = _texels(decal.homography, x, y)
-    if decal.endless:
-        these = slice(None)
-    else:
-        rows, columns = decal.texture.shape[1:]
-        these = ((u > -1) & (v > -1) & (u < columns) & (v < rows)).nonzero()[:, 0]
-        if not len(these):
-            return
-    texels = pyramid.sample(u[these], v[these], across[these], down[these])
+    u, v, inverse = _texels(decal.homography, x, y)
+    rows, columns = decal.texture.shape[1:]
+    inside = (u > -1) & (v > -1) & (u < columns) & (v < rows)
+    these = (inside | decal.endless).nonzero()[:, 0]
+    if not len(these):
+        return
+    u, v = u[these], v[these]
+    texels = pyramid.sample(u, v, *_density(decal.homography, u, v, inverse[these]))
     colours[:, these] = colours[:, these] * (1 - texels[3]) + texels[:3] * opacity[these]
 
 

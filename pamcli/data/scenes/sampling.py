@@ -9,11 +9,11 @@ from torch import Tensor
 COARSEST = 8
 """Textures are reduced at most 2^8 times: what is smaller is as good as even."""
 
-SHARPER = 1.0
+SHARPER = 0.75
 """Levels that a texture is read finer than pixels are: a pixel is made of several points."""
 
 MOST_FORESHORTENED = 4.0
-"""Of a texel that is longer than wide, a pixel sees the mean of both; but never under this part of its length."""
+"""A pixel longer than wide on a texture sees its mean side, but not less than this part of its length."""
 
 
 class Pyramid:

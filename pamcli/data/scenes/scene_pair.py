@@ -15,7 +15,7 @@ def scene_pair(library: TextureLibrary, seed: int, number: int, height: int, wid
     """The scene `number` of the series `seed`, in pictures of (height, width); always the same one."""
     rng = np.random.default_rng((seed, number))
     scene = make_scene(rng, library, height, width)
-    sharpness = float(rng.uniform(0.4, 1.0))
+    sharpness = float(rng.uniform(0.5, 1.1))
     views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
     left, right = photograph(rng, views.left, views.right)
     return Sample(

@@ -33,6 +33,8 @@ class Camera:
     """Column and row, which may lie outside the picture."""
     height: float
     """Above the ground, baselines."""
+    view: tuple[int, int]
+    """Width and height of the pictures."""
 
     @property
     def to_ray(self) -> Vector:
@@ -44,7 +46,24 @@ class Camera:
 
     def seen_at(self, points: Vector) -> Vector:
         """(N, 2) pixels of points (N, 3) before the camera."""
-        return points[:, :2] * (self.focal / points[:, 2:]) + np.array(self.centre)
+        seen: Vector = points[:, :2] * (self.focal / points[:, 2:]) + np.array(self.centre)
+        return seen
+
+    def sees(self, points: Vector) -> bool:
+        """Whether one of the views may hold something of what lies between points (N, 3)."""
+        box = self.box(points)
+        if box is None:
+            return True
+        nearest = self.focal / float(points[:, 2].min())  # it lies further left in the right view
+        return box[2] >= 0 and box[0] - nearest <= self.view[0] and box[3] >= 0 and box[1] <= self.view[1]
+
+    def box(self, points: Vector) -> Box | None:
+        """Around points (N, 3); None where some of them are too near to be projected."""
+        if points[:, 2].min() < 1:
+            return None
+        seen = self.seen_at(points)
+        (x0, y0), (x1, y1) = seen.min(0) - 1, seen.max(0) + 1
+        return float(x0), float(y0), float(x1), float(y1)
 
     def frame(self, origin: Vector, across: Vector, down: Vector) -> tuple[Vector, Surface, Vector]:
         """Of the plane through `origin` with two of its vectors: its homography from left (x, y, 1) to
@@ -93,12 +112,15 @@ def face(
     reflection: Reflection | None = None,
     cutout: bool = False,
 ) -> Layer | None:
-    """A parallelogram, its upper left corner (seen from outside) at `origin`; None where both see its back.
+    """A parallelogram, its upper left corner, seen from outside, at `origin`; None where no view sees it.
 
     taper: width of its upper edge in parts of the lower one. texels: across and down, for a texture that is
     repeated; None: it fills the face. cutout: the texture has its own outline. Raises ValueError as
     `Camera.frame`.
     """
+    corners = np.stack([origin + i * across + j * down for i in (0, 1) for j in (0, 1)])
+    if not camera.sees(corners):
+        return None
     inward = np.cross(across, down)
     sees = [float(inward @ (origin - eye)) > 0 for eye in (np.zeros(3), np.array([1.0, 0.0, 0.0]))]
     if not any(sees):
@@ -109,26 +131,17 @@ def face(
     clips = tuple(tuple(line.tolist()) for line in (s - m * w + m * t, w - s - m * w + m * t, t, w - t))
     columns, rows = texels or (texture.shape[2], texture.shape[1])
     to_texels = np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]])
-    corners = np.stack([origin + i * across + j * down for i in (0, 1) for j in (0, 1)])
     return Layer(
         surface,
         texture,
         to_texels @ h,
         endless=not cutout,
         clips=() if cutout else clips,
-        box=_box(camera, corners),
+        box=camera.box(corners),
         light=(light.on(inward),) * 3,
         reflection=reflection,
         unseen=None if all(sees) else sees.index(False),
     )
-
-
-def _box(camera: Camera, points: Vector) -> Box | None:
-    if points[:, 2].min() < 1:
-        return None
-    seen = camera.seen_at(points)
-    (x0, y0), (x1, y1) = seen.min(0) - 1, seen.max(0) + 1
-    return float(x0), float(y0), float(x1), float(y1)
 
 
 @dataclass(frozen=True)
@@ -182,9 +195,12 @@ class Block:
         found.append(("top", top[1], top[2] - top[1], top[0] - top[1], 1.0))
         return found
 
+    def corners(self) -> Vector:
+        return np.array(self.ring(False) + self.ring(True))
+
     def nearest(self) -> float:
         """The least z of it."""
-        return float(min(point[2] for point in self.ring(False)))
+        return float(self.corners()[:, 2].min())
 
 
 def shadow(

@@ -2,73 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 import numpy as np
 import torch
 from numpy.random import Generator
-from torch import Tensor
 
-from pamcli.data.scenes import looks, shapes
-from pamcli.data.scenes.render import Decal, Layer, Reflection
-from pamcli.data.scenes.solids import Block, Camera, Light, Vector, face, shadow
+from pamcli.data.scenes import looks
+from pamcli.data.scenes.render import Decal, Layer
+from pamcli.data.scenes.solids import Block, Camera, Light
+from pamcli.data.scenes.street_things import (
+    AHEAD,
+    DOWN,
+    RIGHT,
+    Street,
+    block,
+    board,
+    car,
+    post,
+    standing,
+    tree,
+)
 from pamcli.data.scenes.surfaces import Surface
-from pamcli.data.scenes.textures import TextureLibrary, cut
-
-MOST_SHADOWS = 12
-
-RIGHT = np.array([1.0, 0.0, 0.0])
-DOWN = np.array([0.0, 1.0, 0.0])
-AHEAD = np.array([0.0, 0.0, 1.0])
-
-
-@dataclass
-class _Street:
-    rng: Generator
-    library: TextureLibrary
-    camera: Camera
-    light: Light
-    metre: float
-    """Baselines."""
-    width: int
-    largest: float
-    half_road: float
-    """Baselines from the axis of the road to its edge."""
-    darkness: float
-    """Opacity of shadows."""
-    reflection: Tensor = field(default_factory=lambda: torch.zeros(4, 1, 1))
-    layers: list[Layer] = field(default_factory=list)
-    shadows: list[Decal] = field(default_factory=list)
-
-    def uniform(self, low: float, high: float) -> float:
-        return float(self.rng.uniform(low, high))
-
-    def log_uniform(self, low: float, high: float) -> float:
-        return float(np.exp(self.rng.uniform(np.log(low), np.log(high))))
-
-    def add(self, *layers: Layer | None) -> None:
-        self.layers += [layer for layer in layers if layer is not None]
-
-    def shine(self, disparity: float) -> Reflection:
-        """Of a surface at `disparity`: what it mirrors lies mostly far behind it."""
-        scale = self.log_uniform(0.3, 2.0)
-        return Reflection(
-            self.reflection, disparity * self.uniform(-0.4, 0.7), (scale, scale * self.uniform(0.5, 2))
-        )
-
-    def texels(self, size: float, disparity: float, most: int = 320) -> int:
-        """For a length (baselines) seen at a disparity."""
-        return int(np.clip(1.3 * size * disparity, 8, most))
-
-    def cast(self, base: list[Vector], height: float) -> None:
-        if len(self.shadows) < MOST_SHADOWS and self.darkness > 0.05:
-            thrown = shadow(self.camera, self.light, base, height, self.darkness)
-            self.shadows += [thrown] if thrown is not None else []
-
-    def somewhere(self, nearest: float = 1.0, farthest: float = 3.0) -> tuple[Vector, float]:
-        """A point of the ground in view, and its disparity: at most `nearest` parts of the largest."""
-        disparity = self.log_uniform(min(farthest, 0.3 * self.largest), nearest * self.largest)
-        return self.camera.ground_at(self.uniform(-0.05, 1.1) * self.width, disparity), disparity
+from pamcli.data.scenes.textures import TextureLibrary
 
 
 def make_street(
@@ -83,13 +37,13 @@ def make_street(
     vanishing = uniform(0.0, 1.1) * width
     at_foot = largest * uniform(0.5, 0.95)
     focal = float(np.exp(rng.uniform(np.log(0.55), np.log(1.5)))) * width
-    camera = Camera(focal, (vanishing, horizon), (height - horizon) / at_foot)
+    camera = Camera(focal, (vanishing, horizon), (height - horizon) / at_foot, (width, height))
     metre = camera.height / uniform(1.2, 2.3)
     turn, rise = uniform(0, 2 * np.pi), uniform(0.4, 1.2)
     direction = np.array([np.cos(turn) * np.cos(rise), np.sin(rise), np.sin(turn) * np.cos(rise)])
     overcast = rng.random() < 0.35
     light = Light(direction, uniform(0.7, 0.95) if overcast else uniform(0.25, 0.6))
-    street = _Street(
+    street = Street(
         rng, library, camera, light, metre, width, largest, uniform(2.5, 7) * metre,
         darkness=uniform(0, 0.3) if overcast else uniform(0.4, 0.8),
         reflection=looks.surroundings(rng, library),
@@ -100,26 +54,23 @@ def make_street(
         if rng.random() < 0.6:
             _curb(street, side)
     _far_things(street)
-    for attempt in range(int(rng.integers(1, 8))):
-        _car(street, parked=attempt % 2 == 0)
+    for attempt in range(int(rng.integers(1, 9))):
+        car(street, parked=attempt % 3 > 0)
     for _ in range(int(rng.integers(0, 5))):
-        _tree(street)
+        tree(street)
     for _ in range(int(rng.integers(2, 11))):
-        _post(street)
+        post(street)
     for _ in range(int(rng.integers(0, 5))):
-        _standing(street)
+        standing(street)
     street.add(_ground(street))
     _sky(street)
     return street.layers
 
 
-def _ground(street: _Street) -> Layer:
+def _ground(street: Street) -> Layer:
     rng, camera = street.rng, street.camera
     texel = street.metre * street.log_uniform(0.008, 0.03)
-    if rng.random() < 0.7:
-        texture = looks.asphalt(rng, 384)
-    else:
-        texture = street.library.background(rng)
+    texture = looks.asphalt(rng, 384) if rng.random() < 0.7 else street.library.background(rng)
     origin = np.array([0.0, camera.height, 1.0])
     homography, surface, _ = camera.frame(origin, texel * RIGHT, texel * AHEAD)
     decals = street.shadows
@@ -135,7 +86,7 @@ def _ground(street: _Street) -> Layer:
     )
 
 
-def _marks(street: _Street) -> list[Decal]:
+def _marks(street: Street) -> list[Decal]:
     """Lines along the road, whole or dashed, and now and then across it."""
     rng, camera, metre = street.rng, street.camera, street.metre
     marks = []
@@ -164,7 +115,7 @@ def _marks(street: _Street) -> list[Decal]:
     return marks
 
 
-def _sky(street: _Street) -> None:
+def _sky(street: Street) -> None:
     disparity = min(street.uniform(0.0, 0.5), 0.05 * street.largest)
     rng = street.rng
     texture = looks.sky(rng) if rng.random() < 0.75 else street.library.background(rng)
@@ -175,38 +126,7 @@ def _sky(street: _Street) -> None:
     street.add(Layer(Surface(disparity), texture, homography, endless=True))
 
 
-def _block(
-    street: _Street,
-    block: Block,
-    textures: dict[str, Tensor],
-    texels: dict[str, tuple[float, float]] | None = None,
-) -> bool:
-    """Its faces; False where it cannot be drawn, and is not."""
-    made = []
-    disparity = street.camera.focal / max(block.nearest(), 1.0)
-    try:
-        for name, origin, across, down, taper in block.sides():
-            texture = textures.get(name, textures["side"])
-            made.append(
-                face(
-                    street.camera,
-                    street.light,
-                    origin,
-                    across,
-                    down,
-                    texture,
-                    taper=taper,
-                    texels=(texels or {}).get(name),
-                    reflection=street.shine(disparity) if len(texture) == 5 else None,
-                )  # fmt: skip
-            )
-    except ValueError:
-        return False
-    street.add(*made)
-    return True
-
-
-def _houses(street: _Street, side: int) -> None:
+def _houses(street: Street, side: int) -> None:
     rng, metre, camera = street.rng, street.metre, street.camera
     edge = street.width - camera.centre[0] if side > 0 else camera.centre[0]
     line = max(street.half_road + street.uniform(1, 8) * metre, edge / (1.1 * street.largest), 1.5)
@@ -216,23 +136,21 @@ def _houses(street: _Street, side: int) -> None:
         storeys, bays = int(rng.integers(2, 6)), int(rng.integers(3, 8))
         height = storeys * street.uniform(2.8, 4.0) * metre
         length = street.uniform(6, 30) * metre
-        texture = looks.facade(rng, street.library, 384, 384, storeys, bays)
         bay = street.uniform(2, 4) * metre
         foot = np.array([side * (line + depth / 2), camera.height, z + length / 2])
+        house = Block(foot, 0.0, length, depth, height)
+        z += length + (street.uniform(1, 12) * metre if rng.random() < 0.4 else 0.0)
+        line += street.uniform(-0.5, 1.5) * metre
+        if not camera.sees(house.corners()):
+            continue
+        texture = looks.facade(rng, street.library, 384, 384, storeys, bays)
         per_bay = 384 / bays / bay
         texels = {name: (size * per_bay, 384.0) for name, size in
                   (("left", length), ("right", length), ("front", depth), ("rear", depth))}  # fmt: skip
-        _block(
-            street,
-            Block(foot, 0.0, length, depth, height),
-            {"side": texture, "top": texture[:, :8, :8]},
-            texels,
-        )
-        z += length + (street.uniform(1, 12) * metre if rng.random() < 0.4 else 0.0)
-        line += street.uniform(-0.5, 1.5) * metre
+        block(street, house, {"side": texture, "top": texture[:, :8, :8]}, texels)
 
 
-def _curb(street: _Street, side: int) -> None:
+def _curb(street: Street, side: int) -> None:
     camera, metre = street.camera, street.metre
     width, length = street.uniform(1.5, 12) * metre, 80 * metre
     foot = np.array([side * (street.half_road + width / 2), camera.height, length / 2 + 0.3])
@@ -247,7 +165,7 @@ def _curb(street: _Street, side: int) -> None:
         "left": (length * scale, 16.0),
         "right": (length * scale, 16.0),
     }
-    _block(
+    block(
         street,
         Block(foot, 0.0, length, width, street.uniform(0.08, 0.2) * metre),
         {"side": rim.clamp(max=1), "top": top},
@@ -255,7 +173,7 @@ def _curb(street: _Street, side: int) -> None:
     )
 
 
-def _far_things(street: _Street) -> None:
+def _far_things(street: Street) -> None:
     """A hedge, a row of trees, a photograph: something at the end of the road."""
     rng, camera = street.rng, street.camera
     for _ in range(int(rng.integers(1, 4))):
@@ -265,9 +183,9 @@ def _far_things(street: _Street) -> None:
         height = street.uniform(0.05, 0.4) * street.width / disparity
         rows, columns = street.texels(height, disparity, 256), street.texels(width, disparity, 512)
         if rng.random() < 0.6:
-            _board(street, foot, width, height, looks.leaves(rng, rows, columns), cutout=True)
+            board(street, foot, width, height, looks.leaves(rng, rows, columns), cutout=True)
         elif rng.random() < 0.5:
-            _board(
+            board(
                 street,
                 foot,
                 width,
@@ -276,153 +194,4 @@ def _far_things(street: _Street) -> None:
                 cutout=False,
             )
         else:
-            _board(street, foot, width, height, street.library.skin(rng, rows, columns), cutout=False)
-
-
-def _board(
-    street: _Street,
-    foot: Vector,
-    width: float,
-    height: float,
-    texture: Tensor,
-    *,
-    cutout: bool,
-    lean: float = 0.0,
-) -> None:
-    """Upright, facing the camera but for a lean (radians, about the line of sight)."""
-    across, down = (
-        width * np.array([np.cos(lean), np.sin(lean), 0.0]),
-        height * np.array([-np.sin(lean), np.cos(lean), 0.0]),
-    )
-    origin = foot - across / 2 - down
-    shine = street.shine(street.camera.focal / foot[2]) if len(texture) == 5 else None
-    made = face(street.camera, street.light, origin, across, down, texture, cutout=cutout, reflection=shine)
-    if made is not None:
-        level = street.light.ambient + (1 - street.light.ambient) * street.uniform(0.3, 1.0)
-        street.add(replace(made, light=(level,) * 3))
-
-
-def _car(street: _Street, *, parked: bool) -> None:
-    """A body and a cabin; or a van: one tall box with windows."""
-    rng, metre = street.rng, street.metre
-    foot, disparity = street.somewhere(0.85)
-    heading = float(
-        rng.choice([0.0, np.pi, np.pi / 2, -np.pi / 2], p=[0.42, 0.42, 0.08, 0.08])
-    ) + street.uniform(-0.15, 0.15)
-    if parked:
-        side = rng.choice([-1, 1])
-        foot[0] = side * (street.half_road - street.uniform(-0.5, 1.5) * metre)
-    length, width = street.uniform(3.6, 5) * metre, street.uniform(1.6, 1.95) * metre
-    if foot[2] - length / 2 < 2 or street.camera.focal / (foot[2] - length / 2) > 1.3 * street.largest:
-        return
-    colour = looks.paint_colour(rng)
-    rows, columns = street.texels(0.9 * metre, disparity, 160), street.texels(length, disparity)
-    across = street.texels(width, disparity, 200)
-    van = rng.random() < 0.25
-    height = street.uniform(1.7, 2.6) * metre if van else street.uniform(0.75, 1.0) * metre
-    lifted = foot - np.array([0, 0.14 * metre, 0])
-    skins = {
-        "side": looks.body(rng, colour, rows, columns, length / height, 0.34 * metre / height),
-        "front": looks.body(rng, colour, rows, across),
-        "rear": looks.body(rng, colour, rows, across),
-    }
-    skins["top"] = looks.shining(
-        np.broadcast_to(colour * 1.1, (8, 8, 3)), np.full((8, 8), street.uniform(0.1, 0.5))
-    )
-    if not _block(street, Block(lifted, heading, length, width, height), skins):
-        return
-    street.cast(
-        Block(foot, heading, 0.95 * length, width, height).ring(False), 0.9 * (height if van else 1.4 * metre)
-    )
-    shift = street.uniform(-0.12, 0.02) * length
-    glass_rows = street.texels(0.55 * metre, disparity, 96)
-    glass = {
-        "side": looks.windows(rng, colour, glass_rows, columns, int(rng.integers(2, 5))),
-        "front": looks.windows(rng, colour, glass_rows, across, 1),
-        "rear": looks.windows(rng, colour, glass_rows, across, 1),
-        "top": skins["top"],
-    }
-    if van:
-        return
-    cabin = Block(
-        lifted - np.array([0, height, 0]) + shift * np.array([np.sin(heading), 0, np.cos(heading)]),
-        heading,
-        length * street.uniform(0.55, 0.75),
-        width * 0.94,
-        street.uniform(0.45, 0.65) * metre,
-        top_length=street.uniform(0.6, 0.85),
-        top_width=street.uniform(0.75, 0.9),
-        top_shift=street.uniform(-0.08, 0.02),
-    )
-    _block(street, cabin, glass)
-
-
-def _post(street: _Street) -> None:
-    """A lamp post, a bollard, a mast with lights or with a sign: up from the ground."""
-    rng, metre = street.rng, street.metre
-    foot, disparity = street.somewhere(0.9, 4.0)
-    if rng.random() < 0.5:
-        foot[0] = rng.choice([-1, 1]) * (street.half_road + street.uniform(-0.5, 3) * metre)
-    width = min(max(street.log_uniform(0.05, 0.3) * metre, 2.0 / disparity), 16 / disparity)
-    height = street.uniform(0.7, 1.2) * metre if rng.random() < 0.3 else street.uniform(2, 9) * metre
-    rows, columns = street.texels(height, disparity, 200), 10
-    lean = float(rng.normal(0, 0.02))
-    _board(street, foot, width, height, looks.post(rng, rows, columns), cutout=False, lean=lean)
-    street.cast([foot - width / 2 * RIGHT, foot + width / 2 * RIGHT], height)
-    if height < 1.5 * metre or rng.random() < 0.4:
-        return
-    front = foot - np.array([0, height * street.uniform(0.5, 0.9), 0.05 * metre])
-    size = street.uniform(0.3, 1.0) * metre
-    n = street.texels(size, disparity, 96)
-    if rng.random() < 0.6:
-        mask = shapes.random_shape(rng, n, n)
-        plate = street.library.skin(rng, n, n) if rng.random() < 0.3 else looks.post(rng, n, n)
-        _board(street, front, size, size, cut(plate, mask), cutout=True)
-    else:
-        _board(street, front, 0.4 * size, size, looks.post(rng, n, n), cutout=False)
-
-
-def _tree(street: _Street) -> None:
-    rng, metre = street.rng, street.metre
-    foot, disparity = street.somewhere(0.7, 3.0)
-    if abs(foot[0]) < street.half_road:
-        foot[0] = np.copysign(street.half_road + street.uniform(0, 8) * metre, foot[0])
-    trunk, width = street.uniform(0.5, 4) * metre, street.uniform(0.15, 0.6) * metre
-    bark = street.library.skin(rng, street.texels(trunk, disparity, 200), street.texels(width, disparity, 64))
-    _board(
-        street,
-        foot,
-        width,
-        1.3 * trunk,
-        bark * torch.tensor([0.5, 0.45, 0.4, 1])[:, None, None],
-        cutout=False,
-        lean=float(rng.normal(0, 0.05)),
-    )
-    size = street.uniform(2, 7) * metre
-    for _ in range(int(rng.integers(1, 4))):
-        away = np.array(
-            [
-                street.uniform(-0.4, 0.4) * size,
-                -trunk - street.uniform(-0.2, 0.4) * size,
-                street.uniform(-0.3, 0.3) * size,
-            ]
-        )
-        w, h = size * street.uniform(0.6, 1.2), size * street.uniform(0.5, 1)
-        n = street.texels(size, disparity, 256)
-        if (foot + away)[2] > 3:
-            _board(street, foot + away, w, h, looks.leaves(rng, n, n), cutout=True)
-    street.cast([foot + np.array([i, 0, j]) * size / 4 for i in (-1, 1) for j in (-1, 1)], trunk + size / 2)
-
-
-def _standing(street: _Street) -> None:
-    """A person, an animal, a thing: a cut-out, or a shape with a photograph's look."""
-    rng, metre = street.rng, street.metre
-    foot, disparity = street.somewhere(0.95, 5.0)
-    height = street.uniform(0.4, 2.1) * metre
-    texture = street.library.cutout(rng)
-    if texture is None:
-        n = street.texels(height, disparity, 256)
-        texture = cut(street.library.skin(rng, n, n), shapes.random_shape(rng, n, n))
-    width = height * texture.shape[2] / texture.shape[1]
-    _board(street, foot, width, height, texture, cutout=True)
-    street.cast([foot - width / 3 * RIGHT, foot + width / 3 * RIGHT], height)
+            board(street, foot, width, height, street.library.skin(rng, rows, columns), cutout=False)
