@@ -23,16 +23,16 @@ def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.
     for view in (left, right):
         picture = (light * view).clamp(0, 1) ** (gamma * float(np.exp(unlike * rng.normal(0, 0.03))))
         gain = np.exp(unlike * (rng.normal(0, 0.04) + rng.normal(0, 0.015, 3)))
-        picture = picture * torch.from_numpy(gain.astype(np.float32))[:, None, None]
+        picture = picture * view.new_tensor(gain)[:, None, None]
         if unlike and rng.random() < 0.3:
-            picture = picture * _vignette(rng, *view.shape[1:])
+            picture = picture * _vignette(rng, *view.shape[1:]).to(view.device)
         sigma = blur + unlike * abs(rng.normal(0, 0.08))
         if sigma > 0.25:
             picture = _blurred(picture, sigma)
         if noise:
-            grain = torch.from_numpy(rng.standard_normal(picture.shape, np.float32))
+            grain = torch.from_numpy(rng.standard_normal(picture.shape, np.float32)).to(picture)
             picture = picture + noise * (0.5 + picture.clamp(0, 1).sqrt()) * grain
-        pictures.append((picture.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy())
+        pictures.append((picture.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).cpu().numpy())
     return pictures[0], pictures[1]
 
 
@@ -48,10 +48,10 @@ def _blurred(picture: Tensor, sigma: float) -> Tensor:
     taps /= taps.sum()
     height, width = picture.shape[1:]
     padded = F.pad(picture[None], (reach,) * 4, mode="replicate")[0]
-    across = torch.zeros(3, height + 2 * reach, width)
+    across = picture.new_zeros(3, height + 2 * reach, width)
     for i, tap in enumerate(taps):
         across.add_(padded[:, :, i : i + width], alpha=float(tap))
-    blurred = torch.zeros(3, height, width)
+    blurred = torch.zeros_like(picture)
     for i, tap in enumerate(taps):
         blurred.add_(across[:, i : i + height], alpha=float(tap))
     return blurred
