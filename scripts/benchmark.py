@@ -33,9 +33,9 @@ from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import free_memory
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
-from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.registry.catalog import locate
-from pamcli.registry.load import load_network
+from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -148,8 +148,9 @@ def made_variants(network: str, precisions: Sequence[str]) -> dict[str, Run]:
     return runs
 
 
-def ours(network: PASMnet | PASSRnet, spec: ModelSpec, compute: Compute) -> Run:
+def ours(network: Network, spec: ModelSpec, compute: Compute) -> Run:
     """The left view's result, in the strips that pam chooses."""
+    assert not isinstance(network, PASMnet2)
     if isinstance(network, PASMnet):
         matcher = StereoMatcher(network, spec, compute)
         return lambda left, right: matcher(left, right, extras=()).disparity
@@ -157,7 +158,8 @@ def ours(network: PASMnet | PASSRnet, spec: ModelSpec, compute: Compute) -> Run:
     return upscaler.left_only
 
 
-def plain(network: PASMnet | PASSRnet) -> Run:
+def plain(network: Network) -> Run:
+    assert not isinstance(network, PASMnet2)
     sys.path.append(str(SCRIPTS.parent / "tests" / "networks"))
     from reference import (  # type: ignore[import-not-found]
         reference_matching,

@@ -123,12 +123,13 @@ class Imported:
         typer.Option(
             "--max-disparity",
             metavar="N|none",
-            help="The prior that a PASMnet was trained with: its tensors cannot show it.",
+            help="The prior that a matching network was trained with: its tensors cannot show it.",
         ),
     ] = "none"
     training: Annotated[str, typer.Option("--training", help="Data and recipe, to be stored.")] = ""
     licence: Annotated[str, typer.Option("--licence", help="Licence of the weights.")] = "unknown"
     version: Annotated[str, typer.Option("--version", help="Version of the weights.")] = ""
+    half: Annotated[bool, typer.Option("--half", help="Store half precision, in half the bytes.")] = False
     overwrite: Overwrite = False
 
 
@@ -150,7 +151,7 @@ def import_checkpoint(
     ],
     given: Imported,
 ) -> None:
-    """Convert a checkpoint of the authors.
+    """Convert a checkpoint of the authors, or of PASMnet 2.
 
     The result is a safetensors file. Nothing in the checkpoint is executed.
     """
@@ -174,7 +175,10 @@ def import_checkpoint(
         licence=given.licence,
         version=given.version,
     )
-    save_network(found.state, found.spec, output)
+    state = found.state
+    if given.half:
+        state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
+    save_network(state, found.spec, output)
     scale = "" if found.spec.scale is None else f" x{found.spec.scale}"
     console = Console()
     console.inform(f"{checkpoint} holds a {found.spec.architecture}{scale}, {len(found.state)} tensors")

@@ -234,6 +234,8 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
         counted = truth.known if weights.refine_occluded else left[1]
         yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counted),)
     if weights.estimate:
+        if matching.estimate is None:
+            raise ValueError("the network makes no estimate of its own")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
         stride = STAGE_STRIDES[-1]

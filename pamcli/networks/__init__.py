@@ -1,4 +1,4 @@
-"""The paper's networks in their plain form: whole maps, for training. Nothing here reads, writes or streams.
+"""The networks in their plain form: whole maps, for training. Nothing here reads, writes or streams.
 
 "Parallax Attention for Unsupervised Stereo Correspondence Learning" (TPAMI 2020), and where it is computed:
 
@@ -14,6 +14,7 @@
 | Equations 5 to 7, Figure 11b | cascade of costs | `pasmnet.Stage`, `CascadedParallaxAttention` |
 | Figure 11c, Equation 8 | output module | `parallax.parallax_maps`, `regress_disparity`, `fill_occlusions` |
 | Equation 9 | refinement | `pasmnet.Refinement`, `pasmnet.blended` |
+| (not the paper's) | PASMnet 2: the same matching, another head | `pasmnet2.PASMnet2` |
 | Section 5.1, Figure 6 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
 
 Equations 10 to 18 are the losses', which have a room of their own. `pamcli/streaming/` runs the same networks

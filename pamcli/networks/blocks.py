@@ -1,4 +1,4 @@
-"""Building blocks of PASMnet: convolution units of an hourglass.
+"""Building blocks of the matching networks: convolution units of an hourglass.
 
 The attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
 """
@@ -10,21 +10,29 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SLOPE = 0.1
-"""Negative slope of every LeakyReLU in both networks."""
+"""Negative slope of every LeakyReLU in the paper's networks."""
 
 
-def conv(inputs: int, outputs: int, kernel: int = 3, *, stride: int = 1, bias: bool = False) -> nn.Conv2d:
+def conv(
+    inputs: int, outputs: int, kernel: int = 3, *, stride: int = 1, dilation: int = 1, bias: bool = False
+) -> nn.Conv2d:
     """Convolution that keeps the size (halves it with stride 2)."""
-    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
+    return nn.Conv2d(inputs, outputs, kernel, stride, dilation * (kernel // 2), dilation, bias=bias)
 
 
 def conv_unit(
-    inputs: int, outputs: int, kernel: int = 3, *, stride: int = 1, bias: bool = False
+    inputs: int,
+    outputs: int,
+    kernel: int = 3,
+    *,
+    stride: int = 1,
+    dilation: int = 1,
+    bias: bool = False,
+    slope: float = SLOPE,
 ) -> nn.Sequential:
-    """Convolution, batch norm, LeakyReLU."""
-    return nn.Sequential(
-        conv(inputs, outputs, kernel, stride=stride, bias=bias), nn.BatchNorm2d(outputs), nn.LeakyReLU(SLOPE)
-    )
+    """Convolution, batch norm, LeakyReLU (with slope 0 a plain ReLU)."""
+    layer = conv(inputs, outputs, kernel, stride=stride, dilation=dilation, bias=bias)
+    return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.LeakyReLU(slope))
 
 
 def upsample(x: Tensor, factor: int = 2) -> Tensor:

@@ -7,6 +7,7 @@ the authors ran one after the other. Attribute names are those of the authors' c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,19 +34,28 @@ STAGE_STRIDES = (16, 8, 4)
 """Pixels of the input per pixel of the three stages of the cascade."""
 
 
+Costs = Sequence[tuple[Tensor, Tensor]]
+"""Right->left and left->right matching costs (B, H, W, W) of each stage."""
+
+
 @dataclass(frozen=True)
 class Matching:
-    """What PASMnet finds out about a batch of pairs."""
+    """What a matching network finds out about a batch of pairs."""
 
     disparity: Tensor
     """Refined disparity of the left view (B, 1, H, W), pixels, >= 0."""
     initial: Tensor
-    """Disparity from the attention of stage 3, occlusions filled (B, H/4, W/4), in quarter-size pixels."""
+    """Disparity from the attention of stage 3 (B, H/4, W/4), in quarter-size pixels; PASMnet fills its
+    occlusions."""
     maps: tuple[ParallaxMaps, ...]
     """Attention and masks of the stages 1, 2, 3, or of stage 3 alone."""
-    estimate: Tensor
-    """What the refinement estimates by itself (B, 1, H, W), pixels, before it is blended with `initial`; what
-    is below 0 is taken as 0 there."""
+    estimate: Tensor | None = None
+    """What PASMnet's refinement estimates by itself (B, 1, H, W), pixels, before it is blended with
+    `initial`, where what is below 0 is taken as 0."""
+    updates: tuple[Tensor, ...] = ()
+    """Of PASMnet 2: the disparity after each update (B, H/4, W/4), in quarter-size pixels."""
+    confidence: Tensor | None = None
+    """Of PASMnet 2: attention within its window (B, H/4, W/4), in [0, 1], see `pasmnet2`."""
 
 
 class PASMnet(nn.Module):
@@ -65,19 +75,21 @@ class PASMnet(nn.Module):
         `max_disparity`, a multiple of 16, in pixels: the attention then considers only disparities below it.
         `all_stages` returns the maps of all three stages, as the losses need them (Section 4.2.3).
         """
-        F1, F2, F3, F4 = self.hourglass(torch.cat((left, right)))
-        costs = self.cas_pam(F1, F2, F3)
-        stages = (0, 1, 2) if all_stages else (2,)
-        maps = tuple(
-            parallax_maps(*costs[s], ordered=True, max_disparity=_at_stage(max_disparity, s)) for s in stages
-        )
+        F1, F2, F3, F4, _ = self.hourglass(torch.cat((left, right)))
+        costs, _ = self.cas_pam(F1, F2, F3)
+        maps = stage_maps(costs, (0, 1, 2) if all_stages else (2,), max_disparity)
         initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
         disparity, estimate = self.refine(initial[:, None], F4[: len(left)])
         return Matching(disparity, initial, maps, estimate)
 
 
-def _at_stage(max_disparity: int | None, stage: int) -> int | None:
-    return None if max_disparity is None else max_disparity // STAGE_STRIDES[stage]
+def stage_maps(costs: Costs, stages: Sequence[int], max_disparity: int | None) -> tuple[ParallaxMaps, ...]:
+    """Output modules of some of the stages (0, 1, 2); `max_disparity` in pixels of the input."""
+    limits = [None if max_disparity is None else max_disparity // STAGE_STRIDES[stage] for stage in stages]
+    return tuple(
+        parallax_maps(*costs[stage], ordered=True, max_disparity=limit)
+        for stage, limit in zip(stages, limits, strict=True)
+    )
 
 
 class Hourglass(nn.Module):
@@ -95,16 +107,17 @@ class Hourglass(nn.Module):
         self.D2 = Decoder(128 + 96, 96)
         self.D3 = Decoder(96 + 64, 64)
 
-    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(2B, 3, H, W) to F1 (H/16, 128 channels), F2 (H/8, 96), F3 (H/4, 64) and F4 (H/4, 64)."""
-        x1 = self.E1(self.E0(views))  # H/4
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """(2B, 3, H, W) to F1 (H/16, 128 channels), F2 (H/8, 96), F3, F4 (H/4, 64) and E0's (H/2, 32)."""
+        x0 = self.E0(views)  # H/2
+        x1 = self.E1(x0)  # H/4
         x2 = self.E2(x1)  # H/8
         x3 = self.E3(x2)  # H/16
         x4 = self.D0(self.E4(x3))  # H/32
         F1 = self.D1(x4, x3)
         F2 = self.D2(F1, x2)
         F3 = self.D3(F2, x1)
-        return F1, F2, F3, x1
+        return F1, F2, F3, x1, x0
 
 
 class ParallaxAttentionBlock(nn.Module):
@@ -163,14 +176,14 @@ class CascadedParallaxAttention(nn.Module):
         self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
         self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
 
-    def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Features of both views to (right->left, left->right) costs (B, H, W, W) of the three stages."""
+    def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
+        """Features of both views to the costs of the stages, and stage 3's features (2B, 64, H/4, W/4)."""
         views, *cost1 = self.stage1(f1)
         views, *cost2 = self.stage2(self.b2(torch.cat((upsample(views), f2), 1)))
         cost2 = [fine + _upsample_cost(coarse) for fine, coarse in zip(cost2, cost1, strict=True)]
         views, *cost3 = self.stage3(self.b3(torch.cat((upsample(views), f3), 1)))
         cost3 = [fine + _upsample_cost(coarse) for fine, coarse in zip(cost3, cost2, strict=True)]
-        return [(cost[0], cost[1]) for cost in (cost1, cost2, cost3)]
+        return [(cost[0], cost[1]) for cost in (cost1, cost2, cost3)], views
 
 
 def _upsample_cost(cost: Tensor) -> Tensor:

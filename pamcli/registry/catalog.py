@@ -11,7 +11,8 @@ import pamcli
 from pamcli.errors import ModelError, UsageError
 
 REGISTERED = {
-    "pasmnet": "disparity of a rectified pair",
+    "pasmnet2": "disparity of a rectified pair, with sharp edges",
+    "pasmnet": "disparity of a rectified pair, the published network",
     "passrnet-x2": "both views enlarged 2 times",
     "passrnet-x4": "both views enlarged 4 times",
 }

@@ -1,4 +1,4 @@
-"""Import of the authors' checkpoints: `.pth` (a bare state dict) and `.pth.tar` (one inside a record)."""
+"""Import of the authors' checkpoints and PASMnet 2's: `.pth` (a state dict), `.pth.tar` (one in a record)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import PASSRNET_SCALES, ModelSpec, read_header
+from pamcli.registry.spec import MATCHING, PASSRNET_SCALES, ModelSpec, read_header
 
 # Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -73,7 +73,7 @@ def read_checkpoint(
         raise UsageError(f"{path} is a weights file of pam already", "use it as it is")
     state = _state_dict(_load(path), path)
     architecture, scale = _recognise(state, path)
-    if max_disparity is not None and architecture != "pasmnet":
+    if max_disparity is not None and architecture not in MATCHING:
         raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "leave it out")
     spec = ModelSpec(
         architecture=architecture,
@@ -126,7 +126,7 @@ def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
 
 def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
     if "hourglass.E0.body.0.0.weight" in state and "cas_pam.b2.0.weight" in state:
-        return "pasmnet", None
+        return "pasmnet2" if "upd.enc.0.weight" in state else "pasmnet", None
     last = state.get("upscale.4.weight")
     if "init_feature.0.weight" in state and "pam.fusion.weight" in state and last is not None and last.ndim:
         scale = math.isqrt(last.shape[0] // 64)

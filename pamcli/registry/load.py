@@ -14,6 +14,7 @@ from torch import Tensor
 from pamcli.errors import ModelError
 from pamcli.files.atomic import write_atomically
 from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec, read_header
 
@@ -21,16 +22,21 @@ STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Precisions in which weights may be stored."""
 
 
-def empty_network(spec: ModelSpec) -> PASMnet | PASSRnet:
+Network = PASMnet | PASMnet2 | PASSRnet
+
+
+def empty_network(spec: ModelSpec) -> Network:
     """The network that `spec` describes, its tensors without memory (on torch's meta device)."""
     with torch.device("meta"):
         if spec.architecture == "pasmnet":
             return PASMnet()
+        if spec.architecture == "pasmnet2":
+            return PASMnet2()
         assert spec.scale is not None
         return PASSRnet(spec.scale)
 
 
-def load_network(path: Path) -> tuple[PASMnet | PASSRnet, ModelSpec]:
+def load_network(path: Path) -> tuple[Network, ModelSpec]:
     """Network in evaluation mode, in float32 on the CPU whatever the stored precision, and its description.
 
     Raises ModelError when the file is damaged or its tensors are not those of the network it names.

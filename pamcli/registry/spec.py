@@ -11,7 +11,10 @@ from typing import Any
 
 from pamcli.errors import ModelError
 
-ARCHITECTURES = ("pasmnet", "passrnet")
+MATCHING = ("pasmnet", "pasmnet2")
+"""Architectures that find disparity."""
+
+ARCHITECTURES = (*MATCHING, "passrnet")
 VARIANTS = ("paper",)
 """Configurations of the networks that this version can build; "paper" is the published one."""
 
@@ -30,13 +33,13 @@ class ModelSpec:
     """
 
     architecture: str
-    """"pasmnet" (stereo matching) or "passrnet" (super-resolution)."""
+    """"pasmnet", "pasmnet2" (stereo matching) or "passrnet" (super-resolution)."""
     variant: str = "paper"
     """Which configuration of the architecture the tensors belong to."""
     scale: int | None = None
-    """Enlargement of a PASSRnet, one of `PASSRNET_SCALES`; None for PASMnet."""
+    """Enlargement of a PASSRnet, one of `PASSRNET_SCALES`; None for the others."""
     max_disparity: int | None = None
-    """PASMnet: the prior it was trained with, in pixels, a multiple of 16; None: no maximum."""
+    """Stereo matching: the prior it was trained with, in pixels, a multiple of 16; None: no maximum."""
     training: str = ""
     """Data, recipe and figures in a sentence or two."""
     licence: str = "unknown"
@@ -57,8 +60,8 @@ class ModelSpec:
         if self.scale is not None and self.scale not in PASSRNET_SCALES:
             raise ModelError(f"scale {self.scale} is none that passrnet can have")
         check_max_disparity(self.max_disparity)
-        if self.max_disparity is not None and self.architecture != "pasmnet":
-            raise ModelError("a maximum disparity belongs to pasmnet only")
+        if self.max_disparity is not None and self.architecture not in MATCHING:
+            raise ModelError("a maximum disparity belongs to stereo matching only")
 
     def to_metadata(self) -> dict[str, str]:
         """Strings for a safetensors header; absent values are left out."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from pamcli.errors import ModelError, UsageError
 from pamcli.networks.blocks import ResidualBlock as RefinementBlock
 from pamcli.networks.pasmnet import PASMnet, Refinement
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
@@ -60,6 +61,7 @@ def _fresh(recipe: Recipe) -> PASMnet | PASSRnet:
 def _from_weights(weights: str, recipe: Recipe) -> PASMnet | PASSRnet:
     network, spec = load_network(locate(weights).path)
     check_start(weights, spec, recipe)
+    assert not isinstance(network, PASMnet2)
     if isinstance(network, PASSRnet) and recipe.scale is not None and spec.scale != recipe.scale:
         smaller = PASSRnet(recipe.scale)
         smaller.load_state_dict(halved_scale(network.state_dict()))

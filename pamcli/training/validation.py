@@ -24,6 +24,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import empty_network
 from pamcli.registry.spec import ModelSpec
 
@@ -112,6 +113,7 @@ class Validator:
                 matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
                 found[label], shown = _disparity(matcher, data, source, advance)
             else:
+                assert isinstance(network, PASSRnet)
                 found[label], shown = _superres(StereoUpscaler(network, spec, exactly), data, source, advance)
             pictures |= {f"{len(found)}-{data.info.name}-{i + 1}": one for i, one in enumerate(shown)}
         main = "D1" if self.scale is None else "PSNR"

@@ -1,6 +1,7 @@
 """Weights and images that are pure formulas, so golden numbers need no stored weights or photographs.
 
-`tests/data/*.npz` hold what the authors' networks compute on them; each file stores its own parameters.
+`tests/data/*.npz` hold what the authors' networks compute on them (`pasmnet2.npz`: the prototype that its
+description came from); each file stores its own parameters.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def layout(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def formula_state(name: str, seed: int, query_gain: float) -> dict[str, Tensor]:
-    gain = 1.0 if name == "pasmnet" else 0.5
+    gain = 1.0 if name.startswith("pasmnet") else 0.5
     random = np.random.RandomState(seed)
     state: dict[str, Tensor] = {}
     for key, shape in sorted(layout(name).items()):
@@ -40,7 +41,7 @@ def formula_state(name: str, seed: int, query_gain: float) -> dict[str, Tensor]:
         else:
             value = 0.05 * z
         state[key] = torch.from_numpy(np.asarray(value, np.float32))
-    if name == "pasmnet":
+    if name.startswith("pasmnet"):
         for key in state:
             if ".query.1." in key and key.endswith(("weight", "bias")):
                 state[key] = state[key] * query_gain

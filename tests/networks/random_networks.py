@@ -9,6 +9,7 @@ from formulas import formula_images, formula_state, golden
 from torch import Tensor
 
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 
 
@@ -17,6 +18,14 @@ def pasmnet() -> PASMnet:
     g = golden("pasmnet")
     network = PASMnet()
     network.load_state_dict(formula_state("pasmnet", int(g["seed"]), float(g["query_gain"])))
+    return network.eval().requires_grad_(False)
+
+
+@cache
+def pasmnet2() -> PASMnet2:
+    g = golden("pasmnet2")
+    network = PASMnet2()
+    network.load_state_dict(formula_state("pasmnet2", int(g["seed"]), float(g["query_gain"])))
     return network.eval().requires_grad_(False)
 
 

@@ -10,6 +10,7 @@ from reference import reference_matching, reference_super_resolution
 from torch import Tensor, nn
 
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, Matching, PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet, SuperResolution
 
 Case = tuple[dict[str, np.ndarray], nn.Module, Tensor, Tensor]
@@ -57,7 +58,13 @@ def close(ours: Tensor, theirs: np.ndarray, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "net"), [("pasmnet", PASMnet()), ("passrnet_x2", PASSRnet(2)), ("passrnet_x4", PASSRnet(4))]
+    ("name", "net"),
+    [
+        ("pasmnet", PASMnet()),
+        ("pasmnet2", PASMnet2()),
+        ("passrnet_x2", PASSRnet(2)),
+        ("passrnet_x4", PASSRnet(4)),
+    ],
 )
 def test_keys_and_shapes_are_those_of_the_authors(name: str, net: nn.Module) -> None:
     assert {key: tuple(value.shape) for key, value in net.state_dict().items()} == layout(name)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pamcli.registry.catalog import weights_folder
 
-NAMES = ("pasmnet", "passrnet-x2", "passrnet-x4")
+NAMES = ("pasmnet2", "pasmnet", "passrnet-x2", "passrnet-x4")
 
 
 @cache

@@ -62,11 +62,11 @@ def test_a_path_object_is_always_a_path() -> None:
     [
         (
             "passmnet",
-            r"no network is called 'passmnet' \(did you mean pasmnet\? known: pasmnet, passrnet-x2, ",
+            r"no network is called 'passmnet' \(did you mean pasmnet\? known: pasmnet2, pasmnet, ",
         ),
         ("passrnet-x3", r"did you mean passrnet-x"),
         ("PASMnet", r"no network is called 'PASMnet'"),
-        ("something", r"\(known: pasmnet, passrnet-x2, passrnet-x4; a path has a suffix\)"),
+        ("something", r"\(known: pasmnet2, pasmnet, passrnet-x2, passrnet-x4; a path has a suffix\)"),
         ("", r"no network is called ''"),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_checkpoint_is_recognised_and_kept_as_it_is(
     file = write(tmp_path / ("c.pth.tar" if record else "c.pth"), content, legacy=legacy)
     found = read_checkpoint(file, training="how", licence="MIT", version="3")
     assert found.spec.architecture == name.partition("-")[0]
-    assert found.spec.scale == {"pasmnet": None, "passrnet-x2": 2, "passrnet-x4": 4}[name]
+    assert found.spec.scale == {"passrnet-x2": 2, "passrnet-x4": 4}.get(name)
     assert found.spec.max_disparity is None
     assert (found.spec.training, found.spec.licence, found.spec.version) == ("how", "MIT", "3")
     assert found.spec.source == f"{file.name}, sha256 {sha256(file)}"
