@@ -21,11 +21,15 @@ from pamcli.inference.strip_choice import choose_strip, matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
+from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.folding import folded
-from pamcli.streaming.pasmnet import StreamedMatching, StreamedPASMnet, lowered
+from pamcli.streaming.matching import StreamedMatching, lowered
+from pamcli.streaming.pasmnet import StreamedPASMnet
+from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.strips import strips
 
 SMALLEST_SIDE = 16
@@ -69,16 +73,16 @@ class StereoResult:
 
 
 class StereoMatcher:
-    """A PASMnet on a device, for any number of pairs.
+    """A matching network on a device, for any number of pairs.
 
-    >>> matcher = StereoMatcher.load("pasmnet")
+    >>> matcher = StereoMatcher.load()
     >>> result = matcher(left, right)  # two (H, W, 3) RGB arrays of a rectified pair
     >>> result.disparity.shape == left.shape[:2]
     """
 
     def __init__(
         self,
-        network: PASMnet,
+        network: PASMnet | PASMnet2,
         spec: ModelSpec,
         compute: Compute,
         max_disparity: int | None = None,
@@ -94,8 +98,12 @@ class StereoMatcher:
         """
         if max_disparity is not None and max_disparity < 1:
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
-        self.network = lowered(folded(network).to(compute.device), compute.dtype)
-        self.streamed = StreamedPASMnet(self.network)
+        network = folded(network).to(compute.device)
+        self.streamed: StreamedPASMnet | StreamedPASMnet2 = (
+            StreamedPASMnet2(lowered(network, compute.dtype))
+            if isinstance(network, PASMnet2)
+            else StreamedPASMnet(lowered(network, compute.dtype))
+        )
         self.spec = spec
         self.compute = compute
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
@@ -128,8 +136,8 @@ class StereoMatcher:
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
         compute = Compute.choose(device, precision, reduce=True)
         network, spec = load_network(locate(weights).path)
-        if not isinstance(network, PASMnet):
-            raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet")
+        if isinstance(network, PASSRnet):
+            raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet2")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         if enlarge is None:
             enlarge = 1.0 if spec.architecture == "pasmnet" else "auto"

@@ -37,6 +37,8 @@ DILATIONS = (1, 3, 9)
 """Of the 3 x 3 neighbours that an update sees and mixes."""
 
 FARTHEST = max(DILATIONS)
+OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]
+"""Of the 3 x 3, those that are not the pixel itself."""
 
 UPDATES = 3
 WIDTH = 48
@@ -157,44 +159,49 @@ def looked_up(attention: Callable[[Tensor], Tensor], disparity: Tensor) -> Tenso
     return torch.lerp(logs[..., :-1], logs[..., 1:], (position - before)[..., None]).permute(0, 3, 1, 2)
 
 
-def surroundings(disparity: Tensor, confidence: Tensor, received: Tensor) -> Tensor:
+Margin = tuple[int, int]
+"""Rows that a strip of disparities has above and below those that are asked for; its edges are repeated."""
+
+
+def surroundings(disparity: Tensor, confidence: Tensor, received: Tensor, margin: Margin = (0, 0)) -> Tensor:
     """The shape of the disparity around each pixel, and how far it is to be trusted: (B, 27, H, W).
 
     The steps to its neighbours, on a scale that tells small ones apart; attention in the window, attention
-    received; and how near the match is to the left border, beyond which there is none.
+    received; and how near the match is to the left border, beyond which there is none. `margin`: of
+    `disparity` alone.
     """
-    others = [place for place in range(9) if place != 4]
-    steps = torch.cat([neighbours(disparity, dilation)[:, others] for dilation in DILATIONS], 1)
-    steps = steps - disparity[:, None]
-    column = torch.arange(disparity.shape[-1], device=disparity.device)
-    border = ((column - disparity) / BORDER).clamp(-1, 1)
+    around = [neighbours(disparity, dilation, margin) for dilation in DILATIONS]
+    own = around[0][:, 4]
+    steps = torch.cat([near[:, OTHERS] for near in around], 1) - own[:, None]
+    border = ((torch.arange(own.shape[-1], device=own.device) - own) / BORDER).clamp(-1, 1)
     trust = torch.stack((confidence, received, border), 1)
     return torch.cat((steps.sign() * steps.abs().log1p(), trust), 1)
 
 
-def mixed_neighbours(disparity: Tensor, mixing: Tensor) -> Tensor:
+def mixed_neighbours(disparity: Tensor, mixing: Tensor, margin: Margin = (0, 0)) -> Tensor:
     """Mean of 27 neighbours' disparities, weighted by softmax, plus the last of (B, 28, H, W), at least 0."""
     mixing = mixing.float()
-    candidates = torch.cat([neighbours(disparity, dilation) for dilation in DILATIONS], 1)
+    candidates = torch.cat([neighbours(disparity, dilation, margin) for dilation in DILATIONS], 1)
     mean = (mixing[:, :-1].softmax(1) * candidates).sum(1)
     return (mean + mixing[:, -1]).clamp(min=0)
 
 
-def convex_enlarged(disparity: Tensor, mixture: Tensor) -> Tensor:
+def convex_enlarged(disparity: Tensor, mixture: Tensor, margin: Margin = (0, 0)) -> Tensor:
     """Each full-size pixel a convex mixture of the 3 x 3 disparities around it, in full-size pixels.
 
     (B, H, W) and (B, 9 * 16, H, W), weights before the softmax, to (B, 1, 4 H, 4 W).
     """
-    count, height, width = disparity.shape
+    count, _, height, width = mixture.shape
     weights = mixture.float().view(count, 9, 16, height, width).softmax(1)
-    mixed = (weights * neighbours(4 * disparity, 1)[:, :, None]).sum(1)  # (B, 16, H, W)
+    mixed = (weights * neighbours(4 * disparity, 1, margin)[:, :, None]).sum(1)  # (B, 16, H, W)
     return F.pixel_shuffle(mixed, 4)
 
 
-def neighbours(values: Tensor, dilation: int) -> Tensor:
+def neighbours(values: Tensor, dilation: int, margin: Margin = (0, 0)) -> Tensor:
     """The 3 x 3 values around each, row by row; edge values repeated: (B, H, W) to (B, 9, H, W)."""
-    height, width = values.shape[-2:]
-    padded = F.pad(values[:, None], (dilation,) * 4, mode="replicate")[:, 0]
+    above, below = margin
+    height, width = values.shape[-2] - above - below, values.shape[-1]
+    padded = F.pad(values[:, None], (dilation,) * 4, mode="replicate")[:, 0, above:]
     return torch.stack(
         [
             padded[:, down : down + height, right : right + width]

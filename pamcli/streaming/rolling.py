@@ -192,6 +192,19 @@ class Sum(RollingMap):
         return x if self.slope is None else F.leaky_relu_(x, self.slope)
 
 
+class Left(RollingMap):
+    """The left view of both."""
+
+    def __init__(self, source: RollingMap) -> None:
+        super().__init__(source.height, source.step, source.ahead)
+        self.source = source.reader()
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        x = self.source(first, last)[:1].clone(memory_format=LAYOUT)
+        self.source.forget(last)
+        return x
+
+
 class InPrecision(RollingMap):
     """A map in another precision."""
 

@@ -23,7 +23,6 @@ from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import empty_network
 from pamcli.registry.spec import ModelSpec
@@ -109,11 +108,10 @@ class Validator:
         pictures: dict[str, NDArray[np.uint8]] = {}
         for data, source in self.sets:
             label = data.label if data.label not in found else data.text
-            if isinstance(network, PASMnet):
+            if not isinstance(network, PASSRnet):
                 matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
                 found[label], shown = _disparity(matcher, data, source, advance)
             else:
-                assert isinstance(network, PASSRnet)
                 found[label], shown = _superres(StereoUpscaler(network, spec, exactly), data, source, advance)
             pictures |= {f"{len(found)}-{data.info.name}-{i + 1}": one for i, one in enumerate(shown)}
         main = "D1" if self.scale is None else "PSNR"

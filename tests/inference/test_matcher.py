@@ -19,7 +19,7 @@ from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.pasmnet import StreamedMatching
+from pamcli.streaming.matching import StreamedMatching
 
 
 @pytest.fixture(scope="module")

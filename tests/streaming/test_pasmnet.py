@@ -16,7 +16,8 @@ from pamcli.networks.parallax import VALID_MASS, clean_mask, received_mass
 from pamcli.networks.pasmnet import Matching
 from pamcli.streaming import attention as streamed_attention
 from pamcli.streaming.folding import folded
-from pamcli.streaming.pasmnet import StreamedMatching, StreamedPASMnet, lowered
+from pamcli.streaming.matching import StreamedMatching, lowered
+from pamcli.streaming.pasmnet import StreamedPASMnet
 
 SIZES = [(32, 32), (32, 160), (64, 96), (96, 64), (160, 96), (224, 32)]
 
