@@ -98,7 +98,7 @@ class StereoMatcher:
         """
         if max_disparity is not None and max_disparity < 1:
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
-        network = folded(network).to(compute.device)
+        self.network = network = folded(network).to(compute.device)
         self.streamed: StreamedPASMnet | StreamedPASMnet2 = (
             StreamedPASMnet2(lowered(network, compute.dtype))
             if isinstance(network, PASMnet2)

@@ -84,7 +84,7 @@ class StreamedPASMnet2:
         cascade = Cascade(
             self.network, self.stages, features_below(self.network.hourglass, quarter, strip), strip
         )
-        start = Start(cascade, max_disparity, min(strip // 4 + LAG, height // 4), quarter.device)
+        start = Start(cascade, max_disparity, min(strip // 4 + LAG, height // 4), quarter)
         matched = Left(cascade.stages[2].features())
         described = Joined([Whole(quarter[:1]), matched])
         context = _relu(described, self.network.ctx)
@@ -138,18 +138,20 @@ class StreamedPASMnet2:
 class KeptAttention:
     """The last rows of M_right->left, in the blocks of columns that it comes in."""
 
-    def __init__(self, width: int, limit: int | None, rows: int, device: torch.device) -> None:
+    def __init__(self, width: int, limit: int | None, rows: int, like: Tensor) -> None:
         self.rows, self.size = rows, 0
         self.places: dict[Block, int] = {}
-        low, high, base = (torch.empty(width, dtype=torch.long, device=device) for _ in range(3))
+        low, high, base = (like.new_empty(width, dtype=torch.long) for _ in range(3))
         for block in column_blocks(width, width, "left", limit):
             of, span = slice(block.first, block.last), block.high - block.low
             self.places[block] = self.size
             low[of], high[of] = block.low, block.high
-            base[of] = self.size - block.low + span * torch.arange(block.last - block.first, device=device)
+            base[of] = (
+                self.size - block.low + span * torch.arange(block.last - block.first, device=like.device)
+            )
             self.size += (block.last - block.first) * span
         self.low, self.high, self.base = low[:, None], high[:, None], base[:, None]
-        self.held = torch.empty((rows, self.size), device=device)
+        self.held = like.new_empty((rows, self.size), dtype=torch.float32)
         self.last = 0
 
     def keep(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
@@ -176,17 +178,17 @@ class KeptAttention:
 class Start(RollingMap):
     """Windowed regression of the attention: disparity, confidence, received attention, (1, 3, H, W)."""
 
-    def __init__(self, cascade: Cascade, max_disparity: int | None, rows: int, device: torch.device) -> None:
+    def __init__(self, cascade: Cascade, max_disparity: int | None, rows: int, like: Tensor) -> None:
         """`rows`: of the maps that are kept until the updates have passed."""
         super().__init__(cascade.height, STAGE_STRIDES[2], cascade.stages[2].heads[-1].ahead)
         self.unit = cascade.lines
         self.limits = [None if max_disparity is None else max_disparity // STAGE_STRIDES[s] for s in (1, 2)]
         rows = min(rows + self.unit, self.height)
         width = cascade.width
-        self.eighth = KeptAttention(width // 2, self.limits[0], rows // 2, device)
-        self.quarter = KeptAttention(width, self.limits[1], rows, device)
+        self.eighth = KeptAttention(width // 2, self.limits[0], rows // 2, like)
+        self.quarter = KeptAttention(width, self.limits[1], rows, like)
         self.width, self.pieces = width, cascade.costs()
-        self.received = torch.zeros((1, self.height, width), device=device)
+        self.received = like.new_zeros((1, self.height, width), dtype=torch.float32)
         self.sure = torch.empty_like(self.received)
 
     def _compute(self, first: int, last: int) -> Tensor:

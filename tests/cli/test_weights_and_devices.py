@@ -37,8 +37,8 @@ def shipped(name: str) -> Path:
     ("weights", "said"),
     [
         ("pasmnett", ["no network is called 'pasmnett'", "did you mean pasmnet?"]),
-        ("passrnet", ["did you mean passrnet-x", "known: pasmnet, passrnet-x2, passrnet-x4"]),
-        ("nonsense", ["no network is called 'nonsense'", "known: pasmnet"]),
+        ("passrnet", ["did you mean passrnet-x", "known: pasmnet2, pasmnet, passrnet-x2"]),
+        ("nonsense", ["no network is called 'nonsense'", "known: pasmnet2"]),
         ("none.safetensors", ["no weights file none.safetensors", "pam weights list"]),
         ("./pasmnet", ["no weights file pasmnet"]),
         ("left.png", ["left.png is not a safetensors file"]),
