@@ -50,8 +50,10 @@ def test_the_wheel_names_its_command_version_and_licence(wheel: zipfile.ZipFile)
     assert metadata["Requires-Python"] == ">=3.11"
 
 
-def test_the_wheel_holds_every_module_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    modules = {str(file.relative_to(ROOT)) for file in (ROOT / "pamcli").rglob("*.py")}
+def test_the_wheel_holds_every_module_and_page_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    package = ROOT / "pamcli"
+    modules = {str(file.relative_to(ROOT)) for file in (*package.rglob("*.py"), *package.rglob("*.md"))}
+    assert "pamcli/guide/pairs.md" in modules
     held = set(wheel.namelist())
     assert modules | {"pamcli/py.typed"} <= held
     tops = {name.partition("/")[0] for name in held}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pamcli import __version__
-from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, superres, train, weights
+from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, guide, superres, train, weights
 from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import command, group
 from pamcli.errors import PamError
@@ -29,8 +29,8 @@ command(
     app,
     "disparity",
     "Where each left pixel sits in the right picture.",
-    "pam disparity left.png right.png -o disp.pfm --color-map disp.png",
-    "pam disparity lefts/ rights/ -o out/ --skip-existing --jsonl",
+    "pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif",
+    "pam disparity lefts/ rights/ -o out/ --skip-existing",
 )(disparity.command)
 command(
     app,
@@ -44,14 +44,14 @@ command(
     "disparity",
     "Errors, as the benchmarks define them.",
     "pam eval disparity --data kitti2015:kitti --report kitti.html",
-    "pam eval disparity --data pairs:mine --predictions made/ --json",
+    "pam eval disparity --data kitti2015:kitti --predictions made/",
 )(eval_disparity.command)
 command(
     measure,
     "superres",
     "PSNR and SSIM, beside bicubic.",
-    "pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --compare",
-    "pam eval superres --scale 2 --data pairs:mine --save larger/",
+    "pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare",
+    "pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --baseline-only",
 )(eval_superres.command)
 app.add_typer(measure, name="eval")
 command(
@@ -65,10 +65,11 @@ command(
     learn,
     "superres",
     "PASSRnet, which enlarges both pictures.",
-    "pam train superres --scale 4 --data pairs:mine/ -o runs/sr4",
+    "pam train superres --scale 4 --data pairs:mine/ --data 'procedural:photos/?weight=2' -o runs/sr4",
     "pam train superres --resume runs/sr4",
 )(train.superres)
 app.add_typer(learn, name="train")
+command(app, "guide", "Pages of the guide.", "pam guide", "pam guide batches")(guide.command)
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 

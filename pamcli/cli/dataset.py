@@ -38,7 +38,7 @@ _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
 
 
-@command(app, "list", "What can be read.", "pam dataset list", "pam dataset list kitti2015 --json")
+@command(app, "list", "What can be read.", "pam dataset list", "pam dataset list kitti2015")
 def list_sources(
     text: Text,
     name: Annotated[
@@ -73,8 +73,8 @@ def list_sources(
     app,
     "verify",
     "Whether data sets are whole and sound.",
-    "pam dataset verify kitti2015:kitti",
-    "pam dataset verify 'pairs:mine?first=20' --json",
+    "pam dataset verify kitti2015:kitti 'pairs:mine?first=20'",
+    "pam dataset verify flickr1024:data/flickr1024",
 )
 def verify(
     data: Annotated[list[str], typer.Argument(metavar="DATA", help=FORM_HELP, rich_help_panel="Input")],
@@ -131,8 +131,8 @@ class Sheet:
     app,
     "preview",
     "A contact sheet.",
-    "pam dataset preview kitti2015:kitti -o sheet.png",
-    "pam dataset preview pairs:mine -o mine.jpg --count 20",
+    "pam dataset preview kitti2015:kitti -o sheet.png --count 12",
+    "pam dataset preview flickr1024:data/flickr1024 -o sheet.png",
 )
 def preview(
     data: Annotated[str, typer.Argument(metavar="DATA", help=FORM_HELP, rich_help_panel="Input")],
@@ -174,14 +174,14 @@ command(
     "prepare-flickr1024",
     "Training patches for super-resolution.",
     "pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4",
-    "pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms",
+    "pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no",
 )(prepare.command)
 command(
     app,
     "stats",
     "Sizes, disparities, sharpness, duplicates.",
-    "pam dataset stats kitti2015:kitti",
-    "pam dataset stats pairs:mine --count 100 --json",
+    "pam dataset stats data/flickr1024",
+    "pam dataset stats kitti2015:kitti --count 100 --json",
 )(statistics.command)
 
 

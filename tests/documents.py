@@ -1,8 +1,8 @@
-"""Every command and every Python example of the README runs, on miniature stand-ins for its files.
+"""The README and the guide as tests read them: their fenced blocks, and miniature stand-ins for their files.
 
 A fenced `sh` or `console` block is one folder's story: its commands run one after the other in a folder of
-their own that holds the files of `prepare` below. A command that needs something else fails here until it has
-its stand-in, there or in `CHECKED_OTHERWISE`.
+their own that holds the files of `prepare` below. A command that needs something else fails until it has its
+stand-in there.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import itertools
 import os
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]
+CHECKPOINT = "checkpoint.pth.tar"
+"""In a folder that `prepare` is given: a checkpoint in the authors' layout."""
 
 PROGRAMS = {"pam", "find", "sed", "ls", "cat", "head", "mkdir", "printf", "echo"}
-"""What a README command may call: pam, and what stands on every machine."""
+"""What a command may call: pam, and what stands on every machine."""
 
 OUTPUT_OPTIONS = {
     "-o",
@@ -43,9 +43,13 @@ OUTPUT_OPTIONS = {
 
 @dataclass(frozen=True)
 class Block:
+    page: str
     language: str
     line: int
     text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
 
     def commands(self) -> list[str]:
         """The block's command lines, continued lines joined, comments and shown output left out."""
@@ -55,10 +59,13 @@ class Block:
         return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def blocks(*languages: str) -> list[Block]:
-    fences = re.finditer(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    found = [Block(m[1], README[: m.start()].count("\n") + 1, m[2]) for m in fences]
-    return [block for block in found if block.language in languages]
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    fences = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [Block(page.name, m[1], text[: m.start()].count("\n") + 1, m[2]) for m in fences]
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 
 def words_of(command: str) -> list[str]:
@@ -75,18 +82,6 @@ def programs_of(command: str) -> list[str]:
             programs.append(word)
         first = word != "" and set(word) <= set("|&;")
     return programs
-
-
-@pytest.fixture(scope="module")
-def network_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint in the authors' layout, made from the shipped network."""
-    import torch
-    from safetensors.torch import load_file
-
-    folder = tmp_path_factory.mktemp("checkpoints")
-    state = load_file(ROOT / "weights" / "pasmnet.safetensors")
-    torch.save({"epoch": 80, "state_dict": state}, folder / "checkpoint.pth.tar")
-    return folder / "checkpoint.pth.tar"
 
 
 def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
@@ -191,16 +186,8 @@ def assert_outputs_exist(folder: Path, command: str) -> None:
             assert all(file.stat().st_size > 0 for file in files)
 
 
-def demo_script_is_tested_in_test_scripts() -> None:
-    assert "scripts/demo.sh" in (ROOT / "tests" / "test_scripts.py").read_text()
-
-
-def test_script_runs_in_continuous_integration() -> None:
-    assert "\nscripts/test.sh\n" in (ROOT / ".ci" / "run").read_text()
-
-
 TRAIN_A_LITTLE = " --steps 1 --batch 1 --workers 0"
-"""What makes a training run of the README one of seconds; given last, it counts."""
+"""What makes a training run of a page one of seconds; given last, it counts."""
 
 
 def shortened(command: str) -> str:
@@ -209,71 +196,3 @@ def shortened(command: str) -> str:
         return command
     crop = "24x16" if "superres" in command else "64x32"
     return f"{command.partition(' #')[0].rstrip()}{TRAIN_A_LITTLE} --crop {crop}"
-
-
-CHECKED_OTHERWISE = {
-    "scripts/demo.sh": demo_script_is_tested_in_test_scripts,
-    "scripts/test.sh": test_script_runs_in_continuous_integration,
-}
-
-
-@pytest.mark.parametrize("block", blocks("sh", "console"), ids=lambda block: f"line {block.line}")
-def test_the_commands_of_the_readme_work(block: Block, tmp_path: Path, network_files: Path) -> None:
-    environment = prepare(tmp_path, block, network_files)
-    for command in block.commands():
-        programs = programs_of(command)
-        if programs[0] in CHECKED_OTHERWISE:
-            CHECKED_OTHERWISE[programs[0]]()
-            continue
-        if command.startswith(". .venv/bin/activate"):
-            continue
-        assert set(programs) <= PROGRAMS, f"no stand-in for: {command}"
-        run = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", shortened(command)],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-        )
-        assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
-        assert_outputs_exist(tmp_path, command)
-
-
-@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: f"line {block.line}")
-def test_the_python_of_the_readme_works(block: Block, tmp_path: Path, network_files: Path) -> None:
-    environment = prepare(tmp_path, block, network_files)
-    command = [sys.executable, "-W", "error", "-c", block.text]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, f"{block.text}\n{run.stderr}"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "scripts/demo.sh",
-        "scripts/test.sh",
-        "pam disparity",
-        "pam superres",
-        "pam weights list",
-        "pam weights info",
-        "pam weights verify",
-        "pam weights import",
-        "pam eval disparity",
-        "pam eval superres",
-        "pam train disparity",
-        "pam train superres",
-        "pam dataset list",
-        "pam dataset verify",
-        "pam dataset preview",
-        "pam dataset prepare-flickr1024",
-        "pam dataset stats",
-    ],
-)
-def test_the_readme_shows_every_command(words: str) -> None:
-    shown = [command for block in blocks("sh", "console") for command in block.commands()]
-    assert any(words in command for command in shown)
-
-
-def test_every_fenced_block_has_a_language_that_is_tested_or_is_none_to_run() -> None:
-    languages = re.findall(r"^```(\w*)\n.*?^```$", README, re.MULTILINE | re.DOTALL)
-    assert set(languages) <= {"sh", "console", "python", "text", "json"}

@@ -1,0 +1,56 @@
+"""pam guide: the pages of the guide, which come with pam, in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pamcli.cli.console import Console
+from pamcli.errors import UsageError
+
+PAGES = Path(__file__).parents[1] / "guide"
+
+
+def page_names() -> list[str]:
+    """What can be asked for."""
+    return sorted(path.stem for path in PAGES.glob("*.md"))
+
+
+def command(
+    page: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAGE]",
+            help="Its name; by default a list of them.",
+            show_default=False,
+            rich_help_panel="Input",
+            autocompletion=lambda incomplete: [name for name in page_names() if name.startswith(incomplete)],
+        ),
+    ] = None,
+) -> None:
+    """Show a page of the guide: its commands can be copied as they stand.
+
+    A terminal shows it laid out, a pipe gets it as it is, in Markdown.
+    """
+    console = Console()
+    if page is None:
+        for name in page_names():
+            title = (PAGES / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
+            console.result(f"{name:24} {title.removeprefix('# ')}")
+        return
+    if page not in page_names():
+        near = get_close_matches(page.lower(), page_names(), n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"no page is called {page!r}", f"{meant}pam guide lists them")
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    if not sys.stdout.isatty():
+        console.result(text.rstrip("\n"))
+        return
+    from rich.console import Console as Terminal
+    from rich.markdown import Markdown
+
+    Terminal().print(Markdown(text, hyperlinks=False))

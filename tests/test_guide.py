@@ -1,0 +1,127 @@
+"""Every command and every Python example of the README and the guide runs, on small stand-ins.
+
+`pytest tests/test_guide.py -k batches.md` runs those of one page.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from documents import (
+    BLOCKS,
+    CHECKPOINT,
+    PAGES,
+    PROGRAMS,
+    ROOT,
+    Block,
+    assert_outputs_exist,
+    prepare,
+    programs_of,
+    shortened,
+)
+
+from pamcli.cli import app
+
+
+def leaves(group: Any, *names: str) -> list[tuple[str, Any]]:
+    """Every command, with its name on the command line."""
+    found = []
+    for name, each in group.commands.items():
+        below = hasattr(each, "commands")
+        found += leaves(each, *names, name) if below else [(" ".join(("pam", *names, name)), each)]
+    return found
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+SHELL = [block for block in BLOCKS if block.language in ("sh", "console")]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint in the authors' layout, made from the shipped network."""
+    import torch
+    from safetensors.torch import load_file
+
+    file = tmp_path_factory.mktemp("checkpoints") / CHECKPOINT
+    torch.save({"epoch": 80, "state_dict": load_file(ROOT / "weights" / "pasmnet.safetensors")}, file)
+    return file
+
+
+def demo_script_is_tested_in_test_scripts() -> None:
+    assert "scripts/demo.sh" in (ROOT / "tests" / "test_scripts.py").read_text()
+
+
+def test_script_runs_in_continuous_integration() -> None:
+    assert "\nscripts/test.sh\n" in (ROOT / ".ci" / "run").read_text()
+
+
+CHECKED_OTHERWISE = {
+    "scripts/demo.sh": demo_script_is_tested_in_test_scripts,
+    "scripts/test.sh": test_script_runs_in_continuous_integration,
+}
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path) -> None:
+    environment = prepare(tmp_path, block, checkpoint)
+    for command in block.commands():
+        programs = programs_of(command)
+        if programs[0] in CHECKED_OTHERWISE:
+            CHECKED_OTHERWISE[programs[0]]()
+            continue
+        if command.startswith(". .venv/bin/activate"):
+            continue
+        assert set(programs) <= PROGRAMS, f"no stand-in for: {command}"
+        run = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", shortened(command)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )
+        assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
+        assert_outputs_exist(tmp_path, command)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
+def test_the_python_works(block: Block, tmp_path: Path, checkpoint: Path) -> None:
+    environment = prepare(tmp_path, block, checkpoint)
+    command = [sys.executable, "-W", "error", "-c", block.text]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, f"{block.text}\n{run.stderr}"
+
+
+@pytest.mark.parametrize("words", ["scripts/demo.sh", "scripts/test.sh", *COMMANDS])
+def test_every_command_is_shown(words: str) -> None:
+    assert any(words in command for block in SHELL for command in block.commands())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_the_help_stand_in_the_guide(name: str) -> None:
+    shown = {command.partition(" #")[0].rstrip() for block in SHELL for command in block.commands()}
+    examples = COMMANDS[name].epilog.splitlines()[1:]
+    assert [example for example in examples if example not in shown] == []
+
+
+def test_every_fenced_block_has_a_language_that_is_tested_or_is_none_to_run() -> None:
+    assert {block.language for block in BLOCKS} <= {"sh", "console", "python", "text", "json", "yaml"}
+
+
+def test_the_readme_is_read_in_one_sitting_and_links_every_page() -> None:
+    text = PAGES[0].read_text(encoding="utf-8")
+    assert text.count("\n") < 180
+    assert set(re.findall(r"^\| \[\w[\w-]*\]\((pamcli/guide/[\w-]+\.md)\)", text, re.MULTILINE)) == {
+        str(page.relative_to(ROOT)) for page in PAGES[1:]
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
