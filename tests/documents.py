@@ -24,7 +24,21 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]
 CHECKPOINT = "checkpoint.pth.tar"
 """In a folder that `prepare` is given: a checkpoint in the authors' layout."""
 
-PROGRAMS = {"pam", "find", "sed", "ls", "cat", "head", "mkdir", "printf", "echo"}
+PROGRAMS = {
+    "pam",
+    "find",
+    "sed",
+    "ls",
+    "cat",
+    "head",
+    "mkdir",
+    "printf",
+    "echo",
+    "seq",
+    "xargs",
+    "sbatch",
+    "parallel",
+}
 """What a command may call: pam, and what stands on every machine."""
 
 OUTPUT_OPTIONS = {
@@ -39,6 +53,33 @@ OUTPUT_OPTIONS = {
     "--per-image",
     "--save",
 }
+
+
+STAND_INS = {
+    # sbatch --array=1-N ... --wrap COMMAND: as Slurm runs it, one task after the other.
+    "sbatch": """#!/bin/bash
+while [ $# -gt 0 ]; do
+    case $1 in
+        --array=1-*) export SLURM_ARRAY_TASK_COUNT=${1#--array=1-} ;;
+        --wrap) wrapped=$2; shift ;;
+    esac
+    shift
+done
+for SLURM_ARRAY_TASK_ID in $(seq $SLURM_ARRAY_TASK_COUNT); do
+    export SLURM_ARRAY_TASK_ID
+    sh -c "$wrapped" || exit
+done
+""",
+    # parallel -j N COMMAND ::: VALUES
+    "parallel": """#!/bin/bash
+shift 2
+before=()
+while [ "$1" != ::: ]; do before+=("$1"); shift; done
+shift
+for value; do "${before[@]//\\{\\}/$value}" || exit; done
+""",
+}
+"""Programs that a machine need not have, as far as the pages use them."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +206,11 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
         (cached / "snapshots" / commit / file).parent.mkdir(parents=True, exist_ok=True)
         (cached / "snapshots" / commit / file).symlink_to(ROOT / "weights" / "pasmnet.safetensors")
 
+    for name, program in STAND_INS.items():
+        (folder / "bin" / name).parent.mkdir(exist_ok=True)
+        (folder / "bin" / name).write_text(program)
+        (folder / "bin" / name).chmod(0o755)
     bin_folder = folder / "bin"
-    bin_folder.mkdir()
     (bin_folder / "pam").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m pamcli "$@"\n')
     (bin_folder / "pam").chmod(0o755)
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,26 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path) -> No
         )
         assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
         assert_outputs_exist(tmp_path, command)
+
+
+@pytest.mark.parametrize(
+    "shards", [line for block in SHELL for line in block.commands() if "--shard" in line]
+)
+def test_shards_of_the_guide_are_the_whole(shards: str, tmp_path: Path, checkpoint: Path) -> None:
+    environment = prepare(tmp_path, SHELL[0], checkpoint)
+    pairs = [f"lefts/{name}.png\trights/{name}.png" for name in ("one", "two")]
+    (tmp_path / "pairs.tsv").write_text("\n".join([*pairs, "yard/five.png\tyard/six.png"]) + "\n")
+    whole = re.search(r"pam [^']*?(?= --shard)", shards)
+    assert whole is not None
+    made = []
+    for command in (shards, whole[0]):
+        run = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True)
+        assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
+        (folder,) = (tmp_path / name for name in ("out", "larger") if (tmp_path / name).is_dir())
+        made.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.p*")})
+        shutil.rmtree(folder)
+    assert len(made[0]) >= 2
+    assert made[0] == made[1]
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)

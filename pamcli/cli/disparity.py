@@ -149,9 +149,9 @@ def command(
     pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
     """
     console = messages.console(jsonl=output.jsonl)
-    if output.colors is None and (output.skip_existing or pairs.pairs == "-"):
-        other = "--skip-existing" if output.skip_existing else "--pairs -"
-        raise UsageError(f"--range auto needs the whole batch, which {other} has not", "give MIN:MAX")
+    parts = {"--skip-existing": output.skip_existing, "--pairs -": pairs.pairs == "-", "--shard": pairs.shard}
+    if output.colors is None and (partly := [option for option, given in parts.items() if given]):
+        raise UsageError(f"--range auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
     plan = plan_jobs(pairs, output, output.kinds, output.format_name, console)
     index = None
     if plan.batch and output.page is not None:

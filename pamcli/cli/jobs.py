@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,7 +116,9 @@ def plan_jobs(
     policy = {"overwrite": results.overwrite, "skip_existing": results.skip_existing}
     if pairing is None:
         check_existing([], **policy)
-        return Plan(selection, _stream(selection, names, policy), batch, None)
+        share = selection.share
+        jobs = itertools.islice(_stream(selection, names, policy), share.start, None, share.step)
+        return Plan(selection, jobs, batch, None)
     if selection.skip_unpaired:
         for orphan in pairing.unpaired:
             console.warn(f"{orphan} has no partner and is left out")
@@ -123,12 +126,13 @@ def plan_jobs(
         require_all_paired(pairing)
     outputs = names.all_paths(pairing.pairs)
     check_collisions(pairing.pairs, outputs)
+    pairs, outputs = pairing.pairs[selection.share], outputs[selection.share]
     skips = check_existing(outputs, **policy)
-    jobs = [
+    planned = [
         Job(pair, [*_files(paths), *stdout], skip, line=pair.line)
-        for pair, paths, skip in zip(pairing.pairs, outputs, skips, strict=True)
+        for pair, paths, skip in zip(pairs, outputs, skips, strict=True)
     ]
-    return Plan(selection, jobs, batch, len(jobs))
+    return Plan(selection, planned, batch, len(planned))
 
 
 def _find_pairs(selection: Pairs) -> tuple[Pairing | None, bool]:
@@ -144,7 +148,7 @@ def _find_pairs(selection: Pairs) -> tuple[Pairing | None, bool]:
             raise UsageError(f"--pairs and {given} contradict each other", "give one of them")
         if selection.pairs == "-":
             return None, True
-        return Pairing(tuple(read_pair_list(Path(selection.pairs), selection.null))), True
+        return Pairing(tuple(read_pair_list(Path(selection.pairs), selection.null, selection.root))), True
     if selection.layout is not None:
         if "-" in inputs:
             if len(inputs) > 1:
@@ -168,7 +172,7 @@ def _stream(selection: Pairs, names: OutputPlan, policy: dict[str, bool]) -> Ite
     """Jobs of a list that arrives line by line; whatever is wrong with a line fails that line."""
     seen = SeenPaths()
     with reading_stdin() as stdin:
-        for item in iter_pair_list(stdin, selection.null):
+        for item in iter_pair_list(stdin, selection.null, selection.root):
             if isinstance(item, BadLine):
                 yield Job(None, error=item.error, line=item.line)
                 continue

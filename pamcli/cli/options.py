@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
 from pamcli.cli.console import Console
 from pamcli.errors import UsageError
+from pamcli.files.finding import shown
 from pamcli.files.suffixes import Layout
 
 SkipUnpaired = Annotated[
@@ -27,7 +29,7 @@ Precision = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Which pictures belong together. Raises UsageError for layouts that contradict each other."""
+    """Which pictures belong together. Raises UsageError for what contradicts itself."""
 
     panel: ClassVar[str] = "Input"
     inputs: Annotated[
@@ -60,6 +62,24 @@ class Pairs:
         ),
     ] = None
     side_by_side: Annotated[bool, typer.Option("--side-by-side", help="The same as --packed lr.")] = False
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            "--root",
+            metavar="DIR",
+            help="Results of a list mirror the paths of its left pictures below this folder, by default the "
+            "current one.",
+            show_default=False,
+        ),
+    ] = None
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
+        ),
+    ] = None
     skip_unpaired: SkipUnpaired = False
     max_pixels: Annotated[
         str,
@@ -74,6 +94,22 @@ class Pairs:
                 f"--side-by-side and --packed {self.packed} contradict each other", "give one of them"
             )
         number_or_none(self.max_pixels, "--max-pixels")
+        if self.root is not None and self.pairs is None:
+            raise UsageError("--root is about the list of --pairs, and there is none")
+        if self.root is not None and not self.root.is_dir():
+            raise UsageError(f"--root {shown(self.root)} is no folder")
+        _ = self.share
+
+    @property
+    def share(self) -> slice:
+        """Of all pairs, those that are asked for."""
+        found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", self.shard or "1/1")
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise UsageError(
+                f"--shard {self.shard} is none: I/N with I from 1 to N",
+                "with an index that counts from 0, --shard $((INDEX + 1))/N",
+            )
+        return slice(int(found[1]) - 1, None, int(found[2]))
 
     @property
     def layout(self) -> Layout | None:

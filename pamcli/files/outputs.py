@@ -62,15 +62,24 @@ class OutputPlan:
         """Path of every result of one pair, by the names of the kinds, the main one first.
 
         The third column of a pair list stands in for the main option. Raises UsageError where its suffix
-        is unknown, contradicts --format, or neither column nor any option names a result.
+        is unknown, contradicts --format, neither column nor any option names a result, or the pair has no key
+        and needs one.
         """
-        paths = {target.kind.name: target.path(pair.key) for target in self.targets}
+        at = "" if pair.line is None else f"line {pair.line}: "
+        paths = {}
         if pair.output is not None:
-            at = "" if pair.line is None else f"line {pair.line}: "
             _check_suffix(self.main, str(pair.output), self.format_suffix, f"{at}the result")
-            paths = {self.main.name: pair.output, **paths}  # the main one first ...
-            paths[self.main.name] = pair.output  # ... and not by the option
-        elif not paths and pair.line is not None:
+            paths[self.main.name] = pair.output
+        for target in self.targets:
+            if target.kind.name in paths:
+                continue
+            if pair.key is None:
+                raise UsageError(
+                    f"{at}{shown(pair.left)} lies above the folder whose paths results mirror",
+                    "--root DIR names one that holds all pictures of the list",
+                )
+            paths[target.kind.name] = target.path(pair.key)
+        if not paths and pair.line is not None:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
 

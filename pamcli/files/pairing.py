@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,8 +33,10 @@ class PairName:
     left: Path
     right: Path | None
     """None: `left` is a packed picture that holds both views."""
-    key: str
-    """What stands for `{}` in output names: may contain "/", never starts with it nor holds a ".." part."""
+    key: str | None
+    """What stands for `{}` in output names: may contain "/", never starts with it nor holds a ".." part.
+
+    None: the left picture of a list lies outside of the folder whose paths the results mirror."""
     output: Path | None = None
     """Third column of a pair list: the name of the main output."""
     line: int | None = None
@@ -188,7 +190,7 @@ def packed_pictures(paths: Sequence[Path], *, by_suffix: bool = False) -> Pairin
     named = [
         PairName(path, None, key) for path, key in zip(found, _keys_below_common_parent(found), strict=True)
     ]
-    return Pairing(tuple(sorted(named, key=lambda pair: natural(pair.key))), tuple(alone))
+    return Pairing(tuple(sorted(named, key=lambda pair: natural(pair.key or ""))), tuple(alone))
 
 
 def require_all_paired(pairing: Pairing) -> None:
@@ -212,11 +214,12 @@ class BadLine:
     """UsageError, or InputError for a missing file; its message begins with the line number."""
 
 
-def read_pair_list(path: Path, nul: bool = False) -> tuple[PairName, ...]:
+def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> tuple[PairName, ...]:
     """The pairs of a whole list, in its order: left<TAB>right[<TAB>output] a line, or left NUL right NUL.
 
     Paths are relative to the current folder; blank lines, CRLF and a byte order mark are fine. A key is the
-    left's path below the common parent of all lefts, without suffix.
+    left's path below `root` (by default the current folder) without suffix: the same in whatever part of a
+    list the pair stands.
 
     Raises UsageError with all bad lines (the first five and the count) or for a list without pairs, and
     InputError for a list that cannot be read.
@@ -228,7 +231,7 @@ def read_pair_list(path: Path, nul: bool = False) -> tuple[PairName, ...]:
         with open(path, "rb") as stream:
             if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 raise InputError(f"the pair list {shown(path)} is in UTF-16", "save it as UTF-8")
-            for item in iter_pair_list(stream, nul):
+            for item in iter_pair_list(stream, nul, root):
                 if isinstance(item, BadLine):
                     bad.append(item.error.message)
                     continue
@@ -250,18 +253,24 @@ def read_pair_list(path: Path, nul: bool = False) -> tuple[PairName, ...]:
         )
     if not pairs:
         raise UsageError(f"the pair list {shown(path)} holds no pair")
-    keys = _keys_below_common_parent([pair.left for pair in pairs])
-    return tuple(replace(pair, key=key) for pair, key in zip(pairs, keys, strict=True))
+    return tuple(pairs)
 
 
-def iter_pair_list(stream: BinaryIO, nul: bool = False) -> Iterator[PairName | BadLine]:
+def iter_pair_list(
+    stream: BinaryIO, nul: bool = False, root: Path | None = None
+) -> Iterator[PairName | BadLine]:
     """The pairs of a list that may never end, each as soon as its line is complete; a bad line stops nothing.
 
-    A key is the left's path below the current folder without suffix; what lies outside of it mirrors its
-    absolute path without the root. Formats as for `read_pair_list`.
+    Formats and keys as of `read_pair_list`. Raises UsageError where the first line has one column.
     """
-    base = os.getcwd()
+    base, first = os.path.abspath(root or os.getcwd()), True
     for line, columns in _nul_pairs(stream) if nul else _tab_lines(stream):
+        if first and not nul and len(columns) == 1 and "\0" not in columns[0]:
+            raise UsageError(
+                f"the list has one column: line {line} is {shown(columns[0])}",
+                "a line is left<TAB>right[<TAB>output]; packed pictures are named as arguments",
+            )
+        first = False
         item: PairName | BadLine
         try:
             item = _listed_pair(columns, line, base, nul)
@@ -321,18 +330,15 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairNam
 
 
 def _keys_below_common_parent(paths: Sequence[Path]) -> list[str]:
-    try:
-        base = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    except ValueError:  # several drives
-        base = ""
-    return [_key_below(path, base) for path in paths]
+    base = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    return [_key_below(path, base) or "" for path in paths]
 
 
-def _key_below(path: Path, base: str) -> str:
-    """The path below the absolute folder `base` without suffix; outside, the absolute path without root."""
+def _key_below(path: Path, base: str) -> str | None:
+    """The path below the absolute folder `base` without suffix; None where it lies outside."""
     absolute = Path(os.path.abspath(path))
-    inside = bool(base) and absolute.is_relative_to(base)
-    return absolute.relative_to(base if inside else absolute.anchor).with_suffix("").as_posix()
+    inside = absolute.is_relative_to(base)
+    return absolute.relative_to(base).with_suffix("").as_posix() if inside else None
 
 
 def _pairing(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:

@@ -34,11 +34,42 @@ def listed(*pairs: str) -> bytes:
 # --- a file ---------------------------------------------------------------------------------------------
 
 
-def test_names_below_the_common_parent() -> None:
-    Path("list.tsv").write_bytes(listed("day/sub/2", "day/1"))
-    run = pam("disparity", "--pairs", "list.tsv", "-o", "out")
-    assert (run.code, run.lines) == (0, ["out/sub/2_L.pfm", "out/1_L.pfm"])
+@pytest.mark.parametrize("source", ["list.tsv", "-"])
+def test_results_mirror_the_path_below_the_current_folder(source: str) -> None:
+    Path("list.tsv").write_bytes(content := listed("day/sub/2", "day/1"))
+    run = pam("disparity", "--pairs", source, "-o", "out", stdin=content if source == "-" else b"")
+    assert (run.code, run.lines) == (0, ["out/day/sub/2_L.pfm", "out/day/1_L.pfm"])
     assert run.complaints == ["2 ok"]
+
+
+@pytest.mark.parametrize("source", ["list.tsv", "-"])
+def test_a_list_that_reaches_above_the_folder_needs_a_root(source: str, here: Path) -> None:
+    Path("work").mkdir()
+    os.chdir("work")
+    content = f"../day/1_L.png\t../day/1_R.png\n{here}/night/3_L.png\t../night/3_R.png\n".encode()
+    Path("list.tsv").write_bytes(content)
+    stdin = content if source == "-" else b""
+    with unchanged():
+        run = pam("disparity", "--pairs", source, "-o", "out/", stdin=stdin)
+    assert run.code == (6 if source == "-" else 2)
+    assert "line 1: ../day/1_L.png lies above the folder whose paths results mirror" in run.stderr
+    assert "--root DIR" in run.stderr
+    run = pam("disparity", "--pairs", source, "-o", "out/", "--root", "..", stdin=stdin)
+    assert run.lines == ["out/day/1_L.pfm", "out/night/3_L.pfm"]
+
+
+def test_a_pair_with_an_output_of_its_own_may_lie_anywhere() -> None:
+    Path("work").mkdir()
+    os.chdir("work")
+    Path("list.tsv").write_text("../day/1_L.png\t../day/1_R.png\tmine.pfm\n")
+    assert pam("disparity", "--pairs", "list.tsv").lines == ["mine.pfm"]
+
+
+def test_a_root_is_a_folder_and_of_a_list() -> None:
+    Path("list.tsv").write_bytes(listed("day/1"))
+    with unchanged():
+        refuse(pam("disparity", "--pairs", "list.tsv", "-o", "o/", "--root", "none"), 2, "none is no folder")
+        refuse(pam("disparity", "left.png", "right.png", "-o", "o/", "--root", "."), 2, "--root", "--pairs")
 
 
 def test_the_third_column_is_the_output() -> None:
@@ -98,7 +129,11 @@ def test_all_bad_lines_of_a_file_are_found_before_any_work() -> None:
     ("content", "options", "said"),
     [
         (listed("day/1 > x.pfm", "night/3 > x.pfm"), [], "line 2: the output of line 1 again, x.pfm"),
-        (listed("day/1", "day/1"), ["-o", "o/"], "o/1_L.pfm would come from day/1_L.png (line 1) and from"),
+        (
+            listed("day/1", "day/1"),
+            ["-o", "o/"],
+            "o/day/1_L.pfm would come from day/1_L.png (line 1) and from",
+        ),
         (listed("day/1 > day/1_R.png"), [], "day/1_R.png would overwrite an input"),
         (listed("day/1 > x.xyz"), [], "line 1: the result x.xyz has the suffix .xyz"),
         (listed("day/1 > -"), [], "line 1: the result - has no suffix"),
@@ -188,15 +223,6 @@ def test_a_bad_line_fails_alone() -> None:
         assert f"line {number}: {said}" in error
     assert run.complaints == [*(f"error: {error}" for error in errors), "2 ok, 6 failed"]
     assert names("out") == ["day/1_L.pfm", "night/3_L.pfm"]
-
-
-def test_results_mirror_the_path_below_the_current_folder(here: Path) -> None:
-    Path("work").mkdir()
-    os.chdir("work")
-    content = f"../day/1_L.png\t../day/1_R.png\n{here}/night/3_L.png\t../night/3_R.png\n".encode()
-    run = pam("disparity", "--pairs", "-", "-o", "out/", stdin=content)
-    outside = str(here).removeprefix("/")
-    assert run.lines == [f"out/{outside}/day/1_L.pfm", f"out/{outside}/night/3_L.pfm"]
 
 
 def test_a_list_from_stdin_goes_on_where_it_stopped() -> None:

@@ -35,9 +35,9 @@ def test_a_list_with_everything_that_is_fine() -> None:
         )
     )
     assert pairs == (
-        PairName(Path("in/a/1.png"), Path("r 1.png"), "a/1", None, 1),
-        PairName(Path("in/b/2.png"), Path("r2.png"), "b/2", Path("out/x.pfm"), 4),
-        PairName(Path("in/ü.png"), Path("r2.png"), "ü", None, 5),
+        PairName(Path("in/a/1.png"), Path("r 1.png"), "in/a/1", None, 1),
+        PairName(Path("in/b/2.png"), Path("r2.png"), "in/b/2", Path("out/x.pfm"), 4),
+        PairName(Path("in/ü.png"), Path("r2.png"), "in/ü", None, 5),
     )
     assert str(pairs[1]) == "in/b/2.png (line 4)"
 
@@ -111,6 +111,27 @@ def test_nul_separated_lists() -> None:
     assert "'x\\ny'" in one_line(error)
 
 
+def test_keys_are_below_the_root_whatever_else_is_in_the_list(here: Path) -> None:
+    make("in/a/1.png", "in/b/2.png", "r.png", "work/x")
+    os.chdir("work")
+    lines = [b"../in/a/1.png\t../r.png", os.fsencode(here / "in/b/2.png") + b"\t../r.png"]
+    whole = read_pair_list(write_list(b"\n".join(lines)), root=Path(".."))
+    assert [pair.key for pair in whole] == ["in/a/1", "in/b/2"]
+    for line, pair in zip(lines, whole, strict=True):
+        assert [each.key for each in read_pair_list(write_list(line), root=here)] == [pair.key]
+    assert [pair.key for pair in read_pair_list(write_list(lines[0]), root=Path("../in/a"))] == ["1"]
+    assert [pair.key for pair in read_pair_list(write_list(lines[0]))] == [None]
+
+
+def test_a_list_of_one_column_is_found_out_at_its_first_line() -> None:
+    make("a.png")
+    for data in (b"\na.png\na.png\n", b"a.png b.png\n"):
+        with pytest.raises(UsageError, match="one column: line"):
+            read_pair_list(write_list(data))
+        with pytest.raises(UsageError, match="one column"):
+            next(iter_pair_list(io.BytesIO(data)))
+
+
 def test_a_stream_goes_on_past_bad_lines(here: Path) -> None:
     make("work/in/a.png", "work/b.png", "other/c.png")
     os.chdir("work")
@@ -133,7 +154,7 @@ def test_a_stream_goes_on_past_bad_lines(here: Path) -> None:
     assert items[1].error.message == "line 2: no such file: lost.png"
     outside = items[4]
     assert isinstance(outside, PairName)
-    assert outside.key == (here / "other/c").as_posix().lstrip("/")
+    assert outside.key is None
     assert outside.output == Path("o.pfm")
     inside = items[5]
     assert isinstance(inside, PairName)

@@ -1,0 +1,94 @@
+"""--shard I/N: the shards of a batch are the whole, byte for byte, whatever ran where."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pam_program import files, pam, refuse, unchanged
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+NAMES = [f"{day}/{number}" for day in ("flight0", "flight1") for number in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def pictures(pair: Path) -> None:
+    """flight0/a/0.png and flight0/b/0.png; flight1 has the same names."""
+    for name in NAMES:
+        flight, number = name.split("/")
+        for side, file in (("a", "left.png"), ("b", "right.png")):
+            Path(flight, side).mkdir(parents=True, exist_ok=True)
+            os.link(file, f"{flight}/{side}/{number}.png")
+    lines = [f"{name.replace('/', '/a/')}.png\t{name.replace('/', '/b/')}.png" for name in NAMES]
+    Path("list.tsv").write_text("\n".join(lines) + "\n")
+
+
+def stdin_of(batch: list[str]) -> dict[str, Any]:
+    return {"stdin": Path("list.tsv").read_bytes()} if batch[-1] == "-" else {}
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        ["flight0/a", "flight0/b"],
+        ["{}/a/1.png", "{}/b/1.png"],
+        ["--pairs", "list.tsv"],
+        ["--pairs", "-"],
+        ["--packed", "lr", "flight0/a", "flight1/a"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("command", [["disparity"], ["superres", "--scale", "2"]], ids=" ".join)
+def test_the_shards_together_are_the_whole(command: list[str], batch: list[str]) -> None:
+    assert pam(*command, *batch, "-o", "whole", **stdin_of(batch)).code == 0
+    done: list[set[str]] = []
+    for number in (1, 2, 3):
+        before = set(files(Path("parts"))) if done else set()
+        share = ["--shard", f"{number}/3", "--skip-existing"]
+        assert pam(*command, *batch, "-o", "parts", *share, **stdin_of(batch)).code == 0
+        done.append({name for name in files(Path("parts")) if name.endswith((".pfm", ".png"))} - before)
+    assert files(Path("parts")) == files(Path("whole"))
+    pictures = [len(each) // (2 if command[0] == "superres" else 1) for each in done]
+    assert max(pictures) - min(pictures) <= 1
+
+
+def test_a_list_that_was_split_by_hand_gives_the_names_of_the_whole() -> None:
+    lines = Path("list.tsv").read_text().splitlines(keepends=True)
+    for name, part in (("s0.tsv", lines[:4]), ("s1.tsv", lines[4:])):
+        Path(name).write_text("".join(part))
+        run = pam("disparity", "--pairs", name, "-o", "out/", "--skip-existing")
+        assert run.complaints == ["4 ok"]
+    assert pam("disparity", "--pairs", "list.tsv", "-o", "whole/").code == 0
+    assert files(Path("out")) == files(Path("whole"))
+
+
+def test_two_inputs_with_one_output_stop_every_shard_before_work() -> None:
+    os.link("flight0/a/0.png", "flight0/a/0.bmp")
+    with open("list.tsv", "a") as stream:
+        stream.write("flight0/a/0.bmp\tflight0/b/0.png\n")
+    for number in (1, 2):
+        with unchanged():
+            said = "out/flight0/a/0.pfm would come from flight0/a/0.png (line 1) and from flight0/a/0.bmp"
+            run = pam("disparity", "--pairs", "list.tsv", "-o", "out/", "--shard", f"{number}/2")
+            refuse(run, 2, said)
+
+
+def test_more_shards_than_pairs() -> None:
+    run = pam("disparity", "--pairs", "list.tsv", "-o", "out/", "--shard", "9/9")
+    assert (run.code, run.lines, run.complaints) == (0, [], ["no pairs"])
+
+
+@pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/4", "1/4/2"])
+def test_what_is_no_shard(shard: str) -> None:
+    with unchanged():
+        said = refuse(pam("disparity", "--pairs", "list.tsv", "-o", "o/", f"--shard={shard}"), 2, "I/N")
+    assert shard in said
+
+
+def test_the_range_of_the_whole_batch_is_not_known_in_a_shard() -> None:
+    command = ["disparity", "--pairs", "list.tsv", "--color-map", "c/", "--range", "auto", "--shard", "1/2"]
+    with unchanged():
+        refuse(pam(*command), 2, "--range auto", "--shard")
