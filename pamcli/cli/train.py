@@ -24,7 +24,7 @@ from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.training.loop import Outcome, Stop
-    from pamcli.training.recipes import Recipe, Task
+    from pamcli.training.recipe import Recipe, Task
 
 AS_IN_RECIPES = (
     "batch",
@@ -38,13 +38,18 @@ AS_IN_RECIPES = (
     "validate_every",
     "checkpoint_every",
     "keep",
+    "log_every",
+    "clip",
+    "accumulate",
+    "network",
+    "variant",
     "scale",
 )
 """Options that have the name and the form of the recipe's value."""
 
 
 def disparity(given: MatcherTraining) -> None:
-    """Train PASMnet. Recipes: scenes (the default), unsupervised, adapt, paper-sceneflow, paper-kitti.
+    """Train a matcher. Recipes: scratch, scenes, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
     """
@@ -75,7 +80,7 @@ def _train(task: Task, given: Training) -> None:
     from pamcli.training.loop import Stop
     from pamcli.training.observers import Nobody
 
-    machine = run.Machine(given.device, given.workers)
+    machine = run.Machine(given.device, given.wandb, given.workers)
     stop = Stop(given.max_minutes)
     if recipe is None:
         recipe = run.recipe_of(folder)
@@ -88,7 +93,7 @@ def _train(task: Task, given: Training) -> None:
         if given.resume is None:
             outcome = run.start(recipe, folder, machine, stop, observer)
         else:
-            outcome = run.resume(folder, machine, stop, observer)
+            outcome = run.resume(folder, machine, stop, observer, given.steps)
     if is_main:
         weights = folder.best if folder.best.is_file() else folder.last
         _tell_end(task, folder.path, outcome, console, weights)
@@ -109,13 +114,17 @@ def _check(given: Training) -> None:
         raise UsageError("no folder is given for the run", "-o RUN, or --resume RUN")
     if given.steps is not None and given.epochs is not None:
         raise UsageError("--steps and --epochs contradict each other", "give one of them")
-    for name in ("epochs", "learning_rate", "max_minutes"):
+    for name in ("epochs", "learning_rate", "clip", "max_minutes"):
         value = getattr(given, name)
         if value is not None and not (math.isfinite(value) and value > 0):
             raise UsageError(f"--{name.replace('_', '-')} {value:g} is not above 0")
-    for text in given.loss or ():
-        if "=" not in text:
-            raise UsageError(f"--loss {text!r} is not NAME=WEIGHT")
+    for option, form, texts in (
+        ("--loss", "NAME=WEIGHT", given.loss),
+        ("--set", "KEY=VALUE", given.settings),
+    ):
+        for text in texts or ():
+            if "=" not in text:
+                raise UsageError(f"{option} {text!r} is not {form}")
     if given.crop is not None:
         options.picture_size(given.crop, "--crop")
     if isinstance(given, MatcherTraining) and given.max_disparity is not None:
@@ -131,20 +140,25 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
 
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
     """
-    from pamcli.losses.weights import LossWeights
-    from pamcli.training.recipe_files import read_recipe, typed
+    from pamcli.training.recipe_files import changed, read_recipe
     from pamcli.training.recipes import default_recipe, named_recipe
 
     prior = given.max_disparity if isinstance(given, MatcherTraining) else None
+    network = given.network if isinstance(given, MatcherTraining) else None
     unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
+    stored = None
+    if given.from_weights is not None:
+        stored = read_header(find_weights(given.from_weights, console)).spec
+        if task == "disparity" and network is None and stored.architecture == "pasmnet2":
+            network = "pasmnet2"
     file = given.recipe is not None and given.recipe.endswith(".json")
     if file:
         recipe = read_recipe(Path(given.recipe or ""))
         if recipe.task != task:
             raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
     else:
-        start = given.from_weights is not None
-        default = default_recipe(task, unsupervised=unsupervised, start=start)
+        start = stored is not None
+        default = default_recipe(task, unsupervised=unsupervised, start=start, network=network or "pasmnet")
         recipe = named_recipe(given.recipe or default, task)
     changes: dict[str, Any] = {
         name: value for name in AS_IN_RECIPES if (value := getattr(given, name, None)) is not None
@@ -162,21 +176,22 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
     if prior is not None:
         most = options.number_or_none(prior, "--max-disparity")
         changes["max_disparity"] = None if most is None else -(-most // 16) * 16
-    if given.from_weights is not None:  # what they were trained with, where nothing else is said
-        stored = read_header(find_weights(given.from_weights, console)).spec
+    if network is not None:
+        changes["network"] = network
+    if given.learning_rate_schedule is not None:
+        changes["schedule"] = replace(recipe.schedule, kind=given.learning_rate_schedule)
+    if stored is not None:  # what they were trained with, where nothing else is said
+        if stored.variant != "paper":
+            changes.setdefault("variant", stored.variant)
         if task == "disparity" and recipe.max_disparity is None:
             changes.setdefault("max_disparity", stored.max_disparity)
         elif task == "superres" and stored.scale is not None and not file:
             changes.setdefault("scale", stored.scale)
-    if given.loss:
-        weights = {}
-        for text in given.loss:
-            name, _, weight = text.partition("=")
-            weights[name] = typed(LossWeights, name, weight)
-        changes["losses"] = replace(recipe.losses, **weights)
-    recipe = replace(recipe, **changes)
+    settings = {f"losses.{name}": weight for name, _, weight in (t.partition("=") for t in given.loss or ())}
+    settings |= {key: value for key, _, value in (text.partition("=") for text in given.settings or ())}
+    recipe = replace(recipe, **changes) if not settings else changed(replace(recipe, **changes), settings)
     if unsupervised and recipe.losses.need_truth:
-        if given.loss and recipe.losses.mask_by_truth_below is not None:
+        if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:
             raise UsageError(
                 "--unsupervised and mask_by_truth_below contradict each other: the mask is made of the truth",
                 "leave out one of them; --recipe unsupervised has the same losses",

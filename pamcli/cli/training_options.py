@@ -10,7 +10,7 @@ import typer
 
 from pamcli.cli.options import Device, Messages
 
-ON_RESUMING = {"resume", "device", "workers", "max_minutes", "as_json", "quiet", "verbose"}
+ON_RESUMING = {"resume", "device", "workers", "max_minutes", "wandb", "as_json", "quiet", "verbose", "steps"}
 """Options that go with --resume; all others are the run's already."""
 
 
@@ -33,6 +33,14 @@ class Run:
         typer.Option("--checkpoint-every", min=1, metavar="STEPS", help="Keep a checkpoint so often."),
     ] = None
     keep: Annotated[int | None, typer.Option("--keep", min=1, help="Checkpoints that stay.")] = None
+    log_every: Annotated[
+        int | None,
+        typer.Option("--log-every", min=1, metavar="STEPS", help="Write a line of the log so often."),
+    ] = None
+    wandb: Annotated[
+        str | None,
+        typer.Option("--wandb", metavar="PROJECT", help="The log to Weights & Biases, too, if installed."),
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Every line of the log on stdout, as JSON.")] = False
 
 
@@ -74,9 +82,10 @@ class Learning:
             "--recipe", metavar="NAME|FILE.json", help="Of this pam, or of a run folder. Options change it."
         ),
     ] = None
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="How many batches to learn from.")] = (
-        None
-    )
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", min=1, help="How many batches to learn from; with --resume: more."),
+    ] = None
     epochs: Annotated[float | None, typer.Option("--epochs", help="The same, in passes over the data.")] = (
         None
     )
@@ -85,6 +94,15 @@ class Learning:
     ] = None
     learning_rate: Annotated[
         float | None, typer.Option("--learning-rate", help="The highest of the schedule.")
+    ] = None
+    learning_rate_schedule: Annotated[
+        Literal["constant", "step", "cosine", "one-cycle"] | None,
+        typer.Option("--learning-rate-schedule", help="How the rate moves, as --set schedule.KEY tunes."),
+    ] = None
+    clip: Annotated[float | None, typer.Option("--clip", help="Largest norm of the gradient.")] = None
+    accumulate: Annotated[
+        int | None,
+        typer.Option("--accumulate", min=1, metavar="N", help="Compute a batch in N parts: less memory."),
     ] = None
     ema: Annotated[
         float | None,
@@ -96,6 +114,10 @@ class Learning:
         list[str] | None,
         typer.Option("--loss", metavar="NAME=WEIGHT", help="Weigh a term of the loss; 0 switches it off."),
     ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Of the recipe, as augmentation.noise=0.02."),
+    ] = None
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Of the fresh weights and of the examples.")
     ] = None
@@ -106,12 +128,16 @@ class Start:
     """The weights to begin with, and which of them learn."""
 
     panel: ClassVar[str] = "Network"
+    variant: Annotated[
+        str | None,
+        typer.Option("--variant", metavar="KEY=VALUE,...", help="An ablation of the paper, as blocks=2."),
+    ] = None
     from_weights: Annotated[
         str | None, typer.Option("--from", metavar="WEIGHTS", help="Weights to begin with, as of --weights.")
     ] = None
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="PART", help="Let one part of the network learn, as refine or pam."),
+        typer.Option("--only", metavar="PART,...", help="Let parts of the network learn, as refine or pam."),
     ] = None
     anew: Annotated[
         str | None,
@@ -160,6 +186,10 @@ class MatcherTraining(Training):
             rich_help_panel="Learning",
         ),
     ] = False
+    network: Annotated[
+        Literal["pasmnet", "pasmnet2"] | None,
+        typer.Option("--network", help="Which matcher; else that of the recipe, or of --from."),
+    ] = None
     max_disparity: Annotated[
         str | None,
         typer.Option("--max-disparity", metavar="N|none", help="A prior to train with: stored, too."),

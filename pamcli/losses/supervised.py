@@ -21,14 +21,17 @@ SMALLEST_PROBABILITY = 1e-30
 is zero: a map that is sure of a wrong position must still learn."""
 
 
-def smooth_l1(disparity: Tensor, truth: Tensor, known: Tensor) -> Quotient:
-    """Smooth L1 (beta 1 pixel) of a disparity (B, H, W) or (B, 1, H, W), over the pixels of `known`.
+def smooth_l1(disparity: Tensor, truth: Tensor, counts: Tensor) -> Quotient:
+    """Smooth L1 (beta 1 pixel) of a disparity (B, H, W) or (B, 1, H, W), over the pixels that count.
 
-    `truth` and `known` (B, H, W); all in pixels of the full picture.
+    `truth` (B, H, W) in pixels of the full picture; `counts` (B, H, W), bool or what each pixel counts: 0 for
+    none of it. N is the number of pixels that count at all.
     """
+    known = counts > 0
     truth = torch.where(known, truth.float(), 0)
     disparity = disparity.float().reshape(truth.shape)
-    return masked(F.smooth_l1_loss(disparity, truth, reduction="none", beta=1.0), known)
+    error = F.smooth_l1_loss(disparity, truth, reduction="none", beta=1.0)
+    return Quotient((torch.where(known, error, 0) * counts).sum(), known.sum().float())
 
 
 def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tensor, Tensor]:

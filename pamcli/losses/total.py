@@ -35,7 +35,10 @@ from pamcli.networks.pasmnet import STAGE_STRIDES, Matching
 from pamcli.networks.passrnet import SuperResolution
 
 STAGE_WEIGHTS = (0.2, 0.3, 0.5)
-"""Shares of the three stages in the PAM loss (Equation 16), and in the likelihood."""
+"""Shares of the three stages in the PAM loss (Equation 16)."""
+
+UPDATE_DECAY = 0.8
+"""Of PASMnet 2's updates each counts this part of the one after it."""
 
 Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 """Each term by its name in `LossWeights`: weighted means that add up."""
@@ -226,26 +229,38 @@ def _pam(
 
 
 def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth) -> Iterator[_Entry]:
-    if not (weights.refined or weights.estimate or weights.initial or weights.likelihood):
+    if not weights.supervised:
         return
     truth = _within_limit(truth, weights)
     left, right = truth.seen()
+    counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
     if weights.refined:
-        counted = truth.known if weights.refine_occluded else left[1]
-        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counted),)
+        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts),)
+    stride = STAGE_STRIDES[-1]
+    if weights.updates:
+        disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
+        middle = slice(stride // 2, None, stride)
+        at_quarter = counts[:, middle, middle]
+        for before_last, found in enumerate(reversed(matching.updates)):
+            error = smooth_l1(found * stride, disparity * stride, at_quarter)
+            yield "updates", weights.updates * UPDATE_DECAY**before_last, (error,)
     if weights.estimate:
         if matching.estimate is None:
             raise ValueError("the network makes no estimate of its own")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
-        stride = STAGE_STRIDES[-1]
         disparity, counted = truth_at_stage(*left, stride)
         # What the attention itself says: where its mask says occluded, `matching.initial` is a neighbour's.
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
     if weights.likelihood:
-        for maps, stride, share in zip(matching.maps, STAGE_STRIDES, STAGE_WEIGHTS, strict=True):
-            yield "likelihood", weights.likelihood * share, attention_likelihood(maps, stride, left, right)
+        for maps, stride, share in zip(matching.maps, STAGE_STRIDES, weights.likelihood_shares, strict=True):
+            if share:
+                yield (
+                    "likelihood",
+                    weights.likelihood * share,
+                    attention_likelihood(maps, stride, left, right),
+                )
 
 
 def _within_limit(truth: Truth, weights: LossWeights) -> Truth:

@@ -25,15 +25,20 @@ STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 Network = PASMnet | PASMnet2 | PASSRnet
 
 
+def build_network(spec: ModelSpec) -> Network:
+    """The network that `spec` describes, with fresh weights."""
+    if spec.architecture == "pasmnet":
+        return PASMnet()
+    if spec.architecture == "pasmnet2":
+        return PASMnet2()
+    assert spec.scale is not None
+    return PASSRnet(spec.scale)
+
+
 def empty_network(spec: ModelSpec) -> Network:
-    """The network that `spec` describes, its tensors without memory (on torch's meta device)."""
+    """The same, its tensors without memory (on torch's meta device)."""
     with torch.device("meta"):
-        if spec.architecture == "pasmnet":
-            return PASMnet()
-        if spec.architecture == "pasmnet2":
-            return PASMnet2()
-        assert spec.scale is not None
-        return PASSRnet(spec.scale)
+        return build_network(spec)
 
 
 def load_network(path: Path) -> tuple[Network, ModelSpec]:

@@ -8,13 +8,14 @@ exchanged, as otherwise its disparities were negative.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from pamcli.checked import FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 
 LARGEST_ERASED = 0.3
@@ -24,6 +25,7 @@ LEAST_BLUR = 0.2
 """Pixels of standard deviation; less is not seen."""
 
 
+@checked
 @dataclass(frozen=True)
 class Augmentation:
     """How much of what; by default nothing. Plain numbers, to be stored as JSON.
@@ -32,40 +34,40 @@ class Augmentation:
     Raises UsageError: a number out of its range.
     """
 
-    smallest: float = 1.0
+    smallest: Positive = 1.0
     """Pictures are scaled by a random factor from this ..."""
-    largest: float = 1.0
+    largest: Positive = 1.0
     """... to this, evenly in the logarithm."""
-    stretch: float = 0.0
+    stretch: FromZero = 0.0
     """Factor between the scales of width and height."""
-    mirror: float = 0.0
+    mirror: Share = 0.0
     """Probability of left for right, the views exchanged. A pair with a truth of its left view alone, which
     has none when it is mirrored, stays as it is."""
-    upside_down: float = 0.0
+    upside_down: Share = 0.0
     """Probability."""
-    permute_colours: float = 0.0
+    permute_colours: Share = 0.0
     """Probability of another order of red, green and blue, the same in both views."""
-    brightness: float = 0.0
+    brightness: FromZero = 0.0
     """Factor of all light, the same in both views, as the three that follow."""
-    contrast: float = 0.0
+    contrast: FromZero = 0.0
     """Factor of the distance from mid-grey."""
-    gamma: float = 0.0
+    gamma: FromZero = 0.0
     """Factor of the exponent."""
-    colour: float = 0.0
+    colour: FromZero = 0.0
     """Factor of the light of each channel by itself."""
-    view_brightness: float = 0.0
+    view_brightness: FromZero = 0.0
     """As `brightness`, for each view by itself, as the three that follow."""
-    view_contrast: float = 0.0
-    view_gamma: float = 0.0
-    view_colour: float = 0.0
-    noise: float = 0.0
+    view_contrast: FromZero = 0.0
+    view_gamma: FromZero = 0.0
+    view_colour: FromZero = 0.0
+    noise: FromZero = 0.0
     """Largest standard deviation of noise, of pictures in [0, 1]; for each view by itself."""
-    blur: float = 0.0
+    blur: FromZero = 0.0
     """Largest standard deviation of a Gaussian, pixels; for each view by itself."""
-    low_noise: float = 0.0
+    low_noise: FromZero = 0.0
     """Super-resolution: as `noise`, of the low-resolution views alone, which are enlarged to pictures without
     it. Then a second view is worth more, and its use is learned sooner."""
-    erase: float = 0.0
+    erase: Share = 0.0
     """Probability that a rectangle of the right view is covered; not for super-resolution."""
 
     @property
@@ -76,19 +78,14 @@ class Augmentation:
         of_views = (self.view_brightness, self.view_contrast, self.view_gamma, self.view_colour)
         return unchanged and not any((*light, *of_views, self.noise, self.blur))
 
+    @property
+    def of_scenes(self) -> Augmentation:
+        """What of it is left for scenes: they are drawn at their size, blurred and noisy once already."""
+        return replace(self, smallest=1.0, largest=1.0, stretch=0.0, noise=0.0, blur=0.0)
+
     def __post_init__(self) -> None:
-        if not 0 < self.smallest <= self.largest < math.inf:
-            raise UsageError(
-                f"augmentation: scales from {self.smallest} to {self.largest}",
-                "smallest must be above 0, and largest no less",
-            )
-        for field in fields(self):
-            value, most = getattr(self, field.name), math.inf
-            if field.name in ("mirror", "upside_down", "permute_colours", "erase"):
-                most = 1
-            if not (0 <= value <= most and math.isfinite(value)):
-                limits = "from 0 to 1" if most == 1 else "at least 0"
-                raise UsageError(f"augmentation: {field.name} is {value}", f"it must be {limits}")
+        if self.smallest > self.largest:
+            raise UsageError(f"augmentation: scales from {self.smallest} to {self.largest}")
 
 
 @dataclass(frozen=True)

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 
-class Average:
-    """A moving average of all tensors of a network, the running statistics of batch norm among them."""
+def averaged(network: nn.Module, decay: float | None) -> AveragedModel | None:
+    """A moving average of all tensors of a network, the running statistics of batch norm among them.
 
-    def __init__(self, network: nn.Module, decay: float | None) -> None:
-        """decay: per step, below 1; None = no average, `state` is the network's own."""
-        self.decay = decay
-        self._live = _tensors(network)
-        self.state: dict[str, Tensor] = (
-            self._live if decay is None else {key: value.clone() for key, value in self._live.items()}
-        )
+    decay: per step, below 1; None = no average. It grows with the steps, min(decay, (1 + n) / (10 + n)): the
+    start is soon forgotten. Counters are copied.
+    """
+    if decay is None:
+        return None
 
-    def update(self, step: int) -> None:
-        """Take in the network as it is after `step` steps (1, 2, ...).
+    def mixed(average: Tensor, live: Tensor, steps: Tensor | int) -> Tensor:
+        if not average.is_floating_point():
+            return live
+        kept = min(decay, (1 + int(steps)) / (10 + int(steps)))
+        return torch.lerp(average, live, 1 - kept)
 
-        The decay grows with the steps, min(decay, (1 + step) / (10 + step)): the start is soon forgotten.
-        Counters are copied.
-        """
-        if self.decay is None:
-            return
-        decay = min(self.decay, (1 + step) / (10 + step))
-        for key, value in self._live.items():
-            if value.is_floating_point():
-                self.state[key].lerp_(value, 1 - decay)
-            else:
-                self.state[key].copy_(value)
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from a saved `state`. Raises KeyError, RuntimeError where it is another network's."""
-        if self.decay is None:
-            return
-        for key, value in self.state.items():
-            value.copy_(state[key])
+    model = AveragedModel(network, avg_fn=mixed, use_buffers=True)
+    taken_up(model, 0)
+    return model
 
 
-def _tensors(network: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name: the tensors themselves, which optimisers change in place."""
-    with torch.no_grad():
-        return {key: value.detach() for key, value in network.state_dict().items()}
+def taken_up(average: AveragedModel, steps: int) -> None:
+    """Say how many steps are in the average; the next update is number `steps` + 1."""
+    average.n_averaged.fill_(steps + 1)

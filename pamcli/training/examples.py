@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -38,10 +38,11 @@ from pamcli.training.augmentation import (
     permuted,
     turned_over,
 )
+from pamcli.training.recipe import Wide
 
 # Separate random streams of a seed. None is 0: numpy takes (seed, position, 0) for (seed, position), which is
 # the stream of a scene.
-_CHOICE, _ORDER, _CHANGES = 1, 2, 3
+_CHOICE, _ORDER, _CHANGES, _WIDTHS = 1, 2, 3, 4
 
 _REACH = 2
 """Pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces."""
@@ -60,33 +61,28 @@ class Batch:
     truth: Truth | None = None
     """Pixels of `left`; a pair without labels has none known. None: no pair of the batch has labels."""
 
+    def parts(self, count: int) -> Iterator[Batch]:
+        """Batches with the pairs of this one, equally large as far as they go up."""
+        for pairs in torch.arange(len(self.left)).tensor_split(min(count, len(self.left))):
+            first, last = int(pairs[0]), int(pairs[-1])
+            yield self._each(lambda values, a=first, b=last + 1: values[a:b])  # type: ignore[misc]
+
     def to(self, device: torch.device | str) -> Batch:
         """The same on a device, pictures as numbers; does not wait for the device."""
 
-        def moved(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values.to(device, non_blocking=True)
-
-        def picture(values: Tensor) -> Tensor:
+        def moved(values: Tensor) -> Tensor:
             values = values.to(device, non_blocking=True)
-            return values if values.is_floating_point() else values.float().div_(255)
+            return values.float().div_(255) if values.dtype == torch.uint8 else values
 
-        truth = self.truth
-        return Batch(
-            left=picture(self.left),
-            right=picture(self.right),
-            left_high=None if self.left_high is None else picture(self.left_high),
-            right_high=None if self.right_high is None else picture(self.right_high),
-            truth=None
-            if truth is None
-            else Truth(
-                disparity=truth.disparity.to(device, non_blocking=True),
-                known=truth.known.to(device, non_blocking=True),
-                visible=moved(truth.visible),
-                right_disparity=moved(truth.right_disparity),
-                right_known=moved(truth.right_known),
-                right_visible=moved(truth.right_visible),
-            ),
-        )
+        return self._each(moved)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """With every tensor changed, also those of the truth."""
+
+        def of(record: Any) -> dict[str, Any]:
+            return {k: change(v) if isinstance(v, Tensor) else v for k, v in vars(record).items()}
+
+        return Batch(**of(self) | {"truth": None if self.truth is None else Truth(**of(self.truth))})
 
 
 class Examples(Dataset[Example]):
@@ -123,24 +119,29 @@ class Examples(Dataset[Example]):
 
     def __getitem__(self, position: int) -> Example:
         """Raises InputError naming a file that is damaged."""
+        return self.at(position, self.crop)
+
+    def at(self, position: int, size: tuple[int, int]) -> Example:
+        """The example of another height and width than `crop`."""
         rng = default_rng((self.seed, position, _CHANGES))
-        sample = self._sample(position)
+        source = self._source(position)
+        sample = self._sample(source, position, size)
         if self.scale is not None:
             example = turned_over(rng, self._reduced(rng, sample, self.scale), self.augmentation)
             return noisy(rng, example, self.augmentation)
+        by = self.augmentation.of_scenes if source.endless else self.augmentation
         height, width = sample.left.shape[:2]
-        crop = choose_crop(rng, height, width, self.crop, self.augmentation)
+        crop = choose_crop(rng, height, width, size, by)
         left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
         example = Example(left, right, *_truths(sample, crop, first=0, step=1))
-        example = turned_over(rng, example, self.augmentation)
-        left, right = lit(rng, example.left, example.right, self.augmentation)
-        return erased(rng, replace(example, left=left, right=right), self.augmentation)
+        example = turned_over(rng, example, by)
+        left, right = lit(rng, example.left, example.right, by)
+        return erased(rng, replace(example, left=left, right=right), by)
 
-    def _sample(self, position: int) -> Sample:
+    def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
         """One data set is passed through in ever new orders, of several one is drawn, and of it a sample."""
-        source = self._source(position)
         if source.endless:
-            height, width = (side * (self.scale or 1) for side in self.crop)
+            height, width = (side * (self.scale or 1) for side in size)
             return source.draw(self.seed, position, height, width)
         if len(self.sources) > 1:
             return source.load(int(default_rng((self.seed, position, _ORDER)).integers(len(source))))
@@ -283,13 +284,20 @@ class _Parts(NamedTuple):
 class _Steps(Dataset["_Parts | PamError"]):
     """Whole batches by step. An error for a person is a result: DataLoader would wrap it in a traceback."""
 
-    def __init__(self, examples: Examples, batch: int, rank: int, world: int) -> None:
-        self.examples, self.batch, self.rank, self.world = examples, batch, rank, world
+    def __init__(self, examples: Examples, batch: int, rank: int, world: int, wide: Wide | None) -> None:
+        self.examples, self.batch, self.rank, self.world, self.wide = examples, batch, rank, world, wide
 
     def __getitem__(self, step: int) -> _Parts | PamError:
         start = (step * self.world + self.rank) * self.batch
+        size, pairs = self.examples.crop, self.batch
+        if (
+            self.wide is not None
+            and default_rng((self.examples.seed, step, _WIDTHS)).random() < self.wide.share
+        ):
+            area = size[0] * size[1] / (self.wide.crop[0] * self.wide.crop[1])
+            size, pairs = self.wide.crop, max(1, min(pairs, round(pairs * area)))
         try:
-            return _Parts.of([self.examples[start + index] for index in range(self.batch)])
+            return _Parts.of([self.examples.at(start + index, size) for index in range(pairs)])
         except PamError as error:
             return error
 
@@ -302,16 +310,18 @@ def loader(
     workers: int,
     rank: int = 0,
     world: int = 1,
+    wide: Wide | None = None,
 ) -> Iterator[Batch]:
     """The batches of the steps start, start + 1 ... steps - 1, for one of `world` processes.
 
     batch: pairs of this process. Step s takes the positions from s * batch * world on, of which `rank` takes
-    its contiguous share. workers: processes that prepare batches ahead; 0: this one does, in between.
+    its contiguous share; of a wide step, whose batch is smaller, the first of them. workers: processes that
+    prepare batches ahead; 0: this one does, in between.
     Pictures lie in page-locked memory where there is a CUDA device.
     Raises PamError as `Examples` does, in the order of the steps; DeviceError: a worker was killed.
     """
     loaded = DataLoader(
-        _Steps(examples, batch, rank, world),
+        _Steps(examples, batch, rank, world, wide),
         batch_size=None,
         sampler=range(start, steps),
         num_workers=workers,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 import math
 import time
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import OutputError
+from pamcli.errors import OutputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.training.run_folder import RunFolder
 
@@ -39,16 +41,20 @@ def read_entries(log: Path) -> list[Entry]:
 class Journal:
     """Writes the log of a run, line by line."""
 
-    def __init__(self, folder: RunFolder, step: int) -> None:
+    def __init__(self, folder: RunFolder, step: int, wandb: Any = None) -> None:
         """Go on after `step` steps: what a run that was killed had logged beyond them is left out.
 
-        Raises OutputError.
+        wandb: a run of Weights & Biases, which is given the same. Raises OutputError.
         """
-        self.folder = folder
+        from tensorboardX import SummaryWriter
+
+        self.folder, self._wandb = folder, wandb
         self.entries = [entry for entry in read_entries(folder.log) if entry["step"] <= step]
         """All lines up to now."""
         write_atomically(folder.log, "".join(map(_line, self.entries)).encode())
-        self._events = _Events(folder.path, step)
+        # The suffix keeps apart two starts in one second.
+        suffix = f".{step:08d}-{time.time_ns() % 10**9}"
+        self._events = SummaryWriter(str(folder.path), purge_step=step + 1, filename_suffix=suffix)
 
     def write(self, entry: Entry) -> None:
         """Append a line; its numbers become curves. Raises OutputError."""
@@ -56,16 +62,17 @@ class Journal:
         try:
             with self.folder.log.open("a", encoding="utf-8") as log:
                 log.write(_line(entry))
-            self._events.scalars(entry["step"], _flat(entry))
         except OSError as error:
             raise _cannot_write(self.folder.log, error) from error
+        numbers = _flat(entry)
+        for name, value in numbers.items():
+            self._events.add_scalar(name, value, entry["step"])
+        if self._wandb is not None:
+            self._wandb.log(numbers, step=entry["step"])
 
     def picture(self, step: int, name: str, pixels: NDArray[np.uint8]) -> None:
-        """Show a picture (H, W, 3) among the events. Raises OutputError."""
-        try:
-            self._events.picture(step, name, pixels)
-        except OSError as error:
-            raise _cannot_write(self.folder.path, error) from error
+        """Show a picture (H, W, 3) among the events."""
+        self._events.add_image(name, pixels, step, dataformats="HWC")
 
     def __enter__(self) -> Journal:
         return self
@@ -73,6 +80,8 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._wandb is not None:
+            self._wandb.finish(exit_code=int(error is not None))
         try:
             self._events.close()
         except OSError as failed:
@@ -80,35 +89,21 @@ class Journal:
                 raise _cannot_write(self.folder.path, failed) from failed
 
 
-class _Events:
-    """A file of TensorBoard events, written at once: a full disk is met here, and not by a thread."""
-
-    def __init__(self, folder: Path, step: int) -> None:
-        from tensorboardX import summary
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto import event_pb2
-
-        self._summary, self._proto = summary, event_pb2
-        # The suffix keeps apart two starts in one second.
-        self._writer = EventsWriter(str(folder / "events"), f".{step:08d}-{time.time_ns() % 10**9}")
-        # TensorBoard then forgets what it has read of later steps.
-        started = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._write(step + 1, session_log=started)
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
-            self._write(step, summary=self._summary.scalar(name, value))
-        self._writer.flush()
-
-    def picture(self, step: int, name: str, pixels: NDArray[np.uint8]) -> None:
-        self._write(step, summary=self._summary.image(name, pixels, dataformats="HWC"))
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def _write(self, step: int, **what: Any) -> None:
-        self._writer.write_event(self._proto.Event(step=step, wall_time=time.time(), **what))
+def wandb_run(project: str, folder: RunFolder, recipe: Mapping[str, Any]) -> Any:
+    """A run of Weights & Biases, the same one where a run goes on. Raises UsageError: it is not installed."""
+    try:
+        wandb: Any = importlib.import_module("wandb")
+    except ImportError:
+        raise UsageError("Weights & Biases is not installed", "pip install wandb") from None
+    name = hashlib.sha256(str(folder.path.resolve()).encode()).hexdigest()[:16]
+    return wandb.init(
+        project=project,
+        id=name,
+        name=folder.path.name,
+        dir=str(folder.path),
+        config=dict(recipe),
+        resume="allow",
+    )
 
 
 def _line(entry: Entry) -> str:

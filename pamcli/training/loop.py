@@ -7,6 +7,7 @@ Figures of the steps add up on the device; the host looks at them only where the
 
 from __future__ import annotations
 
+import datetime
 import time
 import traceback
 from collections.abc import Iterator
@@ -22,13 +23,14 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import is_memory_error
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
-from pamcli.training.averaging import Average
+from pamcli.training.averaging import averaged, taken_up
 from pamcli.training.checkpoints import Checkpoint, random_states, restore_random_states, save_checkpoint
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal
 from pamcli.training.observers import Observer
-from pamcli.training.recipes import Recipe
+from pamcli.training.precision import peak_memory
+from pamcli.training.recipe import Recipe
 from pamcli.training.run_folder import RunFolder
 from pamcli.training.schedules import learning_rate
 from pamcli.training.tasks import make_optimizer, model_spec, training_mode
@@ -85,15 +87,20 @@ class Trainer:
         self.compute, self.processes, self.about = compute, processes, about
         self.step = 0
         self.optimizer = make_optimizer(recipe, network)
-        self.average = Average(network, recipe.ema)
+        self.average = averaged(network, recipe.ema)
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
+
+    @property
+    def kept(self) -> dict[str, Tensor]:
+        """The weights that are validated and kept."""
+        return (self.network if self.average is None else self.average.module).state_dict()
 
     def state(self) -> Checkpoint:
         """All that `restore` needs."""
         return Checkpoint(
             step=self.step,
             network=self.network.state_dict(),
-            average=self.average.state,
+            average=self.kept,
             optimizer=self.optimizer.state_dict(),
             scaler=self.scaler.state_dict(),
             random=random_states(),
@@ -103,8 +110,12 @@ class Trainer:
         """Go on from a checkpoint of the same recipe."""
         self.step = checkpoint.step
         self.network.load_state_dict(checkpoint.network)
-        self.average.load_state(checkpoint.average)
+        if self.average is not None:
+            self.average.module.load_state_dict(checkpoint.average)
+            taken_up(self.average, checkpoint.step)
         self.optimizer.load_state_dict(checkpoint.optimizer)
+        for group in self.optimizer.param_groups:
+            group.setdefault("factor", 1.0)  # a checkpoint from before there were several groups
         if checkpoint.scaler and self.scaler.is_enabled():
             self.scaler.load_state_dict(checkpoint.scaler)
         restore_random_states(checkpoint.random)
@@ -116,23 +127,29 @@ class Trainer:
         """
         rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         # float32 is float32 in the backward pass, too, which runs outside of `autocast`.
         exact = self.compute.exactly() if self.compute.precision == "fp32" else nullcontext()
+        figures: dict[str, Tensor] = {}
         with _fitting(self.recipe), exact:
-            share, values = self.loss(batch.to(self.compute.device))
-            if not share.requires_grad:
-                raise UsageError(f"nothing in the loss depends on {self.recipe.only}, which alone learns")
             self.optimizer.zero_grad(set_to_none=True)
-            self.scaler.scale(share).backward()  # type: ignore[no-untyped-call]
+            for part in batch.parts(self.recipe.accumulate):
+                share, values = self.loss(part.to(self.compute.device))
+                if not share.requires_grad:
+                    raise UsageError(f"nothing in the loss depends on {self.recipe.only}, which alone learns")
+                counts = len(part.left) / len(batch.left)
+                self.scaler.scale(share * counts).backward()  # type: ignore[no-untyped-call]
+                for name, value in values.items():
+                    figures[name] = figures.get(name, 0) + value * counts
             self.scaler.unscale_(self.optimizer)
             largest = float("inf") if self.recipe.clip is None else self.recipe.clip
             norm = nn.utils.clip_grad_norm_(self.network.parameters(), largest)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self.step += 1
-        self.average.update(self.step)
-        return values, norm
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+        return figures, norm
 
     def run(
         self,
@@ -158,9 +175,8 @@ class Trainer:
         training_mode(self.recipe, self.network)
         sums = _Sums()
         observer.started(self.step, self.steps)
-        clock = time.monotonic()
-        for batch in batches:
-            sums.add(self.step + 1, *self.take_step(batch))
+        for batch in sums.timed(batches):
+            sums.add(self.step + 1, len(batch.left), *self.take_step(batch))
             observer.stepped(self.step)
             end = self.step == self.steps
             asked = self.processes.any_of(stop.reason is not None)
@@ -168,7 +184,7 @@ class Trainer:
             measure = self._validates()
             if not (keep or measure or self.step % self.recipe.log_every == 0):
                 continue
-            writer.log(sums, time.monotonic() - clock)
+            writer.log(sums)
             if keep:
                 writer.checkpoint()
             if measure:
@@ -180,7 +196,7 @@ class Trainer:
                     writer.checkpoint()
             if asked and (measure or not end):
                 return Outcome(self.step, stop.reason or "terminated")
-            sums, clock = _Sums(), time.monotonic()
+            sums.begin()
         return Outcome(self.step, None)
 
     def _validates(self) -> bool:
@@ -203,7 +219,7 @@ class _Writer:
         self.trainer, self.folder, self.journal = trainer, folder, journal
         self.validator, self.stop, self.observer = validator, stop, observer
 
-    def log(self, sums: _Sums, seconds: float) -> None:
+    def log(self, sums: _Sums) -> None:
         """Raises PamError where a loss or the gradient was not finite: nothing of it has been kept."""
         trainer, recipe = self.trainer, self.trainer.recipe
         broken = sums.broken(count_gradient=not trainer.scaler.is_enabled())
@@ -218,9 +234,15 @@ class _Writer:
             "step": trainer.step,
             "loss": sum(means.values()),
             "losses": means,
-            "learning_rate": trainer.optimizer.param_groups[0]["lr"],
+            "terms": {name: mean / recipe.losses.of(name) for name, mean in means.items()},
+            "learning_rate": learning_rate(
+                recipe.schedule, recipe.learning_rate, trainer.step - 1, trainer.steps
+            ),
             "gradient_norm": norm,
-            "pairs_per_second": recipe.batch * sums.count / max(seconds, 1e-9),
+            "pairs_per_second": sums.pairs * trainer.processes.world / sums.seconds,
+            "waiting": sums.waited / sums.seconds,
+            "memory_mb": peak_memory(trainer.compute.device) / 1e6,
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
         self.journal.write(entry)
         self.observer.logged(entry)
@@ -255,7 +277,7 @@ class _Writer:
         if validated is not None:
             text += "; " + "; ".join(validated.lines())
         path = self.folder.last if last else self.folder.best
-        save_network(stored_weights(trainer.average.state), model_spec(trainer.recipe, text), path)
+        save_network(stored_weights(trainer.kept), model_spec(trainer.recipe, text), path)
 
     def validated_already(self) -> bool:
         entries = self.journal.entries if self.journal is not None else []
@@ -269,7 +291,7 @@ class _Writer:
         spec = model_spec(trainer.recipe, "")
         try:
             validated = self.validator.measure(
-                stored_weights(trainer.average.state), spec, trainer.compute, self._go_on
+                stored_weights(trainer.kept), spec, trainer.compute, self._go_on
             )
         except _StoppedError:
             return
@@ -303,20 +325,39 @@ class _StoppedError(Exception):
 
 
 class _Sums:
-    """Of the terms and the gradient's norm over a few steps, on the device."""
+    """Of the terms and the gradient's norm over a few steps, on the device; and of the time they took."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.begin()
+
+    def begin(self) -> None:
+        self.count = self.pairs = 0
+        self.waited, self._since = 0.0, time.monotonic()
         self._names: list[str] = []
         self._sums = self._first_broken = torch.zeros(0)
 
-    def add(self, step: int, values: dict[str, Tensor], norm: Tensor) -> None:
+    @property
+    def seconds(self) -> float:
+        return max(time.monotonic() - self._since, 1e-9)
+
+    def timed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches; what each has to be waited for is added up."""
+        while True:
+            asked = time.monotonic()
+            batch = next(batches, None)
+            self.waited += time.monotonic() - asked
+            if batch is None:
+                return
+            yield batch
+
+    def add(self, step: int, pairs: int, values: dict[str, Tensor], norm: Tensor) -> None:
         figures = torch.stack([*values.values(), norm.detach()]).float()
         if not self.count:
             self._names = [*values, "gradient"]
             self._sums = torch.zeros_like(figures)
             self._first_broken = torch.full_like(figures, torch.inf)
         self.count += 1
+        self.pairs += pairs
         self._sums += figures
         broken = self._first_broken.clamp(max=step)
         self._first_broken = torch.where(figures.isfinite(), self._first_broken, broken)
@@ -332,23 +373,6 @@ class _Sums:
         """Sums over the steps: of the terms over all processes, too."""
         *terms, norm = self._sums.tolist()
         return dict(zip(self._names, [*processes.sum_of(terms), norm], strict=True))
-
-
-@contextmanager
-def reproducible(device: torch.device) -> Iterator[None]:
-    """Only algorithms whose results repeat, on the CPU, where they cost nothing."""
-    if device.type != "cpu":
-        yield
-        return
-    before = torch.are_deterministic_algorithms_enabled()
-    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
-        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -1,12 +1,19 @@
-"""Which device and precision to train in."""
+"""How a run computes: device and precision, algorithms that repeat, and the memory that it has taken."""
 
 from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 
 from pamcli.inference.device import Compute, hardware_precision
 
 
 def training_compute(device: str, precision: str) -> Compute:
-    """From the values of `--device` and `--precision`; "auto" is the fastest that the processor really has.
+    """From the names of a device and a precision; "auto" is the fastest that the processor really has.
 
     That is bf16 on a CPU with AVX512-BF16 or AMX and on a GPU that computes in it, fp16 on other NVIDIA GPUs,
     and else fp32: an emulated bf16 is many times slower. Raises UsageError and DeviceError as
@@ -14,3 +21,28 @@ def training_compute(device: str, precision: str) -> Compute:
     """
     chosen = Compute.choose(device, precision)
     return chosen if precision != "auto" else Compute(chosen.device, hardware_precision(chosen.device))
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Only algorithms whose results repeat, on the CPU, where they cost nothing."""
+    if device.type != "cpu":
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled()
+    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the most that this process has held, of the GPU's memory where it computes there."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,19 +1,19 @@
-"""Recipes as JSON: what a run folder records, and what `--recipe FILE.json` reads."""
+"""Recipes as JSON: what a run folder records, and what a recipe's file says; and single values of them."""
 
 from __future__ import annotations
 
 import json
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
-from difflib import get_close_matches
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from pamcli.checked import first_wrong, from_json, unknown
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
-from pamcli.training.recipes import Recipe
+from pamcli.training.recipe import Recipe
 
 MADE_WITH = "made_with"
 """Key of what a run folder records beside the recipe; it decides nothing."""
@@ -35,12 +35,13 @@ def read_recipe(path: Path) -> Recipe:
     values = _json(path)
     if isinstance(values, dict):
         values.pop(MADE_WITH, None)
+        _brought_up_to_date(values)
     try:
-        recipe = _value(Recipe, values, "the recipe")
-    except (_MisfitError, UsageError) as error:
+        return from_json(Recipe, json.dumps(values))
+    except ValidationError as error:
+        raise InputError(f"{shown(path)}: {first_wrong(error, Recipe)}") from error
+    except UsageError as error:
         raise InputError(f"{shown(path)}: {error}") from error
-    assert isinstance(recipe, Recipe)
-    return recipe
 
 
 def read_made_with(path: Path) -> dict[str, Any]:
@@ -50,6 +51,44 @@ def read_made_with(path: Path) -> dict[str, Any]:
     return made_with if isinstance(made_with, dict) else {}
 
 
+def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
+    """The recipe with other values by key, as {"batch": "2", "augmentation.noise": "0.02"}; none: no value.
+
+    Raises UsageError: no such key, a text that its value cannot be, values that contradict each other.
+    """
+    values = asdict(recipe)
+    for key, text in settings.items():
+        *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
+        place: Any = values
+        for group in groups:
+            if not isinstance(place.get(group), dict):
+                raise UsageError(unknown(key, list(place)))
+            place = place[group]
+        if name not in place and groups != ["rates"]:
+            raise UsageError(unknown(key, list(place)))
+        place[name] = _value(text, isinstance(place.get(name), bool))
+    try:
+        return from_json(Recipe, json.dumps(values))
+    except ValidationError as error:
+        wrong = ", ".join(f"{key}={text}" for key, text in settings.items())
+        raise UsageError(f"{wrong}: {first_wrong(error, Recipe)}") from error
+
+
+def _value(text: str, switch: bool) -> Any:
+    try:
+        value = None if text.lower() == "none" else json.loads(text)
+    except ValueError:
+        value = {"true": True, "false": False}.get(text.lower(), text)
+    return bool(value) if switch and value in (0, 1) else value
+
+
+def _brought_up_to_date(values: dict[str, Any]) -> None:
+    """What runs of earlier versions have recorded otherwise."""
+    losses = values.get("losses")
+    if isinstance(losses, dict) and "refine_occluded" in losses:
+        losses["occluded"] = float(bool(losses.pop("refine_occluded")))
+
+
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -57,71 +96,3 @@ def _json(path: Path) -> Any:
         raise InputError(f"cannot read the recipe {shown(path)}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{shown(path)} is not JSON: {str(error).splitlines()[0]}") from error
-
-
-def typed(kind: type, name: str, text: str) -> Any:
-    """The value that a field of a dataclass takes from the text of an option: a number, or none.
-
-    Raises UsageError: no such field, or a text that does not fit it.
-    """
-    hints = typing.get_type_hints(kind)
-    if name not in hints:
-        raise UsageError(_unknown(name, list(hints), "term"))
-    try:
-        value = None if text == "none" else json.loads(text.lower())
-        if hints[name] is bool and value in (0, 1):
-            value = bool(value)
-        return _value(hints[name], value, name)
-    except (ValueError, _MisfitError) as error:
-        raise UsageError(f"{name}={text} is not what {name} can be", "a number, as in 0.5") from error
-
-
-class _MisfitError(Exception):
-    pass
-
-
-def _value(hint: Any, value: Any, name: str) -> Any:
-    """A JSON value as the type `hint` of a field called `name`."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if is_dataclass(hint):
-        return _fields(hint, value, name)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        (inner,) = (one for one in arguments if one is not type(None))
-        return _value(inner, value, name)
-    if origin is typing.Literal:
-        if value not in arguments:
-            raise _MisfitError(f"{name} is {value!r}, not one of {', '.join(map(str, arguments))}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list) or (arguments[-1] is not ... and len(value) != len(arguments)):
-            count = "" if arguments[-1] is ... else f" of {len(arguments)}"
-            raise _MisfitError(f"{name} is {value!r}, not a list{count}")
-        return tuple(_value(arguments[0], one, name) for one in value)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not hint:
-        raise _MisfitError(f"{name} is {value!r}, not of type {hint.__name__}")
-    return value
-
-
-def _fields(kind: Any, values: Any, name: str) -> Any:
-    if not isinstance(values, dict):
-        raise _MisfitError(f"{name} is {values!r}, not an object")
-    hints = typing.get_type_hints(kind)
-    for key in values:
-        if key not in hints:
-            raise _MisfitError(_unknown(key, list(hints), "value"))
-    given = {key: _value(hints[key], value, key) for key, value in values.items()}
-    try:
-        return kind(**given)
-    except TypeError:
-        missing = [one.name for one in fields(kind) if one.name not in given]
-        raise _MisfitError(f"{name} lacks one of {', '.join(missing)}") from None
-
-
-def _unknown(name: str, known: list[str], what: str) -> str:
-    near = get_close_matches(name, known, 1)
-    guess = f"did you mean {near[0]}? " if near else ""
-    return f"no {what} is called {name!r} ({guess}known: {', '.join(known)})"

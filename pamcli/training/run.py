@@ -7,7 +7,7 @@ import platform
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,15 @@ from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header
-from pamcli.training.checkpoints import Checkpoint, newest_checkpoint
+from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
-from pamcli.training.journal import Journal
-from pamcli.training.loop import Outcome, Stop, Trainer, reproducible
+from pamcli.training.journal import Journal, wandb_run
+from pamcli.training.loop import Outcome, Stop, Trainer
 from pamcli.training.observers import Nobody, Observer
-from pamcli.training.precision import training_compute
+from pamcli.training.precision import reproducible, training_compute
+from pamcli.training.recipe import Recipe
 from pamcli.training.recipe_files import read_made_with, read_recipe, recipe_json
-from pamcli.training.recipes import Recipe
 from pamcli.training.run_folder import RunFolder
 from pamcli.training.starting import check_start, starting_network
 from pamcli.training.tasks import loss_function
@@ -41,16 +41,18 @@ class Machine:
     """What of a run is this machine's affair, and changes nothing of what is computed but its rounding."""
 
     device: str = "auto"
+    wandb: str | None = None
+    """Project of Weights & Biases that the log goes to, too."""
     workers: int | None = None
     """Processes that make examples, beside each training process; 0: made in between the steps. None: one,
-    and beside a GPU as many as there are cores for, up to 8."""
+    and beside a GPU as many as there are cores for."""
 
     def workers_beside(self, device: torch.device, processes: int) -> int:
         if self.workers is not None:
             return self.workers
         if device.type == "cpu":
             return 1
-        return max(1, min(8, (os.cpu_count() or 1) // processes - 1))
+        return max(1, (os.cpu_count() or 1) // processes - 1)
 
 
 def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, observer: Observer) -> Outcome:
@@ -65,14 +67,25 @@ def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, obser
     return _run(recipe, folder, machine, processes, stop, observer, resumed=False)
 
 
-def resume(folder: RunFolder, machine: Machine, stop: Stop, observer: Observer) -> Outcome:
+def resume(
+    folder: RunFolder, machine: Machine, stop: Stop, observer: Observer, steps: int | None = None
+) -> Outcome:
     """Go on with a run from its newest checkpoint that is whole, or from its start where there is none yet.
 
-    Raises InputError: no run's folder, or every checkpoint of it is damaged; and as `start`.
+    steps: as many as it shall have in the end, instead of its recipe's; the learning rate goes on as in a
+    run of so many. Raises InputError: no run's folder, or every checkpoint of it is damaged; UsageError: more
+    steps were taken already; and as `start`.
     """
-    return _run(
-        recipe_of(folder), folder, machine, Processes.from_environment(), stop, observer, resumed=True
-    )
+    recipe, processes = recipe_of(folder), Processes.from_environment()
+    if steps is not None:
+        taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
+        if steps < taken:
+            raise UsageError(f"{shown(folder.path)} has taken {taken} steps already, more than {steps}")
+        recipe = replace(recipe, steps=steps, epochs=None)
+        if processes.is_main:
+            record = recipe_json(recipe, read_made_with(folder.recipe))
+            write_atomically(folder.recipe, record.encode())
+    return _run(recipe, folder, machine, processes, stop, observer, resumed=True)
 
 
 def recipe_of(folder: RunFolder) -> Recipe:
@@ -96,15 +109,10 @@ def _run(
     if recipe.batch % processes.world:
         raise UsageError(
             f"a batch of {recipe.batch} pairs cannot be shared by {processes.world} processes",
-            f"--batch counts the pairs of all processes: a multiple of {processes.world}",
+            f"a batch counts the pairs of all processes: a multiple of {processes.world}",
         )
-    if recipe.freeze_batch_norm and recipe.start is None and not resumed:
-        raise UsageError(
-            f"the recipe {recipe.name} keeps the batch norm that weights came with, and begins with none",
-            "--from WEIGHTS, as --from pasmnet",
-        )
-    if recipe.start is not None and not resumed:
-        check_start(recipe.start, read_header(locate(recipe.start).path).spec, recipe)
+    if not resumed:
+        _check_beginning(recipe)
     examples, about = _examples(recipe)
     endless = any(source.endless for source in examples.sources)
     steps = recipe.steps_of(None if endless else examples.pass_length)
@@ -112,7 +120,7 @@ def _run(
     if before.get("data", _fingerprints(examples)) != _fingerprints(examples):
         raise UsageError(
             f"the data is not what the run {shown(folder.path)} began with: pairs or textures came or went",
-            f"put it back, or begin a new run with --from {shown(folder.last)}",
+            f"put it back, or begin a new run from {shown(folder.last)}",
         )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
@@ -132,7 +140,9 @@ def _run(
             if not resumed:
                 record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
                 write_atomically(folder.recipe, record.encode())
-            journal = stack.enter_context(Journal(folder, trainer.step))
+            project = machine.wandb
+            watched = None if project is None else wandb_run(project, folder, asdict(recipe))
+            journal = stack.enter_context(Journal(folder, trainer.step, watched))
         batches = loader(
             examples,
             trainer.step,
@@ -141,21 +151,44 @@ def _run(
             machine.workers_beside(compute.device, processes.world),
             processes.rank,
             processes.world,
+            recipe.wide,
         )
         stack.enter_context(_closed(batches))
         observer.told(f"{about}; on {compute.device} in {compute.precision}")
         if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
-            observer.told("this CPU emulates bf16, many times slower than --precision fp32")
+            observer.told("this CPU emulates bf16, many times slower than fp32")
         if before.get("precision", compute.precision) != compute.precision:
             observer.told(f"the run began in {before['precision']}: from here on its figures differ")
         if not recipe.validation:
-            observer.told("without --val there is no best: the last weights are the result")
+            observer.told("without data to validate on there is no best: the last weights are the result")
         if trainer.step == steps:
-            observer.told(f"all {steps} steps have been taken; --from begins a new run with its weights")
+            observer.told(f"all {steps} steps have been taken; more steps would extend it")
         elif trainer.step:
             observer.told(f"goes on after step {trainer.step}")
         stack.enter_context(reproducible(compute.device))
         return trainer.run(batches, folder, journal, validator, stop, observer)
+
+
+def _check_beginning(recipe: Recipe) -> None:
+    """Raise UsageError, ModelError unless the recipe suits the weights that it begins with."""
+    if recipe.start is not None:
+        check_start(recipe.start, read_header(locate(recipe.start).path).spec, recipe)
+        if recipe.losses.estimate and recipe.anew != "refine":
+            raise UsageError(
+                "the term estimate is for a refinement that begins anew: in weights it may be dead, and then "
+                "its gradient drowns all others",
+                "a weight of 0 for estimate, or the recipe refine",
+            )
+    elif recipe.freeze_batch_norm:
+        raise UsageError(
+            f"the recipe {recipe.name} keeps the batch norm that weights came with, and begins with none",
+            f"it needs weights to begin with, as {recipe.architecture}",
+        )
+    elif recipe.after is not None:
+        raise UsageError(
+            f"the recipe {recipe.name} goes on from weights of the recipe {recipe.after}",
+            f"begin with those of such a run, or with {recipe.architecture}",
+        )
 
 
 def _examples(recipe: Recipe) -> tuple[Examples, str]:

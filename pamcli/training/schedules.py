@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from pamcli.checked import Share, checked
 from pamcli.errors import UsageError
 
-KINDS = ("constant", "step", "cosine", "one-cycle")
+Kind = Literal["constant", "step", "cosine", "one-cycle"]
 ONE_CYCLE_START = 1 / 25
 """Where one-cycle's rise begins, as a part of the peak."""
 
 
+@checked
 @dataclass(frozen=True)
 class Schedule:
     """How the learning rate moves over a run; positions are parts of the run in [0, 1].
@@ -22,22 +26,18 @@ class Schedule:
     Raises UsageError: a kind that does not exist, a number out of its range.
     """
 
-    kind: Literal["constant", "step", "cosine", "one-cycle"] = "constant"
-    warmup: float = 0.0
+    kind: Kind = "constant"
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Part of the run in which the rate rises in a straight line (for one-cycle: as half a cosine)."""
-    milestones: tuple[float, ...] = ()
-    factor: float = 0.1
-    final: float = 0.0
+    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    final: Share = 0.0
+    hold: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Until here a cosine stays at the peak."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(f"no schedule is called {self.kind!r}", f"known: {', '.join(KINDS)}")
-        if not 0 <= self.warmup < 1:
-            raise UsageError(f"a schedule's warmup of {self.warmup} is no part of a run", "from 0 to below 1")
-        if list(self.milestones) != sorted(self.milestones) or not all(0 < m < 1 for m in self.milestones):
+        if list(self.milestones) != sorted(self.milestones):
             raise UsageError("a schedule's milestones are rising parts of the run between 0 and 1")
-        if not (0 < self.factor <= 1 and 0 <= self.final <= 1):
-            raise UsageError("a schedule's factor lies above 0, its final part from 0, both up to 1")
 
 
 def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> float:
@@ -53,8 +53,8 @@ def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> flo
         return peak
     if schedule.kind == "step":
         return peak * schedule.factor ** sum(done >= milestone for milestone in schedule.milestones)
-    fallen = (done - schedule.warmup) / (1 - schedule.warmup)
-    return peak * _between(1.0, schedule.final, fallen)
+    begins = max(schedule.warmup, schedule.hold)
+    return peak * _between(1.0, schedule.final, max(done - begins, 0) / (1 - begins))
 
 
 def _between(start: float, end: float, part: float) -> float:

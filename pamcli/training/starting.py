@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from pamcli.errors import ModelError, UsageError
 from pamcli.networks.blocks import ResidualBlock as RefinementBlock
 from pamcli.networks.pasmnet import PASMnet, Refinement
-from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.registry.catalog import locate
-from pamcli.registry.load import load_network
+from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.recipes import Recipe
+from pamcli.training.recipe import HEAD, PARTS, Recipe, part_of
+from pamcli.training.tasks import model_spec
 
 QUIET = 0.1
 """What the last layers of a plain upscaler's residual branches are multiplied by."""
@@ -27,7 +27,7 @@ SMOOTHING = {
 """By scale: two windows, not yet divided by their sums, that after each other make copied pixels bilinear."""
 
 
-def starting_network(recipe: Recipe) -> PASMnet | PASSRnet:
+def starting_network(recipe: Recipe) -> Network:
     """On the CPU, in float32; what learns requires gradients. Sets torch's generators to the recipe's seed.
 
     Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale that
@@ -36,32 +36,34 @@ def starting_network(recipe: Recipe) -> PASMnet | PASSRnet:
     torch.manual_seed(recipe.seed)
     network = _fresh(recipe) if recipe.start is None else _from_weights(recipe.start, recipe)
     if recipe.anew is not None:
-        part = _fresh(recipe).get_submodule(recipe.anew)
-        if isinstance(part, Refinement):
-            start_as_enlargement(part)
-        network.get_submodule(recipe.anew).load_state_dict(part.state_dict())
-    if recipe.only is not None:
-        network.requires_grad_(False)
-        network.get_submodule(recipe.only).requires_grad_(True)
+        fresh = _fresh(recipe)
+        if isinstance(fresh, PASMnet) and recipe.anew == "refine":
+            start_as_enlargement(fresh.refine)
+        known = PARTS[recipe.architecture]
+        begun = {k: v for k, v in fresh.state_dict().items() if part_of(k, known) == recipe.anew}
+        network.load_state_dict(begun, strict=False)
+    for key, parameter in network.named_parameters():
+        parameter.requires_grad_(recipe.rate_of(key) > 0)
     return network
 
 
-def _fresh(recipe: Recipe) -> PASMnet | PASSRnet:
-    if recipe.task == "disparity":
-        return PASMnet()
-    assert recipe.scale is not None
-    network = PASSRnet(recipe.scale)
+def _fresh(recipe: Recipe) -> Network:
+    network = build_network(model_spec(recipe, ""))
     if recipe.initialisation == "xavier":
         start_with_xavier(network)
-    elif recipe.initialisation == "upscaler":
+    elif isinstance(network, PASSRnet) and recipe.initialisation == "upscaler":
         start_as_upscaler(network)
     return network
 
 
-def _from_weights(weights: str, recipe: Recipe) -> PASMnet | PASSRnet:
+def _from_weights(weights: str, recipe: Recipe) -> Network:
     network, spec = load_network(locate(weights).path)
     check_start(weights, spec, recipe)
-    assert not isinstance(network, PASMnet2)
+    if spec.architecture != recipe.architecture:
+        matching = network.state_dict()
+        network = _fresh(recipe)
+        known = dict.fromkeys(network.state_dict())
+        network.load_state_dict({k: v for k, v in matching.items() if k in known}, strict=False)
     if isinstance(network, PASSRnet) and recipe.scale is not None and spec.scale != recipe.scale:
         smaller = PASSRnet(recipe.scale)
         smaller.load_state_dict(halved_scale(network.state_dict()))
@@ -71,8 +73,9 @@ def _from_weights(weights: str, recipe: Recipe) -> PASMnet | PASSRnet:
 
 def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     """Raise ModelError, UsageError unless the recipe can start from weights of this description."""
-    wanted = "pasmnet" if recipe.task == "disparity" else "passrnet"
-    if spec.architecture != wanted:
+    wanted = recipe.architecture
+    matching_alone = (spec.architecture, wanted, recipe.anew) == ("pasmnet", "pasmnet2", HEAD)
+    if spec.architecture != wanted and not matching_alone:
         raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another --from")
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
         raise UsageError(

@@ -7,14 +7,11 @@ from torch import Tensor, nn
 
 from pamcli.inference.device import Compute
 from pamcli.losses.total import Terms, Truth, matching_terms, superres_terms, total_loss
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
-from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
-from pamcli.training.recipes import Recipe
-
-Network = PASMnet | PASSRnet
+from pamcli.training.recipe import Recipe
 
 
 def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
@@ -33,7 +30,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
     def _superres(network: nn.Module, batch: Batch) -> Terms:
         assert batch.left_high is not None
         with compute.autocast():
-            result = network(batch.left, batch.right, both=True)
+            result = network(batch.left, batch.right, both=recipe.views == "both")
         pictures = batch.left, batch.right, batch.left_high, batch.right_high
         return superres_terms(result, *pictures, recipe.losses, truth_of(batch))
 
@@ -56,10 +53,18 @@ def normalised(view: Tensor) -> Tensor:
 
 
 def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
-    """For all parameters that learn; the loop sets its learning rate in every step."""
-    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    """For all parameters that learn, in groups by their factor of the rate; the loop sets the rate."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    for key, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            groups.setdefault(recipe.rate_of(key), []).append(parameter)
     kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
-    return kind(learning, recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
+    return kind(
+        [{"params": parameters, "factor": factor} for factor, parameters in groups.items()],
+        recipe.learning_rate,
+        betas=recipe.betas,
+        weight_decay=recipe.weight_decay,
+    )
 
 
 def training_mode(recipe: Recipe, network: nn.Module) -> None:
@@ -75,7 +80,7 @@ def training_mode(recipe: Recipe, network: nn.Module) -> None:
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     """What the weights file of a run says about itself. training: data, recipe and figures in a sentence."""
     return ModelSpec(
-        architecture="passrnet" if recipe.task == "superres" else "pasmnet",
+        architecture=recipe.architecture,
         scale=recipe.scale,
         max_disparity=recipe.max_disparity,
         training=training,

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # PASMnet on procedural scenes: TEXTURES is a folder of photographs and cut-outs, RUN a new folder.
 #   scripts/training/pasmnet.sh TEXTURES RUN STEPS [option of pam train ...]
-# Goes on where it stopped when RUN exists.
+# Goes on where it stopped when RUN exists, up to STEPS.
 set -euo pipefail
 textures=$1 run=$2 steps=$3
 shift 3
 if [ -e "$run/recipe.json" ]; then
-    exec pam train disparity --resume "$run"
+    exec pam train disparity --resume "$run" --steps "$steps"
 fi
 exec pam train disparity --data "procedural:$textures" --from pasmnet --recipe scenes --loss initial=0.1 \
     --learning-rate 6e-4 --steps "$steps" --checkpoint-every 50 -o "$run" "$@"

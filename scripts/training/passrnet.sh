@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # PASSRnet on real pairs (folders left and right) and procedural scenes, which teach its attention.
 #   scripts/training/passrnet.sh SCALE PAIRS TEXTURES RUN STEPS [option of pam train ...]
-# Goes on where it stopped when RUN exists.
+# Goes on where it stopped when RUN exists, up to STEPS.
 set -euo pipefail
 scale=$1 pairs=$2 textures=$3 run=$4 steps=$5
 shift 5
 if [ -e "$run/recipe.json" ]; then
-    exec pam train superres --resume "$run"
+    exec pam train superres --resume "$run" --steps "$steps"
 fi
 exec pam train superres --scale "$scale" --data "pairs:$pairs?weight=2" --data "procedural:$textures" \
     --from "passrnet-x$scale" --learning-rate 4e-4 --steps "$steps" --checkpoint-every 100 -o "$run" "$@"

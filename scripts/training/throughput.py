@@ -21,7 +21,8 @@ from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Batch, Examples, loader
 from pamcli.training.loop import Trainer
 from pamcli.training.precision import training_compute
-from pamcli.training.recipes import Recipe, named_recipe
+from pamcli.training.recipe import Recipe
+from pamcli.training.recipes import named_recipe
 from pamcli.training.starting import starting_network
 from pamcli.training.tasks import loss_function, training_mode
 

@@ -50,8 +50,17 @@ def pairs(here: Path) -> Path:
         (["-o", "run", "--data", "procedural", "--loss", "refined"], ["refined", "NAME=WEIGHT"]),
         (["-o", "run", "--data", "procedural", "--loss", "refine=1"], ["refine", "did you mean refined"]),
         (["-o", "run", "--data", "procedural", "--loss", "refined=much"], ["refined=much"]),
-        (["-o", "run", "--data", "procedural", "--loss", "refined=-1"], ["refined", "from 0"]),
+        (["-o", "run", "--data", "procedural", "--loss", "refined=-1"], ["refined is -1", "equal to 0"]),
         (["-o", "run", "--data", "procedural", "--loss", "charbonnier=1"], ["no term charbonnier"]),
+        (["-o", "run", "--data", "procedural", "--set", "noise"], ["noise", "KEY=VALUE"]),
+        (["-o", "run", "--data", "procedural", "--set", "augmentation.nois=1"], ["did you mean noise"]),
+        (["-o", "run", "--data", "procedural", "--set", "augmentation.noise=-1"], ["noise is -1"]),
+        (["-o", "run", "--data", "procedural", "--batch", "4", "--accumulate", "3"], ["3 equal parts"]),
+        (["-o", "run", "--data", "procedural", "--recipe", "paper-kitti"], ["paper-sceneflow"]),
+        (
+            ["-o", "run", "--data", "procedural", "--from", "pasmnet", "--loss", "estimate=0.5"],
+            ["estimate", "begins anew", "dead"],
+        ),
         (["-o", "run", "--data", "procedural", "--only", "nose"], ["no part 'nose'", "refine"]),
         (["-o", "run", "--data", "procedural", "--anew", "upscale"], ["no part 'upscale'", "refine"]),
         (
@@ -62,7 +71,7 @@ def pairs(here: Path) -> Path:
                 "procedural",
                 *(f"--loss={n}=0" for n in ("refined", "estimate", "initial", "likelihood")),
             ],
-            ["every term", "--loss"],
+            ["every term", "more than 0"],
         ),
         (
             ["-o", "run", "--data", "procedural", "--unsupervised", "--loss", "mask_by_truth_below=192"],
@@ -70,9 +79,9 @@ def pairs(here: Path) -> Path:
         ),
         (["-o", "run", "--data", "procedural", "--max-disparity", "far"], ["--max-disparity", "far"]),
         (["-o", "run", "--data", "procedural", "--steps", "5", "--epochs", "1"], ["--steps", "--epochs"]),
-        (["-o", "run", "--data", "procedural", "--epochs", "1"], ["never end", "--steps"]),
+        (["-o", "run", "--data", "procedural", "--epochs", "1"], ["never end", "number of steps"]),
         (["-o", "run", "--data", "procedural", "--epochs", "nan"], ["--epochs"]),
-        (["-o", "run", "--data", "procedural", "--recipe", "adapt"], ["adapt", "--from"]),
+        (["-o", "run", "--data", "procedural", "--recipe", "adapt"], ["adapt", "weights to begin with"]),
         (["-o", "run", "--data", "procedural", "--learning-rate", "0"], ["--learning-rate"]),
         (["-o", "run", "--data", "procedural", "--max-minutes", "-1"], ["--max-minutes"]),
         (["-o", "run", "--data", "procedural", "--device", "gpu"], ["gpu", "cuda:N"]),
@@ -112,7 +121,7 @@ def test_unlabelled_pairs_need_to_be_called_so(pairs: Path) -> None:
     with unchanged():
         run = pam("train", "disparity", "--data", "pairs:pairs", "-o", "run")
         refuse(run, 2, "pairs:pairs has no true disparity", "--unsupervised")
-        masked = ("--recipe", "paper-kitti", "--loss", "mask_by_truth_below=192")
+        masked = ("--recipe", "paper-sceneflow")
         run = pam("train", "disparity", "--data", "pairs:pairs", "-o", "run", *masked)
         refuse(run, 2, "pairs:pairs has no true disparity")
 
@@ -167,6 +176,11 @@ def test_options_change_the_recipe(here: Path) -> None:
         seed=9,
         precision="fp32",
         keep=1,
+        log_every=5,
+        clip=2.0,
+        accumulate=3,
+        learning_rate_schedule="cosine",
+        settings=["schedule.warmup=0.2", "augmentation.noise=0.02", "rates.cas_pam=0.5"],
         max_disparity="100",
     )
     expected = replace(
@@ -182,13 +196,22 @@ def test_options_change_the_recipe(here: Path) -> None:
         seed=9,
         precision="fp32",
         keep=1,
+        log_every=5,
+        clip=2.0,
+        accumulate=3,
+        schedule=replace(RECIPES["paper-sceneflow"].schedule, kind="cosine", warmup=0.2),
+        augmentation=replace(RECIPES["paper-sceneflow"].augmentation, noise=0.02),
+        rates={"cas_pam": 0.5},
         max_disparity=112,
     )
     assert found == expected
 
 
 def test_nothing_given_is_the_recipe_for_the_task() -> None:
-    assert recipe("disparity") == RECIPES["scenes"]
+    assert recipe("disparity") == RECIPES["scratch"]
+    assert recipe("disparity", network="pasmnet2").name == "pasmnet2"
+    assert recipe("disparity", from_weights="pasmnet").name == "scenes"
+    assert recipe("disparity", network="pasmnet2", unsupervised=True).architecture == "pasmnet2"
     assert recipe("disparity", unsupervised=True) == RECIPES["unsupervised"]
     assert recipe("superres") == RECIPES["superres"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import shutil
@@ -58,18 +59,23 @@ def test_a_run_leaves_its_recipe_log_checkpoints_and_weights(whole: Path) -> Non
     assert found == [*kept, "last.safetensors", "log.jsonl", "recipe.json"]
     assert len(names(whole)) == len(found) + 1
     recipe = read_recipe(whole / "recipe.json")
-    assert (recipe.name, recipe.steps, recipe.seed, recipe.crop) == ("scenes", STEPS, 3, (32, 64))
+    assert (recipe.name, recipe.steps, recipe.seed, recipe.crop) == ("scratch", STEPS, 3, (32, 64))
     record = json.loads((whole / "recipe.json").read_text())["made_with"]
     assert {"pam", "commit", "torch", "python", "device", "precision", "processes"} <= record.keys()
     lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert set(lines[0]["losses"]) == {"refined", "estimate", "initial", "likelihood"}
+    for line in lines:
+        assert line["terms"]["estimate"] == pytest.approx(2 * line["losses"]["estimate"])
+        assert 0 <= line["waiting"] <= 1
+        assert line["memory_mb"] > 50
+        assert datetime.datetime.fromisoformat(line["time"]).tzinfo is not None
 
 
 def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair: Path) -> None:
     header = read_header(whole / "last.safetensors")
     assert (header.spec.architecture, header.precision) == ("pasmnet", "fp16")
-    assert header.spec.training == "recipe scenes, batches of 2 at 64x32, data procedural; 4 of 4 steps"
+    assert header.spec.training == "recipe scratch, batches of 2 at 64x32, data procedural; 4 of 4 steps"
     weights = ("--weights", whole / "last.safetensors", "--device", "cpu")
     run = pam("disparity", "left.png", "right.png", "-o", "d.pfm", *weights)
     assert (run.code, run.lines) == (0, ["d.pfm"])
@@ -117,6 +123,19 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_taken(whole: Path) -
     assert any(f"step-{STEPS:08d}.pt is damaged" in line for line in run.complaints)
     assert f"goes on after step {STEPS - 1}" in run.complaints
     assert same_weights(Path("run"), whole)
+
+
+def test_a_finished_run_is_extended_to_more_steps(whole: Path) -> None:
+    shutil.copytree(whole, "run")
+    resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps")
+    refuse(pam(*resume, STEPS - 1), 2, f"has taken {STEPS} steps already")
+    run = pam(*resume, STEPS + 2)
+    assert run.code == 0, run.stderr
+    assert read_recipe(Path("run/recipe.json")).steps == STEPS + 2
+    assert json.loads(Path("run/recipe.json").read_text())["made_with"]["commit"]
+    lines = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert not same_weights(Path("run"), whole)
 
 
 def test_a_finished_run_says_so_and_stays_as_it_is(whole: Path) -> None:

@@ -12,6 +12,7 @@ from loss_examples import maps_of, random_costs, random_pictures, value
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
+from pamcli.checked import from_json
 from pamcli.losses.total import (
     STAGE_WEIGHTS,
     Terms,
@@ -21,14 +22,17 @@ from pamcli.losses.total import (
     total_loss,
 )
 from pamcli.losses.unsupervised import attention_cycle, attention_smoothness, downsample, photometric
-from pamcli.losses.weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
+from pamcli.losses.weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, SUPERVISED_2, LossWeights
 from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
 from pamcli.networks.passrnet import SuperResolution
 
 HEIGHT, WIDTH = 32, 64
+NO_TERMS = ("pam", "likelihood_shares")
 EVERY_TERM = replace(SCENEFLOW, pam_cycle=0.5, refined=1.0, initial=0.5, likelihood=0.3)
-TERMS = [name for name, weight in asdict(EVERY_TERM).items() if weight and name != "pam"]
+TERMS = [
+    name for name, weight in asdict(EVERY_TERM).items() if weight and name not in ("pam", "likelihood_shares")
+]
 NAN = torch.nan
 
 
@@ -84,7 +88,7 @@ def test_presets_are_the_papers() -> None:
 
 @pytest.mark.parametrize("weights", [SCENEFLOW, SUPERVISED, replace(KITTI, mask_by_truth_below=192.0)])
 def test_weights_survive_json(weights: LossWeights) -> None:
-    assert LossWeights(**json.loads(json.dumps(asdict(weights)))) == weights
+    assert from_json(LossWeights, json.dumps(asdict(weights))) == weights
 
 
 def test_the_unsupervised_loss_is_the_sum_that_the_paper_writes() -> None:
@@ -230,9 +234,33 @@ def test_unknown_and_occluded_pixels_teach_nothing() -> None:
 
 def test_occluded_pixels_of_the_refined_disparity_count_when_asked_for() -> None:
     matching, truth = example_matching(example_leaves(1)), example_truth(1)
-    weights = LossWeights(refined=1, refine_occluded=True)
-    terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), weights, truth)
-    assert terms["refined"][0][1].count == truth.known.sum()
+    assert truth.visible is not None
+    found = {}
+    for share in (0.0, 0.5, 1.0):
+        weights = LossWeights(refined=1, occluded=share)
+        terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), weights, truth)
+        found[share] = terms["refined"][0][1]
+    assert found[0.0].count == (truth.known & truth.visible).sum()
+    assert found[0.5].count == found[1.0].count == truth.known.sum()
+    torch.testing.assert_close(found[0.5].total, (found[0.0].total + found[1.0].total) / 2)
+
+
+def test_updates_count_less_the_earlier_they_are_and_occluded_pixels_half() -> None:
+    matching, truth = example_matching(example_leaves(1)), example_truth(1)
+    updates = tuple(torch.rand(1, HEIGHT // 4, WIDTH // 4) * 9 for _ in range(3))
+    terms = matching_terms(
+        replace(matching, updates=updates), *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED_2, truth
+    )
+    assert [weight for weight, _ in terms["updates"]] == pytest.approx([0.3, 0.3 * 0.8, 0.3 * 0.64])
+    assert truth.visible is not None
+    known = truth.known[:, 2::4, 2::4]
+    counts = torch.where(truth.visible[:, 2::4, 2::4], 1.0, 0.5) * known
+    # In full-size pixels, at the truth of the pixel next to each cell's centre.
+    target = torch.where(known, truth.disparity[:, 2::4, 2::4], 0)
+    for (_, quotient), found in zip(terms["updates"], reversed(updates), strict=True):
+        expected = (smooth_l1_loss(4 * found, target, reduction="none") * counts).sum() / known.sum()
+        torch.testing.assert_close(value(quotient), expected)
+    assert [weight for weight, _ in terms["likelihood"]] == pytest.approx([0.03, 0.03, 0.1, 0.1])
 
 
 def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
@@ -287,7 +315,7 @@ def test_a_perfect_answer_has_less_supervised_loss_than_any_other() -> None:
         matching = replace(matching, disparity=constant, estimate=constant)
         losses[guess] = total_loss(matching_terms(matching, *pictures, SUPERVISED, truth))[1]
     assert losses[16]["refined"] == 0
-    for term in ("refined", "estimate", "initial", "likelihood"):
+    for term in ("refined", "initial", "likelihood"):
         assert losses[16][term] < min(losses[12][term], losses[20][term]), term
 
 
@@ -370,7 +398,7 @@ def test_nothing_is_copied_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
         loss.backward()
         assert loss.is_meta
         assert set(values) == {
-            name for name, weight in asdict(EVERY_TERM).items() if weight and name != "pam"
+            name for name, weight in asdict(EVERY_TERM).items() if weight and name in TERMS
         }
     result = SuperResolution(left, right, maps[-1])
     low = [downsample(picture, 4) for picture in (left, right)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
-from pamcli.training.averaging import Average
+from pamcli.training.averaging import averaged, taken_up
 
 
 def network() -> nn.Sequential:
@@ -24,51 +23,38 @@ def step(net: nn.Module) -> None:
 
 def test_the_average_is_the_recurrence_of_weights_and_running_statistics() -> None:
     net = network()
-    average = Average(net, 0.9)
+    average = averaged(net, 0.9)
+    assert average is not None
     expected = {key: value.clone() for key, value in net.state_dict().items()}
     for number in range(1, 121):
         step(net)
-        average.update(number)
+        average.update_parameters(net)
         decay = min(0.9, (1 + number) / (10 + number))
         for key, value in net.state_dict().items():
             if value.is_floating_point():
                 expected[key] = decay * expected[key] + (1 - decay) * value
+    found = average.module.state_dict()
     for key in ("0.weight", "0.bias", "1.weight", "1.running_mean", "1.running_var"):
-        torch.testing.assert_close(average.state[key], expected[key])
-        assert not torch.equal(average.state[key], net.state_dict()[key])
+        torch.testing.assert_close(found[key], expected[key])
+        assert not torch.equal(found[key], net.state_dict()[key])
+    assert found["1.num_batches_tracked"].item() == 120
 
 
-def test_counters_are_copied() -> None:
+def test_without_a_decay_there_is_no_average() -> None:
+    assert averaged(network(), None) is None
+
+
+def test_an_average_that_is_taken_up_goes_on_bit_for_bit() -> None:
     net = network()
-    average = Average(net, 0.9)
-    for number in (1, 2, 3):
-        step(net)
-        average.update(number)
-    assert average.state["1.num_batches_tracked"].item() == 3
-
-
-def test_without_a_decay_the_state_is_the_network_s() -> None:
-    net = network()
-    average = Average(net, None)
+    one, other = averaged(net, 0.99), averaged(network(), 0.99)
+    assert one is not None
+    assert other is not None
     step(net)
-    average.update(1)
-    assert torch.equal(average.state["0.weight"], net.state_dict()["0.weight"])
-
-
-def test_a_loaded_average_goes_on_bit_for_bit() -> None:
-    net = network()
-    average = Average(net, 0.99)
+    one.update_parameters(net)
+    other.module.load_state_dict(one.module.state_dict())
+    taken_up(other, 1)
     step(net)
-    average.update(1)
-    again = Average(net, 0.99)
-    again.load_state({key: value.clone() for key, value in average.state.items()})
-    step(net)
-    for one in (average, again):
-        one.update(2)
-    assert all(torch.equal(average.state[key], again.state[key]) for key in average.state)
-
-
-def test_the_state_of_another_network_is_refused() -> None:
-    average = Average(network(), 0.9)
-    with pytest.raises(KeyError):
-        average.load_state({})
+    for average in (one, other):
+        average.update_parameters(net)
+    found, again = one.module.state_dict(), other.module.state_dict()
+    assert all(torch.equal(found[key], again[key]) for key in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from pamcli.errors import OutputError
+from pamcli.errors import OutputError, UsageError
 from pamcli.training import journal as module
-from pamcli.training.journal import Journal, read_entries
+from pamcli.training.journal import Journal, read_entries, wandb_run
 from pamcli.training.run_folder import RunFolder
 
 
@@ -92,26 +93,51 @@ def test_a_log_that_does_not_exist_is_empty(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_line_that_names_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: object, *arguments: object) -> None:
+    def full(entry: object) -> str:
         raise OSError(28, "No space left on device")
 
     with Journal(RunFolder(tmp_path), 0) as journal:
-        monkeypatch.setattr(module._Events, "scalars", full)
+        monkeypatch.setattr(module, "_line", full)
         with pytest.raises(OutputError, match=r"log\.jsonl: No space left on device .*--resume"):
             journal.write(entry(20))
 
 
-def test_a_disk_that_is_still_full_when_the_events_are_closed_hides_no_error(
+class Wandb:
+    """Stands for the library, and for a run of it."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Any]] = []
+
+    def init(self, **options: Any) -> Wandb:
+        self.said.append(("init", options))
+        return self
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.said.append(("log", (step, values)))
+
+    def finish(self, exit_code: int) -> None:
+        self.said.append(("finish", exit_code))
+
+
+def test_weights_and_biases_is_given_the_recipe_and_every_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close = module._Events.close
+    wandb = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)  # type: ignore[arg-type]
+    folder = RunFolder(tmp_path / "mine")
+    folder.path.mkdir()
+    with Journal(folder, 0, wandb_run("stereo", folder, {"batch": 4})) as journal:
+        journal.write(entry(20))
+    (_, options), logged, end = wandb.said
+    assert (options["project"], options["name"], options["config"]) == ("stereo", "mine", {"batch": 4})
+    assert options["resume"] == "allow"
+    assert logged == ("log", (20, {"loss": 10, "losses/refined": 1.5, "losses/likelihood": 0.5}))
+    assert end == ("finish", 0)
 
-    def full(self: module._Events) -> None:
-        close(self)
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module._Events, "close", full)
-    with pytest.raises(ValueError, match="the first"), Journal(RunFolder(tmp_path / "a"), 0):
-        raise ValueError("the first")
-    with pytest.raises(OutputError, match="No space left on device"), Journal(RunFolder(tmp_path / "b"), 0):
-        pass
+def test_without_weights_and_biases_it_is_said_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="pip install wandb"):
+        wandb_run("stereo", RunFolder(tmp_path), {})

@@ -15,14 +15,16 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, OutputError, PamError
 from pamcli.inference.device import Compute
-from pamcli.training import checkpoints, loop
+from pamcli.training import checkpoints
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal
-from pamcli.training.loop import Outcome, Stop, Trainer, reproducible
+from pamcli.training.loop import Outcome, Stop, Trainer
 from pamcli.training.observers import Nobody
-from pamcli.training.recipes import RECIPES, Recipe
+from pamcli.training.precision import reproducible
+from pamcli.training.recipe import Recipe
+from pamcli.training.recipes import RECIPES
 from pamcli.training.run_folder import RunFolder
 from pamcli.training.schedules import learning_rate
 from pamcli.training.validation import Validated, Validator
@@ -366,6 +368,6 @@ def test_batch_norm_can_be_frozen(tmp_path: Path) -> None:
 
 def test_reproducible_leaves_torch_as_it_was() -> None:
     before = torch.are_deterministic_algorithms_enabled()
-    with loop.reproducible(torch.device("cpu")):
+    with reproducible(torch.device("cpu")):
         assert torch.are_deterministic_algorithms_enabled()
     assert torch.are_deterministic_algorithms_enabled() == before

@@ -12,8 +12,9 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.training.recipe_files import read_recipe, recipe_json, typed
-from pamcli.training.recipes import RECIPES, Recipe, default_recipe, named_recipe
+from pamcli.training.recipe import Recipe, Wide
+from pamcli.training.recipe_files import changed, read_recipe, recipe_json
+from pamcli.training.recipes import RECIPES, default_recipe, named_recipe
 from pamcli.training.schedules import Schedule, learning_rate
 
 SCENES = RECIPES["scenes"]
@@ -34,13 +35,13 @@ def test_paper_sceneflow_is_section_4_3_2() -> None:
     weights = recipe.losses
     assert (weights.photometric, weights.smoothness, weights.pam) == (1, 0.1, 1)
     assert (weights.pam_photometric, weights.pam_smoothness, weights.pam_cycle) == (1, 1, 1)
-    assert not recipe.supervised
-    assert not weights.need_truth
+    assert not weights.supervised
+    assert (weights.mask_by_truth_below, recipe.precision) == (192, "fp32")
 
 
 def test_paper_kitti_is_section_4_3_2() -> None:
     recipe = RECIPES["paper-kitti"]
-    assert recipe.epochs == 80
+    assert (recipe.epochs, recipe.after) == (80, "paper-sceneflow")
     assert [rate_at(recipe, epoch) for epoch in (0, 59, 60, 79)] == pytest.approx([1e-4, 1e-4, 1e-5, 1e-5])
     weights = recipe.losses
     assert (weights.smoothness, weights.pam_smoothness, weights.pam_cycle, weights.pam) == (0.5, 5, 5, 1)
@@ -52,17 +53,19 @@ def test_paper_superres_is_section_5_4() -> None:
     rates = [rate_at(recipe, epoch) for epoch in (0, 29, 30, 59, 60, 79)]
     assert rates == pytest.approx([2e-4, 2e-4, 1e-4, 1e-4, 5e-5, 5e-5])
     assert (recipe.losses.super_resolution, recipe.losses.pam) == (1, 0.005)
-    assert recipe.initialisation == "xavier"
+    assert (recipe.initialisation, recipe.views, recipe.precision) == ("xavier", "left", "fp32")
 
 
 def test_what_is_the_default_follows_from_the_task() -> None:
-    assert default_recipe("disparity", unsupervised=False, start=False) == "scenes"
+    assert default_recipe("disparity", unsupervised=False, start=False) == "scratch"
+    assert default_recipe("disparity", unsupervised=False, start=True) == "scenes"
+    assert default_recipe("disparity", unsupervised=False, start=True, network="pasmnet2") == "pasmnet2"
     assert default_recipe("disparity", unsupervised=True, start=False) == "unsupervised"
     assert default_recipe("disparity", unsupervised=True, start=True) == "adapt"
     assert default_recipe("superres", unsupervised=False, start=True) == "superres"
 
 
-@pytest.mark.parametrize("name", ["unsupervised", "adapt", "paper-sceneflow", "paper-kitti"])
+@pytest.mark.parametrize("name", ["unsupervised", "adapt", "paper-kitti"])
 def test_recipes_for_unlabelled_pairs_need_no_truth(name: str) -> None:
     assert not RECIPES[name].losses.need_truth
     assert RECIPES[name].learns_without_truth
@@ -76,7 +79,7 @@ def test_views_that_are_compared_are_lit_alike(name: str) -> None:
 
 
 def test_scenes_learn_from_the_truth_alone() -> None:
-    assert SCENES.supervised
+    assert SCENES.losses.supervised
     assert not SCENES.learns_without_truth
 
 
@@ -123,7 +126,7 @@ def test_what_a_file_leaves_out_has_its_default(tmp_path: Path) -> None:
         ({"data": "pairs:x"}, "data"),
         ({"betas": [0.9, 0.99, 0.999]}, "betas"),
         ({"optimizer": "sgd"}, "sgd"),
-        ({"keep": 0}, "keep must be at least 1"),
+        ({"keep": 0}, "keep is 0"),
         ({"task": "depth"}, "depth"),
     ],
 )
@@ -225,28 +228,66 @@ def test_epochs_are_whole_passes_over_the_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected"),
+    ("key", "text", "expected"),
     [
-        ("refined", "0", 0.0),
-        ("smoothness", "0.5", 0.5),
-        ("mask_by_truth_below", "192", 192.0),
-        ("mask_by_truth_below", "none", None),
-        ("refine_occluded", "1", True),
-        ("refine_occluded", "false", False),
+        ("losses.refined", "0", 0.0),
+        ("losses.smoothness", "0.5", 0.5),
+        ("losses.mask_by_truth_below", "192", 192.0),
+        ("losses.mask_by_truth_below", "none", None),
+        ("losses.pam_over_columns", "1", True),
+        ("losses.pam_over_columns", "false", False),
+        ("schedule.kind", "cosine", "cosine"),
+        ("rates.cas_pam.stage3", "0.5", 0.5),
+        ("wide", '{"crop": [64, 128], "share": 0.5}', Wide((64, 128), 0.5)),
     ],
 )
-def test_a_term_takes_the_value_of_an_option(name: str, text: str, expected: object) -> None:
-    value = typed(LossWeights, name, text)
-    assert value == expected
-    assert type(value) is type(expected)
+def test_a_key_takes_the_value_of_a_text(key: str, text: str, expected: object) -> None:
+    found: Any = changed(replace(SCENES, losses=replace(SCENES.losses, pam=1)), {key: text})
+    group, _, name = key.partition(".")
+    found = getattr(found, group)
+    if name:
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    assert found == expected
+    assert type(found) is type(expected)
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("photo", "1"), ("refined", "much"), ("refined", "none"), ("refined", "true")]
+    ("key", "text"),
+    [
+        ("losses.photo", "1"),
+        ("losses.refined", "much"),
+        ("losses.refined", "none"),
+        ("losses.refined", "true"),
+        ("noise", "0.1"),
+        ("seed.noise", "0.1"),
+        ("rates.nose", "1"),
+        ("augmentation.mirror", "1.5"),
+    ],
 )
-def test_a_term_that_does_not_exist_or_a_weight_that_is_none_is_refused(name: str, text: str) -> None:
-    with pytest.raises(UsageError, match=name):
-        typed(LossWeights, name, text)
+def test_a_key_that_does_not_exist_or_a_value_that_is_none_is_refused(key: str, text: str) -> None:
+    with pytest.raises(UsageError, match=key.rpartition(".")[2]) as raised:
+        changed(SCENES, {key: text})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_run_recorded_before_there_were_shares_of_occluded_pixels_can_be_read(tmp_path: Path) -> None:
+    values = asdict(SCENES)
+    del values["losses"]["occluded"], values["losses"]["updates"], values["network"], values["rates"]
+    values["losses"]["refine_occluded"] = True
+    (tmp_path / "recipe.json").write_text(json.dumps(values))
+    assert read_recipe(tmp_path / "recipe.json") == replace(SCENES, losses=replace(SCENES.losses, occluded=1))
+
+
+def test_the_longest_name_that_fits_says_how_fast_a_weight_learns() -> None:
+    recipe = RECIPES["pasmnet2"]
+    rates = {"hourglass.E0.body.0.0.weight": 0.2, "hourglass.D3.body.0.0.weight": 0.5, "upd.out.weight": 1}
+    rates |= {"cas_pam.stage1.pab1.head.0.weight": 0.2, "cas_pam.stage3.pab1.head.0.weight": 0.5}
+    assert {key: recipe.rate_of(key) for key in rates} == rates
+    head = RECIPES["pasmnet2-head"]
+    assert [head.rate_of(key) for key in ("upd.out.weight", "cas_pam.b3.0.weight")] == [1, 0]
+    late = replace(recipe, only="head,cas_pam.stage3", rates={"head": 0.5})
+    assert [late.rate_of(key) for key in ("mask.0.0.weight", "cas_pam.stage3.pab1.head.0.weight")] == [0.5, 1]
+    assert late.rate_of("cas_pam.stage1.pab1.head.0.weight") == 0
 
 
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.losses.pam_cycle])

@@ -12,10 +12,12 @@ import torch.nn.functional as F
 from pamcli.errors import ModelError, UsageError
 from pamcli.networks.blocks import upsample
 from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.recipes import PARTS, RECIPES, Recipe
+from pamcli.training.recipe import PARTS, Recipe
+from pamcli.training.recipes import RECIPES
 from pamcli.training.starting import (
     SMOOTHING,
     check_start,
@@ -117,8 +119,8 @@ def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path:
 
 
 def test_the_parts_are_the_networks(tmp_path: Path) -> None:
-    for task, network in (("disparity", PASMnet()), ("superres", PASSRnet(2))):
-        assert PARTS[task] == tuple(dict(network.named_children()))  # type: ignore[index]
+    for name, network in (("pasmnet", PASMnet()), ("passrnet", PASSRnet(2))):
+        assert PARTS[name] == tuple(dict(network.named_children()))  # type: ignore[index]
 
 
 def weights(path: Path, network: PASMnet | PASSRnet, **spec: int) -> Path:
@@ -172,3 +174,18 @@ def test_other_scales_are_refused(stored: int, wanted: int) -> None:
 def test_another_network_s_weights_are_refused(recipe: Recipe, spec: ModelSpec) -> None:
     with pytest.raises(ModelError, match="is trained"):
         check_start("w", spec, recipe)
+
+
+def test_a_head_begins_anew_behind_the_matching_of_the_published_network(tmp_path: Path) -> None:
+    trained = PASMnet()
+    path = weights(tmp_path / "w.safetensors", trained)
+    recipe = replace(RECIPES["pasmnet2-head"], start=str(path), anew="head")
+    network = starting_network(recipe)
+    assert isinstance(network, PASMnet2)
+    for key, value in network.state_dict().items():
+        if key.startswith(("hourglass", "cas_pam")):
+            assert torch.equal(value, trained.state_dict()[key])
+    learning = {key.split(".")[0] for key, one in network.named_parameters() if one.requires_grad}
+    assert learning == {"ctx", "h0", "upd", "x2", "mask"}
+    with pytest.raises(ModelError, match="pasmnet2 is trained"):
+        starting_network(replace(recipe, anew=None))

@@ -1,0 +1,71 @@
+"""Frozen records whose values are checked as their fields are declared; what is wrong is one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from pamcli.errors import UsageError
+
+Record = TypeVar("Record")
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+FromZero = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def checked(kind: type[Record]) -> type[Record]:
+    """A class of frozen dataclass whose `__init__` raises UsageError for a value that a field cannot have."""
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    made = dataclass(kind, frozen=True, config=config)
+    unsaid = made.__init__
+
+    def init(self: Any, *values: Any, **named: Any) -> None:
+        try:
+            unsaid(self, *values, **named)
+        except ValidationError as error:
+            raise UsageError(first_wrong(error, made)) from None
+
+    made.__init__ = init  # type: ignore[method-assign]
+    return typing.cast("type[Record]", made)
+
+
+def from_json(kind: type[Record], text: str | bytes) -> Record:
+    """A record from JSON; ValidationError, which `first_wrong` puts into a line, or UsageError."""
+    return TypeAdapter(kind).validate_json(text)
+
+
+def first_wrong(error: ValidationError, kind: type) -> str:
+    """The first thing that is wrong with a record of `kind`, in a line."""
+    one = error.errors(include_url=False)[0]
+    path, place = one["loc"], ".".join(map(str, one["loc"]))
+    if one["type"] == "unexpected_keyword_argument":
+        return unknown(place, _names(kind, path[:-1]))
+    if one["type"] == "missing":
+        return f"{place} is missing"
+    what = one["msg"].removeprefix("Input should be ")
+    if one["type"] == "json_invalid":
+        return what[:1].lower() + what[1:]
+    given = repr(one["input"])
+    return f"{place or 'it'} is {given if len(given) <= 80 else given[:77] + '...'}, and must be {what}"
+
+
+def unknown(name: str, known: Sequence[str], what: str = "value") -> str:
+    """What to say of a name that is none of the known ones."""
+    near = get_close_matches(name.rpartition(".")[2], known, 1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    return f"no {what} is called {name!r} ({guess}known: {', '.join(known)})"
+
+
+def _names(kind: Any, path: Sequence[Any]) -> list[str]:
+    """Of the fields of the record at `path` inside a record of `kind`."""
+    for part in path:
+        kind = typing.get_type_hints(kind)[part]
+    return [field.name for field in dataclasses.fields(kind)]

@@ -1,0 +1,213 @@
+"""What a recipe is: everything that decides what a training run computes, as plain values.
+
+A recipe does not say where a run goes, on which device,
+with how many worker processes or for how long: the same recipe gives the same run anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pamcli.checked import Count, FromZero, Positive, Share, checked
+from pamcli.errors import UsageError
+from pamcli.losses.weights import LossWeights
+from pamcli.registry.spec import PASSRNET_SCALES
+from pamcli.training.augmentation import Augmentation
+from pamcli.training.schedules import Schedule
+
+Task = Literal["disparity", "superres"]
+Network = Literal["pasmnet", "pasmnet2", "passrnet"]
+
+NETWORKS: Mapping[Task, tuple[Network, ...]] = {
+    "disparity": ("pasmnet", "pasmnet2"),
+    "superres": ("passrnet",),
+}
+"""What a task trains; the first is meant where nothing is said."""
+
+OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
+    "pasmnet": ("updates", "super_resolution", "charbonnier"),
+    "pasmnet2": ("estimate", "super_resolution", "charbonnier"),
+    "passrnet": ("photometric", "smoothness", "refined", "updates", "estimate", "initial"),
+}
+"""Terms of the loss that only other networks have."""
+
+HEAD = "head"
+PARTS: Mapping[Network, tuple[str, ...]] = {
+    "pasmnet": ("hourglass", "cas_pam", "refine"),
+    "pasmnet2": ("hourglass", "cas_pam", HEAD),
+    "passrnet": ("init_feature", "pam", "upscale"),
+}
+"""Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
+
+
+def part_of(key: str, parts: Sequence[str]) -> str:
+    """The part that a weight belongs to, by its key."""
+    first = key.split(".")[0]
+    return first if first in parts else HEAD
+
+
+SIZE_MULTIPLE = 32
+"""PASMnet's crops: both sides are multiples of this."""
+
+Side = Annotated[int, Field(ge=8)]
+
+
+@checked
+@dataclass(frozen=True)
+class Wide:
+    """Steps of wider and therefore fewer pairs, for rows as long as real pictures have them."""
+
+    crop: tuple[Side, Side]
+    """Height and width."""
+    share: Share
+    """Of the steps."""
+
+
+@checked
+@dataclass(frozen=True)
+class Recipe:
+    """A training run. Raises UsageError where values are out of range or contradict each other."""
+
+    name: str
+    task: Task
+    batch: Count
+    """Pairs in a step, over all processes."""
+    crop: tuple[Side, Side]
+    """Height and width of what the network is given: for super-resolution at low resolution."""
+    losses: LossWeights
+    learning_rate: Positive
+    """The peak of the schedule."""
+    network: Network | None = None
+    """None: the first of `NETWORKS`."""
+    variant: str = "paper"
+    """Which configuration of the network, as `pamcli.registry.variants` writes it."""
+    data: tuple[str, ...] = ()
+    """Data sets, as DataSpec writes them."""
+    validation: tuple[str, ...] = ()
+    scale: int | None = None
+    """Super-resolution: the enlargement."""
+    views: Literal["both", "left"] = "both"
+    """Super-resolution: which of the enlarged views the picture's error is of."""
+    start: str | None = None
+    """Weights to start from: a name, a path, or an address of the Hub."""
+    after: str | None = None
+    """The recipe whose weights this one starts from."""
+    initialisation: Literal["default", "xavier", "upscaler"] = "default"
+    """Without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: a PASSRnet that begins
+    as a plain enlargement."""
+    only: str | None = None
+    """Of `PARTS`, or modules inside them, with commas between: nothing else learns."""
+    anew: str | None = None
+    """One of `PARTS`: begins with fresh weights, whatever `start` has."""
+    rates: dict[str, FromZero] = field(default_factory=dict)
+    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the longest name that
+    fits counts, without one 1. At 0 nothing is learned."""
+    max_disparity: Count | None = None
+    """The prior, pixels, a multiple of 16: trained with, and stored with the weights."""
+    steps: Count | None = None
+    epochs: Positive | None = None
+    """Instead of `steps`: passes over the data."""
+    accumulate: Count = 1
+    """A step's gradient is the mean of those of this many equal parts of its batch, one after the other."""
+    wide: Wide | None = None
+    optimizer: Literal["adam", "adamw"] = "adam"
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
+    weight_decay: FromZero = 0.0
+    schedule: Schedule = field(default_factory=Schedule)
+    clip: Positive | None = None
+    """Largest norm of the gradient of all weights."""
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Decay of the moving average that is validated and kept; None: the weights themselves."""
+    freeze_batch_norm: bool = False
+    """Keep the running statistics that the weights came with, and normalise by them."""
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    log_every: Count = 20
+    validate_every: Count = 1000
+    checkpoint_every: Count = 500
+    keep: Count = 3
+    """Checkpoints that stay."""
+
+    def __post_init__(self) -> None:
+        if self.architecture not in NETWORKS[self.task]:
+            networks = ", ".join(NETWORKS[self.task])
+            raise UsageError(f"{self.architecture} is none of the networks of {self.task}: {networks}")
+        if (self.steps is None) == (self.epochs is None):
+            raise UsageError("a run has a number of steps or of epochs", "give one of them")
+        if self.batch % self.accumulate:
+            raise UsageError(f"a batch of {self.batch} pairs has no {self.accumulate} equal parts")
+        if self.max_disparity is not None and self.max_disparity % 16:
+            raise UsageError(f"a maximum disparity of {self.max_disparity} px is not a multiple of 16")
+        self._check_terms()
+        self._check_parts()
+        if self.task == "superres":
+            if self.scale not in PASSRNET_SCALES:
+                known = ", ".join(map(str, PASSRNET_SCALES))
+                raise UsageError("super-resolution needs an enlargement", f"a scale, one of {known}")
+            if self.max_disparity is not None or self.freeze_batch_norm or self.wide is not None:
+                raise UsageError("a maximum disparity, batch norm and wide crops belong to PASMnet")
+            return
+        if self.scale is not None or self.initialisation == "upscaler":
+            raise UsageError("an enlargement belongs to super-resolution")
+        for height, width in (self.crop, *(() if self.wide is None else (self.wide.crop,))):
+            if height % SIZE_MULTIPLE or width % SIZE_MULTIPLE:
+                raise UsageError(
+                    f"a crop of {width}x{height} does not fit PASMnet",
+                    f"both sides are multiples of {SIZE_MULTIPLE}",
+                )
+
+    def _check_terms(self) -> None:
+        for name in OTHERS_TERMS[self.architecture]:
+            if getattr(self.losses, name):
+                raise UsageError(f"the loss of {self.architecture} has no term {name}")
+        if not (self.losses.supervised or self.learns_without_truth):
+            raise UsageError("every term of the loss is switched off", "one must weigh more than 0")
+
+    def _check_parts(self) -> None:
+        known = PARTS[self.architecture]
+        named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
+        wrong = [name for name in named if name.split(".")[0] not in known]
+        if self.anew is not None and self.anew not in known:
+            wrong.append(self.anew)
+        if wrong:
+            raise UsageError(f"{self.architecture} has no part {wrong[0]!r}", f"here: {', '.join(known)}")
+
+    @property
+    def architecture(self) -> Network:
+        """The network that is trained."""
+        return NETWORKS[self.task][0] if self.network is None else self.network
+
+    def rate_of(self, key: str) -> float:
+        """Factor of the learning rate of a weight by its key; 0: it does not learn."""
+
+        def fits(part: str) -> bool:
+            return part == part_of(key, PARTS[self.architecture]) or f"{key}.".startswith(f"{part}.")
+
+        if self.only and not any(map(fits, self.only.split(","))):
+            return 0.0
+        return self.rates[max(found, key=len)] if (found := [*filter(fits, self.rates)]) else 1.0
+
+    @property
+    def learns_without_truth(self) -> bool:
+        """Some term learns from pairs whose disparity is not known."""
+        of_attention = self.losses.pam_photometric or self.losses.pam_smoothness or self.losses.pam_cycle
+        pictures = self.losses.super_resolution or self.losses.charbonnier
+        return bool(self.losses.photometric or pictures or (self.losses.pam and of_attention))
+
+    def steps_of(self, pairs: int | None) -> int:
+        """Steps of the run; `pairs` is the length of a pass over the data, None where it is endless.
+
+        Raises UsageError: epochs of endless data.
+        """
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        if pairs is None:
+            raise UsageError("procedural scenes never end: there are no epochs", "give a number of steps")
+        return max(1, math.ceil(self.epochs * pairs / self.batch))

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# PASMnet 2 on procedural scenes, from the shipped weights: TEXTURES is a folder of photographs and cut-outs.
+#   scripts/training/pasmnet2.sh TEXTURES RUN STEPS [option of pam train ...]
+# The head alone, behind the matching of PASMnet: --from pasmnet --anew head --recipe pasmnet2-head
+# Goes on where it stopped when RUN exists, up to STEPS.
+set -euo pipefail
+textures=$1 run=$2 steps=$3
+shift 3
+if [ -e "$run/recipe.json" ]; then
+    exec pam train disparity --resume "$run" --steps "$steps"
+fi
+exec pam train disparity --network pasmnet2 --data "procedural:$textures" --from pasmnet2 \
+    --steps "$steps" --checkpoint-every 100 -o "$run" "$@"

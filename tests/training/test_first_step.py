@@ -1,0 +1,95 @@
+"""The first step of every training script: no term's gradient leaves the clip nothing of the others'."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pamcli.cli import app, train
+from pamcli.cli.console import Console
+from pamcli.cli.training_options import Training
+from pamcli.data.open import open_data
+from pamcli.losses.total import matching_terms, total_loss
+from pamcli.training.examples import Examples, loader
+from pamcli.training.recipe import Recipe
+from pamcli.training.starting import starting_network
+from pamcli.training.tasks import normalised, training_mode, truth_of
+
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "training"
+ARGUMENTS = {
+    "pasmnet.sh": ["textures", "run", "100"],
+    "pasmnet2.sh": ["textures", "run", "100"],
+    "refine.sh": ["pasmnet", "textures", "run", "100"],
+    "unsupervised.sh": ["pairs", "textures", "run", "100"],
+    "adapt.sh": ["pairs", "run", "100"],
+}
+SMALL = (64, 128)
+SEED = 1
+DROWNED = 30
+"""The refinement's estimate, of weights whose refinement is dead, had 64 times the gradient of all others."""
+
+
+def recipe_of(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    """What the script's `pam train` would train: a stand-in for pam notes what it is called with."""
+    pam = folder / "pam"
+    pam.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >called\n')
+    pam.chmod(0o755)
+    for name in ("textures", "pairs/left", "pairs/right"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    command = [SCRIPTS / script, *ARGUMENTS[script]]
+    subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, check=True)
+    found: list[Recipe] = []
+
+    def caught(task: str, given: Training) -> None:
+        found.append(train.make_recipe("disparity", given, Console(quiet=True)))
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(train, "_train", caught)
+    words = (folder / "called").read_text().splitlines()
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, f"{shlex.join(words)}\n{run.output}"
+    return found[0]
+
+
+def domination(recipe: Recipe) -> float:
+    """In the first step, the gradient of the term with the largest in terms of that of all others."""
+    recipe = replace(recipe, crop=SMALL, wide=None, batch=1)
+    network = starting_network(recipe)
+    training_mode(recipe, network)
+    examples = Examples([(open_data("procedural"), 1.0)], "disparity", SMALL, SEED, recipe.augmentation)
+    batch = next(loader(examples, 0, 1, 1, 0)).to("cpu")
+    left, right = normalised(batch.left), normalised(batch.right)
+    matching = network(left, right, all_stages=True)
+    terms = matching_terms(matching, left, right, recipe.losses, truth_of(batch))
+    learning = [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+    def norm(some: Iterable[str]) -> float:
+        loss, _ = total_loss({name: terms[name] for name in some})
+        found = torch.autograd.grad(loss, learning, retain_graph=True, allow_unused=True)
+        return float(torch.stack([one.norm() for one in found if one is not None]).norm())
+
+    largest = max(terms, key=lambda name: norm([name]))
+    return norm([largest]) / norm(set(terms) - {largest})
+
+
+@pytest.mark.parametrize("script", ARGUMENTS)
+def test_the_first_step_of_a_script_is_not_drowned_by_one_term(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert domination(recipe_of(script, tmp_path, monkeypatch)) < DROWNED
+
+
+def test_the_estimate_of_a_dead_refinement_would_drown_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = recipe_of("pasmnet.sh", tmp_path, monkeypatch)
+    assert domination(replace(recipe, losses=replace(recipe.losses, estimate=0.5))) > DROWNED
