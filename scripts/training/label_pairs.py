@@ -28,7 +28,8 @@ def block_matched(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[
     """Disparity (H, W) of the left view, below 0 where there is none. The left border is searched, too."""
     matcher = cv2.StereoSGBM.create(0, DISPARITIES, 3, 216, 1500, 1, 63, 15, 100, 2, cv2.STEREO_SGBM_MODE_HH)
     padded = [cv2.copyMakeBorder(view, 0, 0, DISPARITIES, 0, cv2.BORDER_REPLICATE) for view in (left, right)]
-    return matcher.compute(*padded)[:, DISPARITIES:].astype(np.float32) / 16
+    found: NDArray[np.float32] = matcher.compute(*padded)[:, DISPARITIES:].astype(np.float32) / 16
+    return found
 
 
 def labels(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:

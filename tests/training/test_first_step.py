@@ -32,9 +32,9 @@ ARGUMENTS = {
     "adapt.sh": ["pairs", "run", "100"],
 }
 SMALL = (64, 128)
-SEED = 1
+SEEDS = (1, 2, 3)
 DROWNED = 30
-"""The refinement's estimate, of weights whose refinement is dead, had 64 times the gradient of all others."""
+"""So many times the gradient of all others. The estimate of a dead refinement had 26 to 213 times."""
 
 
 def recipe_of(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
@@ -60,12 +60,12 @@ def recipe_of(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Rec
     return found[0]
 
 
-def domination(recipe: Recipe) -> float:
+def domination(recipe: Recipe, seed: int = SEEDS[0]) -> float:
     """In the first step, the gradient of the term with the largest in terms of that of all others."""
     recipe = replace(recipe, crop=SMALL, wide=None, batch=1)
     network = starting_network(recipe)
     training_mode(recipe, network)
-    examples = Examples([(open_data("procedural"), 1.0)], "disparity", SMALL, SEED, recipe.augmentation)
+    examples = Examples([(open_data("procedural"), 1.0)], "disparity", SMALL, seed, recipe.augmentation)
     batch = next(loader(examples, 0, 1, 1, 0)).to("cpu")
     left, right = normalised(batch.left), normalised(batch.right)
     matching = network(left, right, all_stages=True)
@@ -92,4 +92,5 @@ def test_the_estimate_of_a_dead_refinement_would_drown_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = recipe_of("pasmnet.sh", tmp_path, monkeypatch)
-    assert domination(replace(recipe, losses=replace(recipe.losses, estimate=0.5))) > DROWNED
+    harmful = replace(recipe, losses=replace(recipe.losses, estimate=0.5))
+    assert max(domination(harmful, seed) for seed in SEEDS) > DROWNED
