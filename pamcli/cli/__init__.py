@@ -90,7 +90,12 @@ def _options(
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code of `pamcli.errors`.
+    """Run the command line and exit with the code of `pamcli.errors`."""
+    guarded(app, "pam")
+
+
+def guarded(program: typer.Typer, name: str) -> NoReturn:
+    """Run a program and exit with the code of `pamcli.errors`; whatever goes wrong is one line.
 
     PAM_TRACEBACK=1 in the environment shows where an unexpected error came from.
     """
@@ -99,7 +104,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     guard_streams()
     try:
-        code = app(prog_name="pam", standalone_mode=False) or 0
+        code = program(prog_name=name, standalone_mode=False) or 0
     except USAGE_ERROR as error:
         code = _explain_usage(error)
     except PamError as error:

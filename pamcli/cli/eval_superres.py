@@ -88,9 +88,10 @@ def command(
 
         name = weights or f"passrnet-x{factor}"
         path = find_weights(name, console)
-        upscaler = load_upscaler(name, network.factor, compute, console)
+        upscaler = load_upscaler(name, network.factor, compute, console, ensemble=network.ensemble)
         factor = upscaler.scale
-        method = _method(Path(name).stem) + (", left view twice" if left_twice else "")
+        method = _method(Path(name).stem) + (", ensemble" if network.ensemble else "")
+        method += ", left view twice" if left_twice else ""
 
     from pamcli.evaluation.predictions import open_pictures
     from pamcli.evaluation.superres_run import measure_superres

@@ -52,7 +52,9 @@ def load_matcher(weights: str, asked: Matching, compute: Compute, console: Conso
     return matcher
 
 
-def load_upscaler(weights: str, scale: int | None, compute: Compute, console: Console) -> StereoUpscaler:
+def load_upscaler(
+    weights: str, scale: int | None, compute: Compute, console: Console, *, ensemble: bool = False
+) -> StereoUpscaler:
     """A PASSRnet, of a certain scale unless that is None. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
     stored = read_header(path).spec.scale
@@ -61,7 +63,11 @@ def load_upscaler(weights: str, scale: int | None, compute: Compute, console: Co
     from pamcli.inference.upscaler import StereoUpscaler
 
     upscaler = StereoUpscaler.load(
-        path, device=compute.device, precision=compute.precision, max_memory=compute.memory
+        path,
+        device=compute.device,
+        precision=compute.precision,
+        max_memory=compute.memory,
+        ensemble=ensemble,
     )
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -12,7 +12,7 @@ from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.files.outputs import OutputKind
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LEFT = OutputKind("left", "--output", PICTURE_OUTPUT_SUFFIXES, "_left")
 RIGHT = OutputKind("right", "--output-right", PICTURE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
+PACKED = OutputKind("packed", "--output-packed", PICTURE_OUTPUT_SUFFIXES, "_packed")
 
 DEFAULT_SCALE = "4"
 
@@ -42,6 +43,28 @@ class Larger(options.Results):
     output_right: Annotated[
         str | None, typer.Option("--output-right", metavar="FILE|...", help="The right picture, larger.")
     ] = None
+    output_packed: Annotated[
+        str | None,
+        typer.Option("--output-packed", metavar="FILE|...", help="Both larger pictures in one."),
+    ] = None
+    packing: Annotated[
+        Packing,
+        typer.Option(
+            "--packing",
+            help="How: as of --packed; red-cyan is for glasses, red of the left, the rest of the right.",
+        ),
+    ] = "lr"
+    quality: Annotated[
+        int | None,
+        typer.Option(
+            "--quality",
+            metavar="N",
+            min=1,
+            max=100,
+            show_default=False,
+            help="Of JPEG and WebP, 1 to 100; by default JPEG at 95 and lossless WebP.",
+        ),
+    ] = None
     format_name: Annotated[
         Literal["png", "tif", "jpg", "webp"] | None,
         typer.Option(
@@ -58,6 +81,13 @@ class Upscaling(options.Network):
         Literal["2", "4"] | None,
         typer.Option("--scale", help="How many times larger on each side, by default 4.", show_default=False),
     ] = None
+
+    ensemble: Annotated[
+        bool,
+        typer.Option(
+            "--ensemble", help="The mean over the flips of the pair: finer, in four times the time."
+        ),
+    ] = False
 
     @property
     def factor(self) -> int | None:
@@ -78,32 +108,38 @@ def command(
     and colour profile are kept. The paths of the results go to stdout, everything else to stderr.
     """
     console = messages.console(jsonl=output.jsonl)
-    kinds = {LEFT: output.output, RIGHT: output.output_right}
+    kinds = {LEFT: output.output, RIGHT: output.output_right, PACKED: output.output_packed}
     plan = plan_jobs(pairs, output, kinds, output.format_name, console)
 
     from pamcli.cli.network import load_upscaler
 
     name = network.weights or f"passrnet-x{network.scale or DEFAULT_SCALE}"
-    upscaler = load_upscaler(name, network.factor, compute, console)
-    run_jobs(plan, _Upscaling(upscaler), console)
+    upscaler = load_upscaler(name, network.factor, compute, console, ensemble=network.ensemble)
+    run_jobs(plan, _Upscaling(upscaler, output), console)
 
 
 class _Upscaling(Task["dict[str, np.ndarray]"]):
-    def __init__(self, upscaler: StereoUpscaler) -> None:
-        self.upscaler = upscaler
+    def __init__(self, upscaler: StereoUpscaler, asked: Larger) -> None:
+        self.upscaler, self.asked = upscaler, asked
         self.constants: Mapping[str, Any] = upscaler.compute.describe()
 
     def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable
+        from pamcli.imaging.packing import RED_CYAN, packed_size
 
-        view = pair.left if target.name == LEFT.name else pair.right
+        view = pair.right if target.name == RIGHT.name else pair.left
+        height, width = pair.height * self.upscaler.scale, pair.width * self.upscaler.scale
+        if target.name == PACKED.name:
+            height, width = packed_size(height, width, self.asked.packing)
         check_encodable(
             target.suffix,
-            height=pair.height * self.upscaler.scale,
-            width=pair.width * self.upscaler.scale,
+            height=height,
+            width=width,
             bits=8 * view.pixels.itemsize,
-            alpha=view.alpha is not None,
+            alpha=view.alpha is not None
+            and not (target.name == PACKED.name and self.asked.packing == RED_CYAN),
             name=str(target),
+            quality=self.asked.quality,
         )
 
     def apply(self, job: Job, pair: StereoPair) -> dict[str, np.ndarray]:
@@ -114,10 +150,17 @@ class _Upscaling(Task["dict[str, np.ndarray]"]):
         return {LEFT.name: left, RIGHT.name: right}
 
     def encode(self, target: Target, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
-        from pamcli.imaging.images import Picture, encode_picture
+        from pamcli.imaging.images import encode_picture
+        from pamcli.imaging.packing import packed
         from pamcli.imaging.resize import bicubic
 
-        view = pair.left if target.name == LEFT.name else pair.right
-        alpha = None if view.alpha is None else bicubic(view.alpha, self.upscaler.scale)
-        larger = Picture(result[target.name], alpha, view.grey, view.icc_profile)
-        return Encoded(encode_picture(larger, target.suffix, name=str(target)))
+        views = {}
+        for name, view in ((LEFT.name, pair.left), (RIGHT.name, pair.right)):
+            if name in result and target.name in (name, PACKED.name):
+                alpha = None if view.alpha is None else bicubic(view.alpha, self.upscaler.scale)
+                views[name] = replace(view, pixels=result[name], alpha=alpha)
+        if target.name == PACKED.name:
+            larger = packed(views[LEFT.name], views[RIGHT.name], self.asked.packing)
+        else:
+            larger = views[target.name]
+        return Encoded(encode_picture(larger, target.suffix, name=str(target), quality=self.asked.quality))

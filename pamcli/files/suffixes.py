@@ -16,6 +16,9 @@ Layout = Literal["auto", "lr", "rl", "tb", "bt", "lr-half", "rl-half", "tb-half"
 on top; bt: exchanged; -half: squeezed to half the width or height, so that both fit the frame of one. auto:
 as the file says, which MPO and JPS do."""
 
+Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
+"""How both views are written as one picture; red-cyan: for glasses."""
+
 PICTURE_SUFFIXES = (
     ".png",
     ".jpg",

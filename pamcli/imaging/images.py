@@ -18,7 +18,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import video_error
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging import png, tiff
-from pamcli.imaging.exif import exif_orientation, upright
+from pamcli.imaging.exif import exif_orientation, kept_exif, upright
 from pamcli.imaging.jpeg_views import holds_two_views
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
 from pamcli.imaging.webp import read_webp
@@ -53,6 +53,8 @@ class Picture:
     """As found in the file; None where there was none, or where it described inks (CMYK)."""
     orientation: int = 1
     """The EXIF orientation that was found (1..8); already applied to `pixels` and `alpha`."""
+    exif: bytes = b""
+    """The camera's notes as found in the file: time, exposure, place; empty where there are none."""
 
 
 def read_picture(
@@ -91,6 +93,7 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
         grey=grey,
         icc_profile=raster.icc_profile,
         orientation=raster.orientation,
+        exif=raster.exif,
     )
 
 
@@ -101,11 +104,14 @@ def eight_bits(pixels: np.ndarray) -> np.ndarray:
     return pixels.astype(np.uint8, copy=False)
 
 
-def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str) -> None:
+def check_encodable(
+    suffix: str, *, height: int, width: int, bits: int, alpha: bool, name: str, quality: int | None = None
+) -> None:
     """Whether `encode_picture` could write such a picture; to be asked before the work is done.
 
     suffix: ".png", ".tif", ".jpg" ... in either case. bits: 8 or 16. name: the file, for the message.
-    Raises UsageError: unknown suffix, 16 bits or alpha that the format has no room for, too large a side.
+    quality: None, unless one is asked for. Raises UsageError: unknown suffix, 16 bits or alpha that the
+    format has no room for, too large a side, a quality where there is no choice.
     """
     suffix = suffix.lower()
     hint = "take .png or .tif"
@@ -118,6 +124,8 @@ def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: b
         raise UsageError(f"cannot write {name}: the input has 16 bits a channel, {suffix} has 8", hint)
     if alpha and suffix in (".jpg", ".jpeg"):
         raise UsageError(f"cannot write {name}: the input has an alpha channel, {suffix} has none", hint)
+    if quality is not None and suffix not in _LARGEST_SIDE:
+        raise UsageError(f"cannot write {name} at a quality: {suffix} is lossless", "take .jpg or .webp")
     if max(height, width) > _LARGEST_SIDE.get(suffix, max(height, width)):
         limit = _LARGEST_SIDE[suffix]
         raise UsageError(
@@ -126,7 +134,7 @@ def check_encodable(suffix: str, *, height: int, width: int, bits: int, alpha: b
 
 
 def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | None = None) -> bytes:
-    """The bytes of a file with the picture: depth, alpha, ICC profile and greyness kept, upright.
+    """The bytes of a file with the picture: depth, alpha, ICC profile, EXIF (not in TIFF), greyness, upright.
 
     suffix: one of `PICTURE_OUTPUT_SUFFIXES`, in either case. quality: of JPEG and WebP, 1 to 100; None:
     lossless WebP, and JPEG at 95, which is never subsampled. PNG and TIFF are lossless. Of a grey picture the
@@ -137,16 +145,22 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
     pixels, alpha = picture.pixels, picture.alpha
     height, width, _ = pixels.shape
     bits = 8 * pixels.dtype.itemsize
-    check_encodable(suffix, height=height, width=width, bits=bits, alpha=alpha is not None, name=name)
+    transparent = alpha is not None
+    check_encodable(
+        suffix, height=height, width=width, bits=bits, alpha=transparent, name=name, quality=quality
+    )
     color = _mean(pixels)[..., None] if picture.grey else pixels
     samples = color if alpha is None else np.concatenate([color, alpha[..., None]], axis=2)
     if samples.shape[2] == 1:
         samples = samples[..., 0]
+    exif = kept_exif(picture.exif, width, height)
     if suffix == ".png":
-        return png.encode_png(samples, picture.icc_profile)
+        return png.encode_png(samples, picture.icc_profile, exif)
     if suffix in (".tif", ".tiff"):
         return tiff.encode_tiff(samples, picture.icc_profile)
     options: dict[str, Any] = {"icc_profile": picture.icc_profile} if picture.icc_profile else {}
+    if exif:
+        options["exif"] = b"Exif\0\0" + exif
     if suffix == ".webp":
         # exact: keep the colours under a zero alpha
         options |= {"lossless": True, "exact": True} if quality is None else {"quality": quality}
@@ -224,10 +238,10 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
         icc_profile = image.info.get("icc_profile")
         if image.mode == "CMYK":
             icc_profile = None
-        orientation = exif_orientation(image.info.get("exif", b""))
+        exif = image.info.get("exif", b"")
         if image.mode in ("I", "I;16"):
             samples = np.array(image).astype(np.uint16)
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
             samples = np.array(image.convert(mode))  # a copy: Pillow's own memory is read-only
-    return Raster(np.atleast_3d(samples), icc_profile, orientation)
+    return Raster(np.atleast_3d(samples), icc_profile, exif_orientation(exif), exif)

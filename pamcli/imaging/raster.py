@@ -48,6 +48,8 @@ class Raster:
     icc_profile: bytes | None = None
     orientation: int = 1
     """EXIF orientation, 1..8."""
+    exif: bytes = b""
+    """The camera's notes as found, with or without the "Exif" before them; empty where there are none."""
 
 
 @contextmanager

@@ -27,7 +27,8 @@ def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         if chunks.get(b"VP8X", b"\0")[0] & _ANIMATION:
             raise InputError(f"{name} is animated", "save one frame as a picture of its own")
         samples = imagecodecs.webp_decode(data)
-    return Raster(np.atleast_3d(samples), chunks.get(b"ICCP"), exif_orientation(chunks.get(b"EXIF", b"")))
+    exif = chunks.get(b"EXIF", b"")
+    return Raster(np.atleast_3d(samples), chunks.get(b"ICCP"), exif_orientation(exif), exif)
 
 
 def _size(header: bytes) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,10 @@ from pamcli.streaming.folding import folded
 from pamcli.streaming.passrnet import StreamedPASSRnet
 
 SMALLEST_SIDE = 8
+FLIPS = ((False, False), (True, False), (False, True), (True, True))
+"""Of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
+SUMS = {np.dtype(np.uint8): np.dtype(np.uint16), np.dtype(np.uint16): np.dtype(np.uint32)}
+"""What holds the sum of four pictures, and two more."""
 
 
 class StereoUpscaler:
@@ -32,14 +37,24 @@ class StereoUpscaler:
     """
 
     def __init__(
-        self, network: PASSRnet, spec: ModelSpec, compute: Compute, *, max_memory: int | None = None
+        self,
+        network: PASSRnet,
+        spec: ModelSpec,
+        compute: Compute,
+        *,
+        max_memory: int | None = None,
+        ensemble: bool = False,
     ) -> None:
-        """The network as it is now: a copy is made for inference. `max_memory` as of `StereoMatcher`."""
+        """The network as it is now: a copy is made for inference. `max_memory` as of `StereoMatcher`.
+
+        `ensemble`: the mean over the flips of the pair, for four times the work.
+        """
         self.network = folded(network).to(compute.device, compute.dtype)
         self.streamed = StreamedPASSRnet(self.network)
         self.spec = spec
         self.compute = compute
         self.max_memory = max_memory
+        self.ensemble = ensemble
         self._taken = taken_memory(compute.device)
 
     @property
@@ -55,13 +70,14 @@ class StereoUpscaler:
         device: str = "auto",
         precision: str = "auto",
         max_memory: int | None = None,
+        ensemble: bool = False,
     ) -> StereoUpscaler:
-        """Load a network once; arguments and errors as of `StereoMatcher.load`."""
+        """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
         compute = Compute.choose(device, precision)
         network, spec = load_network(locate(weights).path)
         if not isinstance(network, PASSRnet):
             raise ModelError(f"{weights} is a {spec.architecture}, which enlarges nothing", "use passrnet-x4")
-        return cls(network, spec, compute, max_memory=max_memory)
+        return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
     def __call__(
         self, left: NDArray[np.generic], right: NDArray[np.generic]
@@ -71,15 +87,38 @@ class StereoUpscaler:
         uint8, uint16, or floating-point in [0, 1]; each result has the type of its view. Raises InputError
         for arrays that are no such pair, DeviceError when memory does not suffice.
         """
-        enlarged = self._enlarge(left, right, both=True)
+        enlarged = self._enlarged(left, right, both=True)
         return enlarged[0], enlarged[1]
 
     def left_only(self, left: NDArray[np.generic], right: NDArray[np.generic]) -> NDArray[np.generic]:
         """Enlarge the left view alone, in about two thirds of the time. As `__call__` otherwise."""
-        return self._enlarge(left, right, both=False)[0]
+        return self._enlarged(left, right, both=False)[0]
+
+    def _enlarged(
+        self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool
+    ) -> list[NDArray[np.generic]]:
+        if not self.ensemble:
+            return self._enlarge(left, right, both=both)
+        sums: list[NDArray[Any]] = []
+        for across, down in FLIPS:
+            flip = slice(None, None, -1 if down else 1), slice(None, None, -1 if across else 1)
+            views = left[flip], right[flip]
+            # Mirrored, the right view is the left one: disparities stay positive.
+            kept = sum(total.nbytes for total in sums)
+            made = self._enlarge(*(views[::-1] if across else views), both=both or across, kept=kept)
+            made = (made[::-1] if across else made)[: 2 if both else 1]
+            if not sums:
+                sums = [view.astype(SUMS.get(view.dtype.newbyteorder("="), view.dtype)) for view in made]
+                continue
+            for total, view in zip(sums, made, strict=True):
+                total += view[flip]
+        return [
+            (total / len(FLIPS) if total.dtype.kind == "f" else (total + 2) // len(FLIPS)).astype(view.dtype)
+            for total, view in zip(sums, (left, right), strict=False)
+        ]
 
     def _enlarge(
-        self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool
+        self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool, kept: int = 0
     ) -> list[NDArray[np.generic]]:
         pair = PairRows(left, right, smallest=SMALLEST_SIDE)
         height, width, scale = pair.height, pair.width, self.scale
@@ -87,7 +126,7 @@ class StereoUpscaler:
         footprint = upscaling_footprint(
             width, height, self.compute.dtype.itemsize, scale=scale, views=len(given)
         )
-        results = sum(scale**2 * view.nbytes for view in given)
+        results = kept + sum(scale**2 * view.nbytes for view in given)
         strip = choose_strip(
             footprint.with_results(results),
             width=width,

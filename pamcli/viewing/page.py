@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pamcli.imaging.colormap import color_table, colorize
-from pamcli.imaging.images import Picture, encode_picture
+from pamcli.imaging.images import Picture, eight_bits, encode_picture
 
 if TYPE_CHECKING:
     from pamcli.calibration.rectified import Calibration
@@ -52,8 +52,7 @@ def render_page(
     stride = math.ceil(math.sqrt(full_height * full_width / MOST_PIXELS))
     shown = np.asarray(disparity[::stride, ::stride], np.float32)
     sure = None if confidence is None else confidence[::stride, ::stride]
-    eight = (left >> 8).astype(np.uint8) if left.dtype == np.uint16 else left  # type: ignore[operator]
-    picture = np.asarray(Image.fromarray(eight).reduce(stride))
+    picture = np.asarray(Image.fromarray(eight_bits(left)).reduce(stride))
     known = shown[np.isfinite(shown)]
     low, middle, high = (
         (float(value) for value in np.percentile(known, (PERCENTILES[0], 50, PERCENTILES[1])))

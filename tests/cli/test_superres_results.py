@@ -144,6 +144,52 @@ def test_orientation_is_applied_and_reset(small_pair: Path) -> None:
         assert written.getexif().get(0x0112, 1) == 1
 
 
+def test_both_in_one_picture(small_pair: Path) -> None:
+    left, right = larger()
+    run = pam("superres", *PAIR, "--scale", "2", "-o", "l.png", "--output-packed", "both.png")
+    assert run.lines == ["l.png", "both.png"]
+    assert np.array_equal(np.asarray(Image.open("both.png")), np.concatenate([left, right], axis=1))
+    packing = ["--packing", "red-cyan"]
+    assert pam("superres", *PAIR, "--scale", "2", "--output-packed", "glasses.png", *packing).code == 0
+    seen = np.asarray(Image.open("glasses.png"))
+    assert np.array_equal(seen, np.concatenate([left[..., :1], right[..., 1:]], axis=2))
+
+
+def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
+    sizes = {}
+    for suffix in ("jpg", "webp"):
+        for quality in ([], ["--quality", "30"]):
+            assert (
+                pam("superres", *PAIR, "--scale", "2", "-o", f"q.{suffix}", "--overwrite", *quality).code == 0
+            )
+            sizes[suffix, bool(quality)] = Path(f"q.{suffix}").stat().st_size
+    assert sizes["jpg", True] < 0.5 * sizes["jpg", False]
+    assert sizes["webp", True] < 0.5 * sizes["webp", False]
+    with unchanged():
+        refuse(pam("superres", *PAIR, "-o", "q.png", "--quality", "30"), 2, ".png is lossless", "take .jpg")
+        refuse(pam("superres", *PAIR, "-o", "p.jpg", "--quality", "101"), 2, "quality")
+
+
+def test_an_ensemble_is_finer_and_another_picture(small_pair: Path) -> None:
+    assert pam("superres", *PAIR, "--scale", "2", "--ensemble", "-o", "e.png").code == 0
+    views = [read_picture(Path(name)).pixels for name in PAIR]
+    four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True).left_only(*views)
+    assert np.array_equal(np.asarray(Image.open("e.png")), four)
+    assert not np.array_equal(four, larger_left())
+
+
+def test_the_notes_of_the_camera_are_kept(small_pair: Path) -> None:
+    exif = Image.Exif()
+    exif[0x010F] = "Maker"
+    exif.get_ifd(0x8825)[1] = "N"
+    Image.open("left.png").save("left.png", exif=exif)
+    assert pam("superres", *PAIR, "--scale", "2", "-o", "l.jpg", "--output-right", "r.jpg").code == 0
+    with Image.open("l.jpg") as left, Image.open("r.jpg") as right:
+        written = left.getexif()
+        assert (written[0x010F], written.get_ifd(0x8825)) == ("Maker", {1: "N"})
+        assert not right.getexif()
+
+
 # --- what a format cannot hold --------------------------------------------------------------------------
 
 

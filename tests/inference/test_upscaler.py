@@ -139,3 +139,34 @@ def test_bf16_is_close_to_fp32(upscaler: StereoUpscaler, tiny: Cut) -> None:
     exact, rough = (u.left_only(tiny.left / 255, tiny.right / 255) for u in (upscaler, half))
     difference = np.abs(exact.astype(np.float64) - rough.astype(np.float64))
     assert 0 < difference.mean() < 0.005
+
+
+@pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
+def test_an_ensemble_is_the_mean_over_the_flips(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True)
+    left, right = (view[:16, :24] for view in (tiny.left, tiny.right))
+    made = [upscaler(left, right)]
+    made.append(upscaler(right[:, ::-1], left[:, ::-1]))
+    made.append(upscaler(left[::-1], right[::-1]))
+    made.append(upscaler(right[::-1, ::-1], left[::-1, ::-1]))
+    lefts = [made[0][0], made[1][1][:, ::-1], made[2][0][::-1], made[3][1][::-1, ::-1]]
+    rights = [made[0][1], made[1][0][:, ::-1], made[2][1][::-1], made[3][0][::-1, ::-1]]
+    for found, views in zip(four(left, right), (lefts, rights), strict=True):
+        assert found.dtype == np.uint8
+        assert np.array_equal(found, (np.sum(views, axis=0, dtype=int) + 2) // 4)
+    assert np.abs(four.left_only(left, right).astype(int) - four(left, right)[0]).max() <= 1
+    # It does not care which way the pair is turned, which a single pass does.
+    mirrored = four(right[:, ::-1], left[:, ::-1])[1][:, ::-1]
+    assert np.array_equal(mirrored, four(left, right)[0])
+    assert not np.array_equal(lefts[1], lefts[0])
+
+
+@pytest.mark.parametrize("upscaler", ["passrnet-x2"], indirect=True)
+def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
+    four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True)
+    left, right = (view[:8, :8] for view in (tiny.left, tiny.right))
+    eight = four.left_only(left, right) / 255
+    for dtype, largest in ((np.uint16, 65535), (np.float32, 1)):
+        found = four.left_only(*((view / 255 * largest).astype(dtype) for view in (left, right)))
+        assert found.dtype == dtype
+        assert np.abs(found / largest - eight).max() < 1.1 / 255

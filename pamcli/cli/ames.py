@@ -1,0 +1,75 @@
+"""pam-asp: the matcher of a tile, as the Ames Stereo Pipeline calls programs of other people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from pamcli.cli import guarded
+from pamcli.cli.console import Console
+from pamcli.cli.groups import command, group
+from pamcli.cli.options import Compute, Matching
+from pamcli.errors import UsageError
+
+WIDEST = 192.0
+"""Pixels to either side that are searched where no range is given."""
+
+app = group("")
+
+Tile = Annotated[Path, typer.Argument(show_default=False)]
+
+
+def match(
+    left: Tile,
+    right: Tile,
+    output: Tile,
+    lowest: Annotated[
+        float | None,
+        typer.Option("-r", "-m", metavar="PX", help="Lowest of the shifts, right column minus left column."),
+    ] = None,
+    highest: Annotated[float | None, typer.Option("-R", "-M", metavar="PX", help="Highest of them.")] = None,
+    weights: Annotated[str, typer.Option("-weights", metavar="NAME|PATH", help="As of pam disparity.")] = "",
+    device: Annotated[str, typer.Option("-device", metavar="DEVICE", help="auto, cpu, cuda ...")] = "auto",
+    occluded: Annotated[
+        bool, typer.Option("-occluded", help="Keep pixels that the right view does not see.")
+    ] = False,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option("-min_confidence", metavar="T", min=0, max=1, help="Drop pixels less confident than T."),
+    ] = None,
+) -> None:
+    """Match two tiles of float32 with horizontal epipolar lines, NaN where there is no data.
+
+    Writes the signed shift from each left pixel to its column in the right tile as float32, NaN = unknown.
+    """
+    console = Console(verbose=True)
+    if lowest is None or highest is None:
+        lowest, highest = -WIDEST, WIDEST
+        console.inform(f"no range (-r, -R) is given: from {lowest:g} to {highest:g} px")
+    if not -1e5 < lowest <= highest < 1e5:  # also true for NaN
+        raise UsageError(f"-r {lowest:g} -R {highest:g} is no range of shifts")
+    asked = Compute(device=device)
+
+    from pamcli.cli.network import load_matcher
+    from pamcli.files.atomic import check_writable, write_atomically
+    from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+    from pamcli.inference.tiles import PERCENTILES, match_tile, reach
+
+    views = [read_disparity(path) for path in (left, right)]
+    check_writable(output)
+    # A shift to the right is a negative disparity.
+    prior = Matching(weights=weights or None, max_disparity=str(reach(-highest, -lowest)))
+    matcher = load_matcher(weights or "pasmnet", prior, asked, console)
+    console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
+    found = match_tile(matcher, *views, -highest, occluded=occluded, min_confidence=min_confidence)
+    write_atomically(output, encode_disparity(-found, ".tif").data)
+
+
+command(app, "pam-asp", "", "pam-asp -r -40 -R 10 left.tif right.tif shift.tif")(match)
+
+
+def main() -> NoReturn:
+    """Run the program and exit, with the codes of `pam`."""
+    guarded(app, "pam-asp")

@@ -1,0 +1,76 @@
+"""Tiles of satellite pictures: floating-point grey with gaps, and disparities of either sign."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.errors import InputError
+from pamcli.inference.matcher import StereoMatcher
+
+PERCENTILES = (0.5, 99.5)
+"""Of the known pixels of a view: they become black and white."""
+
+
+def match_tile(
+    matcher: StereoMatcher,
+    left: NDArray[np.float32],
+    right: NDArray[np.float32],
+    lowest: float,
+    *,
+    occluded: bool = False,
+    min_confidence: float | None = None,
+) -> NDArray[np.float32]:
+    """Disparities (H, W) in pixels, >= `lowest` (of any sign): left (y, x) matches right (y, x - disparity).
+
+    left, right: (H, W) grey of any range, NaN = no data. The search reaches as far as the `max_disparity` of
+    the matcher, which counts from `lowest` (see `reach`). NaN where the left view has no data, where the
+    match has none or lies outside of the right view, where the right view does not see the pixel (unless
+    `occluded`), and where the confidence is below `min_confidence`. Raises InputError: sizes that differ.
+    """
+    if left.shape != right.shape or left.ndim != 2:
+        raise InputError(f"the tiles differ in size: left {left.shape[::-1]}, right {right.shape[::-1]}")
+    known = np.isfinite(left), np.isfinite(right)
+    if not (known[0].any() and known[1].any()):
+        return np.full(left.shape, np.nan, np.float32)
+    # A left view that begins `shift` columns further right has disparities that are larger by as much.
+    shift = max(0, math.ceil(-lowest))
+    views = [
+        np.repeat(np.pad(stretched(filled(view)), ((0, 0), side), mode="edge")[..., None], 3, axis=2)
+        for view, side in ((left, (shift, 0)), (right, (0, shift)))
+    ]
+    extras = {"visible"} - ({"visible"} if occluded else set())
+    result = matcher(*views, extras=extras | ({"confidence"} if min_confidence is not None else set()))
+    found = result.disparity_where(visible=not occluded, min_confidence=min_confidence)[:, shift:] - shift
+    rows, columns = np.indices(found.shape)
+    there = columns - np.nan_to_num(found)
+    inside = (there >= 0) & (there <= left.shape[1] - 1)
+    place = np.clip(np.rint(there), 0, left.shape[1] - 1).astype(np.intp)
+    good = known[0] & inside & known[1][rows, place] & (found >= lowest - 0.5)
+    return np.where(good, found, np.float32(np.nan)).astype(np.float32)
+
+
+def reach(lowest: float, highest: float) -> int:
+    """The `max_disparity` of a matcher that `match_tile` is to use for disparities up to `highest`."""
+    return max(1, math.ceil(highest) + max(0, math.ceil(-lowest)))
+
+
+def filled(view: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The view, gaps filled with the nearest known pixel of the row, or of the nearest row that has any."""
+    known = np.isfinite(view)
+    position = np.arange(view.shape[1])
+    before = np.maximum.accumulate(np.where(known, position, -1), axis=1)
+    after = np.minimum.accumulate(np.where(known, position, 2 * view.shape[1])[:, ::-1], axis=1)[:, ::-1]
+    nearest = np.where((before >= 0) & (position - before <= after - position), before, after)
+    complete = np.flatnonzero(known.any(axis=1))
+    rows = complete[np.abs(np.arange(len(view))[:, None] - complete).argmin(axis=1)]
+    result: NDArray[np.float32] = np.take_along_axis(view[rows], nearest[rows], axis=1)
+    return result
+
+
+def stretched(view: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The view in [0, 1]: its `PERCENTILES` become 0 and 1."""
+    low, high = np.percentile(view, PERCENTILES)
+    return np.clip((view - np.float32(low)) / np.float32(max(high - low, 1e-9)), 0, 1)

@@ -1,0 +1,66 @@
+"""What a camera noted stays with its picture."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+from PIL.TiffImagePlugin import IFDRational
+
+from pamcli.imaging.images import encode_picture, read_picture
+
+EXIF, GPS = 0x8769, 0x8825
+
+
+def camera_notes() -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x010F], exif[0x0112] = "Maker", 6  # to be turned by a quarter
+    exif.get_ifd(EXIF).update({0x9003: "2024:05:06 07:08:09", 0xA002: 32, 0xA003: 24, 0x829A: 0.004})
+    exif.get_ifd(GPS).update({1: "N", 2: tuple(IFDRational(n) for n in (48, 30, 7))})
+    return exif
+
+
+def photograph(format_: str = "JPEG", exif: bytes | None = None) -> bytes:
+    buffer = io.BytesIO()
+    picture = Image.fromarray(np.full((24, 32, 3), 90, np.uint8))
+    picture.save(buffer, format_, exif=camera_notes().tobytes() if exif is None else exif)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp"])
+def test_time_place_and_exposure_are_kept_and_the_size_is_right(kind: str, suffix: str) -> None:
+    picture = read_picture(photograph(kind))
+    assert picture.pixels.shape == (32, 24, 3)
+    data = encode_picture(picture, suffix, name="x")
+    with Image.open(io.BytesIO(data)) as written:
+        notes = written.getexif()
+        assert (notes[0x010F], notes[0x0112]) == ("Maker", 1)
+        assert notes.get_ifd(GPS) == {1: "N", 2: (48, 30, 7)}
+        camera = notes.get_ifd(EXIF)
+        assert (camera[0xA002], camera[0xA003]) == (24, 32)
+        assert camera[0x9003] == "2024:05:06 07:08:09"
+        assert float(camera[0x829A]) == pytest.approx(0.004)
+    assert read_picture(data).orientation == 1
+
+
+def test_no_notes_are_made_up() -> None:
+    picture = read_picture(photograph(exif=b""))
+    for suffix in (".jpg", ".png", ".webp"):
+        assert not Image.open(io.BytesIO(encode_picture(picture, suffix, name="x"))).getexif()
+
+
+def test_broken_notes_cost_no_picture() -> None:
+    chance, whole = random.Random(0), camera_notes().tobytes()
+    for _ in range(300):
+        broken = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            broken[chance.randrange(6, len(broken))] = chance.randrange(256)
+        del broken[chance.randrange(6, len(broken) + 1) :]
+        picture = read_picture(photograph(exif=bytes(broken)))
+        again = read_picture(encode_picture(picture, ".jpg", name="x"))
+        assert again.pixels.shape == picture.pixels.shape
+        assert again.orientation == 1

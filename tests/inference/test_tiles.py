@@ -1,0 +1,31 @@
+"""Gaps and grey of tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pamcli.inference.tiles import filled, reach, stretched
+
+NAN = np.nan
+
+
+def test_gaps_take_the_nearest_known_pixel() -> None:
+    view = np.array(
+        [[NAN, 1, NAN, NAN, NAN, 5], [NAN] * 6, [NAN] * 6, [NAN, NAN, 7, NAN, NAN, NAN], [2, 3, 4, 5, 6, 7]],
+        np.float32,
+    )
+    expected = [[1, 1, 1, 1, 5, 5], [1, 1, 1, 1, 5, 5], [7] * 6, [7] * 6, [2, 3, 4, 5, 6, 7]]
+    assert np.array_equal(filled(view), expected)
+
+
+def test_grey_is_stretched_between_percentiles() -> None:
+    view = np.linspace(1000, 3000, 100 * 100, dtype=np.float32).reshape(100, 100)
+    view[0, 0] = 1e6  # one hot pixel
+    grey = stretched(view)
+    assert (grey.min(), grey.max()) == (0, 1)
+    assert abs(float(np.median(grey)) - 0.5) < 0.01
+    assert np.array_equal(stretched(np.full((4, 4), 7, np.float32)), np.zeros((4, 4)))
+
+
+def test_the_reach_of_a_search() -> None:
+    assert [reach(*range_) for range_ in ((-30, 30), (5, 20), (-40.2, -10), (-3, -3))] == [60, 20, 31, 1]
