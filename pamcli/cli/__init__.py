@@ -11,7 +11,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pamcli import __version__
-from pamcli.cli import dataset, disparity, eval_disparity, eval_superres, guide, superres, train, weights
+from pamcli.cli import (
+    calibration,
+    dataset,
+    depth,
+    disparity,
+    eval_disparity,
+    eval_superres,
+    guide,
+    rectify,
+    superres,
+    train,
+    weights,
+)
 from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import command, group
 from pamcli.errors import PamError
@@ -32,6 +44,20 @@ command(
     "pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif",
     "pam disparity lefts/ rights/ -o out/ --skip-existing",
 )(disparity.command)
+command(
+    app,
+    "rectify",
+    "Pictures in whose rows points match, from those of a rig.",
+    "pam rectify left.jpg right.jpg --calibration rig.yaml -o rectified/",
+    "pam rectify lefts/ rights/ --calibration camchain.yaml -o rectified/ --skip-existing",
+)(rectify.command)
+command(
+    app,
+    "depth",
+    "Disparities that are there already, in metres.",
+    "pam depth disp.pfm --calibration calib.txt --depth depth.tif",
+    "pam depth disparities/ --calibration calib.txt --picture lefts/ --point-cloud clouds/",
+)(depth.command)
 command(
     app,
     "superres",
@@ -70,6 +96,7 @@ command(
 )(train.superres)
 app.add_typer(learn, name="train")
 command(app, "guide", "Pages of the guide.", "pam guide", "pam guide batches")(guide.command)
+app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
@@ -16,6 +16,7 @@ from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
 from pamcli.errors import BATCH_FAILED, PamError
 
 if TYPE_CHECKING:
+    from pamcli.files.suffixes import Layout
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.pipeline import Outcome
 
@@ -38,6 +39,26 @@ class Task(ABC, Generic[Result]):
     whole_batch_first = False
     """Some results need the whole batch: they are encoded, and everything is reported, after it."""
 
+    def read(self, job: Job, layout: Layout | None, max_pixels: int | None) -> StereoPair:
+        """What there is to work on. Raises InputError."""
+        from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
+
+        assert job.pair is not None
+        if layout is None:
+            assert job.pair.right is not None
+            return read_pair(job.pair.left, job.pair.right, max_pixels=max_pixels)
+        if job.pair.left != STDIN:
+            return read_packed_pair(job.pair.left, layout, max_pixels=max_pixels, name=str(job.pair.left))
+        with reading_stdin() as stdin:
+            picture = stdin.read()
+        return read_packed_pair(picture, layout, max_pixels=max_pixels, name=STDIN_NAME)
+
+    def look(self, pair: StereoPair) -> list[str]:
+        """What looks wrong with it, a warning each."""
+        from pamcli.imaging.preflight import check_pair
+
+        return check_pair(pair.left.pixels, pair.right.pixels).warnings()
+
     def check(self, target: Target, pair: StereoPair) -> None:
         """Raise PamError where a result cannot be encoded as asked, before the network runs."""
 
@@ -48,6 +69,10 @@ class Task(ABC, Generic[Result]):
     @abstractmethod
     def encode(self, target: Target, pair: StereoPair, result: Result) -> Encoded | None:
         """A result as the bytes of a file; None where it needs the whole batch."""
+
+    def facts(self, result: Result) -> Mapping[str, Any]:
+        """More fields of the pair's JSON record."""
+        return {}
 
     def encode_at_the_end(self, target: Target) -> Encoded | None:
         """A result that needed the whole batch; None for those that `encode` gave."""
@@ -67,6 +92,7 @@ class Done:
     """Time that the network took."""
     warnings: Sequence[str] = ()
     stdout: bytes | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_jobs(plan: Plan, task: Task[Any], console: Console) -> None:
@@ -116,29 +142,17 @@ class _Steps:
 
     def load(self, job: Job) -> _Loaded | None:
         from pamcli.files.atomic import check_writable
-        from pamcli.imaging.preflight import check_pair
-        from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
 
         if job.error is not None:
             raise job.error
         if job.skip:
             return None
-        assert job.pair is not None
         for path in job.outputs.values():
             check_writable(path)
-        layout, limit = self.plan.selection.layout, self.plan.selection.most_pixels
-        if layout is None:
-            assert job.pair.right is not None
-            pair = read_pair(job.pair.left, job.pair.right, max_pixels=limit)
-        elif job.pair.left == STDIN:
-            with reading_stdin() as stdin:
-                picture = stdin.read()
-            pair = read_packed_pair(picture, layout, max_pixels=limit, name=STDIN_NAME)
-        else:
-            pair = read_packed_pair(job.pair.left, layout, max_pixels=limit, name=str(job.pair.left))
+        pair = self.task.read(job, self.plan.selection.layout, self.plan.selection.most_pixels)
         for target in job.targets:
             self.task.check(target, pair)
-        return _Loaded(pair, check_pair(pair.left.pixels, pair.right.pixels).warnings())
+        return _Loaded(pair, self.task.look(pair))
 
     def compute(self, job: Job, loaded: _Loaded | None) -> _Computed | None:
         if loaded is None:
@@ -151,7 +165,8 @@ class _Steps:
         if computed is None:
             return Done()
         pair, result = computed.loaded.pair, computed.result
-        done = Done(pair.width, pair.height, computed.seconds, computed.loaded.warnings)
+        facts = self.task.facts(result)
+        done = Done(pair.width, pair.height, computed.seconds, computed.loaded.warnings, facts=facts)
         return self._write(job, done, lambda target: self.task.encode(target, pair, result))
 
     def finish(self, outcome: Outcome[Job, Done]) -> Outcome[Job, Done]:
@@ -203,6 +218,7 @@ class _Reporter:
                     "height": done.height,
                     "seconds": None if done.seconds is None else round(done.seconds, 3),
                     **self.constants,
+                    **done.facts,
                     "status": status,
                     "code": error.exit_code if error else 0,
                     "error": str(error) if error else None,

@@ -16,6 +16,7 @@ from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.jobs import Job, Target, plan_jobs
+from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import UsageError
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
@@ -91,7 +92,10 @@ class Maps(options.Results):
     ] = None
     unknown: Annotated[
         Literal["occluded", "none"],
-        typer.Option("--unknown", help="Pixels of the left view to mark as unknown in -o and --color-map."),
+        typer.Option(
+            "--unknown",
+            help="Pixels of the left view to mark as unknown in -o, --color-map, depth and points.",
+        ),
     ] = "none"
     min_confidence: Annotated[
         float | None,
@@ -139,6 +143,8 @@ class Maps(options.Results):
 def command(
     pairs: options.Pairs,
     output: Maps,
+    metric: Metric,
+    cameras: Cameras,
     network: options.Matching,
     compute: options.Compute,
     messages: options.Messages,
@@ -152,7 +158,9 @@ def command(
     parts = {"--skip-existing": output.skip_existing, "--pairs -": pairs.pairs == "-", "--shard": pairs.shard}
     if output.colors is None and (partly := [option for option, given in parts.items() if given]):
         raise UsageError(f"--range auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
-    plan = plan_jobs(pairs, output, output.kinds, output.format_name, console)
+    kinds = {**output.kinds, **metric.kinds}
+    plan = plan_jobs(pairs, output, kinds, output.format_name, console)
+    in_metres = metric.prepared(cameras, console)
     index = None
     if plan.batch and output.page is not None:
         from pamcli.viewing.index import check_index, index_place
@@ -164,14 +172,21 @@ def command(
 
     matcher = load_matcher(network.weights or "pasmnet", network, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
-        run_jobs(plan, _Matching(matcher, output, Path(spool), console, index), console)
+        run_jobs(plan, _Matching(matcher, output, in_metres, Path(spool), console, index), console)
 
 
 class _Matching(Task["StereoResult"]):
     def __init__(
-        self, matcher: StereoMatcher, asked: Maps, spool: Path, console: Console, index: Path | None = None
+        self,
+        matcher: StereoMatcher,
+        asked: Maps,
+        metric: InMetres | None,
+        spool: Path,
+        console: Console,
+        index: Path | None = None,
     ) -> None:
         self.matcher, self.asked, self.extras, self.console = matcher, asked, asked.extras, console
+        self.metric = metric
         self.index = index
         """Of the pages of a batch."""
         self.colors = asked.colors
@@ -188,6 +203,8 @@ class _Matching(Task["StereoResult"]):
     def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable
 
+        if self.metric is not None:
+            self.metric.check(pair.width, pair.height)
         if target.name == COLOR_MAP.name:
             check_encodable(
                 target.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(target)
@@ -214,6 +231,10 @@ class _Matching(Task["StereoResult"]):
             from pamcli.viewing.page import render_page
 
             return Encoded(render_page(pair.name, pair.left.pixels, disparity, confidence=result.confidence))
+        if self.metric is not None:
+            found = self.metric.encode(target, disparity, pair.left.pixels, result.confidence)
+            if found is not None:
+                return found
         if target.name == COLOR_MAP.name:
             if self.colors is None:
                 self._keep(disparity, target)

@@ -26,7 +26,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-PANELS = ("Input", "Output", "Learning", "Network", "Performance", "Messages", "Other")
+PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance", "Messages", "Other")
 """In this order."""
 
 _PLACEHOLDERS = {"<int range>": "N", "<int>": "N", "<float>": "X", "<str>": "TEXT", "<path>": "PATH"}

@@ -100,11 +100,16 @@ def plan_jobs(
     options: Mapping[OutputKind, str | None],
     format_name: str | None,
     console: Console,
+    *,
+    found: tuple[Pairing, bool] | None = None,
 ) -> Plan:
-    """Find the pairs and plan their results, before any work. Raises UsageError and InputError."""
+    """Find the pairs and plan their results, before any work. Raises UsageError and InputError.
+
+    found: the inputs, and whether they are a batch, where they are no pairs of pictures.
+    """
     if selection.layout is None and selection.pairs is None and hold_both_views(selection.inputs or ()):
         selection = replace(selection, packed="auto")
-    pairing, batch = _find_pairs(selection)
+    pairing, batch = found or _find_pairs(selection)
     if not any(options.values()) and selection.pairs is None:
         raise UsageError("no result is asked for", f"say where to, as in -o {_example(options)}")
     names = plan_outputs(

@@ -67,7 +67,7 @@ def require_file(path: Path) -> None:
         raise video_error(path)
 
 
-def pictures_in(folder: Path) -> list[Path]:
+def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> list[Path]:
     """Pictures of a folder by their suffixes, without hidden ones and what sub-folders hold, sorted by name.
 
     Raises UsageError where there is none, InputError where the folder cannot be read.
@@ -76,13 +76,13 @@ def pictures_in(folder: Path) -> list[Path]:
         entries = _entries(folder)
     except OSError as error:
         raise _unreadable(folder, error) from None
-    found = [folder / name for name, is_folder in entries if not is_folder and _is_picture(name)]
+    found = [folder / name for name, is_folder in entries if not is_folder and _has_suffix(name, suffixes)]
     if found:
         return sorted(found)
     videos = [name for name, _ in entries if Path(name).suffix.lower() in VIDEO_SUFFIXES]
     if videos:
         raise video_error(folder / min(videos))
-    hint = f"pictures are those with {', '.join(PICTURE_SUFFIXES)}"
+    hint = f"pictures are those with {', '.join(suffixes)}"
     if any(is_folder for _, is_folder in entries):
         hint = "it has sub-folders: use templates such as 'lefts/{}.png' 'rights/{}.png', {} may contain /"
     raise UsageError(f"no picture in the folder {shown(folder)}", hint)
@@ -127,7 +127,7 @@ def files_by_text(template: str) -> dict[str, Path]:
             continue
         if any(part in ("", ".", "..") for part in text.split("/")):
             continue
-        if pictures_only and not _is_picture(name):
+        if pictures_only and not _has_suffix(name):
             continue
         found[text] = Path(folder + name)
     return found
@@ -165,8 +165,8 @@ def _entries(folder: str | Path, hidden: bool = False) -> list[tuple[str, bool]]
     return found
 
 
-def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES
+def _has_suffix(name: str, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> bool:
+    return os.path.splitext(name)[1].lower() in suffixes
 
 
 def _unreadable(folder: str | Path, error: OSError) -> InputError:

@@ -21,7 +21,7 @@ from pamcli.files.finding import (
     require_file,
     shown,
 )
-from pamcli.files.suffixes import PACKED_SUFFIXES
+from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
 
 _PACKED = " and ".join(PACKED_SUFFIXES)
 
@@ -162,18 +162,20 @@ def resolve_packed(paths: Sequence[str], *, by_suffix: bool = False) -> tuple[Pa
     return packed_pictures(names, by_suffix=by_suffix), batch
 
 
-def packed_pictures(paths: Sequence[Path], *, by_suffix: bool = False) -> Pairing:
+def packed_pictures(
+    paths: Sequence[Path], *, by_suffix: bool = False, suffixes: tuple[str, ...] = PICTURE_SUFFIXES
+) -> Pairing:
     """Pictures that hold both views, from files and folders (not what is below a folder's sub-folders).
 
     A key is the path below the common parent of all pictures, without suffix. `by_suffix`: of a folder only
-    those that say so by their suffix (MPO, JPS); the others are unpaired. Raises InputError for what does not
-    exist, UsageError where a folder holds no picture or `paths` is empty.
+    those that say so by their suffix (MPO, JPS); the others are unpaired. `suffixes`: of a folder's files
+    that count. Raises InputError for what does not exist, UsageError where a folder holds no picture or `paths` is empty.
     """
     found: list[Path] = []
     alone: list[Path] = []
     for path in paths:
         if os.path.isdir(path):
-            inside = pictures_in(path)
+            inside = pictures_in(path, suffixes)
             packed = [file for file in inside if not by_suffix or file.suffix.lower() in PACKED_SUFFIXES]
             if not packed:
                 raise UsageError(

@@ -42,3 +42,5 @@ PICTURE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
 
 CONFIDENCE_SUFFIXES = (".tif", ".tiff", ".npy", ".pfm", ".png")
+
+DEPTH_SUFFIXES = (".tif", ".tiff", ".npy", ".png")

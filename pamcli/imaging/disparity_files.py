@@ -21,7 +21,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
 
@@ -35,11 +35,11 @@ _NPY_SIGNATURE = b"\x93NUMPY"
 
 @dataclass(frozen=True)
 class EncodedDisparity:
-    """The bytes of a disparity file."""
+    """The bytes of a disparity or depth file."""
 
     data: bytes
     saturated: int
-    """Known pixels whose disparity the format could not hold and that were written as its largest value."""
+    """Known pixels whose value the format could not hold; disparities become its largest, depths unknown."""
 
 
 def encode_disparity(disparity: np.ndarray, suffix: str) -> EncodedDisparity:
@@ -59,6 +59,22 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> EncodedDisparity:
     unknown = np.inf if suffix == ".pfm" else np.nan
     values = np.where(known, disparity, np.float32(unknown)).astype(np.float32)
     return EncodedDisparity(_encode_floats(values, suffix, DISPARITY_SUFFIXES), 0)
+
+
+def encode_depth(depth: np.ndarray, suffix: str) -> EncodedDisparity:
+    """The bytes of a depth file: float32 metres, NaN = unknown; in a `.png` 16-bit millimetres, 0 = unknown.
+
+    depth: (H, W) metres, above 0. suffix: one of `DEPTH_SUFFIXES`, in either case. A PNG holds up to
+    65.535 m; what is farther becomes unknown there, and is counted. Raises UsageError: another suffix.
+    """
+    suffix = suffix.lower()
+    if suffix != ".png":
+        return EncodedDisparity(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES), 0)
+    known = np.isfinite(depth)
+    units = np.rint(np.where(known, depth, 0) * np.float32(1000))
+    far = units > _PNG_MAX
+    stored = np.where(known & ~far, np.clip(units, 1, _PNG_MAX), 0).astype(np.uint16)
+    return EncodedDisparity(png.encode_png(stored), int(np.count_nonzero(far)))
 
 
 def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:

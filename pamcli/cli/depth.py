@@ -1,0 +1,165 @@
+"""pam depth: stored disparities, of any program, to metres."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from pamcli.cli import options
+from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.jobs import Job, Target, plan_jobs
+from pamcli.cli.metric import Cameras, InMetres, Metric
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
+from pamcli.files.pairing import Pairing, PairName, is_template, packed_pictures
+from pamcli.files.suffixes import DISPARITY_SUFFIXES
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Which disparities, and the pictures that they belong to."""
+
+    panel: ClassVar[str] = "Input"
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DISPARITY...",
+            help="Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, or a template with {}.",
+            show_default=False,
+        ),
+    ] = field()
+    picture: Annotated[
+        str | None,
+        typer.Option(
+            "--picture",
+            metavar="FILE|FOLDER|TEMPLATE",
+            help="The left pictures, of the same names, for the colours of the points.",
+        ),
+    ] = None
+    max_pixels: Annotated[
+        str, typer.Option("--max-pixels", metavar="N|none", help="Refuse files with more pixels, unread.")
+    ] = "400000000"
+
+    def find(self) -> tuple[Pairing, bool]:
+        """Disparities with their pictures (None: without), and whether they are a batch.
+
+        Raises UsageError where a picture has no name of its own, InputError for what does not exist.
+        """
+        if len(self.inputs) == 1 and is_template(self.inputs[0]):
+            found = files_by_text(self.inputs[0])
+            if not found:
+                raise UsageError(f"no file matches {self.inputs[0]}")
+            names = [PairName(path, None, key) for key, path in found.items()]
+            pairing, batch = Pairing(tuple(sorted(names, key=lambda pair: natural(pair.key)))), True
+        else:
+            pairing = packed_pictures([Path(text) for text in self.inputs], suffixes=DISPARITY_SUFFIXES)
+            batch = len(self.inputs) > 1 or any(os.path.isdir(text) for text in self.inputs)
+        if self.picture is None:
+            return pairing, batch
+        if batch and not (is_template(self.picture) or os.path.isdir(self.picture)):
+            raise UsageError(f"--picture {self.picture} is one file for many", "name a folder or a template")
+        by_stem = pictures_by_stem(Path(self.picture)) if os.path.isdir(self.picture) else None
+        pairs, alone = [], []
+        for pair in pairing.pairs:
+            path = Path(self.picture.replace("{}", pair.key))
+            if by_stem is not None:
+                path = by_stem.get(pair.left.stem, path)
+            if by_stem is not None and pair.left.stem not in by_stem:
+                alone.append(pair.left)
+                continue
+            require_file(path)
+            pairs.append(PairName(pair.left, path, pair.key))
+        if alone:
+            raise UsageError(f"no picture in {self.picture} for {listed(alone)}")
+        return Pairing(tuple(pairs)), batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depths(Metric):
+    """The results in metres."""
+
+    panel: ClassVar[str] = "Output"
+    depth: Annotated[
+        str | None,
+        typer.Option(
+            "--depth",
+            "-o",
+            metavar="FILE|FOLDER|TEMPLATE|-",
+            help="Depth: .tif or .npy (metres), .png (16 bits, millimetres).",
+        ),
+    ] = None
+
+
+def command(
+    stored: Stored,
+    results: options.Results,
+    output: Depths,
+    cameras: Cameras,
+    messages: options.Messages,
+) -> None:
+    """Make depth in metres, and point clouds, of disparities that are there already."""
+    console = messages.console(jsonl=results.jsonl)
+    limits = options.Pairs(max_pixels=stored.max_pixels)
+    plan = plan_jobs(limits, results, output.kinds, None, console, found=stored.find())
+    metric = output.prepared(cameras, console)
+    assert metric is not None
+    run_jobs(plan, _Converting(metric), console)
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A stored disparity, and the left picture."""
+
+    disparity: np.ndarray
+    picture: np.ndarray | None
+
+    @property
+    def width(self) -> int:
+        return int(self.disparity.shape[1])
+
+    @property
+    def height(self) -> int:
+        return int(self.disparity.shape[0])
+
+
+class _Converting(Task[None]):
+    constants: Mapping[str, Any] = {}
+
+    def __init__(self, metric: InMetres) -> None:
+        self.metric = metric
+
+    def read(self, job: Job, layout: Any, max_pixels: int | None) -> Any:
+        from pamcli.imaging.disparity_files import read_disparity
+        from pamcli.imaging.images import read_picture
+
+        assert job.pair is not None
+        disparity = read_disparity(job.pair.left, max_pixels=max_pixels)
+        picture = None
+        if job.pair.right is not None:
+            picture = read_picture(job.pair.right, max_pixels=max_pixels).pixels
+            if picture.shape[:2] != disparity.shape:
+                raise InputError(
+                    f"{job.pair.right} has {picture.shape[1]} x {picture.shape[0]} pixels, "
+                    f"{job.pair.left} {disparity.shape[1]} x {disparity.shape[0]}"
+                )
+        return _Map(disparity, picture)
+
+    def look(self, pair: Any) -> list[str]:
+        return []
+
+    def check(self, target: Target, pair: Any) -> None:
+        self.metric.check(pair.width, pair.height)
+
+    def apply(self, job: Job, pair: Any) -> None:
+        return None
+
+    def encode(self, target: Target, pair: Any, result: None) -> Encoded | None:
+        return self.metric.encode(target, pair.disparity, pair.picture)

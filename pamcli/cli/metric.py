@@ -1,0 +1,240 @@
+"""What is asked for in metres, of which cameras: options and results of every command that has them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from pamcli.cli.batch import Encoded
+from pamcli.cli.console import Console
+from pamcli.cli.jobs import Target
+from pamcli.errors import InputError, UsageError
+from pamcli.files.outputs import OutputKind
+from pamcli.files.suffixes import DEPTH_SUFFIXES
+
+if TYPE_CHECKING:
+    from pamcli.calibration.formats import StoredCalibration
+    from pamcli.calibration.rectified import Calibration
+
+DEPTH = OutputKind("depth", "--depth", DEPTH_SUFFIXES, "_depth")
+DEPTH_ERROR = OutputKind("depth_error", "--depth-error", DEPTH_SUFFIXES, "_depth_error")
+CLOUD = OutputKind("point_cloud", "--point-cloud", (".ply",), "_cloud")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """A calibration in files. Raises UsageError for numbers of cameras that are none."""
+
+    panel: ClassVar[str] = "Calibration"
+    calibration: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--calibration",
+            metavar="FILE",
+            help="OpenCV, ROS, Kalibr, KITTI or Middlebury. Twice for two files: ROS's left and right, or "
+            "OpenCV's intrinsics and extrinsics.",
+            show_default=False,
+        ),
+    ] = None
+    cameras: Annotated[
+        str | None,
+        typer.Option(
+            "--cameras", metavar="L:R", help="Left and right one in a file that has several, as in 0:1."
+        ),
+    ] = None
+    baseline: Annotated[
+        float | None,
+        typer.Option("--baseline", metavar="METRES", help="Distance of the cameras, instead of the file's."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        _check_number("--baseline", self.baseline, above=0)
+        _ = self.numbers
+
+    @property
+    def numbers(self) -> tuple[int, int] | None:
+        """Of the left and the right camera."""
+        left, colon, right = (self.cameras or "").partition(":")
+        if self.cameras is None:
+            return None
+        if not (
+            colon and all(n.isascii() and n.isdigit() and len(n) < 3 for n in (left, right)) and left != right
+        ):
+            raise UsageError(
+                f"--cameras {self.cameras!r} is no pair of cameras", "write LEFT:RIGHT, as in 0:1"
+            )
+        return int(left), int(right)
+
+    def read(self, console: Console) -> StoredCalibration:
+        """What the files say. Raises InputError, UsageError."""
+        from pamcli.calibration.files import read_calibration
+
+        stored = read_calibration(*map(Path, self.calibration or []), cameras=self.numbers)
+        for note in stored.notes:
+            console.inform(f"{self.name}: {note}")
+        return stored
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.calibration or [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cameras(Files):
+    """The calibration of rectified pictures, in files or by hand. Raises UsageError for nonsense."""
+
+    focal: Annotated[
+        float | None, typer.Option("--focal", metavar="PX", help="Focal length of the rectified pictures.")
+    ] = None
+    doffs: Annotated[
+        float | None,
+        typer.Option(
+            "--doffs", metavar="PX", help="x of the right principal point minus that of the left one."
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_number("--focal", self.focal, above=0)
+        _check_number("--doffs", self.doffs, above=-math.inf)
+
+    def rectified(self, console: Console) -> Calibration | None:
+        """None where none of the options is given. Raises InputError, UsageError."""
+        from pamcli.calibration.rectified import Calibration
+
+        given = {"focal_length": self.focal, "baseline": self.baseline, "offset": self.doffs}
+        by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if self.calibration:
+            found = self.read(console).rectified
+            if found is None:
+                raise InputError(
+                    f"{self.name} tells of cameras whose pictures are not rectified",
+                    "`pam rectify` makes rectified ones, and their calibration.yaml",
+                )
+            calibration = replace(found, **by_hand)
+        elif not by_hand:
+            return None
+        elif self.focal is None or self.baseline is None:
+            raise UsageError("depth takes --focal and --baseline", "or a file, with --calibration")
+        else:
+            calibration = Calibration(**by_hand)
+        for warning in calibration.warnings():
+            console.warn(f"{self.name or 'the calibration'}: {warning}")
+        return calibration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """The results in metres. Raises UsageError for values without sense."""
+
+    panel: ClassVar[str] = "Calibration"
+    depth: Annotated[
+        str | None,
+        typer.Option(
+            "--depth", metavar="FILE|...", help="Depth: .tif or .npy (metres), .png (16 bits, millimetres)."
+        ),
+    ] = None
+    point_cloud: Annotated[
+        str | None,
+        typer.Option("--point-cloud", metavar="FILE|...", help="Coloured points (.ply), in metres."),
+    ] = None
+    depth_error: Annotated[
+        str | None,
+        typer.Option(
+            "--depth-error", metavar="FILE|...", help="One standard deviation of depth, as --depth."
+        ),
+    ] = None
+    disparity_error: Annotated[
+        float, typer.Option("--disparity-error", metavar="PX", help="That of disparity, for --depth-error.")
+    ] = 0.5
+    max_depth: Annotated[
+        float | None, typer.Option("--max-depth", metavar="METRES", help="What is farther is unknown.")
+    ] = None
+    stride: Annotated[
+        int, typer.Option("--stride", min=1, metavar="N", help="A point of every N-th column and row.")
+    ] = 1
+
+    def __post_init__(self) -> None:
+        _check_number("--max-depth", self.max_depth, above=0)
+        _check_number("--disparity-error", self.disparity_error, above=0)
+
+    @property
+    def kinds(self) -> dict[OutputKind, str | None]:
+        """What is asked for by each option."""
+        return {DEPTH: self.depth, DEPTH_ERROR: self.depth_error, CLOUD: self.point_cloud}
+
+    def prepared(self, cameras: Cameras, console: Console) -> InMetres | None:
+        """What makes the results; None where none is asked for. Raises InputError, UsageError."""
+        asked = [kind.option for kind, text in self.kinds.items() if text is not None]
+        calibration = cameras.rectified(console)
+        if not asked:
+            return None
+        if calibration is None:
+            raise UsageError(
+                f"{asked[0]} needs a calibration", "give --calibration, or --focal and --baseline"
+            )
+        return InMetres(calibration, self, console)
+
+
+class InMetres:
+    """Makes the files of `Metric` from disparities."""
+
+    def __init__(self, calibration: Calibration, asked: Metric, console: Console) -> None:
+        self.calibration, self.asked, self.console = calibration, asked, console
+        self.told: set[tuple[int, int]] = set()
+
+    def check(self, width: int, height: int) -> None:
+        """Raise InputError where the calibration is for other pictures, and say where it is scaled."""
+        scaled = self.calibration.for_size(width, height)
+        scaled.reprojection()  # knows the baseline
+        size = self.calibration.size
+        if size not in (None, scaled.size) and scaled.size not in self.told:
+            self.told.add((width, height))
+            self.console.inform(
+                f"the calibration of {size[0]} x {size[1]} is scaled to {width} x {height}: "
+                f"focal length {scaled.focal_length:g} px"
+            )
+
+    def encode(self, target: Target, disparity: Any, picture: Any, confidence: Any = None) -> Encoded | None:
+        """disparity: (H, W) pixels, NaN = unknown. None: a target of another kind."""
+        if target.name not in {kind.name for kind in self.asked.kinds}:
+            return None
+        import numpy as np
+
+        height, width = disparity.shape
+        calibration = self.calibration.for_size(width, height)
+        if target.name == CLOUD.name:
+            from pamcli.calibration.point_cloud import encode_point_cloud
+
+            data, count = encode_point_cloud(
+                disparity,
+                calibration,
+                picture=picture,
+                confidence=confidence,
+                max_depth=self.asked.max_depth,
+                stride=self.asked.stride,
+            )
+            return Encoded(data, [] if count else ["the point cloud is empty: no depth is known"])
+        from pamcli.imaging.disparity_files import encode_depth
+
+        metres = calibration.depth(disparity)
+        far = math.inf if self.asked.max_depth is None else self.asked.max_depth
+        known = metres <= far
+        if target.name == DEPTH_ERROR.name:
+            metres = calibration.depth_error(disparity, self.asked.disparity_error)
+        file = encode_depth(np.where(known, metres, np.float32("nan")), target.suffix)
+        if not file.saturated:
+            return Encoded(file.data)
+        share = f"{file.saturated} pixels are beyond 65.535 m, the most that a depth PNG can hold"
+        return Encoded(file.data, [f"{share}, and unknown in it; .tif and .npy hold any"])
+
+
+def _check_number(option: str, value: float | None, *, above: float) -> None:
+    if value is not None and not (math.isfinite(value) and value > above):
+        raise UsageError(
+            f"{option} {value:g} is no {'number' if above == -math.inf else f'number above {above:g}'}"
+        )

@@ -1,0 +1,277 @@
+"""pam rectify: pictures as the cameras took them, made so that a point lies in the same row of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pamcli.cli import options
+from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.console import Console
+from pamcli.cli.jobs import Job, Target, plan_jobs
+from pamcli.cli.metric import Files
+from pamcli.cli.superres import LEFT, RIGHT
+from pamcli.errors import InputError, UsageError
+from pamcli.files.outputs import OutputKind
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pamcli.calibration.rig import Rectification, Rig
+    from pamcli.imaging.preflight import PairCheck
+    from pamcli.imaging.stereo_pair import StereoPair
+
+CALIBRATION = "calibration.yaml"
+LARGEST_OFFSET = 0.5
+"""Median pixels by which matches may lie above or below each other afterwards."""
+CHECKED = 8
+"""Pairs of a calibrated batch after which only every so many-th one is checked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rectified(options.Results):
+    """Where the rectified pictures go."""
+
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE|FOLDER|TEMPLATE|-",
+            help="The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
+        ),
+    ] = None
+    output_right: Annotated[
+        str | None, typer.Option("--output-right", metavar="FILE|...", help="The right picture.")
+    ] = None
+    format_name: Annotated[
+        Literal["png", "tif", "jpg", "webp"] | None,
+        typer.Option(
+            "--format", help="Of pictures in a folder or on stdout; by default png.", show_default=False
+        ),
+    ] = None
+    output_calibration: Annotated[
+        str | None,
+        typer.Option(
+            "--output-calibration",
+            metavar="FILE",
+            help="Of the rectified pictures, for `pam disparity`; by default calibration.yaml beside them.",
+        ),
+    ] = None
+
+    @property
+    def kinds(self) -> dict[OutputKind, str | None]:
+        """What is asked for by each option."""
+        return {LEFT: self.output, RIGHT: self.output_right}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views(Files):
+    """Which cameras, and which part of their pictures. Raises UsageError for what contradicts itself."""
+
+    alpha: Annotated[
+        float,
+        typer.Option(
+            "--alpha",
+            min=0,
+            max=1,
+            metavar="0...1",
+            help="0: only pixels that the cameras saw; 1: all that they saw, with black around it.",
+        ),
+    ] = 0.0
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size", metavar="WxH", help="Of the rectified pictures, by default that of the given ones."
+        ),
+    ] = None
+    fisheye: Annotated[
+        bool, typer.Option("--fisheye", help="An OpenCV file's coefficients are of its fisheye model.")
+    ] = False
+    uncalibrated: Annotated[
+        bool,
+        typer.Option(
+            "--uncalibrated", help="Without a calibration, from what both pictures show: no distances."
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.uncalibrated == bool(self.calibration):
+            said = "contradict each other" if self.uncalibrated else "are both missing"
+            raise UsageError(f"--calibration and --uncalibrated {said}", "give one of them")
+        _ = self.sides
+
+    @property
+    def sides(self) -> tuple[int, int] | None:
+        """Width and height that are asked for."""
+        return None if self.size is None else options.picture_size(self.size, "--size", 16)
+
+    def rig(self, console: Console) -> Rig | None:
+        """None: without a calibration. Raises InputError."""
+        from dataclasses import replace
+
+        if self.uncalibrated:
+            return None
+        stored = self.read(console)
+        if stored.rig is None:
+            raise InputError(
+                f"{self.name} tells of pictures that are rectified already, not of the cameras",
+                "take the pictures as they are, or the cameras' own calibration",
+            )
+        rig = stored.rig if self.baseline is None else stored.rig.with_baseline(self.baseline)
+        if not self.fisheye:
+            return rig
+        return replace(rig, left=replace(rig.left, fisheye=True), right=replace(rig.right, fisheye=True))
+
+
+def command(pairs: options.Pairs, output: Rectified, views: Views, messages: options.Messages) -> None:
+    """Rectify pictures: make two of them in which a point lies in the same row.
+
+    Both keep their depth (8 or 16 bits). The calibration of the new pictures is written beside them.
+    """
+    console = messages.console(jsonl=output.jsonl)
+    plan = plan_jobs(pairs, output, output.kinds, output.format_name, console)
+    task = _Rectifying(views, output, views.rig(console), plan.batch, console)
+    run_jobs(plan, task, console)
+    if plan.batch and task.offsets:
+        console.inform(
+            f"median vertical offset {task.offsets[len(task.offsets) // 2]:.2f} px, largest "
+            f"{task.offsets[-1]:.2f} px in {len(task.offsets)} pairs that were checked"
+        )
+
+
+@dataclass(frozen=True)
+class _Result:
+    pixels: Mapping[str, np.ndarray]
+    alpha: Mapping[str, np.ndarray | None]
+    check: PairCheck | None
+
+
+class _Rectifying(Task[_Result]):
+    def __init__(
+        self, views: Views, asked: Rectified, rig: Rig | None, batch: bool, console: Console
+    ) -> None:
+        self.views, self.asked, self.rig, self.batch, self.console = views, asked, rig, batch, console
+        self.constants: Mapping[str, Any] = {}
+        self.size: tuple[int, int] | None = None
+        self.rectification: Rectification | None = None
+        self.count = 0
+        self.offsets: list[float] = []
+        """Of the pairs that were checked, sorted."""
+        self.written = False
+
+    def look(self, pair: StereoPair) -> list[str]:
+        return []  # they are not rectified yet
+
+    def check(self, target: Target, pair: StereoPair) -> None:
+        from pamcli.imaging.images import check_encodable
+
+        width, height = self.views.sides or (pair.width, pair.height)
+        view = pair.left if target.name == LEFT.name else pair.right
+        bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
+        check_encodable(target.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(target))
+
+    def apply(self, job: Job, pair: StereoPair) -> _Result:
+        from pamcli.imaging.preflight import check_pair
+
+        rectification = self._of(pair)
+        sides = {LEFT.name: (pair.left, rectification.left), RIGHT.name: (pair.right, rectification.right)}
+        pixels = {name: warp(view.pixels) for name, (view, warp) in sides.items()}
+        alpha = {
+            name: None if view.alpha is None else warp(view.alpha) for name, (view, warp) in sides.items()
+        }
+        self.count += 1
+        check = None
+        if self.rig is None or self.count <= CHECKED or self.count % CHECKED == 0:
+            check = check_pair(pixels[LEFT.name], pixels[RIGHT.name])
+        return _Result(pixels, alpha, check)
+
+    def _of(self, pair: StereoPair) -> Rectification:
+        size = (pair.width, pair.height)
+        if self.rig is None:
+            from pamcli.calibration.uncalibrated import rectification_by_features
+
+            found, matches = rectification_by_features(
+                pair.left.pixels, pair.right.pixels, size=self.views.sides
+            )
+            say = self.console.detail if self.batch else self.console.inform
+            say(f"rectified by {matches} matches; without a calibration, distances have no scale")
+            return found
+        if self.rectification is None:
+            rig = self.rig.for_size(*size)
+            if self.rig.size not in (None, size):
+                self.console.inform(
+                    f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
+                    f"{size[0]} x {size[1]}"
+                )
+            self.rectification = rig.rectification(alpha=self.views.alpha, size=self.views.sides)
+            self.size = size
+        if size != self.size:
+            assert self.size is not None
+            raise InputError(
+                f"the pictures have {size[0]} x {size[1]} pixels, others {self.size[0]} x {self.size[1]}",
+                "rectify pictures of each size in a batch of their own: they have different calibrations",
+            )
+        return self.rectification
+
+    def facts(self, result: _Result) -> Mapping[str, Any]:
+        check = result.check
+        return {"vertical_offset": round(check.vertical_error, 3) if check and _measured(check) else None}
+
+    def encode(self, target: Target, pair: StereoPair, result: _Result) -> Encoded:
+        from pamcli.imaging.images import Picture, encode_picture
+
+        warnings = []
+        if target.name == LEFT.name:
+            self._write_calibration(target)
+            warnings = self._checked(result.check)
+        view = pair.left if target.name == LEFT.name else pair.right
+        picture = Picture(result.pixels[target.name], result.alpha[target.name], view.grey, view.icc_profile)
+        return Encoded(encode_picture(picture, target.suffix, name=str(target)), warnings)
+
+    def _checked(self, check: PairCheck | None) -> list[str]:
+        if check is None:
+            return []
+        if not _measured(check):
+            return ["too few matches to check the rows of the rectified pictures"]
+        self.offsets = sorted([*self.offsets, check.vertical_error])
+        if not self.batch:
+            self.console.inform(
+                f"median vertical offset {check.vertical_error:.2f} px in {check.matches} matches"
+            )
+        if check.vertical_error <= LARGEST_OFFSET:
+            return []
+        why = "does the calibration belong to these pictures?" if self.rig else "calibrate the cameras"
+        return [f"matches stay {check.vertical_error:.2f} px above or below each other: {why}"]
+
+    def _write_calibration(self, target: Target) -> None:
+        from pamcli.calibration.files import encode_calibration
+        from pamcli.files.atomic import write_atomically
+
+        calibration = self.rectification.calibration if self.rectification else None
+        beside = None if target.path is None else target.path.parent / CALIBRATION
+        path = Path(self.asked.output_calibration) if self.asked.output_calibration else beside
+        if self.written or calibration is None or path is None:
+            return
+        data = encode_calibration(calibration)
+        if path.exists() and not self.asked.overwrite and path.read_bytes() != data:
+            raise UsageError(
+                f"{path} exists, and is not that of these pictures",
+                "--overwrite replaces it, --output-calibration gives another name",
+            )
+        write_atomically(path, data)
+        self.written = True
+        self.console.detail(
+            f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
+        )
+
+
+def _measured(check: PairCheck) -> bool:
+    from pamcli.imaging.preflight import ENOUGH_MATCHES
+
+    return check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
