@@ -266,7 +266,7 @@ class _Rectifying(Task[_Result]):
             )
         write_atomically(path, data)
         self.written = True
-        self.console.detail(
+        self.console.inform(
             f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
         )
 

@@ -169,7 +169,8 @@ def packed_pictures(
 
     A key is the path below the common parent of all pictures, without suffix. `by_suffix`: of a folder only
     those that say so by their suffix (MPO, JPS); the others are unpaired. `suffixes`: of a folder's files
-    that count. Raises InputError for what does not exist, UsageError where a folder holds no picture or `paths` is empty.
+    that count. Raises InputError for what does not exist, UsageError where a folder holds no picture, or
+    `paths` is empty.
     """
     found: list[Path] = []
     alone: list[Path] = []

@@ -1,0 +1,226 @@
+"""Depth and point clouds of `pam disparity` and `pam depth`, and what `pam calibration show` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image
+from plyfile import PlyData
+
+from pamcli.calibration.files import read_calibration
+from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+
+HAND = ("--focal", "100", "--baseline", "0.5", "--doffs", "2")
+CALIB = """cam0=[100 0 40; 0 100 30; 0 0 1]
+cam1=[100 0 42; 0 100 30; 0 0 1]
+doffs=2
+baseline=500
+width=96
+height=64
+"""
+
+
+@pytest.fixture
+def calib(pair: Path) -> Path:
+    Path("calib.txt").write_text(CALIB)
+    return pair
+
+
+def depth_of(path: str) -> np.ndarray:
+    return read_disparity(Path(path))  # the formats are those of disparities
+
+
+def test_all_results_of_a_pair(calib: Path, networks: None) -> None:
+    run = pam(
+        *(
+            "disparity",
+            "left.png",
+            "right.png",
+            "-o",
+            "d.npy",
+            "--calibration",
+            "calib.txt",
+            "--confidence",
+            "c.npy",
+        ),
+        *(
+            "--depth",
+            "z.tif",
+            "--depth-error",
+            "e.npy",
+            "--point-cloud",
+            "p.ply",
+            "--disparity-error",
+            "0.25",
+        ),
+    )
+    assert run.code == 0, run.stderr
+    assert run.lines == ["d.npy", "c.npy", "z.tif", "e.npy", "p.ply"]
+    disparity = np.load("d.npy")
+    depth = 100 * 0.5 / (disparity + 2)
+    np.testing.assert_allclose(depth_of("z.tif"), depth, rtol=1e-5)
+    np.testing.assert_allclose(np.load("e.npy"), 0.25 * depth**2 / 50, rtol=1e-5)
+    vertex = PlyData.read("p.ply")["vertex"]
+    np.testing.assert_allclose(vertex["z"].reshape(64, 96), depth, rtol=1e-5)
+    np.testing.assert_allclose(vertex["x"].reshape(64, 96)[:, 50], depth[:, 50] * 0.1, rtol=1e-4)
+    np.testing.assert_array_equal(vertex["red"], np.asarray(Image.open("left.png"))[..., 0].ravel())
+    np.testing.assert_array_equal(vertex["confidence"], np.load("c.npy").ravel())
+
+
+def test_unknown_pixels_have_no_depth(calib: Path, networks: None) -> None:
+    run = pam(
+        *(
+            "disparity",
+            "left.png",
+            "right.png",
+            "-o",
+            "d.npy",
+            *HAND,
+            "--depth",
+            "z.png",
+            "--point-cloud",
+            "p.ply",
+        ),
+        *("--unknown", "occluded", "--min-confidence", "0.5", "--max-depth", "3", "--stride", "2"),
+    )
+    assert run.code == 0, run.stderr
+    depth = 50 / (np.load("d.npy") + 2)
+    near = depth <= 3
+    assert 0 < np.count_nonzero(near) < near.size
+    millimetres = np.asarray(Image.open("z.png")).astype(float)
+    np.testing.assert_array_equal(millimetres > 0, near)
+    np.testing.assert_allclose(millimetres[near], depth[near] * 1000, atol=0.51)
+    assert len(PlyData.read("p.ply")["vertex"]) == np.count_nonzero(near[::2, ::2])
+
+
+def test_a_batch_from_stored_disparities(calib: Path) -> None:
+    for index, name in enumerate(("a", "b")):
+        Path("disp").mkdir(exist_ok=True)
+        Path("lefts").mkdir(exist_ok=True)
+        Path(f"disp/{name}.pfm").write_bytes(encode_disparity(np.full((64, 96), 8.0 + index), ".pfm").data)
+        Image.open("left.png").save(f"lefts/{name}.png")
+    command = [
+        "depth",
+        "disp",
+        "--calibration",
+        "calib.txt",
+        "--picture",
+        "lefts",
+        "--depth",
+        "z/",
+        "--point-cloud",
+    ]
+    run = pam(*command, "z/")
+    assert run.code == 0, run.stderr
+    assert names("z") == ["a_cloud.ply", "a_depth.tif", "b_cloud.ply", "b_depth.tif"]
+    np.testing.assert_allclose(depth_of("z/b_depth.tif"), 50 / 11, rtol=1e-6)
+    assert len(PlyData.read("z/a_cloud.ply")["vertex"]) == 64 * 96
+    run = pam("depth", "disp/{}.pfm", *HAND, "--depth", "t/{}.npy", "--picture", "lefts/{}.png", "--jsonl")
+    assert [record["outputs"]["depth"] for record in run.records] == ["t/a.npy", "t/b.npy"]
+    Path("lefts/b.png").unlink()
+    refuse(pam(*command, "w/"), 2, "no picture in lefts for disp/b.pfm")
+    refuse(pam("depth", "disp", *HAND, "--picture", "left.png", "--depth", "w/"), 2, "one file for many")
+
+
+def test_the_sample_by_middleburys_formula() -> None:
+    folder = Path(__file__).parents[2] / "scripts" / "sample"
+    run = pam("depth", folder / "disparity.pfm", "--calibration", folder / "calib.txt", "-o", "z.npy")
+    assert run.code == 0, run.stderr
+    expected = 0.193001 * 994.978 / (read_disparity(folder / "disparity.pfm") + 31.086)
+    np.testing.assert_allclose(np.load("z.npy"), expected, rtol=1e-5)
+
+
+def test_beyond_what_a_png_holds(here: Path) -> None:
+    Path("d.npy").write_bytes(encode_disparity(np.array([[1.0, 0.1], [np.nan, 0.0]]), ".npy").data)
+    run = pam("depth", "d.npy", "--focal", "100", "--baseline", "0.5", "--depth", "z.png")
+    assert run.code == 0, run.stderr
+    np.testing.assert_array_equal(np.asarray(Image.open("z.png")), [[50000, 0], [0, 0]])
+    assert "1 pixels are beyond 65.535 m" in run.stderr
+
+
+def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks: None) -> None:
+    Path("calib.txt").write_text(CALIB.replace("96", "192").replace("64", "128"))
+    run = pam(
+        "disparity", "left.png", "right.png", "-o", "d.npy", "--calibration", "calib.txt", "--depth", "z.npy"
+    )
+    assert run.code == 0, run.stderr
+    assert "the calibration of 192 x 128 is scaled to 96 x 64: focal length 50 px" in run.stderr
+    np.testing.assert_allclose(np.load("z.npy"), 25 / (np.load("d.npy") + 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "texts"),
+    [
+        ((), 2, ("--depth needs a calibration", "--focal and --baseline")),
+        (("--focal", "100"), 2, ("--focal and --baseline",)),
+        (("--focal", "-1", "--baseline", "1"), 2, ("--focal -1 is no number above 0",)),
+        (("--focal", "nan", "--baseline", "1"), 2, ("--focal nan",)),
+        ((*HAND, "--max-depth", "0"), 2, ("--max-depth 0",)),
+        ((*HAND, "--disparity-error", "inf"), 2, ("--disparity-error inf",)),
+        (("--calibration", "wide.txt"), 3, ("for 96 x 60 pixels", "96 x 64")),
+        (("--calibration", "empty.txt"), 3, ("empty.txt: cam0 is missing",)),
+        (("--calibration", "zero.txt"), 3, ("the baseline is not known",)),
+        (("--calibration", "none.txt"), 3, ("none.txt",)),
+    ],
+)
+def test_refusals_write_nothing(
+    arguments: tuple[str, ...], code: int, texts: tuple[str, ...], calib: Path, networks: None
+) -> None:
+    Path("wide.txt").write_text(CALIB.replace("height=64", "height=60"))
+    Path("empty.txt").write_text(CALIB.replace("cam0=[100 0 40; 0 100 30; 0 0 1]", "cam0="))
+    Path("zero.txt").write_text(CALIB.replace("baseline=500", "baseline=0"))
+    with unchanged():
+        run = pam("disparity", "left.png", "right.png", "--depth", "z.tif", *arguments)
+        assert run.code == code, run.stderr
+        assert run.complaints[-1].startswith("error: ")
+        assert [text for text in texts if text not in run.complaints[-1]] == []
+
+
+def test_cameras_that_are_not_rectified_are_sent_to_rectify(calib: Path) -> None:
+    from unrectified import photographs, sample
+
+    photographs(*sample((0, 0, 96, 64))).write(calib)
+    run = pam("disparity", "left.png", "right.png", "--depth", "z.tif", "--calibration", "rig.yaml", "-q")
+    refuse(run, 3, "rig.yaml", "pam rectify")
+
+
+def test_show(calib: Path) -> None:
+    run = pam("calibration", "show", "calib.txt")
+    assert run.code == 0, run.stderr
+    assert run.lines == [
+        "Middlebury calibration",
+        "rectified pictures:",
+        "  size px               96, 64",
+        "  focal length px       100",
+        "  principal point px    40, 30",
+        "  doffs px              2",
+        "  baseline m            0.5",
+        "  field of view degrees 51.282012, 35.489343",
+    ]
+    Path("calib.txt").write_text(CALIB.replace("baseline=500", "baseline=500000").replace("0 40;", "0 400;"))
+    run = pam("calibration", "show", "calib.txt", "--json")
+    assert run.records[0]["rectified"]["baseline_m"] == 500
+    assert "perhaps millimetres that were taken for metres" in run.stderr
+    assert "the principal point 400, 30 lies outside of 96 x 64 pixels" in run.stderr
+    Path("calib.txt").write_text(CALIB.replace("cam0=[100", "cam0=[hundred"))
+    refuse(
+        pam("calibration", "show", "calib.txt"), 3, "calib.txt: cam0 holds 'hundred' where a number belongs"
+    )
+
+
+def test_show_cameras_as_they_stand(here: Path) -> None:
+    from unrectified import photographs, sample
+
+    photographs(*sample((0, 0, 96, 64))).write(here)
+    (facts,) = pam("calibration", "show", "rig.yaml", "--json").records
+    stored = read_calibration(Path("rig.yaml")).rig
+    assert stored is not None
+    assert facts["kind"] == "OpenCV"
+    assert facts["rig"]["baseline_m"] == pytest.approx(stored.baseline)
+    assert facts["rig"]["right_camera_at_m"] == pytest.approx([0.2, 0.004, -0.003])
+    assert facts["rig"]["right_camera_turned_degrees"] == pytest.approx(
+        np.degrees(np.linalg.norm([0.015, 0.02, 0.02]))
+    )

@@ -1,0 +1,162 @@
+"""`pam rectify`: crooked photographs become those that they were made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from unrectified import Photographs, photographs, sample
+
+from pamcli.calibration.files import read_calibration
+from pamcli.imaging.images import read_picture
+
+
+@pytest.fixture(scope="module")
+def taken() -> Photographs:
+    return photographs(*sample())
+
+
+@pytest.fixture
+def rig(here: Path, taken: Photographs) -> Path:
+    """left.png, right.png and rig.yaml in the current folder."""
+    taken.write(here)
+    return here
+
+
+def difference(path: str, expected: np.ndarray) -> float:
+    """Median difference in grey levels of 8 bits, away from the edges."""
+    found = read_picture(Path(path)).pixels
+    scale = 257 if found.dtype == np.uint16 else 1
+    inner = slice(30, -30)
+    return float(np.median(np.abs(found[inner, inner] / scale - expected[inner, inner].astype(float))))
+
+
+def test_a_pair_and_its_calibration(rig: Path, taken: Photographs) -> None:
+    run = pam(
+        "rectify",
+        "left.png",
+        "right.png",
+        "--calibration",
+        "rig.yaml",
+        "-o",
+        "l.png",
+        "--output-right",
+        "r.png",
+    )
+    assert run.code == 0, run.stderr
+    assert run.lines == ["l.png", "r.png"]
+    assert names(".") == ["calibration.yaml", "l.png", "left.png", "r.png", "rig.yaml", "right.png"]
+    left, right = sample()
+    assert difference("l.png", left) < 3 < difference("left.png", left)
+    assert difference("r.png", right) < 3 < difference("right.png", right)
+    calibration = read_calibration(Path("calibration.yaml")).rectified
+    assert calibration is not None
+    assert calibration.focal_length == pytest.approx(taken.focal_length)
+    assert calibration.baseline == pytest.approx(taken.baseline)
+    assert calibration.size == (741, 500)
+    said = run.complaints
+    assert said[0] == "rig.yaml: lengths are taken for metres, which OpenCV does not state"
+    assert any(line.startswith("calibration.yaml: focal length ") for line in said)
+    (offset,) = (float(line.split()[3]) for line in said if line.startswith("median vertical offset"))
+    assert offset < 0.3
+    assert not any("warning" in line for line in said)
+
+
+def test_sixteen_bits_and_fisheye(here: Path) -> None:
+    left, right = sample((100, 60, 500, 360))
+    photographs(*(view.astype(np.uint16) * 257 for view in (left, right)), fisheye=True).write(here)
+    command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "out/"]
+    run = pam(*command, "--fisheye")
+    assert run.code == 0, run.stderr
+    assert read_picture(Path("out/left_left.png")).pixels.dtype == np.uint16
+    assert difference("out/left_left.png", left) < 4
+    assert difference("out/left_right.png", right) < 4
+    refuse(pam(*command, "--fisheye", "-q"), 2, "2 results exist already")
+
+
+def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:
+    for name in ("a", "b"):
+        taken.write(rig, f"lefts/{name}.jpg", f"rights/{name}.jpg")
+    command = ["rectify", "lefts", "rights", "--calibration", "rig.yaml", "-o", "out/", "--format", "jpg"]
+    run = pam(*command, "--jsonl")
+    assert run.code == 0, run.stderr
+    assert [record["vertical_offset"] < 0.5 for record in run.records] == [True, True]
+    assert "px in 2 pairs that were checked" in run.stderr
+    files = ["a_left.jpg", "a_right.jpg", "b_left.jpg", "b_right.jpg", "calibration.yaml"]
+    assert names("out") == files
+    Path("out/b_left.jpg").unlink()
+    again = pam(*command, "--skip-existing")
+    assert again.lines == ["out/b_left.jpg", "out/b_right.jpg"]
+    assert names("out") == files
+
+
+def test_another_calibration_in_the_way_is_kept(rig: Path) -> None:
+    Path("calibration.yaml").write_text("P1: mine\n")
+    command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "l.png", "-q"]
+    with unchanged():
+        refuse(pam(*command), 2, "calibration.yaml exists, and is not that of these pictures", "--overwrite")
+    assert pam(*command, "--output-calibration", "other.yaml").code == 0
+    assert Path("calibration.yaml").read_text() == "P1: mine\n"
+    assert read_calibration(Path("other.yaml")).rectified is not None
+    assert pam(*command, "--overwrite").code == 0
+    assert read_calibration(Path("calibration.yaml")).rectified is not None
+
+
+def test_what_is_seen_and_how_large(rig: Path) -> None:
+    command = [
+        "rectify",
+        "left.png",
+        "right.png",
+        "--calibration",
+        "rig.yaml",
+        "-o",
+        "out/",
+        "--overwrite",
+        "-q",
+    ]
+    assert pam(*command, "--alpha", "1", "--size", "370x250", "--baseline", "0.5").code == 0
+    whole = read_picture(Path("out/left_left.png")).pixels
+    assert whole.shape == (250, 370, 3)
+    assert (whole[:4] == 0).all(axis=2).mean() > 0.3  # black beyond what the camera saw
+    calibration = read_calibration(Path("out/calibration.yaml")).rectified
+    assert calibration is not None
+    assert calibration.size == (370, 250)
+    assert calibration.baseline == pytest.approx(0.5)
+
+
+def test_without_a_calibration(here: Path) -> None:
+    taken = photographs(*sample())
+    taken.write(here)
+    run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "out/", "--jsonl")
+    assert run.code == 0, run.stderr
+    assert names("out") == ["left_left.png", "left_right.png"]
+    assert "without a calibration, distances have no scale" in run.stderr
+    assert run.records[0]["vertical_offset"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "texts"),
+    [
+        ((), 2, ("--calibration and --uncalibrated are both missing",)),
+        (("--calibration", "rig.yaml", "--uncalibrated"), 2, ("contradict each other",)),
+        (("--calibration", "none.yaml"), 3, ("none.yaml", "there is no such file")),
+        (("--calibration", "calib.txt"), 3, ("calib.txt tells of pictures that are rectified already",)),
+        (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size '5' is no size",)),
+        (("--calibration", "rig.yaml", "--baseline", "0"), 2, ("--baseline 0 is no number above 0",)),
+        (("--calibration", "rig.yaml", "--cameras", "1"), 2, ("--cameras '1' is no pair of cameras",)),
+        (("--calibration", "rig.yaml", "--fisheye"), 3, ("5 coefficients of distortion, not 4",)),
+        (("--calibration", "small.yaml"), 3, ("for 640 x 480 pixels", "741 x 500", "another aspect")),
+    ],
+)
+def test_refusals_write_nothing(
+    arguments: tuple[str, ...], code: int, texts: tuple[str, ...], rig: Path
+) -> None:
+    Path("calib.txt").write_text("cam0=[100 0 50; 0 100 50; 0 0 1]\nbaseline=100\n")
+    small = (
+        Path("rig.yaml").read_text().replace("741", "640").replace("image_height: 500", "image_height: 480")
+    )
+    Path("small.yaml").write_text(small)
+    with unchanged():
+        refuse(pam("rectify", "left.png", "right.png", "-o", "l.png", "-q", *arguments), code, *texts)
