@@ -110,7 +110,7 @@ def command(
     limits = options.Pairs(max_pixels=stored.max_pixels)
     plan = plan_jobs(limits, results, output.kinds, None, console, found=stored.find())
     metric = output.prepared(cameras, console)
-    assert metric is not None
+    assert metric is not None  # a plan has results
     run_jobs(plan, _Converting(metric), console)
 
 

@@ -230,7 +230,14 @@ class _Matching(Task["StereoResult"]):
         if target.name == PAGE.name:
             from pamcli.viewing.page import render_page
 
-            return Encoded(render_page(pair.name, pair.left.pixels, disparity, confidence=result.confidence))
+            page = render_page(
+                pair.name,
+                pair.left.pixels,
+                disparity,
+                confidence=result.confidence,
+                calibration=self.metric.calibration if self.metric else None,
+            )
+            return Encoded(page)
         if self.metric is not None:
             found = self.metric.encode(target, disparity, pair.left.pixels, result.confidence)
             if found is not None:

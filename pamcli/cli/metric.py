@@ -168,16 +168,16 @@ class Metric:
         return {DEPTH: self.depth, DEPTH_ERROR: self.depth_error, CLOUD: self.point_cloud}
 
     def prepared(self, cameras: Cameras, console: Console) -> InMetres | None:
-        """What makes the results; None where none is asked for. Raises InputError, UsageError."""
+        """What makes the results; None without a calibration. Raises InputError, UsageError."""
         asked = [kind.option for kind, text in self.kinds.items() if text is not None]
         calibration = cameras.rectified(console)
-        if not asked:
-            return None
-        if calibration is None:
+        if calibration is not None:
+            return InMetres(calibration, self, console)
+        if asked:
             raise UsageError(
                 f"{asked[0]} needs a calibration", "give --calibration, or --focal and --baseline"
             )
-        return InMetres(calibration, self, console)
+        return None
 
 
 class InMetres:
