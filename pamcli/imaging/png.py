@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import imagecodecs
 import numpy as np
 
 from pamcli.errors import InputError
@@ -26,6 +25,8 @@ _LARGEST_PROFILE = 1 << 24  # bytes; far above any real one, and an end to what 
 
 def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     """Raises InputError: too many pixels, animated, damaged, truncated."""
+    import imagecodecs
+
     pixels = [SIGNATURE]
     icc_profile = None
     exif = b""
@@ -52,6 +53,8 @@ def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: byte
 
     exif: without the "Exif" that JPEG puts before it.
     """
+    import imagecodecs
+
     # Level 3 costs a third of libpng's default in time and about 2 % in size.
     encoded = bytes(imagecodecs.png_encode(np.ascontiguousarray(samples), level=3))
     header_end = len(SIGNATURE) + 12 + 13

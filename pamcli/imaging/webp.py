@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import imagecodecs
 import numpy as np
 
 from pamcli.errors import InputError
@@ -18,6 +17,8 @@ _ANIMATION = 0x02  # flag in the extended header
 
 def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     """Raises InputError: too many pixels, animated, damaged, truncated."""
+    import imagecodecs
+
     with decoding(name):
         width, height = _size(stream.read(30))
         check_size(width, height, name, max_pixels)

@@ -1,0 +1,102 @@
+"""What runs on a lent GPU machine, tried on the CPU: a call, one more there, and one on another machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "--crop",
+    "64x32",
+    "--batch",
+    "2",
+    "--precision",
+    "fp32",
+    "--device",
+    "cpu",
+    "--workers",
+    "1",
+    "--log-every",
+    "1",
+]
+NOT_WIDE = ["--set", 'wide={"crop": [32, 96], "share": 0.5}']
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A checkout, and a folder of textures beside it."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("pamcli", "weights"):
+        (checkout / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "scripts" / "training", checkout / "scripts" / "training")
+    rng = np.random.default_rng(0)
+    for name, channels in (("a/photo.png", 3), ("cut.png", 4)):
+        (tmp_path / "textures" / name).parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (200, 300, channels), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "textures" / name)
+    return checkout
+
+
+def call(machine: Path, *arguments: str) -> None:
+    environment = {**os.environ, "PYTHON": sys.executable, "OUT": str(machine / "back")}
+    command = [machine / "scripts/training/gpu.sh", *arguments]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    assert run.returncode == 0, run.stderr
+
+
+def pack(machine: Path, megabytes: float) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "scripts/training/pack_textures.py", machine.parent / "textures"]
+    return subprocess.run(
+        [*command, machine / "gpu/textures.zip", str(megabytes)], capture_output=True, text=True
+    )
+
+
+def steps(log: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in log.read_text().splitlines()]
+
+
+def test_calls_go_on_from_each_other(machine: Path) -> None:
+    assert pack(machine, 10).returncode == 0
+    call(machine, "10", *SMALL, *NOT_WIDE, "--steps", "2")
+    back = machine / "back"
+    assert steps(back / "log.jsonl") == [1, 2]
+    stored = safetensors.torch.load_file(back / "last.safetensors")
+    assert stored["upd.out.weight"].dtype == torch.float16
+    assert (back / "last.safetensors").stat().st_size < 16 * 2**20
+    # The machine is still held: the same run goes on (here it has no more steps to take).
+    call(machine, "1")
+    assert steps(back / "log.jsonl") == [1, 2]
+    # Another machine: from the weights that came back.
+    call(machine, "keep", str(back))
+    shutil.rmtree(machine / "runs")
+    call(machine, "10", *SMALL, *NOT_WIDE, "--steps", "1")
+    assert json.loads((back / "recipe.json").read_text())["start"] == "gpu/start.safetensors"
+    call(machine, "keep", str(back))
+    assert steps(machine / "gpu" / "log.jsonl") == [1, 2, 1]
+
+
+def test_textures_are_reduced_until_they_fit_and_keep_their_outline(machine: Path) -> None:
+    original = sum(path.stat().st_size for path in (machine.parent / "textures").rglob("*.png"))
+    packed = pack(machine, original / 2e6)
+    assert packed.returncode == 0, packed.stderr
+    with zipfile.ZipFile(machine / "gpu/textures.zip") as archive:
+        assert sorted(archive.namelist()) == ["a/photo.webp", "cut.webp"]
+        assert (machine / "gpu/textures.zip").stat().st_size < original / 2
+        with archive.open("cut.webp") as file, Image.open(file) as picture:
+            assert picture.has_transparency_data
+    refused = pack(machine, 0.001)
+    assert refused.returncode != 0
+    assert "does not fit" in refused.stderr
