@@ -29,6 +29,9 @@ CLOSING_RADIUS = 3
 VISIBLE_THRESHOLD = 1.5
 """Pixels by which the disparities of both views may differ where a point is seen in both."""
 
+NEAR = 1.5
+"""Attention counts as near an estimate within this many pixels of its scale."""
+
 FILL_DECAY = 1 + 1e-4
 """The authors' partial convolution divides by this at every pixel that it steps away from a valid one."""
 
@@ -169,6 +172,15 @@ def consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD
     share = (position - low).clamp(0, 1)
     matched = torch.lerp(right.gather(-1, low), right.gather(-1, high), share)
     return ((matched - left).abs() <= threshold) & (position >= 0)
+
+
+def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns `NEAR` the match of a disparity (..., H, W): (..., H, W, 4), and which of them count."""
+    width = disparity.shape[-1]
+    target = (torch.arange(width, device=disparity.device) - disparity)[..., None]
+    steps = torch.arange(int(2 * NEAR) + 1, device=disparity.device)
+    k = (target - NEAR).ceil().long() + steps
+    return k, (k >= 0) & (k < width) & ((k - target).abs() <= NEAR)
 
 
 def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:

@@ -55,7 +55,7 @@ class Matching:
     updates: tuple[Tensor, ...] = ()
     """Of PASMnet 2: the disparity after each update (B, H/4, W/4), in quarter-size pixels."""
     confidence: Tensor | None = None
-    """Of PASMnet 2: attention within its window (B, H/4, W/4), in [0, 1], see `pasmnet2`."""
+    """Of PASMnet 2 (B, H/4, W/4), in [0, 1], see `pasmnet2.confidence`."""
 
 
 class PASMnet(nn.Module):

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import conv, conv_unit, upsample
-from pamcli.networks.parallax import received_mass
+from pamcli.networks.parallax import columns_near, received_mass
 from pamcli.networks.pasmnet import CascadedParallaxAttention, Hourglass, Matching, stage_maps
 
 WINDOW = 2
@@ -43,6 +43,9 @@ OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]
 UPDATES = 3
 WIDTH = 48
 """Channels of the context and of the hidden state."""
+
+MOVED = 10.0
+"""Where the updates move a disparity by so many pixels, its confidence is halved."""
 
 LARGEST_RECEIVED = 2.0
 BORDER = 8
@@ -72,9 +75,9 @@ class PASMnet2(nn.Module):
         F1, F2, F3, early, half = self.hourglass(torch.cat((left, right)))
         costs, matched = self.cas_pam(F1, F2, F3)
         *coarser, eighth, quarter = stage_maps(costs, (0, 1, 2) if all_stages else (1, 2), max_disparity)
-        initial, confidence = windowed_regression(quarter.right_to_left)
+        initial, mass = windowed_regression(quarter.right_to_left)
         received = received_mass(quarter.left_to_right).clamp(max=LARGEST_RECEIVED)
-        sure = confidence.detach(), received
+        trust = mass.detach(), received
         early, matched, half = (x[: len(left)] for x in (early, matched, half))
         described = torch.cat((early, matched), 1)
         context, hidden = self.ctx(described), self.h0(described)
@@ -84,13 +87,14 @@ class PASMnet2(nn.Module):
             log4 = looked_up(lambda k: quarter.right_to_left.gather(-1, k), here)
             coarse = F.avg_pool2d(here[:, None], 2)[:, 0] / 2
             log8 = upsample(looked_up(lambda k: eighth.right_to_left.gather(-1, k), coarse))
-            seen = torch.cat((log4, log8, surroundings(here, *sure)), 1)
+            seen = torch.cat((log4, log8, surroundings(here, *trust)), 1)
             hidden, mixing = self.upd(seen, context, hidden)
             d = mixed_neighbours(d, mixing)
             updates.append(d)
         mixture = self.mask(torch.cat((hidden, matched, self.x2(half)), 1))
         maps = (*coarser, eighth, quarter) if all_stages else (quarter,)
-        return Matching(convex_enlarged(d, mixture), initial, maps, None, tuple(updates), confidence)
+        sure = confidence(lambda k: quarter.right_to_left.gather(-1, k), d.detach(), initial.detach())
+        return Matching(convex_enlarged(d, mixture), initial, maps, None, tuple(updates), sure.detach())
 
 
 class Update(nn.Module):
@@ -157,6 +161,17 @@ def looked_up(attention: Callable[[Tensor], Tensor], disparity: Tensor) -> Tenso
     k = (before.long()[..., None] + steps).clamp(0, width - 1)
     logs = attention(k).clamp(min=math.exp(SMALLEST_LOG)).log() * LOG_SCALE
     return torch.lerp(logs[..., :-1], logs[..., 1:], (position - before)[..., None]).permute(0, 3, 1, 2)
+
+
+def confidence(attention: Callable[[Tensor], Tensor], disparity: Tensor, initial: Tensor) -> Tensor:
+    """How sure a disparity is, (B, H, W) in [0, 1]: the attention that goes near where it points.
+
+    Less where the updates have moved it far from the attention's own `initial`. `attention` as of
+    `looked_up`.
+    """
+    k, counts = columns_near(disparity)
+    near = (attention(k.clamp(0, disparity.shape[-1] - 1)) * counts).sum(-1)
+    return (near / (1 + (disparity - initial).abs() / MOVED)).clamp(0, 1)
 
 
 Margin = tuple[int, int]

@@ -13,10 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pamcli.networks.parallax import NEAR, columns_near
 from pamcli.streaming.attention import Block
-
-NEAR = 1.5
-"""Attention counts as near the estimate within this many quarter-size pixels."""
 
 
 class Cycle:
@@ -28,10 +26,7 @@ class Cycle:
         self.first_row = first_row
         self.column = torch.arange(width, device=disparity.device)
         self.reach = int(NEAR)
-        target = self.column - disparity
-        steps = torch.arange(2 * self.reach + 1 + (NEAR % 1 > 0), device=disparity.device)
-        self.near = (target - NEAR).ceil().long() + steps[:, None, None]  # (steps, R, W) columns k
-        self.there = (self.near >= 0) & (self.near < width) & ((self.near - target).abs() <= NEAR)
+        self.near, self.there = (x.movedim(-1, 0) for x in columns_near(disparity))  # (4, R, W) columns k
         self.mass = torch.zeros(self.near.shape, device=disparity.device)
         self.total = torch.zeros_like(disparity)
 

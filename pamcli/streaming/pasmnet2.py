@@ -29,6 +29,7 @@ from pamcli.networks.pasmnet2 import (
     surroundings,
     windowed_regression,
 )
+from pamcli.networks.pasmnet2 import confidence as confidence_of
 from pamcli.streaming.attention import Block, column_blocks, stage_cost, stream
 from pamcli.streaming.matching import (
     Cascade,
@@ -97,13 +98,16 @@ class StreamedPASMnet2:
         mixture = convolution(_relu(Joined([hidden, matched, Whole(half)]), unit), layer)
         reader, around = mixture.reader(), d.reader()
         disparity = torch.empty((1, 1, height, width), device=quarter.device)
+        sure = torch.empty_like(start.received)
         for first, last in strips(height // 4, strip // 4):
             weights = reader(first, last)
             values, margin = _with_margin(around, first, last, 1)
             disparity[:, :, 4 * first : 4 * last] = convex_enlarged(values, weights, margin)
+            own, initial = values[:, margin[0] : values.shape[1] - margin[1]], start.initial[:, first:last]
+            sure[:, first:last] = confidence_of(start.quarter.at(first), own, initial)
             reader.forget(last)
         valid = valid_mask(start.received)
-        return StreamedMatching(disparity, valid, start.received, start.sure if confidence else None)
+        return StreamedMatching(disparity, valid, start.received, sure if confidence else None)
 
     def _features(self, rows: Rows, height: int, strip: int) -> tuple[Tensor, Tensor]:
         """E1's result of both views, and what the enlargement takes from E0's of the left one."""
@@ -189,7 +193,7 @@ class Start(RollingMap):
         self.quarter = KeptAttention(width, self.limits[1], rows, like)
         self.width, self.pieces = width, cascade.costs()
         self.received = like.new_zeros((1, self.height, width), dtype=torch.float32)
-        self.sure = torch.empty_like(self.received)
+        self.initial = torch.empty_like(self.received)
 
     def _compute(self, first: int, last: int) -> Tensor:
         new = self.received.new_empty((1, 3, last - first, self.width))
@@ -213,7 +217,7 @@ class Start(RollingMap):
                 stream(cost, halved, width, width, "left", self.limits[0], self.eighth.keep)
             else:
                 done = lines[1]
-        self.sure[:, first:last] = new[:, 1]
+        self.initial[:, first:last] = new[:, 0]
         new[:, 2] = self.received[:, first:last].clamp(max=LARGEST_RECEIVED)
         return new
 

@@ -13,6 +13,7 @@ from pamcli.networks.pasmnet2 import (
     REACH,
     PASMnet2,
     Update,
+    confidence,
     convex_enlarged,
     looked_up,
     mixed_neighbours,
@@ -39,9 +40,9 @@ def test_every_value_is_the_prototypes() -> None:
     g = {key: torch.from_numpy(value) for key, value in golden("pasmnet2").items()}
     with torch.inference_mode():
         found = pasmnet2()(*pictures(), all_stages=True)
-    assert found.confidence is not None
     assert (found.initial - g["initial"]).abs().max() < 1e-3
-    assert (found.confidence - g["confidence"]).abs().max() < 1e-5
+    _, mass = windowed_regression(found.maps[-1].right_to_left)
+    assert (mass - g["confidence"]).abs().max() < 1e-5
     received = received_mass(found.maps[-1].left_to_right).clamp(max=2)
     assert (received - g["received"]).abs().max() < 1e-5
     for update, expected in zip(found.updates, g["updates"], strict=True):
@@ -135,3 +136,14 @@ def test_a_mixture_enlarges_a_plane_and_never_leaves_what_is_around() -> None:
     assert torch.allclose(
         convex_enlarged(d, chosen.view(1, 144, 3, 5))[0, 0, 1::4, 2::4][:, :-1], 4 * d[0, :, 1:]
     )
+
+
+def test_confidence_is_the_attention_near_the_disparity() -> None:
+    attention = random_map(2, 12)
+    d = torch.rand(1, 2, 12, generator=torch.Generator().manual_seed(3)) * 12
+    found = confidence(lambda k: attention.gather(-1, k), d, d)
+    column = torch.arange(12)
+    near = (column[:, None] - d[..., None] - column).abs() <= 1.5
+    assert torch.allclose(found, (attention * near).sum(-1).clamp(0, 1), atol=1e-6)
+    moved = confidence(lambda k: attention.gather(-1, k), d, d + 10)
+    assert torch.allclose(moved, found / 2, atol=1e-6)

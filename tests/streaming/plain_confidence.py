@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pamcli.networks.parallax import ParallaxMaps
-from pamcli.streaming.confidence import NEAR
+from pamcli.networks.parallax import NEAR, ParallaxMaps
 
 
 def plain_confidence(disparity: Tensor, maps: ParallaxMaps) -> Tensor:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from pamcli.networks.parallax import NEAR
 from pamcli.streaming.attention import Block
-from pamcli.streaming.confidence import NEAR, Cycle
+from pamcli.streaming.confidence import Cycle
 
 WIDTH = 12
 """Columns of the maps: a quarter of the pictures'."""
