@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import warnings
@@ -26,7 +27,7 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import command, group
-from pamcli.errors import PamError
+from pamcli.errors import InputError, OutputError, PamError
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """What every usage error of Typer descends from; Typer itself names only the descendants."""
@@ -131,6 +132,8 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     guard_streams()
     try:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = program(prog_name=name, standalone_mode=False) or 0
     except USAGE_ERROR as error:
         code = _explain_usage(error)
@@ -139,6 +142,8 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
+    except (OSError, UnicodeError, RecursionError) as error:
+        code = _explain_system(error)
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)", error)
         code = 1
@@ -155,6 +160,20 @@ def _explain_usage(error: Any) -> int:
         # Typer passes on how its validator begins; a bare "." would end a sentence that goes on.
         complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists what there is)")
     return int(error.exit_code)
+
+
+def _explain_system(error: OSError | UnicodeError | RecursionError) -> int:
+    """What the system refused with a file that nobody had looked at before: 7 where it was full, else 3."""
+    if isinstance(error, RecursionError):
+        complain("an input is nested too deeply", error)
+        return InputError.exit_code
+    if isinstance(error, UnicodeError):
+        complain(f"a name or a text does not fit the encoding in use: {error}", error)
+        return InputError.exit_code
+    place = f"{error.filename}: " if error.filename else ""
+    complain(f"{place}{error.strerror or error}", error)
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    return OutputError.exit_code if full else InputError.exit_code
 
 
 def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:

@@ -73,7 +73,11 @@ def complain(message: str, error: BaseException | None = None) -> None:
 
 def one_line(text: str) -> str:
     """The text on one line, in which nothing of a file's name can command the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        # The halves of characters that stand for names in no encoding stay: they go out as they came.
+        c if c.isprintable() or "\udc80" <= c <= "\udcff" else c.encode("unicode_escape").decode()
+        for c in text
+    )
 
 
 def _say(message: str) -> None:
@@ -96,8 +100,8 @@ class Console:
     jsonl: bool = False
 
     def result(self, line: str) -> None:
-        """A line of stdout, delivered at once."""
-        sys.stdout.write(f"{line}\n")
+        """A line of stdout (or several), delivered at once; what would command the terminal is escaped."""
+        sys.stdout.write("\n".join(map(one_line, line.split("\n"))) + "\n")
         sys.stdout.flush()
 
     def record(self, values: dict[str, Any]) -> None:

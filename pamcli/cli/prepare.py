@@ -12,8 +12,8 @@ import typer
 
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.options import Quiet, SkipUnpaired, Text, Workers
-from pamcli.errors import BATCH_FAILED, InputError, UsageError
-from pamcli.files.finding import listed, shown
+from pamcli.errors import BATCH_FAILED, UsageError
+from pamcli.files.finding import listed, read_text, shown
 
 if TYPE_CHECKING:
     from pamcli.data.preparation.pairs import Pairs
@@ -129,19 +129,24 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
     if to.scale is None and (given.add or given.list_file):
         raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
     _check_apart(to.output, given.places)
-    lines = None if given.list_file is None else _lines(given.list_file)
+    if not to.output.is_dir() and to.output.exists():
+        raise UsageError(f"{shown(to.output)} is a file", "name a folder")
+    lines = None if given.list_file is None else read_text(given.list_file).splitlines()
     # Opened before any work: a mistyped path is found at once.
     added = [_data_pairs(text) for text in given.add or []]
-    failed = False
-    places = given.inputs
-    if given.from_stereograms:
-        failed = _rectify(given, to, workers.count, console)
-        places = [str(to.output / "pairs")]
-    if to.scale is not None:
-        source = "stereograms" if given.from_stereograms else "flickr1024"
-        found = _sum([*added, *(_input_pairs(text, given.split, source) for text in places)])
-        plan = _planned(found, lines, given, to, console)
-        failed |= _carried_out(plan, workers.count, given.skip_damaged, to.json, console)
+    from pamcli.files.ownership import owned
+
+    with owned(to.output):
+        failed = False
+        places = given.inputs
+        if given.from_stereograms:
+            failed = _rectify(given, to, workers.count, console)
+            places = [str(to.output / "pairs")]
+        if to.scale is not None:
+            source = "stereograms" if given.from_stereograms else "flickr1024"
+            found = _sum([*added, *(_input_pairs(text, given.split, source) for text in places)])
+            plan = _planned(found, lines, given, to, console)
+            failed |= _carried_out(plan, workers.count, given.skip_damaged, to.json, console)
     if failed and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
 
@@ -152,15 +157,6 @@ def _check_apart(output: Path, inputs: list[Path]) -> None:
             raise UsageError(
                 f"{shown(output)} lies in {shown(place)}, which is the input", "name a folder beside it"
             )
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{shown(path)} is not a text file") from None
 
 
 def _data_pairs(text: str) -> Pairs:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, one_line
 from pamcli.cli.groups import command, group
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import Overwrite, Text, number_or_none
@@ -73,7 +73,7 @@ def info(weights: WeightsName, text: Text) -> None:
         return
     for key, value in values.items():
         if value not in (None, ""):
-            console.result(f"{key.replace('_', ' '):14} {value}")
+            console.result(f"{key.replace('_', ' '):14} {one_line(str(value))}")
 
 
 @command(app, "verify", "Whether weights are whole.", "pam weights verify", "pam weights verify passrnet-x2")

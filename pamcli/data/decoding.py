@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.sample import Calibration
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
+from pamcli.files.finding import read_text, shown
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 
@@ -57,16 +57,6 @@ def disparity_of_depth(depth: NDArray[np.generic], calibration: Calibration) -> 
 
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-
-
-def read_text(path: Path) -> str:
-    """A small text file. Raises InputError: unreadable, or no text."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{shown(path)} is not a text file") from None
 
 
 def _fields(path: Path, separator: str) -> dict[str, list[float]]:

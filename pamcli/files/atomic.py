@@ -7,6 +7,8 @@ import errno
 import os
 import secrets
 import stat
+import tempfile
+import time
 from pathlib import Path
 
 from pamcli.errors import OutputError
@@ -18,7 +20,12 @@ _HINTS = {
     errno.EPERM: "choose a folder that you may write to",
     errno.EROFS: "choose a folder that you may write to",
     errno.ENAMETOOLONG: "choose a shorter file name",
+    errno.ENXIO: "it is a pipe that nobody reads",
 }
+
+
+_HELD: list[int] = []
+"""Pipes that were found to be read. To their reader, the first writer to close one would be the end."""
 
 
 def check_writable(path: Path) -> None:
@@ -28,6 +35,9 @@ def check_writable(path: Path) -> None:
     """
     try:
         os.lstat(path)
+        if stat.S_ISFIFO(os.stat(path).st_mode):
+            _HELD.append(_open_pipe(path))
+            return
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError as error:
@@ -37,8 +47,21 @@ def check_writable(path: Path) -> None:
         folder = folder.parent
     if not folder.is_dir():
         raise explained(path, NotADirectoryError())
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    try:  # os.access knows nothing of folders such as /proc, in which no file can be made
+        descriptor, trial = tempfile.mkstemp(prefix=".pam-", suffix=".tmp", dir=folder)
+        os.close(descriptor)
+        os.unlink(trial)
+    except OSError as error:
+        raise explained(path, error) from error
+
+
+def _open_pipe(path: Path) -> int:
+    """Raises OSError: within a second nobody has begun to read it."""
+    for _ in range(20):
+        with contextlib.suppress(OSError):
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.05)
+    return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -54,8 +77,12 @@ def write_atomically(path: Path, data: bytes) -> None:
         mode = path.stat().st_mode if path.exists() else stat.S_IFREG
         if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder", "name a file")
+        if stat.S_ISFIFO(mode):
+            _HELD.append(_open_pipe(path))
         if not stat.S_ISREG(mode):
             path.write_bytes(data)
+            while _HELD:
+                os.close(_HELD.pop())
             return
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -67,6 +67,29 @@ def require_file(path: Path) -> None:
         raise video_error(path)
 
 
+def check_regular(path: Path) -> None:
+    """Raise InputError where something else than a regular file stands: a pipe or a device may never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # said by whoever opens it
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError(f"{shown(path)} is not a regular file")
+
+
+def read_text(path: Path) -> str:
+    """A text file in UTF-8. Raises InputError: unreadable, not a regular file, or no text."""
+    check_regular(path)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeError:
+        raise InputError(f"{shown(path)} is not a text file") from None
+    except OSError as error:
+        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
+    except ValueError as error:  # a NUL character in the path
+        raise InputError(f"cannot read {shown(path)}: {error}") from None
+
+
 def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> list[Path]:
     """Pictures of a folder by their suffixes, without hidden ones and what sub-folders hold, sorted by name.
 

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.finding import (
+    check_regular,
     files_by_text,
     listed,
     natural,
@@ -230,6 +231,7 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> t
     pairs: list[PairName] = []
     bad: list[str] = []
     outputs: dict[str, int] = {}
+    check_regular(path)
     try:
         with open(path, "rb") as stream:
             if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):

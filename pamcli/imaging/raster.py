@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError
+from pamcli.files.finding import check_regular
 
 DEFAULT_MAX_PIXELS = 400_000_000
 """Width x height of the largest picture that is read without being asked to."""
@@ -54,15 +55,14 @@ class Raster:
 
 @contextmanager
 def open_source(source: Path | bytes, name: str) -> Iterator[BinaryIO]:
-    """A seekable stream over a file, a pipe or the bytes themselves.
+    """A seekable stream over a regular file or the bytes themselves.
 
-    Raises InputError: missing, a folder, no permission, empty.
+    Raises InputError: missing, a folder, a pipe or a device, no permission, empty.
     """
+    if isinstance(source, Path):
+        check_regular(source)
     try:
         stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-        if not stream.seekable():
-            with stream as pipe:
-                stream = io.BytesIO(pipe.read())
     except OSError as error:
         raise InputError(f"cannot read {name}: {_reason(error)}") from error
     except ValueError as error:  # a NUL character in the path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import math
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -26,6 +27,7 @@ _COLORS = {_GREY_WHITE_0: 1, _GREY: 1, _RGB: 3, _PALETTE: 1, _INKS: 4, _YCBCR: 3
 _PREMULTIPLIED, _ALPHA = 1, 2  # kinds of extra samples
 _REDUCED, _MASK = 1, 4  # page flags: not pictures of their own
 _JPEG = (6, 7)
+_MOST_PAGES = 10_000
 _ORIENTATION, _ICC_PROFILE = 274, 34675
 
 
@@ -102,8 +104,30 @@ def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None) -> bytes:
     return buffer.getvalue()
 
 
+def _check_directories(stream: BinaryIO) -> None:
+    """Raise ValueError where the directories of the pages run in a circle: tifffile would follow for ever."""
+    head = stream.read(16)
+    order, big = ("<" if head[:2] == b"II" else ">"), head[2:4] in (b"+\0", b"\0+")
+    count_kind, entry, offset_kind = ("Q", 20, "Q") if big else ("H", 12, "I")
+    (offset,) = struct.unpack_from(order + offset_kind, head, 8 if big else 4)
+    seen: set[int] = set()
+    while offset:
+        if offset in seen or len(seen) == _MOST_PAGES:
+            raise ValueError("its pages have no end")
+        seen.add(offset)
+        stream.seek(offset)
+        (entries,) = struct.unpack(order + count_kind, stream.read(struct.calcsize(count_kind)))
+        stream.seek(entry * entries, io.SEEK_CUR)
+        rest = stream.read(struct.calcsize(offset_kind))
+        (offset,) = (
+            struct.unpack(order + offset_kind, rest) if len(rest) == struct.calcsize(offset_kind) else (0,)
+        )
+
+
 @contextmanager
 def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterator[tifffile.TiffPage]:
+    with decoding(name):
+        _check_directories(stream)
     stream.seek(0, io.SEEK_END)
     size = stream.tell()
     stream.seek(0)

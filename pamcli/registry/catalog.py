@@ -90,6 +90,26 @@ def sha256(path: Path) -> str:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error
 
 
+def _hub_answers(seconds: float = 3.0) -> bool:
+    """Whether the Hub, or the proxy before it, takes a call: its library tries again and again, silently."""
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    from huggingface_hub.constants import ENDPOINT
+
+    address, proxies = urlsplit(ENDPOINT), getproxies()
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    try:
+        if proxy:
+            address = urlsplit(proxy)
+        port = address.port or (443 if address.scheme == "https" else 80)
+        socket.create_connection((address.hostname or "", port), timeout=seconds).close()
+    except (OSError, ValueError):  # nobody is there, or the proxy's address is none
+        return False
+    return True
+
+
 def _from_hub(text: str) -> Located:
     address, at, revision = text.removeprefix("hf:").partition("@")
     parts = address.split("/")
@@ -110,7 +130,8 @@ def _from_hub(text: str) -> Located:
     )
 
     try:
-        path = Path(hf_hub_download(repository, file, revision=revision or None))
+        given = revision or None
+        path = Path(hf_hub_download(repository, file, revision=given, local_files_only=not _hub_answers()))
     except LocalEntryNotFoundError as error:
         raise ModelError(
             f"no copy of {text} is in the local cache, and the Hub gave none: {_reason(error)}",

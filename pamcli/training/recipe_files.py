@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pamcli.checked import first_wrong, from_json, unknown
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import shown
+from pamcli.files.finding import read_text, shown
 from pamcli.training.recipe import Recipe
 
 MADE_WITH = "made_with"
@@ -91,8 +91,6 @@ def _brought_up_to_date(values: dict[str, Any]) -> None:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the recipe {shown(path)}: {error.strerror}") from error
+        return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{shown(path)} is not JSON: {str(error).splitlines()[0]}") from error

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pamcli.data.open import open_data, parse_data
 from pamcli.errors import ModelError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
+from pamcli.files.ownership import owned
 from pamcli.inference.device import Compute, processor_has_bf16
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header
@@ -62,9 +63,10 @@ def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, obser
     that a run is made of.
     """
     processes = Processes.from_environment()
-    if processes.is_main:
-        folder.require_new()
-    return _run(recipe, folder, machine, processes, stop, observer, resumed=False)
+    with owned(folder.path) if processes.is_main else nullcontext():
+        if processes.is_main:
+            folder.require_new()
+        return _run(recipe, folder, machine, processes, stop, observer, resumed=False)
 
 
 def resume(
@@ -77,15 +79,16 @@ def resume(
     steps were taken already; and as `start`.
     """
     recipe, processes = recipe_of(folder), Processes.from_environment()
-    if steps is not None:
-        taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
-        if steps < taken:
-            raise UsageError(f"{shown(folder.path)} has taken {taken} steps already, more than {steps}")
-        recipe = replace(recipe, steps=steps, epochs=None)
-        if processes.is_main:
-            record = recipe_json(recipe, read_made_with(folder.recipe))
-            write_atomically(folder.recipe, record.encode())
-    return _run(recipe, folder, machine, processes, stop, observer, resumed=True)
+    with owned(folder.path) if processes.is_main else nullcontext():
+        if steps is not None:
+            taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
+            if steps < taken:
+                raise UsageError(f"{shown(folder.path)} has taken {taken} steps already, more than {steps}")
+            recipe = replace(recipe, steps=steps, epochs=None)
+            if processes.is_main:
+                record = recipe_json(recipe, read_made_with(folder.recipe))
+                write_atomically(folder.recipe, record.encode())
+        return _run(recipe, folder, machine, processes, stop, observer, resumed=True)
 
 
 def recipe_of(folder: RunFolder) -> Recipe:

@@ -134,6 +134,10 @@ def _check(path: Path, info: zipfile.ZipInfo) -> None:
         raise _refused(path, f"{shown(name)} in it is a link")
     if info.flag_bits & _ENCRYPTED:
         raise InputError(f"{shown(path)} is encrypted", "unpack it with its password first")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _refused(
+            path, f"{shown(name)} in it is packed by method {info.compress_type}, not by deflation"
+        )
     if info.file_size > LARGEST_MEMBER:
         raise _refused(path, f"{shown(name)} in it unpacks to {info.file_size:,} bytes")
     if info.file_size > max(_SMALL, LARGEST_RATIO * info.compress_size):
@@ -159,6 +163,10 @@ def _kept_open(path: Path, changed: int, size: int) -> zipfile.ZipFile:
 
 
 def _read_member(path: Path, member: str, name: str, count: int = -1) -> bytes:
-    # No more comes out than the directory says, which was checked, and a wrong checksum is noticed.
-    with decoding(name, zipfile.BadZipFile), _opened(path).open(member) as stream:
-        return stream.read(count)
+    # Asked for what the directory says, no more is unpacked; the checksum is checked at the end.
+    archive = _opened(path)
+    with decoding(name, zipfile.BadZipFile), archive.open(member) as stream:
+        data = stream.read(archive.getinfo(member).file_size if count < 0 else count)
+        if count < 0:
+            stream.read(1)
+        return data

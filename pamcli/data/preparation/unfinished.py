@@ -20,7 +20,7 @@ from typing import Any
 
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import explained, write_atomically
-from pamcli.files.finding import shown
+from pamcli.files.finding import read_text, shown
 
 Job = Mapping[str, Any]
 """JSON: "options" (name -> value) and "pictures" (a list)."""
@@ -62,7 +62,7 @@ class Unfinished:
         with suppress(FileNotFoundError):
             names = sorted(os.listdir(self.folder / "done"))
             paths = [self.folder / "done" / name for name in names if name.endswith(".json")]
-            return {int(path.stem): read_json(path) for path in paths if path.stem.isdigit()}
+            return {int(path.stem): read_json(path, None) for path in paths if path.stem.isdigit()}
         return {}
 
     def mark(self, number: int, result: Any) -> None:
@@ -83,10 +83,13 @@ def difference(old: Job, new: Job) -> str:
     """In which way two jobs differ, in words; "" where they do not."""
     new = json.loads(json.dumps(new))
     for name, value in new["options"].items():
-        before = old.get("options", {}).get(name)
+        options = old.get("options")
+        before = options.get(name) if isinstance(options, dict) else None
         if before != value:
             return f"another {name}: {before}, now {value}"
-    there, here = old.get("pictures", []), new["pictures"]
+    there, here = old.get("pictures"), new["pictures"]
+    if not isinstance(there, list):
+        return "no list of pictures: it is damaged"
     if there == here:
         return ""
     return f"other pictures: {len(there)}, now {len(here)}" + (
@@ -108,13 +111,14 @@ def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
     write_atomically(path, (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """Raises InputError: missing, or damaged."""
+def read_json(path: Path, kind: type | None = dict) -> Any:
+    """Raises InputError: missing, damaged, or no value of a kind."""
     try:
-        return json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
-    except ValueError:
+        value = json.loads(read_text(path))
+        if kind is not None and not isinstance(value, kind):
+            raise ValueError
+        return value
+    except (ValueError, RecursionError):
         raise InputError(f"{shown(path)} is damaged", "remove its folder and prepare it anew") from None
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.decoding import disparity_of_depth, read_levels, read_text
+from pamcli.data.decoding import disparity_of_depth, read_levels
 from pamcli.data.listing import Listed, Part, by_stem, existing, folders_below, paired, root_of
 from pamcli.data.sample import Calibration
 from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
+from pamcli.files.finding import read_text, shown
 
 _SETS = ("single", "mixed")
 _SETTINGS = "_camera_settings.json"

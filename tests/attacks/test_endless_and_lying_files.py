@@ -1,0 +1,181 @@
+"""Files without an end, and files that lie about their size: one line, at once, in little memory."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import os
+import struct
+import sys
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from pam_program import pam, process, refuse
+
+from pamcli.data.preparation.archives import pictures_below
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.ownership import owned
+from pamcli.imaging.images import read_picture
+from pamcli.imaging.png import encode_png
+from pamcli.imaging.tiff import encode_tiff
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    for name in ("left.png", "right.png"):
+        Path(name).write_bytes(encode_png(np.full((32, 64, 3), len(name), np.uint8)))
+    os.mkfifo("pipe")
+    os.symlink("/dev/zero", "zeros.json")
+    return tmp_path
+
+
+def test_a_tiff_whose_directory_points_to_itself_is_refused() -> None:
+    data = bytearray(encode_tiff(np.zeros((8, 9, 3), np.uint8)))
+    (start,) = struct.unpack_from("<I", data, 4)
+    (entries,) = struct.unpack_from("<H", data, start)
+    struct.pack_into("<I", data, start + 2 + 12 * entries, start)
+    with pytest.raises(InputError, match="no end"):
+        read_picture(bytes(data), name="loop.tif")
+
+
+@pytest.mark.parametrize("name", ["pipe", "zeros.json"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["disparity", "--pairs", "{}", "-o", "out/"],
+        ["train", "superres", "--data", "procedural", "-o", "run", "--recipe", "{}"],
+        ["disparity", "{}", "right.png", "-o", "d.pfm"],
+        ["dataset", "prepare-flickr1024", ".", "-o", "../out", "--scale", "2", "--list", "{}"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_is_no_regular_file_is_not_read(command: list[str], name: str) -> None:
+    if "--recipe" in command and name == "pipe":
+        os.rename("pipe", "pipe.json")
+        name = "pipe.json"
+    with process(*(word.format(name) for word in command)) as running:
+        _, said = running.communicate(timeout=50)
+    assert running.returncode in (2, 3)
+    assert b"is not a regular file" in said
+    assert said.count(b"\n") == 1
+
+
+def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:
+    os.rename("pipe", "pipe.pfm")
+    with process("disparity", "left.png", "right.png", "-o", "pipe.pfm", "--overwrite") as running:
+        _, said = running.communicate(timeout=50)
+    assert running.returncode == 7
+    assert b"it is a pipe that nobody reads" in said
+
+
+def test_a_pipe_that_is_read_gets_all() -> None:
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    check_writable(Path("pipe"))
+    write_atomically(Path("pipe"), b"all")
+    assert os.read(reader, 9) == b"all"
+    os.close(reader)
+
+
+def test_a_folder_in_which_no_file_can_be_made_is_said_before_the_work() -> None:
+    if not Path("/proc/self").exists():
+        pytest.skip("there is no /proc here")
+    refuse(pam("disparity", "left.png", "right.png", "-o", "/proc/x.pfm"), 7, "/proc/x.pfm")
+
+
+def lying_archive(method: int) -> Path:
+    """A member of 64 MB of zeros that declares 90 kB."""
+    path = Path("bomb.zip")
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("0001_L.png", bytes(64 << 20))
+    data = bytearray(path.read_bytes())
+    for signature, place in ((b"PK\3\4", 22), (b"PK\1\2", 24)):
+        struct.pack_into("<I", data, data.index(signature) + place, 90_000)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_no_more_is_unpacked_than_an_archive_declares(method: int) -> None:
+    path = lying_archive(method)
+    tracemalloc.start()
+    with pytest.raises(InputError) as error:
+        pictures_below(path)[0].location.read()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "bomb.zip" in error.value.message
+    assert most < 4 << 20
+
+
+def test_other_data_under_a_known_method_is_one_line() -> None:
+    data = bytearray()
+    with zipfile.ZipFile("odd.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("0001_L.png", zlib.compress(bz2.compress(b"nothing")))
+    data[:] = Path("odd.zip").read_bytes()
+    for signature, place in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+        struct.pack_into("<H", data, data.index(signature) + place, zipfile.ZIP_LZMA)
+    Path("odd.zip").write_bytes(data)
+    run = pam("dataset", "prepare-flickr1024", "odd.zip", "-o", "out", "--scale", "2")
+    refuse(run, 3, "odd.zip")
+    assert not Path("out").exists()
+
+
+def test_one_owner_a_folder() -> None:
+    folder = Path("mine")
+    with owned(folder):
+        with pytest.raises(
+            UsageError, match=f"process {os.getpid()}" if Path("/proc/locks").exists() else "another"
+        ):
+            owned(folder).__enter__()
+        run = pam(
+            "dataset",
+            "prepare-flickr1024",
+            ".",
+            "-o",
+            "../" + str(folder.resolve().parent.name) + "/mine",
+            "--scale",
+            "2",
+        )
+        assert run.code == 2
+    assert not folder.exists()  # nothing was written into it
+    folder.mkdir()
+    with owned(folder):
+        pass
+    assert folder.exists()
+
+
+def test_a_lock_ends_with_a_killed_holder() -> None:
+    import subprocess
+
+    hold = "import sys,time\nfrom pathlib import Path\nfrom pamcli.files.ownership import owned\n"
+    hold += "with owned(Path('mine')):\n    print('held', flush=True)\n    time.sleep(60)\n"
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(UsageError, match="is writing into mine"):
+            owned(Path("mine")).__enter__()
+        holder.kill()
+    with owned(Path("mine")):
+        pass
+
+
+def test_metadata_cannot_command_the_terminal() -> None:
+    source = Path(__file__).parents[2] / "weights" / "pasmnet.safetensors"
+    data = source.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    header["__metadata__"]["licence"] = "MIT\x1b[2J\nsha256         0000"
+    text = json.dumps(header).encode()
+    Path("odd.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+    run = pam("weights", "info", "odd.safetensors")
+    assert run.code == 0, run.stderr
+    assert b"\x1b" not in run.stdout
+    assert sum(line.startswith("sha256") for line in run.lines) == 1
