@@ -47,6 +47,8 @@ def check_writable(path: Path) -> None:
         folder = folder.parent
     if not folder.is_dir():
         raise explained(path, NotADirectoryError())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     try:  # os.access knows nothing of folders such as /proc, in which no file can be made
         descriptor, trial = tempfile.mkstemp(prefix=".pam-", suffix=".tmp", dir=folder)
         os.close(descriptor)

@@ -71,9 +71,11 @@ def test_what_is_no_regular_file_is_not_read(command: list[str], name: str) -> N
 
 def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:
     os.rename("pipe", "pipe.pfm")
-    with process("disparity", "left.png", "right.png", "-o", "pipe.pfm", "--overwrite") as running:
+    with process(
+        "disparity", "left.png", "right.png", "-o", "pipe.pfm", "--overwrite", network=True
+    ) as running:
         _, said = running.communicate(timeout=50)
-    assert running.returncode == 7
+    assert running.returncode == 7, said
     assert b"it is a pipe that nobody reads" in said
 
 
