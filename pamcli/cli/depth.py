@@ -58,7 +58,7 @@ class Stored:
             if not found:
                 raise UsageError(f"no file matches {self.inputs[0]}")
             names = [PairName(path, None, key) for key, path in found.items()]
-            pairing, batch = Pairing(tuple(sorted(names, key=lambda pair: natural(pair.key)))), True
+            pairing, batch = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key))))), True
         else:
             pairing = packed_pictures([Path(text) for text in self.inputs], suffixes=DISPARITY_SUFFIXES)
             batch = len(self.inputs) > 1 or any(os.path.isdir(text) for text in self.inputs)
@@ -69,7 +69,7 @@ class Stored:
         by_stem = pictures_by_stem(Path(self.picture)) if os.path.isdir(self.picture) else None
         pairs, alone = [], []
         for pair in pairing.pairs:
-            path = Path(self.picture.replace("{}", pair.key))
+            path = Path(self.picture.replace("{}", pair.key or ""))
             if by_stem is not None:
                 path = by_stem.get(pair.left.stem, path)
             if by_stem is not None and pair.left.stem not in by_stem:

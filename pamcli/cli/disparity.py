@@ -6,7 +6,7 @@ import math
 import tempfile
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -158,6 +158,19 @@ def command(
     parts = {"--skip-existing": output.skip_existing, "--pairs -": pairs.pairs == "-", "--shard": pairs.shard}
     if output.colors is None and (partly := [option for option, given in parts.items() if given]):
         raise UsageError(f"--range auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
+    negative = network.min_disparity < 0
+    if negative and output.color_range is None:
+        output = (
+            replace(output, color_range=f"{network.min_disparity}:{DEFAULT_RANGE[1]:g}")
+            if output.color_map
+            else output
+        )
+    for kind, text in output.kinds.items():
+        ends = f".{output.format_name}" if output.format_name else Path(text or "").suffix
+        if negative and text and kind.suffixes == DISPARITY_SUFFIXES and ends.lower() == ".png":
+            raise UsageError(
+                f"{kind.option} {text}: a PNG cannot hold negative disparities", "take .pfm, .npy or .tif"
+            )
     kinds = {**output.kinds, **metric.kinds}
     plan = plan_jobs(pairs, output, kinds, output.format_name, console)
     in_metres = metric.prepared(cameras, console)

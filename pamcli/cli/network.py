@@ -45,6 +45,7 @@ def load_matcher(weights: str, asked: Matching, compute: Compute, console: Conso
         max_disparity=asked.prior,
         max_memory=compute.memory,
         enlarge=asked.times,
+        min_disparity=asked.min_disparity,
     )
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     enlarged = "" if matcher.enlarge == 1 else f", enlarged {matcher.enlarge}"

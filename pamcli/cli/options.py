@@ -167,6 +167,16 @@ class Matching(Network):
             "stored with the weights.",
         ),
     ] = None
+    min_disparity: Annotated[
+        int,
+        typer.Option(
+            "--min-disparity",
+            min=-100_000,
+            max=100_000,
+            metavar="N",
+            help="Search from N px, below 0 for pictures that were shifted onto each other or converge.",
+        ),
+    ] = 0
     enlarge: Annotated[
         str | None,
         typer.Option(
@@ -186,7 +196,12 @@ class Matching(Network):
         """As `StereoMatcher.load` takes it."""
         if self.max_disparity is None:
             return "stored"
-        return number_or_none(self.max_disparity, "--max-disparity")
+        limit = number_or_none(self.max_disparity, "--max-disparity")
+        if limit is not None and limit <= self.min_disparity:
+            raise UsageError(
+                f"--min-disparity {self.min_disparity} and --max-disparity {limit} leave nothing to search"
+            )
+        return limit
 
     @property
     def times(self) -> float | Literal["auto"] | None:

@@ -26,6 +26,8 @@ from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
 
 PNG_UNITS_PER_PIXEL = 256
+NEGATIVE = "a disparity PNG cannot hold negative disparities"
+NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
 
 _PFM_WHITE_SPACE = b" \t\n\v\f\r"
@@ -45,13 +47,16 @@ class EncodedDisparity:
 def encode_disparity(disparity: np.ndarray, suffix: str) -> EncodedDisparity:
     """The bytes of a disparity file.
 
-    disparity: (H, W) float32, pixels, at least 0; NaN or inf = unknown. suffix: one of `DISPARITY_SUFFIXES`,
-    in either case. PNG holds up to 65535 / 256 pixels in steps of 1/256, rounded half to even; a known
-    disparity becomes at least 1/256 there, since 0 is unknown. Raises UsageError: another suffix.
+    disparity: (H, W) float32, pixels; NaN or inf = unknown. suffix: one of `DISPARITY_SUFFIXES`, in either
+    case. PNG holds up to 65535 / 256 pixels in steps of 1/256, rounded half to even; a known
+    disparity becomes at least 1/256 there, since 0 is unknown.
+    Raises UsageError: another suffix, or a negative disparity in PNG.
     """
     suffix = suffix.lower()
     known = np.isfinite(disparity)
     if suffix == ".png":
+        if np.any(disparity[known] < 0):
+            raise UsageError(NEGATIVE, NEGATIVE_HINT)
         with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits
             units = np.rint(np.where(known, disparity, 0) * np.float32(PNG_UNITS_PER_PIXEL))
         stored = np.where(known, np.clip(units, 1, _PNG_MAX), 0).astype(np.uint16)

@@ -16,7 +16,7 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor, reducer
 from pamcli.inference.memory import memory_errors, taken_memory
-from pamcli.inference.pictures import PairRows
+from pamcli.inference.pictures import PairRows, moved
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
@@ -45,9 +45,9 @@ class StereoResult:
     """What was found out about a pair, at the size of its pictures. What was not asked for is None."""
 
     disparity: NDArray[np.float32]
-    """(H, W), pixels, >= 0: left pixel (y, x) matches right pixel (y, x - disparity). Dense."""
+    """(H, W), pixels, >= the matcher's least: left pixel (y, x) matches right (y, x - disparity). Dense."""
     right_disparity: NDArray[np.float32] | None = None
-    """(H, W), pixels, >= 0: right pixel (y, x) matches left pixel (y, x + disparity). Dense."""
+    """(H, W), pixels, of the same range: right pixel (y, x) matches left (y, x + disparity). Dense."""
     visible: NDArray[np.bool_] | None = None
     """(H, W): the left pixel is seen in the right view too."""
     confidence: NDArray[np.float32] | None = None
@@ -89,14 +89,16 @@ class StereoMatcher:
         *,
         max_memory: int | None = None,
         enlarge: Enlarge = 1.0,
+        min_disparity: int = 0,
     ) -> None:
         """The network as it is now: a copy is made for inference.
 
         `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16. `max_memory`: bytes
         that the program may take in all, on the device; None: what is comfortable. `enlarge`: how many times
-        larger than they are pictures are matched (see `inference.enlarging`).
+        larger than they are pictures are matched (see `inference.enlarging`). `min_disparity` in pixels, of
+        any sign: where the search begins; below 0 for views of which one was shifted, or that converge.
         """
-        if max_disparity is not None and max_disparity < 1:
+        if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
         self.network = network = folded(network).to(compute.device)
         self.streamed: StreamedPASMnet | StreamedPASMnet2 = (
@@ -106,6 +108,7 @@ class StereoMatcher:
         )
         self.spec = spec
         self.compute = compute
+        self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
         self.max_memory = max_memory
         self.enlarge = checked(enlarge)
@@ -123,6 +126,7 @@ class StereoMatcher:
         max_disparity: int | Literal["stored"] | None = "stored",
         max_memory: int | None = None,
         enlarge: Enlarge | None = None,
+        min_disparity: int = 0,
     ) -> StereoMatcher:
         """Load a network once.
 
@@ -131,6 +135,7 @@ class StereoMatcher:
         `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
         were trained with. `max_memory`: bytes that the program may take in all. `enlarge`: a factor from 1
         to 4 or "auto", by default what suits the network: "auto" for pasmnet2, 1 for the paper's.
+        `min_disparity`: where the search begins, pixels of any sign.
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
@@ -141,7 +146,15 @@ class StereoMatcher:
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         if enlarge is None:
             enlarge = 1.0 if spec.architecture == "pasmnet" else "auto"
-        return cls(network, spec, compute, limit, max_memory=max_memory, enlarge=enlarge)
+        return cls(
+            network,
+            spec,
+            compute,
+            limit,
+            max_memory=max_memory,
+            enlarge=enlarge,
+            min_disparity=min_disparity,
+        )
 
     def __call__(
         self, left: NDArray[np.generic], right: NDArray[np.generic], *, extras: Collection[str] = EXTRAS
@@ -156,14 +169,42 @@ class StereoMatcher:
             raise UsageError(
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
+        least, limit = self.min_disparity, self.max_disparity
+        if not least or left.shape != right.shape or left.ndim != 3:  # the last two are refused below
+            return self._found(left, right, extras, limit)
+        width = left.shape[1]
+        limit = None if limit is None else -(-(limit - least) // 16) * 16
+        found = self._found(*moved(left, right, -least), extras, limit)
+        sides = slice(max(-least, 0), max(-least, 0) + width), slice(max(least, 0), max(least, 0) + width)
+        disparity = found.disparity[:, sides[0]] + np.float32(least)
+        right_disparity, visible, confidence = found.right_disparity, found.visible, found.confidence
+        there = np.arange(width) - disparity
+        inside = (there >= 0) & (there <= width - 1)
+        return StereoResult(
+            disparity=disparity,
+            right_disparity=None
+            if right_disparity is None
+            else right_disparity[:, sides[1]] + np.float32(least),
+            visible=None if visible is None else visible[:, sides[0]] & inside,
+            confidence=None if confidence is None else confidence[:, sides[0]].copy(),
+        )
+
+    def _found(
+        self,
+        left: NDArray[np.generic],
+        right: NDArray[np.generic],
+        extras: Collection[str],
+        max_disparity: int | None,
+    ) -> StereoResult:
+        """Of views whose disparities are not negative."""
         pair = PairRows(left, right, smallest=SMALLEST_SIDE, multiple=SIZE_MULTIPLE)
         height, width = left.shape[:2]
         times = factor(self.enlarge, height, width)
         if times == 1:
-            return self._result(pair, extras, self.max_disparity)
+            return self._result(pair, extras, max_disparity)
         rows, columns = round(times * height), round(times * width)
         larger = (enlarged(view, rows, columns) for view in (left, right))
-        limit = None if self.max_disparity is None else -(-self.max_disparity * columns // (16 * width)) * 16
+        limit = None if max_disparity is None else -(-max_disparity * columns // (16 * width)) * 16
         found = self._result(PairRows(*larger, multiple=SIZE_MULTIPLE), extras, limit)
         reduced = reducer(height, width, rows, columns)
         pixels = np.float32(width / columns)

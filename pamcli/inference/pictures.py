@@ -61,6 +61,15 @@ class PairRows:
         return values[..., self.above :, : self.picture_width]
 
 
+def moved(
+    left: NDArray[np.generic], right: NDArray[np.generic], pixels: int
+) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    """Both views (H, W, 3) wider by |pixels|, their edges repeated, so that disparities grow by `pixels`."""
+    sides = (pixels, 0) if pixels > 0 else (0, -pixels)
+    one, other = ((0, 0), sides, (0, 0)), ((0, 0), sides[::-1], (0, 0))
+    return np.pad(left, one, mode="edge"), np.pad(right, other, mode="edge")
+
+
 def write_rows(rows: Tensor, into: NDArray[np.generic]) -> None:
     """Rows of a picture (3, R, W) in about [0, 1], clamped, into (R, W, 3) of any type that is read."""
     clamped = rows.clamp(0, 1).permute(1, 2, 0)

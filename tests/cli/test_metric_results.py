@@ -224,3 +224,16 @@ def test_show_cameras_as_they_stand(here: Path) -> None:
     assert facts["rig"]["right_camera_turned_degrees"] == pytest.approx(
         np.degrees(np.linalg.norm([0.015, 0.02, 0.02]))
     )
+
+
+def test_negative_disparities(pair: Path, networks: None) -> None:
+    command = ["disparity", "left.png", "right.png", "--min-disparity", "-40"]
+    run = pam(*command, "-o", "d.tif", "--color-map", "c.png")
+    assert run.code == 0, run.stderr
+    plain = pam("disparity", "left.png", "right.png", "-o", "plain.tif")
+    assert plain.code == 0
+    assert np.median(np.abs(depth_of("d.tif") - depth_of("plain.tif"))) < 1
+    with unchanged():
+        refuse(pam(*command, "-o", "d.png", "-q"), 2, "d.png", "cannot hold negative", ".pfm")
+        refuse(pam(*command, "-o", "out/", "--format", "png", "-q"), 2, "cannot hold negative")
+        refuse(pam(*command, "--max-disparity", "none", "-o", "d.tif", "-q"), 2, "1 result exists")

@@ -1,0 +1,88 @@
+"""Disparities that begin below or above 0: one view is moved inside, the results are true values."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pamcli.errors import InputError, UsageError
+from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+from pamcli.imaging.images import read_picture
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.pictures import moved
+
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
+ROWS, COLUMNS = slice(150, 278), slice(250, 570)
+
+
+@pytest.fixture(scope="module")
+def sample() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    return left, right, read_disparity(SAMPLE / "disparity.pfm")
+
+
+def matcher(least: int, limit: int | None = None) -> StereoMatcher:
+    return StereoMatcher.load(
+        "pasmnet", device="cpu", precision="fp32", max_disparity=limit, min_disparity=least
+    )
+
+
+@pytest.mark.parametrize("cut", [40, -30])
+def test_views_that_were_cut_apart_have_their_true_disparities(
+    cut: int, sample: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> None:
+    left, right, truth = sample
+    part = slice(COLUMNS.start - cut, COLUMNS.stop - cut)
+    result = matcher(-cut)(left[ROWS, COLUMNS], right[ROWS, part])
+    assert result.right_disparity is not None
+    assert result.visible is not None
+    expected = truth[ROWS, COLUMNS] - cut
+    good = result.visible & np.isfinite(expected)
+    error = np.abs(result.disparity - expected)[good]
+    plain = np.abs(matcher(0)(left[ROWS, COLUMNS], right[ROWS, COLUMNS]).disparity - truth[ROWS, COLUMNS])[
+        good
+    ]
+    assert good.mean() > 0.5
+    assert np.median(error) < np.median(plain) + 0.05
+    assert np.mean(error > 2) < np.mean(plain > 2) + 0.02
+    assert np.percentile(result.disparity[good], 5) == pytest.approx(np.percentile(expected[good], 5), abs=1)
+    if cut == 40:
+        assert np.mean(result.disparity < 0) > 0.2
+    there = np.arange(expected.shape[1]) - result.disparity
+    assert not result.visible[(there < 0) | (there > expected.shape[1] - 1)].any()
+    # A right pixel's disparity leads back to the left one's.
+    row, column = np.argwhere(good)[len(np.argwhere(good)) // 2]
+    back = result.right_disparity[row, round(float(there[row, column]))]
+    assert back == pytest.approx(result.disparity[row, column], abs=1.5)
+
+
+def test_it_is_what_the_moved_views_give(sample: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    left, right = (view[:48, :96] for view in sample[:2])
+    plain = matcher(0, 56)(*moved(left, right, 24))
+    result = matcher(-24, 32)(left, right)
+    np.testing.assert_array_equal(result.disparity, plain.disparity[:, 24:] - 24)
+    np.testing.assert_array_equal(result.right_disparity, plain.right_disparity[:, :96] - 24)  # type: ignore[index]
+    np.testing.assert_array_equal(result.confidence, plain.confidence[:, 24:])  # type: ignore[index]
+    assert all(getattr(result, field.name).shape == (48, 96) for field in fields(result))
+    assert result.disparity.min() >= -24
+
+
+def test_nothing_to_search_and_views_that_are_no_pair() -> None:
+    with pytest.raises(UsageError, match="leaves nothing to search"):
+        matcher(-5, -16)
+    with pytest.raises(UsageError, match="leaves nothing to search"):
+        matcher(20, 16)
+    picture = np.zeros((32, 40, 3), np.uint8)
+    with pytest.raises(InputError, match="left 40 x 32, right 39 x 32"):
+        matcher(-5)(picture, picture[:, 1:])
+
+
+def test_a_png_holds_no_negative_disparities() -> None:
+    with pytest.raises(UsageError, match="cannot hold negative"):
+        encode_disparity(np.array([[1.0, -0.5]]), ".png")
+    for suffix in (".pfm", ".npy", ".tif"):
+        assert encode_disparity(np.array([[1.0, -0.5]]), suffix).saturated == 0
+    assert encode_disparity(np.array([[1.0, -np.inf]]), ".png").saturated == 0
