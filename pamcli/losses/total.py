@@ -6,7 +6,8 @@ Shapes: B batch, H rows, W columns of the pictures that the network is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,58 +45,43 @@ Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 """Each term by its name in `LossWeights`: weighted means that add up."""
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(NamedTuple):
     """Known disparities of a batch, pixels of the pictures that the network is given, positive in both views.
 
-    Every tensor is (B, H, W). What the masks do not count may be anything. Without `visible` or
-    `right_visible` the occluded pixels are found from the disparities (`supervised.visible_left`).
+    Every tensor is (B, H, W), disparities NaN where unknown. Without `visible` or `right_visible` occluded
+    pixels are found from the disparities (`supervised.visible_left`).
     """
 
     disparity: Tensor
-    known: Tensor
-    """bool."""
-    visible: Tensor | None = None
-    """bool: left pixels that the right view sees too."""
     right_disparity: Tensor | None = None
-    right_known: Tensor | None = None
+    visible: Tensor | None = None
+    """bool: left pixels that the right view sees too; of no meaning where nothing is known."""
     right_visible: Tensor | None = None
 
-    @classmethod
-    def of(
-        cls,
-        disparity: Tensor,
-        right_disparity: Tensor | None = None,
-        visible: Tensor | None = None,
-        right_visible: Tensor | None = None,
-    ) -> Truth:
-        """A truth that is NaN where it is unknown."""
-        right_known = None if right_disparity is None else right_disparity.isfinite()
-        return cls(disparity, disparity.isfinite(), visible, right_disparity, right_known, right_visible)
+    @property
+    def known(self) -> Tensor:
+        """bool: of the left view."""
+        return self.disparity.isfinite()
 
     def below(self, limit: float) -> Truth:
         """The same, disparities from `limit` on unknown."""
+
+        def limited(disparity: Tensor) -> Tensor:
+            return torch.where(disparity < limit, disparity, torch.nan)
+
         right = self.right_disparity
-        return replace(
-            self,
-            known=self.known & (self.disparity < limit),
-            right_known=None if right is None else self._right_known(right) & (right < limit),
+        return self._replace(
+            disparity=limited(self.disparity), right_disparity=None if right is None else limited(right)
         )
 
     def seen(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
         """Of each view the disparity, and the pixels where it is known and the other view sees them too."""
-        left = torch.where(self.known, self.disparity, torch.nan)
-        if self.right_disparity is None:
-            visible = visible_left(left) if self.visible is None else self.visible
-            return (left, self.known & visible), None
-        right_known = self._right_known(self.right_disparity)
-        right = torch.where(right_known, self.right_disparity, torch.nan)
+        left, right = self.disparity, self.right_disparity
         visible = visible_left(left, right) if self.visible is None else self.visible
+        if right is None:
+            return (left, self.known & visible), None
         right_visible = visible_right(left, right) if self.right_visible is None else self.right_visible
-        return (left, self.known & visible), (right, right_known & right_visible)
-
-    def _right_known(self, right: Tensor) -> Tensor:
-        return right.isfinite() if self.right_known is None else self.right_known
+        return (left, self.known & visible), (right, right.isfinite() & right_visible)
 
 
 def matching_terms(
@@ -217,7 +203,7 @@ def _pam(
     if factor and weights.pam_photometric:
         counted = maps
         if weights.mask_by_truth_below is not None and truth is not None:
-            counted = _masked_by_truth(maps, _within_limit(truth, weights), stride)
+            counted = _masked_by_truth(maps, truth, weights, stride)
         small = downsample(left, stride), downsample(right, stride)
         yield "pam_photometric", factor * weights.pam_photometric, attention_photometric(counted, *small)
     if weights.pam_over_columns:
@@ -267,12 +253,14 @@ def _within_limit(truth: Truth, weights: LossWeights) -> Truth:
     return truth if weights.mask_by_truth_below is None else truth.below(weights.mask_by_truth_below)
 
 
-def _masked_by_truth(maps: ParallaxMaps, truth: Truth, stride: int) -> ParallaxMaps:
-    """The maps with masks that count pixels of known, positive disparity alone."""
-    disparity, known = truth_at_stage(truth.disparity, truth.known, stride)
+def _masked_by_truth(maps: ParallaxMaps, truth: Truth, weights: LossWeights, stride: int) -> ParallaxMaps:
+    """The maps with masks that count pixels of known, positive disparity within the limit alone."""
+    limited = _within_limit(truth, weights)
+    disparity, known = truth_at_stage(limited.disparity, limited.known, stride)
     valid_left, valid_right = maps.valid_left & known & (disparity > 0), maps.valid_right
-    if truth.right_disparity is not None and truth.right_known is not None:
-        disparity, known = truth_at_stage(truth.right_disparity, truth.right_known, stride)
+    if truth.right_disparity is not None and limited.right_disparity is not None:
+        right = limited.right_disparity
+        disparity, known = truth_at_stage(right, right.isfinite(), stride)
         unlabelled = ~truth.right_disparity.isfinite().flatten(1).any(1)  # pairs without truth of that view
         valid_right = valid_right & (unlabelled[:, None, None] | (known & (disparity > 0)))
     return replace(maps, valid_left=valid_left, valid_right=valid_right)

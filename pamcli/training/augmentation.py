@@ -8,7 +8,9 @@ exchanged, as otherwise its disparities were negative.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -199,32 +201,28 @@ def turned_over(rng: Generator, example: Example, augmentation: Augmentation) ->
     return flipped(example) if upside_down else example
 
 
+_PARTNERS = {
+    "left": "right",
+    "disparity": "right_disparity",
+    "visible": "right_visible",
+    "left_high": "right_high",
+}
+
+
 def mirrored(example: Example) -> Example:
     """Left for right: the mirrored right view is the left one of the mirrored pair."""
-    return Example(
-        left=example.right[:, ::-1],
-        right=example.left[:, ::-1],
-        disparity=example.right_disparity[:, ::-1],
-        right_disparity=example.disparity[:, ::-1],
-        visible=example.right_visible[:, ::-1],
-        right_visible=example.visible[:, ::-1],
-        left_high=None if example.right_high is None else example.right_high[:, ::-1],
-        right_high=None if example.left_high is None else example.left_high[:, ::-1],
-    )
+    of = {**_PARTNERS, **{right: left for left, right in _PARTNERS.items()}}
+    return _turned({name: getattr(example, other) for name, other in of.items()}, np.fliplr)
 
 
 def flipped(example: Example) -> Example:
     """Upside down; disparities stay."""
-    return Example(
-        left=example.left[::-1],
-        right=example.right[::-1],
-        disparity=example.disparity[::-1],
-        right_disparity=example.right_disparity[::-1],
-        visible=example.visible[::-1],
-        right_visible=example.right_visible[::-1],
-        left_high=None if example.left_high is None else example.left_high[::-1],
-        right_high=None if example.right_high is None else example.right_high[::-1],
-    )
+    return _turned(vars(example), np.flipud)
+
+
+def _turned(fields: dict[str, Any], turn: Callable[[Any], Any]) -> Example:
+    turned: dict[str, Any] = {name: None if each is None else turn(each) for name, each in fields.items()}
+    return Example(**turned)
 
 
 def lit(

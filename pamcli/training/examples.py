@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -48,8 +48,7 @@ _REACH = 2
 """Pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces."""
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Pairs for one step. Pictures are uint8 until `to`, which makes them float32 in [0, 1]."""
 
     left: Tensor
@@ -67,6 +66,22 @@ class Batch:
             first, last = int(pairs[0]), int(pairs[-1])
             yield self._each(lambda values, a=first, b=last + 1: values[a:b])  # type: ignore[misc]
 
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> Batch:
+        """Examples of one size."""
+
+        def stacked(name: str) -> Tensor:
+            return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
+
+        def views(name: str) -> Tensor:
+            return stacked(name).permute(0, 3, 1, 2).contiguous()
+
+        high = () if examples[0].left_high is None else (views("left_high"), views("right_high"))
+        truth = Truth(*map(stacked, Truth._fields))
+        labelled = truth.known.any() or stacked("right_disparity").isfinite().any()
+        batch = cls(views("left"), views("right"), *high)
+        return batch._replace(truth=truth) if labelled else batch
+
     def to(self, device: torch.device | str) -> Batch:
         """The same on a device, pictures as numbers; does not wait for the device."""
 
@@ -79,10 +94,11 @@ class Batch:
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """With every tensor changed, also those of the truth."""
 
-        def of(record: Any) -> dict[str, Any]:
-            return {k: change(v) if isinstance(v, Tensor) else v for k, v in vars(record).items()}
+        def changed(values: Tensor | None) -> Tensor | None:
+            return None if values is None else change(values)
 
-        return Batch(**of(self) | {"truth": None if self.truth is None else Truth(**of(self.truth))})
+        truth = None if self.truth is None else Truth._make(map(changed, self.truth))
+        return Batch._make((*map(changed, self[:-1]), truth))
 
 
 class Examples(Dataset[Example]):
@@ -243,51 +259,13 @@ def _visible(
     return seen_left, seen_right
 
 
-class _Parts(NamedTuple):
-    """A batch as it travels between processes."""
-
-    left: Tensor
-    right: Tensor
-    left_high: Tensor | None
-    right_high: Tensor | None
-    truths: tuple[Tensor, Tensor, Tensor, Tensor] | None
-    """Disparity, right disparity, visible, visible right pixels."""
-
-    @classmethod
-    def of(cls, examples: Sequence[Example]) -> _Parts:
-        def views(name: str) -> Tensor | None:
-            found = [getattr(example, name) for example in examples]
-            if found[0] is None:
-                return None
-            return torch.from_numpy(np.stack([view.transpose(2, 0, 1) for view in found]))
-
-        def stacked(name: str) -> Tensor:
-            return torch.from_numpy(np.stack([getattr(example, name) for example in examples]))
-
-        left, right = views("left"), views("right")
-        assert left is not None
-        assert right is not None
-        disparity, right_disparity = stacked("disparity"), stacked("right_disparity")
-        truths = None
-        if bool(disparity.isfinite().any()) or bool(right_disparity.isfinite().any()):
-            truths = disparity, right_disparity, stacked("visible"), stacked("right_visible")
-        return cls(left, right, views("left_high"), views("right_high"), truths)
-
-    def batch(self) -> Batch:
-        truth = None
-        if self.truths is not None:
-            disparity, right_disparity, visible, right_visible = self.truths
-            truth = Truth.of(disparity, right_disparity, visible, right_visible)
-        return Batch(self.left, self.right, self.left_high, self.right_high, truth)
-
-
-class _Steps(Dataset["_Parts | PamError"]):
+class _Steps(Dataset["Batch | PamError"]):
     """Whole batches by step. An error for a person is a result: DataLoader would wrap it in a traceback."""
 
     def __init__(self, examples: Examples, batch: int, rank: int, world: int, wide: Wide | None) -> None:
         self.examples, self.batch, self.rank, self.world, self.wide = examples, batch, rank, world, wide
 
-    def __getitem__(self, step: int) -> _Parts | PamError:
+    def __getitem__(self, step: int) -> Batch | PamError:
         start = (step * self.world + self.rank) * self.batch
         size, pairs = self.examples.crop, self.batch
         if (
@@ -297,7 +275,7 @@ class _Steps(Dataset["_Parts | PamError"]):
             area = size[0] * size[1] / (self.wide.crop[0] * self.wide.crop[1])
             size, pairs = self.wide.crop, max(1, min(pairs, round(pairs * area)))
         try:
-            return _Parts.of([self.examples.at(start + index, size) for index in range(pairs)])
+            return Batch.of([self.examples.at(start + index, size) for index in range(pairs)])
         except PamError as error:
             return error
 
@@ -336,7 +314,7 @@ def loader(
         for found in batches:
             if isinstance(found, PamError):
                 raise found
-            yield found.batch()
+            yield found
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise

@@ -42,7 +42,7 @@ def truth_of(batch: Batch) -> Truth:
     if batch.truth is not None:
         return batch.truth
     unknown = torch.full_like(batch.left[:, 0], torch.nan)
-    return Truth.of(unknown, unknown)
+    return Truth(unknown, unknown)
 
 
 def normalised(view: Tensor) -> Tensor:

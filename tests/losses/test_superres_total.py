@@ -40,7 +40,7 @@ def test_super_resolution_can_learn_from_charbonnier_and_from_a_truth() -> None:
     with pytest.raises(ValueError, match="known disparities"):
         superres_terms(result, *pictures, weights)
     disparity = torch.full((2, 8, 12), 3.0)
-    terms = superres_terms(result, *pictures, weights, Truth.of(disparity, disparity))
+    terms = superres_terms(result, *pictures, weights, Truth(disparity, disparity))
     assert set(terms) == {"charbonnier", "likelihood"}
     of_left, of_right = (quotient for _, quotient in terms["likelihood"])
     assert of_left.count == of_right.count == 2 * 8 * 9

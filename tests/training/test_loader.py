@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import multiprocessing
 import os
 import signal
@@ -45,14 +44,13 @@ def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> 
         torch.testing.assert_close(batch.left[index], torch.from_numpy(picture))
     truth = batch.truth
     assert truth is not None
-    assert truth.right_known is not None
+    assert truth.right_disparity is not None
     assert truth.visible is not None
     assert truth.right_visible is not None
     labelled = [bool(np.isfinite(made[index].disparity).any()) for index in range(2)]
     assert sorted(labelled) == [False, True]
     assert truth.known.flatten(1).any(1).tolist() == labelled
-    assert truth.right_known.flatten(1).all(1).tolist() == labelled
-    assert torch.equal(truth.known, truth.disparity.isfinite())
+    assert truth.right_disparity.isfinite().flatten(1).all(1).tolist() == labelled
     assert not truth.known[:, :4].any()
     assert not (truth.visible & ~truth.known).any()
     assert not truth.visible[labelled.index(False)].any()
@@ -104,9 +102,10 @@ def test_worker_processes_make_the_same_bytes() -> None:
         assert torch.equal(here.right, there.right)
         assert here.truth is not None
         assert there.truth is not None
-        for field in dataclasses.fields(here.truth):
-            one, other = getattr(here.truth, field.name), getattr(there.truth, field.name)
-            assert torch.equal(torch.nan_to_num(one, -1), torch.nan_to_num(other, -1)), field.name
+        for one, other in zip(here.truth, there.truth, strict=True):
+            assert one is not None
+            assert other is not None
+            assert torch.equal(torch.nan_to_num(one, -1), torch.nan_to_num(other, -1))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

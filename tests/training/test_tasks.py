@@ -38,7 +38,7 @@ def test_a_batch_without_labels_has_all_terms_and_learns_from_those_that_need_no
     _, values = loss_function(recipe, CPU, Processes())(PASMnet(), pair())
     assert values["refined"] == values["likelihood"] == 0
     assert values["photometric"] > 0
-    known = Truth.of(torch.full((2, 32, 64), 8.0))
+    known = Truth(torch.full((2, 32, 64), 8.0))
     _, labelled = loss_function(recipe, CPU, Processes())(PASMnet(), pair(known))
     assert labelled.keys() == values.keys()
     assert labelled["refined"] > 0

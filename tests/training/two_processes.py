@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +64,9 @@ def joined_batch(dtype: torch.dtype = torch.float32) -> Batch:
     known, right_known = (torch.rand(disparity.shape, generator=random) < share_known for _ in range(2))
     inside = torch.arange(width).expand_as(known)
     truth = Truth(
-        disparity,
-        known,
+        torch.where(known, disparity, torch.nan),
+        torch.where(right_known, disparity, torch.nan),
         visible=inside >= disparity,
-        right_disparity=disparity,
-        right_known=right_known,
         right_visible=inside < width - disparity,
     )
     return texture[..., :width].to(dtype), texture.gather(-1, column).to(dtype), truth
@@ -78,7 +75,7 @@ def joined_batch(dtype: torch.dtype = torch.float32) -> Batch:
 def part_of(batch: Batch, rank: int) -> Batch:
     """The share of one process."""
     left, right, truth = batch
-    part = Truth(**{field.name: getattr(truth, field.name)[PARTS[rank]] for field in fields(truth)})
+    part = Truth(*[values[PARTS[rank]] for values in truth if values is not None])
     return left[PARTS[rank]], right[PARTS[rank]], part
 
 
