@@ -25,7 +25,10 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
     "data": ({"errors", "files", "imaging"}, {"numpy", "PIL", "cv2"}),
-    "evaluation": ({"errors", "files", "imaging", "data"}, {"numpy"}),
+    "evaluation": (
+        {"errors", "files", "imaging", "data", "inference", "registry"},
+        {"numpy", "jinja2", "markupsafe"},
+    ),
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (
         {"errors", "checked", "files", "imaging", "networks", "losses"}

@@ -70,16 +70,16 @@ def _fields(path: Path, separator: str) -> dict[str, list[float]]:
 
 
 def read_middlebury_calibration(path: Path) -> Calibration:
-    """calib.txt of Middlebury 2014 and later: cam0=[f 0 cx; 0 f cy; 0 0 1], doffs, baseline in mm.
+    """calib.txt of Middlebury 2014 and later: cam0=[f 0 cx; 0 f cy; 0 0 1], doffs, baseline in mm, ndisp.
 
     Raises InputError: a field is missing or not positive.
     """
     fields = _fields(path, "=")
-    focal_length, baseline = fields.get("cam0", [math.nan])[0], fields.get("baseline", [math.nan])[0]
+    focal_length, baseline = ((fields.get(name) or [math.nan])[0] for name in ("cam0", "baseline"))
     if not (focal_length > 0 and baseline > 0):
         raise InputError(f"{shown(path)} lacks cam0 or baseline")
-    offset = fields.get("doffs") or [0.0]
-    return Calibration(focal_length, baseline / 1000, offset[0])
+    offset, bound = fields.get("doffs") or [0.0], fields.get("ndisp") or [0.0]
+    return Calibration(focal_length, baseline / 1000, offset[0], bound[0] if bound[0] > 0 else None)
 
 
 def read_kitti_calibration(path: Path, left: str, right: str) -> Calibration:

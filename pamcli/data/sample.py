@@ -18,6 +18,8 @@ class Calibration:
     """Metres."""
     offset: float = 0.0
     """Middlebury's doffs, pixels: horizontal distance of the principal points."""
+    ndisp: float | None = None
+    """Middlebury's bound on the disparities, pixels; None = not stated."""
 
 
 @dataclass(frozen=True)

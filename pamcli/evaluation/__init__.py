@@ -1,1 +1,15 @@
-"""Metrics as the benchmarks define them, and what is made of them: tables, reports, submissions."""
+"""Metrics exactly as the benchmarks define them, their protocols, and what an evaluation says.
+
+>>> found = evaluate_disparity(["kitti2015:kitti"], FilesMethod(Path("results")))
+>>> print(found.text()); Path("report.html").write_bytes(found.report())
+
+| file | what stands in it |
+| --- | --- |
+| `disparity_run`, `superres_run` | the calls: a method on data sets -> an `Evaluation` |
+| `methods` | whose results are measured: a network's, or files' |
+| `results` | `Evaluation`: facts, tables, notes; text, JSON, CSV, report |
+| `disparity_metrics`, `superres_metrics` | the figures, with `kitti`, `confidence_curve`, `error_histogram` |
+| `studies` | accuracy over resolution, range, maximum disparity |
+| `report` | the HTML page, from `templates/`; its charts and pictures |
+| `submissions`, `submission_files` | the benchmarks' archives |
+"""

@@ -11,6 +11,8 @@ else they stay: wrong by every threshold, and left out of means and quantiles, w
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,11 +103,15 @@ class DisparitySummary:
 class DisparityMeter:
     """Takes one sample after the other; memory does not grow with the set but for the figures of each."""
 
-    def __init__(self, *, kitti: bool = False, max_gt: float | None = None) -> None:
+    def __init__(
+        self, *, kitti: bool = False, max_gt: float | None = None, ranges: tuple[float, ...] = ()
+    ) -> None:
         """kitti: fill holes as KITTI does, before measuring. max_gt: count only truth below this, in px
-        (the paper: 192), which flatters methods that cannot see further; None = all."""
+        (the paper: 192), which flatters methods that cannot see further; None = all. ranges: edges, px, of
+        further regions, see `range_regions`."""
         self.kitti = kitti
         self.max_gt = max_gt
+        self.ranges = ranges
         self.images: list[ImageFigures] = []
         self._counters: dict[str, Counter[str]] = {}
         self._histograms = {"all": ErrorHistogram(), "noc": ErrorHistogram()}
@@ -140,7 +146,9 @@ class DisparityMeter:
             counted = np.isfinite(truth) & (truth > 0)
             if self.max_gt is not None:
                 counted &= truth < self.max_gt
-            error = np.abs(np.where(np.isfinite(estimate), estimate, np.inf).astype(np.float64) - truth)
+            filled = np.where(np.isfinite(estimate), estimate, np.inf)
+            error = np.abs(filled.astype(np.float64) - truth)
+            outlier = _outliers(filled.astype(np.float32), truth)
         curve = None
         if confidence is not None:
             tally = ConfidenceTally()
@@ -149,10 +157,11 @@ class DisparityMeter:
             self._confidence.merge(tally)
             curve = tally.curve()
         regions: dict[str, dict[str, float]] = {}
-        for region, mask in _regions(sample, truth, counted).items():
+        regions_of = _regions(sample, truth, counted) | _ranges(truth, counted, self.ranges)
+        for region, mask in regions_of.items():
             if not mask.any():
                 continue
-            counters = _counters(error[mask], truth[mask], estimated[mask])
+            counters = _counters(error[mask], outlier[mask], estimated[mask])
             if region == "all" and visible is not None and sample.visible is not None:
                 counters.update(_agreement(visible[mask], sample.visible[mask]))
             finite = error[mask & np.isfinite(error)] if region in self._histograms else None
@@ -178,7 +187,8 @@ class DisparityMeter:
                 f"nothing to measure: no pixel with a true disparity{limit} in {len(self.images)} pictures",
                 "an empty set has no score",
             )
-        order = [region for region in REGIONS if region in self._counters]
+        regions = (*REGIONS, *range_regions(self.ranges))
+        order = [region for region in regions if region in self._counters]
         pooled = {
             region: _figures(self._counters[region]) | _pooled_quantiles(self._histograms.get(region))
             for region in order
@@ -226,13 +236,37 @@ def _regions(
     return masks
 
 
+def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
+    """The regions of truth between one edge and the next, px, by name, with their lower edges."""
+    return {
+        f"{low:g} and more" if math.isinf(high) else f"{low:g} to {high:g}": low
+        for low, high in itertools.pairwise(edges)
+    }
+
+
+def _ranges(
+    truth: NDArray[np.float32], counted: NDArray[np.bool_], edges: tuple[float, ...]
+) -> dict[str, NDArray[np.bool_]]:
+    with np.errstate(invalid="ignore"):
+        return {
+            region: counted & (truth >= low) & (truth < high)
+            for (region, low), high in zip(range_regions(edges).items(), edges[1:], strict=True)
+        }
+
+
+def _outliers(estimate: NDArray[np.float32], truth: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """KITTI's D1. As its kit computes: in float32, where an error of exactly 5 % exceeds 0.05 by a hair."""
+    error = np.abs(estimate - truth)
+    with np.errstate(divide="ignore"):
+        outlier: NDArray[np.bool_] = (error > 3) & ((error / np.abs(truth)).astype(np.float64) > 0.05)
+    return outlier
+
+
 def _counters(
-    error: NDArray[np.float64], truth: NDArray[np.float32], estimated: NDArray[np.bool_]
+    error: NDArray[np.float64], outlier: NDArray[np.bool_], estimated: NDArray[np.bool_]
 ) -> Counter[str]:
     """What adds up over pixels. error: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
-    # 20 * error > truth is exact; KITTI's kit divides in float32, where exactly 5 % exceeds 0.05 by a hair.
-    outlier = (error > 3) & (20 * error > truth)
     counters: Counter[str] = Counter()
     counters.update(
         {

@@ -1,49 +1,41 @@
-"""Measuring disparity over a data set, whoever made the disparity, and the tables of it."""
+"""Measuring disparity over data sets, whoever made the disparity."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.data.sample import Sample
 from pamcli.data.source import Source
-from pamcli.errors import InputError
-from pamcli.evaluation.confidence_curve import FRACTIONS
+from pamcli.errors import InputError, UsageError
+from pamcli.evaluation import disparity_tables as tables
+from pamcli.evaluation import studies
 from pamcli.evaluation.disparity_metrics import (
-    METRICS,
     MIDDLEBURY_WEIGHTS,
-    REGIONS,
     DisparityMeter,
     DisparitySummary,
     ImageFigures,
 )
-from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
-from pamcli.evaluation.report_pictures import Example, disparity_example
+from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
+from pamcli.evaluation.published import published_disparity
+from pamcli.evaluation.report_pictures import Example, consistency_panels, disparity_example
 from pamcli.evaluation.resized import resize_sample
-from pamcli.evaluation.tables import Column, Table, Value
-
-POOLED, MEANS = "pooled", "mean of pictures"
-"""The two ways of averaging, as every table names them; pooled over all pixels is the headline."""
-
-SHORT = {"bad-0.5": "bad-0.5", "epe": "EPE", "d1": "D1", "rms": "rms", "density": "density"}
-UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px", "pixels": ""}
-PLAIN = {"ause-epe", "ause-bad-2"}
-"""Figures without a unit."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a method says of a sample."""
-
-    disparity: NDArray[np.float32]
-    """(H, W) pixels, NaN = no estimate."""
-    visible: NDArray[np.bool_] | None = None
-    confidence: NDArray[np.float32] | None = None
-    seconds: float | None = None
-    """What the network took."""
+from pamcli.evaluation.results import (
+    WORST,
+    Cost,
+    Evaluation,
+    compared,
+    data_fact,
+    frame_facts,
+    opened,
+    set_notes,
+)
+from pamcli.evaluation.tables import Table, json_rows
+from pamcli.files.finding import listed
 
 
 @dataclass(frozen=True)
@@ -58,15 +50,29 @@ class DisparityProtocol:
     """Count only truth below this, px."""
     resize: tuple[int, int] | None = None
     """Width and height to which pictures and truth are brought first."""
+    clip: bool = False
+    """Estimates are clipped to [0, ndisp] where the calibration tells ndisp, as Middlebury does."""
+    ranges: tuple[float, ...] = ()
+    """Edges of ranges of the truth, px, that are measured one by one, too."""
 
     @classmethod
-    def of(cls, data: str, *, max_gt: float | None, resize: tuple[int, int] | None) -> DisparityProtocol:
+    def of(
+        cls,
+        data: str,
+        *,
+        max_gt: float | None = None,
+        resize: tuple[int, int] | None = None,
+        ranges: tuple[float, ...] = (),
+    ) -> DisparityProtocol:
         """That of a data set, by the name of its source."""
+        middlebury = data == "middlebury"
         return cls(
             kitti=data in ("kitti2012", "kitti2015"),
-            weights=MIDDLEBURY_WEIGHTS if data == "middlebury" else {},
+            weights=MIDDLEBURY_WEIGHTS if middlebury else {},
             max_gt=max_gt,
             resize=resize,
+            clip=middlebury,
+            ranges=ranges,
         )
 
     def notes(self) -> Iterator[str]:
@@ -94,9 +100,91 @@ class MeasuredSet:
     label: str
     summary: DisparitySummary
     images: tuple[MeasuredImage, ...]
-    examples: tuple[Example, ...]
-    """The pictures with the highest D1, worst first."""
+    examples: tuple[tuple[int, Example], ...]
+    """The pictures with the highest D1, worst first, by their place in the set."""
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    wrong_from: float = 2.0
+    """px: what the set's benchmark counts as wrong."""
+
+
+def evaluate_disparity(
+    data: Iterable[str | Source],
+    method: Method,
+    *,
+    max_gt: float | None = None,
+    resize: tuple[int, int] | None = None,
+    study: str | None = None,
+    compare: bool = False,
+    worst: int = WORST,
+    advance: Callable[[], None] = lambda: None,
+) -> Evaluation:
+    """Figures, notes and report of a method on data sets with ground truth.
+
+    >>> matcher = StereoMatcher.load("pasmnet")
+    >>> found = evaluate_disparity(["kitti2015:kitti"], NetworkMethod(matcher))
+    >>> Path("report.html").write_bytes(found.report())
+
+    max_gt: count only truth below this, px. resize: width and height to bring pictures and truth to first.
+    study: one of `studies.STUDIES`, measured beside. compare: with published rows. worst: how many of the
+    worst pairs of each set the report shows. advance: called after each sample.
+    Raises UsageError, InputError: data that is none, without truth, or without what the method needs.
+    """
+    if study is not None and study not in studies.STUDIES:
+        raise UsageError(f"no study is called {study!r}", f"known: {', '.join(studies.STUDIES)}")
+    sets = opened(data)
+    measured, notes, studied = [], [], []
+    for source in sets:
+        name = source.spec.info.name if source.spec else ""
+        protocol = DisparityProtocol.of(
+            name, max_gt=max_gt, resize=resize, ranges=studies.RANGES if study == "range" else ()
+        )
+        estimate, lines = method.disparities(source)
+        notes += lines
+        one = measure_disparity(source.label, source, estimate, protocol, worst=worst, advance=advance)
+        measured.append(_with_consistency(one, source, method, protocol))
+        if study is not None:
+            again = partial(measure_disparity, source.label, source, protocol=protocol)
+            studied.append(studies.study(study, one, method, again))
+    network = method.network if isinstance(method, NetworkMethod) else None
+    facts = frame_facts(method.facts())
+    if network is not None:
+        limit = network.max_disparity
+        facts.append(("maximum disparity", "none" if limit is None else f"{limit} px"))
+    cost = Cost.of([image.seconds for one in measured for image in one.images], network)
+    facts += cost.facts("network with confidence (and visibility, where it is measured)")
+    facts.append(data_fact(sets, [one.summary.images for one in measured]))
+    warnings = tuple(f"{one.label}: {line}" for one in measured for line in one.warnings)
+    notes += [*set_notes(sets, [one.notes for one in measured]), *warnings]
+    numbers = {"sets": [tables.numbers(one) for one in measured], **cost.numbers()}
+    published: dict[str, Table] = {}
+    if compare:
+        own = {
+            source.spec.info.name: one.summary.pooled
+            for source, one in zip(sets, measured, strict=True)
+            if source.spec
+        }
+        published, numbers["published"], unknown = compared(sets, published_disparity, own, method.name)
+        notes += unknown
+    study_tables: tuple[Table, ...] = ()
+    if study is not None:
+        study_tables = (studies.table(study, [row for one in studied for row in one.rows]),)
+        numbers["study"] = {"kind": study, "rows": json_rows(study_tables[0])}
+    return Evaluation(
+        title=f"Disparity of {facts[0][1]}",
+        facts=tuple(facts),
+        summary=tables.summary_table(measured),
+        images=tables.images_table(measured),
+        notes=tuple(notes),
+        warnings=warnings,
+        key_figures=tables.key_figures(measured),
+        headline=tables.headline(measured),
+        studies=study_tables,
+        published=published,
+        charts=(*(one.chart for one in studied), *tables.charts(measured)),
+        examples=tuple(example for one in measured for _, example in one.examples),
+        numbers=numbers,
+    )
 
 
 def measure_disparity(
@@ -108,124 +196,108 @@ def measure_disparity(
     worst: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> MeasuredSet:
-    """Measure a method on every sample of a source.
+    """Measure a method on every sample of a source that has a truth.
 
     estimate: the method; None = it has nothing for this sample, which is then left out. worst: how many of
-    the worst pictures to keep. advance: called after each sample. Raises InputError as the meter does.
+    the worst pictures to keep. advance: called after each sample. Raises InputError as the meter does, and
+    where no sample has a truth, before the method has run.
     """
-    meter = DisparityMeter(kitti=protocol.kitti, max_gt=protocol.max_gt)
+    meter = DisparityMeter(kitti=protocol.kitti, max_gt=protocol.max_gt, ranges=protocol.ranges)
     images: list[MeasuredImage] = []
-    examples: list[tuple[float, Example]] = []
+    examples: list[tuple[float, int, Example]] = []
+    untold: list[str] = []
+    ratios: list[float] = []
+    clipped = 0
     for index in range(len(source)):
-        sample = source.load(index)
-        if protocol.resize is not None:
-            sample = resize_sample(sample, *protocol.resize)
-        if sample.disparity is None:  # said before the network has run
-            raise InputError(
-                f"{sample.name} has no true disparity", "measure on a split that comes with ground truth"
-            )
-        found = estimate(sample)
-        if found is not None:
-            figures = meter.add(sample, found.disparity, visible=found.visible, confidence=found.confidence)
+        sample = protocol_sample(source, index, protocol)
+        found = None if sample.disparity is None else estimate(sample)
+        if sample.disparity is None:
+            untold.append(sample.name)
+        elif found is not None:
+            ratios.append(_ratio(found, sample))
+            disparity, bounded = found.disparity, sample.calibration and sample.calibration.ndisp
+            if protocol.clip and bounded:
+                disparity = np.where(np.isfinite(disparity), np.clip(disparity, 0, bounded), disparity)
+                clipped += 1
+            figures = meter.add(sample, disparity, visible=found.visible, confidence=found.confidence)
             images.append(MeasuredImage(figures, found.seconds))
             if worst and figures.regions:
-                examples.append(_example(sample, found, figures))
-                examples.sort(key=lambda pair: -pair[0])
+                examples.append((figures.regions["all"]["d1"], index, _example(sample, found, figures)))
+                examples.sort(key=lambda one: -one[0])
                 del examples[worst:]
         advance()
+    if len(untold) == len(source):
+        raise InputError(
+            f"{untold[0]} has no true disparity, nor has any other pair of {label or 'the data'}",
+            "measure on a split that comes with ground truth",
+        )
+    notes = [*source.missing, *protocol.notes()]
+    if untold:
+        notes.append(f"{len(untold)} of {len(source)} pairs have no truth, left out: {listed(untold)}")
+    if clipped:
+        notes.append(
+            f"estimates of {clipped} pairs are clipped to [0, ndisp], as Middlebury's evaluation does"
+        )
     return MeasuredSet(
         label,
         meter.summary(protocol.weights),
         tuple(images),
-        tuple(example for _, example in examples),
-        (*source.missing, *protocol.notes()),
+        tuple((index, example) for _, index, example in examples),
+        tuple(notes),
+        tuple(_suspicions(ratios)),
+        3.0 if protocol.kitti else 2.0,
     )
 
 
-def _example(sample: Sample, found: Estimate, figures: ImageFigures) -> tuple[float, Example]:
+def protocol_sample(source: Source, index: int, protocol: DisparityProtocol) -> Sample:
+    """A sample, brought to the size at which it is measured."""
+    sample = source.load(index)
+    return sample if protocol.resize is None else resize_sample(sample, *protocol.resize)
+
+
+def _ratio(found: Estimate, sample: Sample) -> float:
+    """The typical ratio of estimate and truth; NaN where nothing is known of both."""
+    assert sample.disparity is not None
+    with np.errstate(invalid="ignore"):
+        both = (sample.disparity > 0) & np.isfinite(sample.disparity)
+    if found.disparity.shape != both.shape:
+        return math.nan  # the meter says so
+    both &= np.isfinite(found.disparity)
+    return float(np.median(found.disparity[both] / sample.disparity[both])) if both.any() else math.nan
+
+
+def _suspicions(ratios: list[float]) -> Iterator[str]:
+    """Of estimates in another unit, or with another sign; no method is so bad in half of the pictures."""
+    known = [ratio for ratio in ratios if math.isfinite(ratio)]
+    typical = float(np.median(known)) if known else 1.0
+    if typical < 0:
+        yield "most estimates are negative: disparities of the left view are positive"
+    elif not 1 / 3 < typical < 3:
+        times = (
+            f"{typical:.3g} times" if typical >= 0.01 else f"1/{1 / typical:.0f} of" if typical else "0 times"
+        )
+        yield f"the estimates are typically {times} the truth: are they in pixels, not multiplied or divided?"
+
+
+def _example(sample: Sample, found: Estimate, figures: ImageFigures) -> Example:
     assert sample.disparity is not None
     one = figures.regions["all"]
     caption = f"D1 {one['d1']:.1f} %, end-point error {one['epe']:.2f} px"
-    picture = disparity_example(
+    return disparity_example(
         sample.name, caption, sample.left, found.disparity, sample.disparity, visible=sample.visible
     )
-    return one["d1"], picture
 
 
-def summary_table(sets: list[MeasuredSet], metrics: tuple[str, ...] | None = None) -> Table:
-    """A row for each set, region and way of averaging. metrics: which columns; None = all with a value."""
-    rows: list[dict[str, Value]] = [
-        {
-            "data": one.label,
-            "region": region,
-            "average": name,
-            "pictures": one.summary.region_images[region],
-            **_chosen(figures[region], metrics),
-        }
-        for one in sets
-        for name, figures in ((POOLED, one.summary.pooled), (MEANS, one.summary.image_means))
-        for region in REGIONS
-        if region in figures and (metrics is None or set(metrics) & set(figures[region]))
-    ]
-    keys = [key for key in METRICS if any(key in row for row in rows)]
-    words = (
-        Column("data", "data", text=True),
-        Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
-        Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
-        Column("pictures", "pictures", decimals=0, note="that have the region"),
-    )
-    return Table((*words, *map(_column, keys)), tuple(rows))
-
-
-def images_table(sets: list[MeasuredSet]) -> Table:
-    """A row for each picture: the figures of all its pixels, those of other regions as "noc d1"."""
-    rows: list[dict[str, Value]] = []
-    for one in sets:
-        for image in one.images:
-            row: dict[str, Value] = {"data": one.label, "name": image.figures.name, "seconds": image.seconds}
-            for region, figures in image.figures.regions.items():
-                prefix = "" if region == "all" else f"{region} "
-                row |= {f"{prefix}{key}": value for key, value in figures.items()}
-            rows.append(row)
-    regions = ["", *(f"{region} " for region in REGIONS if region != "all")]
-    keys = [f"{region}{key}" for region in regions for key in METRICS]
-    used = [key for key in keys if any(key in row for row in rows)]
-    words = (Column("data", "data", text=True), Column("name", "name", text=True))
-    return Table((*words, Column("seconds", "time", "s", 3), *map(_column, used)), tuple(rows))
-
-
-def charts(sets: list[MeasuredSet]) -> tuple[Histogram | CurveChart, ...]:
-    """Of each set the errors' histogram and, where confidence was given, its sparsification curve."""
-    drawn: list[Histogram | CurveChart] = []
-    for one in sets:
-        figures = one.summary.pooled["all"]
-        counts = one.summary.errors.between(list(ERROR_EDGES))
-        without = max(round(figures["pixels"]) - int(one.summary.errors.counts.sum()), 0)
-        drawn.append(
-            Histogram(f"{one.label}: errors", ERROR_EDGES, tuple(counts), wrong_from=2.0, without=without)
-        )
-        curve = one.summary.curve
-        if curve is not None:
-            removed = tuple(100 * fraction for fraction in FRACTIONS)
-            drawn.append(
-                CurveChart(
-                    f"{one.label}: error of what stays when the least confident go",
-                    (Curve("by confidence", removed, curve.epe), Curve("oracle", removed, curve.epe_oracle)),
-                    "pixels removed (%)",
-                    "end-point error (px)",
-                    f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
-                )
-            )
-    return tuple(drawn)
-
-
-def _chosen(figures: Mapping[str, float], metrics: tuple[str, ...] | None) -> Mapping[str, float]:
-    return {key: value for key, value in figures.items() if metrics is None or key in metrics}
-
-
-def _column(key: str) -> Column:
-    region, _, metric = key.rpartition(" ")
-    unit = "" if metric in PLAIN else UNITS.get(metric, "%")
-    decimals = 0 if metric == "pixels" else 3 if metric in PLAIN else 2
-    title = SHORT.get(metric, metric.upper() if metric in UNITS and metric != "pixels" else metric)
-    return Column(key, f"{region} {title}".strip(), unit, decimals, note=METRICS[metric])
+def _with_consistency(
+    one: MeasuredSet, source: Source, method: Method, protocol: DisparityProtocol
+) -> MeasuredSet:
+    """The worst pictures with maps of how far a network contradicts itself: left-right, and in its cycle."""
+    if not isinstance(method, NetworkMethod):
+        return one
+    examples = []
+    for index, example in one.examples:
+        sample = protocol_sample(source, index, protocol)
+        result = method.network(sample.left, sample.right, extras={"right_disparity", "confidence"})
+        panels = consistency_panels(result.disparity, result.right_disparity, result.confidence)
+        examples.append((index, replace(example, panels=(*example.panels, *panels))))
+    return replace(one, examples=tuple(examples))

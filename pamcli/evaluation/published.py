@@ -46,8 +46,13 @@ def published_disparity(data: str) -> tuple[PublishedRow, ...]:
     return tuple(row for row in _disparity_rows() if row.data == data)
 
 
-def published_table(rows: Sequence[PublishedRow], data: str) -> Table:
-    """The rows with a column for each figure ("noc d1", "both psnr") that one of them has."""
+def published_table(
+    rows: Sequence[PublishedRow], data: str, own: Figures | None = None, method: str = ""
+) -> Table:
+    """The rows with a column for each figure ("noc d1", "both psnr") that one of them has.
+
+    own: figures of `method` as measured here, for a row above the others.
+    """
     lines: list[dict[str, Value]] = []
     for row in rows:
         figures = {
@@ -61,6 +66,12 @@ def published_table(rows: Sequence[PublishedRow], data: str) -> Table:
     words = {"method": f"published on {data}", "protocol": "protocol", "source": "source"}
     keys = dict.fromkeys(key for line in lines for key in line if key not in words)
     columns = [Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys]
+    if own is not None:
+        places = {key: ("all " + key).split(" ")[-2:] for key in keys}
+        found = {key: own.get(region, {}).get(metric) for key, (region, metric) in places.items()}
+        lines.insert(
+            0, {"method": f"{method} (this run)", **found, "protocol": "measured here", "source": ""}
+        )
     first, *last = (Column(key, title, text=True) for key, title in words.items())
     return Table((first, *columns, *last), tuple(lines))
 

@@ -32,6 +32,7 @@ def resize_sample(sample: Sample, width: int, height: int) -> Sample:
             calibration,
             focal_length=calibration.focal_length * ratio,
             offset=calibration.offset * ratio,
+            ndisp=None if calibration.ndisp is None else calibration.ndisp * ratio,
         )
     return replace(
         sample,

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from pathlib import Path
 
 from pamcli.data.source import Source
+from pamcli.evaluation.methods import Method, NetworkMethod, Views
+from pamcli.evaluation.published import published_superres
 from pamcli.evaluation.report_pictures import Example, superres_example
+from pamcli.evaluation.results import (
+    WORST,
+    Cost,
+    Evaluation,
+    compared,
+    data_fact,
+    frame_facts,
+    opened,
+    set_notes,
+)
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -19,10 +29,9 @@ from pamcli.evaluation.superres_metrics import (
     superres_figures,
     superres_pair,
 )
-from pamcli.evaluation.tables import Column, Table, Value
+from pamcli.evaluation.tables import Column, Table, Value, json_rows, shown_value
 
 BICUBIC = "bicubic"
-Enlarged = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -47,12 +56,89 @@ class MeasuredSet:
     notes: tuple[str, ...]
 
 
+def evaluate_superres(
+    data: Iterable[str | Source],
+    method: Method | None,
+    scale: int,
+    *,
+    compare: bool = False,
+    worst: int = WORST,
+    advance: Callable[[], None] = lambda: None,
+) -> Evaluation:
+    """Figures, notes and report of a method, beside bicubic, on data sets.
+
+    method: None = bicubic alone. compare: with published rows. worst: how many of the worst pairs of each set
+    the report shows. advance: called after each pair. Raises UsageError, InputError.
+    """
+    sets = opened(data)
+    name = None if method is None else _row_name(method)
+    measured, notes = [], []
+    for source in sets:
+        enlarge, lines = (lambda *_: None, []) if method is None else method.enlarged(source)
+        notes += lines
+        measured.append(
+            measure_superres(source.label, source, scale, name, enlarge, worst=worst, advance=advance)
+        )
+    network = method.network if isinstance(method, NetworkMethod) else None
+    facts = frame_facts([("method", "bicubic alone")] if method is None else method.facts())
+    if isinstance(method, NetworkMethod):
+        facts[0] = ("network", name or "")
+    facts.append(("scale", f"x{scale}"))
+    cost = Cost.of([pair.seconds for one in measured for pair in one.pairs], network)
+    facts += [*cost.facts("network alone"), data_fact(sets, [len(one.pairs) for one in measured])]
+    notes += set_notes(sets, [one.notes for one in measured])
+    notes.append("SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed")
+    summary = summary_table(measured)
+    numbers = {"scale": scale, "summary": json_rows(summary), **cost.numbers()}
+    published: dict[str, Table] = {}
+    if compare:
+        own = {
+            source.spec.info.name: one.means[name or BICUBIC]
+            for source, one in zip(sets, measured, strict=True)
+            if source.spec
+        }
+        published, numbers["published"], unknown = compared(
+            sets, lambda data: published_superres(data, scale), own, name or BICUBIC
+        )
+        notes += unknown
+    return Evaluation(
+        title=f"Super-resolution x{scale} of {facts[0][1]}",
+        facts=tuple(facts),
+        summary=summary,
+        images=pairs_table(measured),
+        notes=tuple(notes),
+        key_figures=tuple(_key_figures(one, method) for one in measured for method in one.means),
+        published=published,
+        examples=tuple(example for one in measured for example in one.examples),
+        numbers=numbers,
+    )
+
+
+def _row_name(method: Method) -> str:
+    """The name of a row, which must not be that of the row that always stands there."""
+    name = Path(method.name).stem if isinstance(method, NetworkMethod) else method.name
+    name = f"{name} (files)" if name in ("", BICUBIC) else name
+    if isinstance(method, NetworkMethod):
+        name += method.remark + (", left view twice" if method.left_twice else "")
+    return name
+
+
+def _key_figures(one: MeasuredSet, method: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    shown = (("both", "psnr"), ("left", "psnr"), ("both", "ssim-ipassr"))
+    columns = {column.key: column for column in _columns()}
+    found = [
+        (columns[f"{protocol} {metric}"], one.means[method][protocol][metric]) for protocol, metric in shown
+    ]
+    figures = tuple((column.heading, shown_value(value, column.decimals)) for column, value in found)
+    return f"{one.label}, {method}", figures
+
+
 def measure_superres(
     label: str,
     source: Source,
     scale: int,
     method: str | None,
-    enlarge: Callable[[str, SuperresPair], tuple[Enlarged, float | None] | None],
+    enlarge: Callable[[str, SuperresPair], tuple[Views, float | None] | None],
     *,
     worst: int = 0,
     advance: Callable[[], None] = lambda: None,
@@ -67,7 +153,7 @@ def measure_superres(
     for index in range(len(source)):
         sample = source.load(index)
         pair = superres_pair(sample.left, sample.right, scale, name=sample.name)
-        results: dict[str, Enlarged] = {BICUBIC: pair.bicubic()}
+        results: dict[str, Views] = {BICUBIC: pair.bicubic()}
         seconds = None
         if method is not None:
             found = enlarge(sample.name, pair)

@@ -75,12 +75,29 @@ def shown_value(value: Value, decimals: int) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
-def text_table(table: Table) -> str:
-    """Columns flush, numbers to the right, two blanks between; without a line break at the end."""
-    lines = [[column.heading for column in table.columns]]
-    lines += [[table.shown(row, column) for column in table.columns] for row in table.rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return "\n".join(_line(cells, widths, table.columns) for cells in lines)
+def text_table(table: Table, width: int | None = None) -> str:
+    """Columns flush, numbers to the right, two blanks between; without a line break at the end.
+
+    width: characters that a line may have. Where it does not suffice, words and counts that are the same in
+    every row stand in a line above, and then columns are left out, the last ones first; two always stay.
+    """
+    columns, above = list(table.columns), []
+    for column in table.columns:
+        values = {row.get(column.key) for row in table.rows}
+        countable = (column.text or not column.decimals) and len(values) == 1
+        if width and countable and len(_lines(table, columns)[0]) > width:
+            columns.remove(column)
+            above.append(f"{column.title} {table.shown(table.rows[0], column)}")
+    while width and len(columns) > 2 and max(map(len, _lines(table, columns))) > width:
+        del columns[-1]
+    return "\n".join([", ".join(above)] * bool(above) + _lines(table, columns))
+
+
+def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
+    cells = [[column.heading for column in columns]]
+    cells += [[table.shown(row, column) for column in columns] for row in table.rows]
+    widths = [max(map(len, each)) for each in zip(*cells, strict=True)]
+    return [_line(each, widths, columns) for each in cells]
 
 
 def csv_table(table: Table) -> str:

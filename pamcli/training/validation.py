@@ -14,7 +14,8 @@ from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.data.sample import Sample
 from pamcli.data.source import Source
 from pamcli.errors import InputError
-from pamcli.evaluation.disparity_run import DisparityProtocol, Estimate, measure_disparity
+from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
+from pamcli.evaluation.methods import Estimate
 from pamcli.evaluation.superres_metrics import SuperresPair
 from pamcli.evaluation.superres_run import measure_superres
 from pamcli.files.atomic import write_atomically

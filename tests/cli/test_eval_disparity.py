@@ -104,11 +104,15 @@ def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
 def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: Path) -> None:
     run = pam("eval", "disparity", "--data", KITTI, "--max-disparity", "64")
     assert (run.code, run.stderr) == (0, "")
-    head = run.lines[0]
-    assert [word for word in ("data", "region", "average", "EPE (px)", "D1 (%)") if word not in head] == []
-    rows = [re.split(r"  +", line) for line in run.lines if line.startswith("kitti2015/training  ")]
-    assert {row[3] for row in rows} == {"2"}
-    assert list(dict.fromkeys(row[2] for row in rows)) == ["pooled", "mean of pictures"]
+    assert run.lines[0] == "data kitti2015/training, pictures 2"
+    head = run.lines[1]
+    assert [
+        word for word in ("region", "average", "EPE (px)", "D1 (%)", "bad-2 (%)") if word not in head
+    ] == []
+    tables = run.stdout.decode().split("\n\nnetwork: ")[0].splitlines()
+    assert max(map(len, tables)) <= 80, "more than a terminal shows in a line"
+    rows = [re.split(r"  +", line) for line in tables]
+    assert {row[1] for row in rows if row[0] in ("all", "noc")} == {"pooled", "mean of pictures"}
     text = run.stdout.decode()
     assert "network: pasmnet\n" in text
     assert "maximum disparity: 64 px\n" in text
@@ -204,9 +208,12 @@ def test_published_rows_are_marked(networks: None, made: dict[str, np.ndarray]) 
     assert (run.code, run.stderr) == (0, "")
     table = run.stdout.decode().split("\n\n")[-2].splitlines()
     assert table[0].startswith("published on kitti2015 ")
-    assert "protocol" in table[0]
+    assert table[1].startswith("made (this run) ")
+    assert max(map(len, table)) <= 80
     assert any(line.startswith("PASMnet_192 ") and "7.23" in line for line in table)
-    assert "Published, not measured here" in Path("report.html").read_text(encoding="utf-8")
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "Published on kitti2015, not measured here" in page
+    assert page.count("made (this run)") == 1
     rows = answer(pam(*arguments, "--json"))["published"]["kitti2015"]
     assert all(row["protocol"] and row["source"] for row in rows)
     assert "PASMnet_192" in [row["method"] for row in rows]

@@ -9,17 +9,19 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pamcli.evaluation.report import Published, ReportData, render_report
+from pamcli.evaluation.report import render_report
 from pamcli.evaluation.report_charts import Curve, CurveChart, Histogram
 from pamcli.evaluation.report_pictures import disparity_example, superres_example
+from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table
 
-NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' ${x} $y"
+NASTY = "<script>document.title='no'</script> & \"quotes\" 'too' {{ x }} {% y %}"
 
 IMAGE_COLUMNS = (
     Column("name", "Pair", text=True),
@@ -35,7 +37,7 @@ IMAGE_ROWS = (
 )
 
 
-def report_data() -> ReportData:
+def report_data() -> Evaluation:
     rng = np.random.default_rng(4)
     left = rng.integers(0, 256, (20, 30, 3), np.uint8)
     truth = rng.uniform(5, 40, (20, 30)).astype(np.float32)
@@ -43,17 +45,15 @@ def report_data() -> ReportData:
     summary = Table(
         (Column("how", "Averaged", text=True), *IMAGE_COLUMNS[1:]), ({"how": "pooled", "d1": 8.0},)
     )
-    return ReportData(
+    return Evaluation(
         title=f"Disparity {NASTY}",
         facts=(("Network", "pasmnet"), ("Weights (sha256)", "ab" * 32), ("Date", NASTY)),
         summary=summary,
         images=Table(IMAGE_COLUMNS, IMAGE_ROWS),
         notes=("no object maps (obj_map)", NASTY),
-        published=(
-            Published(
-                Table(IMAGE_COLUMNS, ({"name": "SegStereo", "d1": 8.79},)), f"Protocol {NASTY}.", "A paper"
-            ),
-        ),
+        warnings=(f"suspicious {NASTY}",),
+        key_figures=((f"kitti {NASTY}", (("D1 (%)", "8.00"), ("bad-2 (%)", "9.00"))),),
+        published={f"kitti2015 {NASTY}": Table(IMAGE_COLUMNS, ({"name": "SegStereo", "d1": 8.79},))},
         charts=(
             Histogram(f"Errors {NASTY}", (0, 1, 3, math.inf), (5, 3, 2), wrong_from=3, caption=NASTY),
             CurveChart(
@@ -99,8 +99,9 @@ def test_the_page_says_what_was_measured(page: bytes) -> None:
     text = " ".join(text for tag, text in Page(page).texts if tag not in ("style", "script"))
     for words in ("pasmnet", "ab" * 32, "no object maps (obj_map)", "Averaged", "pooled", "8.00", "D1 (%)"):
         assert words in text
-    assert "Published, not measured here" in text
-    assert "Source: A paper." in text
+    assert "Published on kitti2015" in text
+    assert "not measured here" in text
+    assert "suspicious" in text
     assert "SegStereo" in text
     assert "How the figures are defined" in text
     assert "More than 3 px and more than 5 %." in text
@@ -140,7 +141,7 @@ def test_missing_figures_are_dashes_and_numbers_carry_their_exact_value(page: by
 
 def test_a_report_needs_neither_pictures_nor_charts() -> None:
     data = report_data()
-    bare = replace(data, published=(), charts=(), examples=(), notes=())
+    bare = replace(data, published={}, charts=(), examples=(), notes=(), key_figures=(), warnings=())
     parsed = Page(render_report(bare))
     assert not [tag for tag, _ in parsed.elements if tag in ("img", "svg", "figure")]
     assert [text for text in parsed.text_of("h2") if text.strip()] == [
@@ -150,10 +151,10 @@ def test_a_report_needs_neither_pictures_nor_charts() -> None:
     ]
 
 
-def test_the_source_of_published_rows_may_stand_in_their_table() -> None:
-    data = report_data()
-    rows = replace(data.published[0], source="")
-    assert b"Source:" not in render_report(replace(data, published=(rows,)))
+def test_published_rows_are_folded_below_what_was_measured(page: bytes) -> None:
+    html = page.decode()
+    assert html.index("Worst pairs") < html.index("<details>") < html.index("SegStereo")
+    assert "<details open" not in html
 
 
 def test_the_error_colors_are_explained_where_they_are_used() -> None:
@@ -203,14 +204,15 @@ addEventListener("load", () => {
 """
 
 
-@pytest.fixture(scope="module")
-def seen(page: bytes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def browser_or_skip() -> str:
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         pytest.skip(f"no browser on PATH: none of {', '.join(BROWSERS)}")
-    folder = tmp_path_factory.mktemp("browser")
-    file = folder / "report.html"
-    file.write_bytes(page.replace(b"</body>", PROBE.encode() + b"</body>"))
+    return browser
+
+
+def in_browser(browser: str, file: Path, profile: Path) -> bytes:
+    """The document when its scripts have run."""
     options = [
         "--headless",
         "--no-sandbox",
@@ -221,13 +223,43 @@ def seen(page: bytes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
         "--disable-component-update",
         "--disable-sync",
         "--disable-dev-shm-usage",
-        f"--user-data-dir={folder / 'profile'}",
+        f"--user-data-dir={profile}",
         "--virtual-time-budget=10000",
         "--dump-dom",
     ]
-    ran = subprocess.run([browser, *options, file.as_uri()], capture_output=True, timeout=120, check=True)
-    yield json.loads("".join(Page(ran.stdout).text_of("pre")))
+    ran = subprocess.run([browser, *options, file.as_uri()], capture_output=True, timeout=240, check=True)
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def seen(page: bytes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    browser = browser_or_skip()
+    folder = tmp_path_factory.mktemp("browser")
+    file = folder / "report.html"
+    file.write_bytes(page.replace(b"</body>", PROBE.encode() + b"</body>"))
+    yield json.loads("".join(Page(in_browser(browser, file, folder / "profile")).text_of("pre")))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_key_figures_are_seen_without_scrolling(page: bytes, tmp_path: Path, width: int) -> None:
+    browser = browser_or_skip()
+    # A window is at least 500 px wide, a frame is not.
+    frame = f'<iframe src="report.html" style="width:{width}px;height:844px;border:0"></iframe>'
+    probe = """<script>
+      parent.postMessage([...document.querySelectorAll(".key dt, .key dd")].map((each) => {
+        const box = each.getBoundingClientRect();
+        return [each.textContent, box.left >= 0 && box.right <= innerWidth && box.bottom <= innerHeight];
+      }), "*");
+    </script>"""
+    (tmp_path / "report.html").write_bytes(page.replace(b"</body>", probe.encode() + b"</body>"))
+    (tmp_path / "frame.html").write_text(
+        "<pre></pre><script>addEventListener('message', (event) => {"
+        "document.querySelector('pre').textContent = JSON.stringify(event.data); });</script>" + frame
+    )
+    dom = in_browser(browser, tmp_path / "frame.html", tmp_path / "profile")
+    seen = json.loads("".join(Page(dom).text_of("pre")))
+    assert seen == [["D1 (%)", True], ["8.00", True], ["bad-2 (%)", True], ["9.00", True]]
 
 
 def test_the_browser_shows_every_picture(seen: dict[str, Any]) -> None:

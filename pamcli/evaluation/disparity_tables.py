@@ -1,0 +1,155 @@
+"""The tables and charts of measured disparity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pamcli.evaluation.confidence_curve import FRACTIONS
+from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, Figures
+from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
+from pamcli.evaluation.tables import Column, Table, Value, json_value, shown_value
+
+if TYPE_CHECKING:
+    from pamcli.evaluation.disparity_run import MeasuredSet
+
+POOLED, MEANS = "pooled", "mean of pictures"
+"""The two ways of averaging, as every table names them; pooled over all pixels is the headline."""
+
+HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
+SPREAD = ("a50", "a90", "a95", "a99")
+TRUST = (
+    "ause-epe",
+    "ause-bad-2",
+    "visible-precision",
+    "visible-recall",
+    "occluded-precision",
+    "occluded-recall",
+)
+"""The figures of the three tables on the terminal, the most telling first; all others have all of them."""
+
+SHORT = {"bad-0.5": "bad-0.5", "epe": "EPE", "d1": "D1", "rms": "rms", "density": "density"}
+UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px", "pixels": ""}
+PLAIN = {"ause-epe", "ause-bad-2"}
+"""Figures without a unit."""
+
+
+def key_figures(sets: list[MeasuredSet]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """Of each set the few figures to see first."""
+    return tuple(
+        (
+            f"{one.label}, {POOLED}",
+            tuple(
+                (_column(key).heading, shown_value(one.summary.pooled["all"][key], 2))
+                for key in ("d1", "bad-2", "epe", "density")
+            ),
+        )
+        for one in sets
+    )
+
+
+def headline(sets: list[MeasuredSet]) -> tuple[Table, ...]:
+    """What a terminal shows."""
+    return tuple(table for part in (HEADLINE, SPREAD, TRUST) if (table := summary_table(sets, part)).rows)
+
+
+def numbers(one: MeasuredSet) -> dict[str, Any]:
+    """A set's figures for JSON."""
+    summary = one.summary
+
+    def plain(figures: Figures) -> dict[str, dict[str, Any]]:
+        return {
+            region: {key: json_value(value) for key, value in values.items()}
+            for region, values in figures.items()
+        }
+
+    return {
+        "data": one.label,
+        "pictures": summary.images,
+        "pooled": plain(summary.pooled),
+        "image_means": plain(summary.image_means),
+        "region_pictures": dict(summary.region_images),
+        "notes": list(one.notes),
+    }
+
+
+def summary_table(sets: list[MeasuredSet], metrics: tuple[str, ...] | None = None) -> Table:
+    """A row for each set, region and way of averaging. metrics: which columns; None = all with a value."""
+    rows: list[dict[str, Value]] = [
+        {
+            "data": one.label,
+            "region": region,
+            "average": name,
+            "pictures": one.summary.region_images[region],
+            **_chosen(figures[region], metrics),
+        }
+        for one in sets
+        for name, figures in ((POOLED, one.summary.pooled), (MEANS, one.summary.image_means))
+        for region in REGIONS
+        if region in figures and (metrics is None or set(metrics) & set(figures[region]))
+    ]
+    keys = [key for key in metrics or METRICS if any(key in row for row in rows)]
+    words = (
+        Column("data", "data", text=True),
+        Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
+        Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
+        Column("pictures", "pictures", decimals=0, note="that have the region"),
+    )
+    return Table((*words, *map(_column, keys)), tuple(rows))
+
+
+def images_table(sets: list[MeasuredSet]) -> Table:
+    """A row for each picture: the figures of all its pixels, those of other regions as "noc d1"."""
+    rows: list[dict[str, Value]] = []
+    for one in sets:
+        for image in one.images:
+            row: dict[str, Value] = {"data": one.label, "name": image.figures.name, "seconds": image.seconds}
+            for region in REGIONS:
+                prefix = "" if region == "all" else f"{region} "
+                figures = image.figures.regions.get(region, {})
+                row |= {f"{prefix}{key}": value for key, value in figures.items()}
+            rows.append(row)
+    regions = ["", *(f"{region} " for region in REGIONS if region != "all")]
+    keys = [f"{region}{key}" for region in regions for key in METRICS]
+    used = [key for key in keys if any(key in row for row in rows)]
+    words = (Column("data", "data", text=True), Column("name", "name", text=True))
+    return Table((*words, Column("seconds", "time", "s", 3), *map(_column, used)), tuple(rows))
+
+
+def charts(sets: list[MeasuredSet]) -> tuple[Histogram | CurveChart, ...]:
+    """Of each set the errors' histogram and, where confidence was given, its sparsification curve."""
+    drawn: list[Histogram | CurveChart] = []
+    for one in sets:
+        figures = one.summary.pooled["all"]
+        counts = one.summary.errors.between(list(ERROR_EDGES))
+        without = max(round(figures["pixels"]) - int(one.summary.errors.counts.sum()), 0)
+        drawn.append(
+            Histogram(
+                f"{one.label}: errors", ERROR_EDGES, tuple(counts), wrong_from=one.wrong_from, without=without
+            )
+        )
+        curve = one.summary.curve
+        if curve is not None:
+            removed = tuple(100 * fraction for fraction in FRACTIONS)
+            drawn.append(
+                CurveChart(
+                    f"{one.label}: error of what stays when the least confident go",
+                    (Curve("by confidence", removed, curve.epe), Curve("oracle", removed, curve.epe_oracle)),
+                    "pixels removed (%)",
+                    "end-point error (px)",
+                    f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
+                )
+            )
+    return tuple(drawn)
+
+
+def _chosen(figures: Mapping[str, float], metrics: tuple[str, ...] | None) -> Mapping[str, float]:
+    return {key: value for key, value in figures.items() if metrics is None or key in metrics}
+
+
+def _column(key: str) -> Column:
+    region, _, metric = key.rpartition(" ")
+    unit = "" if metric in PLAIN else UNITS.get(metric, "%")
+    decimals = 0 if metric == "pixels" else 3 if metric in PLAIN else 2
+    title = SHORT.get(metric, metric.upper() if metric in UNITS and metric != "pixels" else metric)
+    return Column(key, f"{region} {title}".strip(), unit, decimals, note=METRICS[metric])

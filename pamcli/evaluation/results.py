@@ -1,0 +1,175 @@
+"""What an evaluation found: facts, figures in tables, notes; as text, JSON, CSV, and as a report."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pamcli import __version__
+from pamcli.data.open import DataSpec, open_data, parse_data
+from pamcli.data.source import Source
+from pamcli.errors import UsageError
+from pamcli.evaluation.published import Figures, PublishedRow, published_table
+from pamcli.evaluation.report_charts import CurveChart, Histogram
+from pamcli.evaluation.report_pictures import Example
+from pamcli.evaluation.tables import Table, csv_table, json_value, text_table
+from pamcli.files.finding import shown
+
+WORST = 5
+"""Pairs that a report shows."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found. Every text may hold any character."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    """Name and value: network, sha256 of the weights, device, precision, data, date, and so on."""
+    summary: Table
+    """A row for each data set, part of the picture or method, and way of averaging: all figures."""
+    images: Table
+    """A row for each pair."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know: parts of the data that were missing, options that change the figures."""
+    warnings: tuple[str, ...] = ()
+    """Notes on figures that are probably not what was meant."""
+    key_figures: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    """Of each data set the few figures to see first, name and value as people read them."""
+    headline: tuple[Table, ...] = ()
+    """What a terminal shows of the summary; empty: all of it."""
+    studies: tuple[Table, ...] = ()
+    published: Mapping[str, Table] = field(default_factory=dict)
+    """Rows from papers and benchmarks' pages by data set, below one of this evaluation."""
+    charts: tuple[Histogram | CurveChart, ...] = ()
+    examples: tuple[Example, ...] = ()
+    """The worst pairs, worst first."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """For JSON, beside facts and notes."""
+
+    def json(self) -> dict[str, Any]:
+        """For `json.dumps(..., allow_nan=False)`."""
+        return {"facts": dict(self.facts), "notes": list(self.notes), **self.numbers}
+
+    def csv(self) -> str:
+        """The figures of every picture."""
+        return csv_table(self.images)
+
+    def text(self, width: int | None = 80) -> str:
+        """Tables of columns that fit into `width` characters, the most telling ones."""
+        tables = [*(self.headline or (self.summary,)), *self.studies, *self.published.values()]
+        return "\n\n".join(text_table(table, width) for table in tables if table.rows)
+
+    def report(self) -> bytes:
+        """An HTML file in UTF-8, without anything outside it."""
+        from pamcli.evaluation.report import render_report
+
+        return render_report(self)
+
+
+def opened(data: Iterable[str | Source]) -> list[Source]:
+    """Data sets, opened where they are given as `NAME:PATH`. Raises UsageError, InputError."""
+    data = list(data)
+    if not data:
+        raise UsageError("no data set is given", "give NAME:PATH; pam dataset list shows the names")
+    specs = [
+        parse_data(each) if isinstance(each, str) else each for each in data
+    ]  # all, before any is opened
+    return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
+
+
+def frame_facts(method: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What was measured, with what, when."""
+    today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
+    return [*method, ("pam", f"{__version__}, Python {platform.python_version()}"), ("date", today)]
+
+
+def data_fact(sets: Sequence[Source], counts: Sequence[int]) -> tuple[str, str]:
+    """Every set as it was given, with the number of pairs measured."""
+    texts = [shown(source.spec.text if source.spec else source.label) for source in sets]
+    named = [
+        f"{text} ({count} pair{'' if count == 1 else 's'})" for text, count in zip(texts, counts, strict=True)
+    ]
+    return "data", ", ".join(named)
+
+
+def set_notes(sets: Sequence[Source], notes: Sequence[Sequence[str]]) -> list[str]:
+    """`notes` of each set, layouts that are unverified, and weights, which are for training."""
+    found = []
+    for source, lines in zip(sets, notes, strict=True):
+        found += [f"{source.label}: {line}" for line in lines]
+        if source.spec and source.spec.info.unverified:
+            found.append(f"{source.label}: unverified layout, {source.spec.info.unverified}")
+        if source.spec and source.spec.weight != 1:
+            weight = f"weight={source.spec.weight:g}"
+            found.append(f"{source.label}: {weight} is about training and changes nothing here")
+    return found
+
+
+def compared(
+    sets: Sequence[Source],
+    find: Callable[[str], Sequence[PublishedRow]],
+    own: Mapping[str, Figures],
+    method: str,
+) -> tuple[dict[str, Table], dict[str, Any], list[str]]:
+    """Published rows of every set that has some, by its name, below this evaluation's own.
+
+    find: rows by the name of a set. own: figures by region or protocol, by the name of a set. Returns tables,
+    the published rows for JSON, and notes on the sets without any.
+    """
+    tables, rows, notes = {}, {}, []
+    for name in dict.fromkeys(source.spec.info.name for source in sets if source.spec):
+        if found := find(name):
+            tables[name] = published_table(found, name, own.get(name), method)
+            rows[name] = [
+                {key: json_value(value) for key, value in row.items()}
+                for row in published_table(found, name).rows
+            ]
+        else:
+            notes.append(f"no published rows are known for {name}")
+    return tables, rows, notes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What running a network took."""
+
+    seconds: float | None = None
+    """For a pair, the mean; None = no network was run."""
+    memory: int | None = None
+    """Bytes at the peak: on the GPU, or else of the whole process; None = not known."""
+    on_gpu: bool = False
+
+    @classmethod
+    def of(cls, seconds: Sequence[float | None], network: Any | None) -> Cost:
+        """From the times of the pairs."""
+        known = [each for each in seconds if each is not None]
+        if not known or network is None:
+            return cls()
+        mean = sum(known) / len(known)
+        if (on_gpu := network.compute.peak_memory()) is not None:
+            return cls(mean, on_gpu, True)
+        if sys.platform == "win32":
+            return cls(mean)
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return cls(mean, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+
+    def facts(self, what: str) -> list[tuple[str, str]]:
+        """For people. what: is included in the time."""
+        found = []
+        if self.seconds is not None:
+            found.append(("time", f"{self.seconds:.3f} s a pair, {what}"))
+        if self.memory is not None:
+            where = "on the GPU" if self.on_gpu else "in all"
+            found.append(("peak memory", f"{self.memory / 1e9:.2f} GB {where}"))
+        return found
+
+    def numbers(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"seconds_per_pair": self.seconds, "peak_memory_bytes": self.memory}

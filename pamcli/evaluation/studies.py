@@ -1,0 +1,146 @@
+"""Studies that need no training: accuracy over the pictures' resolution, and over the range of disparity.
+
+The paper's Tables 4 and 5 set attention, which has no maximum disparity, against cost volumes of a fixed one;
+here the same network is run with fixed maxima, too.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pamcli.data.sample import Sample
+from pamcli.errors import UsageError
+from pamcli.evaluation.disparity_metrics import range_regions
+from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
+from pamcli.evaluation.report_charts import Curve, CurveChart
+from pamcli.evaluation.tables import Column, Table, Value
+from pamcli.imaging.resize import imresize_to, nearest
+
+if TYPE_CHECKING:
+    from pamcli.evaluation.disparity_run import MeasuredSet
+
+STUDIES = {
+    "resolution": "accuracy and time with pictures of 0.25 to 2 times the size",
+    "range": "accuracy over the truth's range of disparity, and with fixed maximum disparities",
+}
+
+RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)
+"""Factors of the size of the pictures that a network is given."""
+
+RANGES = (0.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, math.inf)
+"""px; edges of the ranges of the truth."""
+
+LIMITS = (192, 96)
+"""Maximum disparities, px, that a network is run with beside its own."""
+
+FIGURES = ("d1", "epe", "bad-2", "bad-3")
+
+Again = Callable[[Callable[[Sample], Estimate]], "MeasuredSet"]
+"""Measures other estimates on the same set, in the same way."""
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What a study says of one set."""
+
+    rows: tuple[dict[str, Value], ...]
+    chart: CurveChart
+
+
+def study(kind: str, one: MeasuredSet, method: Method, again: Again) -> Studied:
+    """one: the set as it is measured, for "range" with `RANGES`. Raises UsageError: files at resolutions."""
+    if kind == "range":
+        return _over_range(one, method, again)
+    if not isinstance(method, NetworkMethod):
+        raise UsageError("a study of the resolution runs a network", "files have one resolution")
+    return _over_resolution(one, method, again)
+
+
+def table(kind: str, rows: list[dict[str, Value]]) -> Table:
+    """The rows of all sets."""
+    words = [Column("data", "data", text=True)]
+    if kind == "resolution":
+        words += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
+    else:
+        words += [Column("maximum", "maximum", text=True), Column("truth", "truth (px)", text=True)]
+        words += [Column("pixels", "pixels", decimals=0)]
+    titles = {"d1": "D1", "epe": "EPE"}
+    figures = [Column(key, titles.get(key, key), "px" if key == "epe" else "%") for key in FIGURES]
+    return Table((*words, *figures), tuple(rows))
+
+
+def _over_resolution(one: MeasuredSet, method: NetworkMethod, again: Again) -> Studied:
+    found = [(x, one if x == 1 else again(_at_resolution(method, x))) for x in RESOLUTIONS]
+    rows: list[dict[str, Value]] = []
+    for factor, each in found:
+        times = [image.seconds for image in each.images if image.seconds is not None]
+        figures = each.summary.pooled["all"]
+        rows.append(
+            {
+                "data": one.label,
+                "resolution": factor,
+                "seconds": sum(times) / len(times) if times else None,
+                **{key: figures[key] for key in FIGURES},
+            }
+        )
+    curves = (_curve("D1", RESOLUTIONS, rows, "d1"), _curve("bad-2", RESOLUTIONS, rows, "bad-2"))
+    caption = "Pictures are resized for the network alone; errors are of the full size."
+    return Studied(
+        tuple(rows), CurveChart(f"{one.label}: resolution", curves, "times the size", "wrong (%)", caption)
+    )
+
+
+def _at_resolution(method: NetworkMethod, factor: float) -> Callable[[Sample], Estimate]:
+    def estimate(sample: Sample) -> Estimate:
+        height, width = sample.left.shape[:2]
+        sides = [max(16, round(side * factor)) for side in (width, height)]
+        left, right = (imresize_to(view, *sides) for view in (sample.left, sample.right))
+        found = method.disparities_of(left, right)
+        back = nearest(found.disparity, width, height).astype(np.float32) * np.float32(width / sides[0])
+        return replace(found, disparity=back)
+
+    return estimate
+
+
+def _over_range(one: MeasuredSet, method: Method, again: Again) -> Studied:
+    runs = [("as measured", one)]
+    if isinstance(method, NetworkMethod):
+        runs += [(f"{limit} px", again(_limited(method, limit))) for limit in LIMITS]
+    regions = range_regions(RANGES)
+    rows: list[dict[str, Value]] = []
+    curves = []
+    for name, each in runs:
+        pooled = each.summary.pooled
+        parts = [region for region in (*regions, "all") if region in pooled]
+        found: list[dict[str, Value]] = [
+            {
+                "data": one.label,
+                "maximum": name,
+                "truth": region,
+                **{key: pooled[region][key] for key in ("pixels", *FIGURES)},
+            }
+            for region in parts
+        ]
+        rows += found
+        edges = tuple(regions[region] for region in parts[:-1])
+        curves.append(_curve(f"maximum {name}" if len(runs) > 1 else "D1", edges, found[:-1], "d1"))
+    caption = "Each point stands at the lower edge of its range of the truth."
+    title = f"{one.label}: range of disparity"
+    return Studied(tuple(rows), CurveChart(title, tuple(curves), "truth (px)", "D1 (%)", caption))
+
+
+def _limited(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
+    limited = copy.copy(method.network)
+    limited.max_disparity = limit
+    other = replace(method, network=limited)
+    return lambda sample: other.disparities_of(sample.left, sample.right)
+
+
+def _curve(name: str, x: tuple[float, ...], rows: list[dict[str, Value]], key: str) -> Curve:
+    return Curve(name, x, tuple(float(row[key]) for row in rows))  # type: ignore[arg-type]  # all are numbers
