@@ -15,6 +15,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import stereo_files
+import tifffile
 from PIL import Image
 
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
@@ -26,6 +29,7 @@ CHECKPOINT = "checkpoint.pth.tar"
 
 PROGRAMS = {
     "pam",
+    "pam-asp",
     "find",
     "sed",
     "ls",
@@ -47,6 +51,8 @@ OUTPUT_OPTIONS = {
     "--output-right",
     "--visible",
     "--confidence",
+    "--page",
+    "--output-packed",
     "--color-map",
     ">",
     "--report",
@@ -190,6 +196,16 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
     stereogram.paste(large[1], (0, 0))
     stereogram.paste(large[0], (large[0].width, 0))
     save(stereogram, "stereograms/one.jpg")
+    # What stereo cameras write, and the tiles of a survey.
+    jpegs = [stereo_files.jpeg(np.asarray(view)) for view in (left, right)]
+    cross_eyed = stereo_files.jpeg(np.concatenate([np.asarray(right), np.asarray(left)], axis=1))
+    for name in ("DSCF0001.MPO", "DCIM/DSCF0002.MPO"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(stereo_files.mpo(*jpegs))
+    (folder / "viewed.jps").write_bytes(stereo_files.jps(cross_eyed))
+    save(packed.resize((left.width, left.height)), "film/000001.png")
+    for name, view in (("left.tif", left), ("right.tif", right)):
+        tifffile.imwrite(folder / name, np.asarray(view.convert("L"), np.float32))
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
     (folder / ".venv" / "bin").mkdir(parents=True)
@@ -211,8 +227,10 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
         (folder / "bin" / name).write_text(program)
         (folder / "bin" / name).chmod(0o755)
     bin_folder = folder / "bin"
-    (bin_folder / "pam").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m pamcli "$@"\n')
-    (bin_folder / "pam").chmod(0o755)
+    asp = "from pamcli.cli.ames import main; main()"
+    for program, words in (("pam", "-m pamcli"), ("pam-asp", f"-c '{asp}'")):
+        (bin_folder / program).write_text(f'#!/bin/sh\nexec "{sys.executable}" -P {words} "$@"\n')
+        (bin_folder / program).chmod(0o755)
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
 

@@ -20,6 +20,7 @@ from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import UsageError
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+from pamcli.registry.catalog import REGISTERED
 
 if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
@@ -32,6 +33,10 @@ VISIBLE = OutputKind("visible", "--visible", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "--confidence", CONFIDENCE_SUFFIXES, "_confidence")
 PAGE = OutputKind("page", "--page", (".html",))
 
+GOOD_FOR = (
+    "the weights that come with pam learned from drawn scenes: about one pixel in ten is off by more than 3 "
+    "px, fewer with --min-confidence (pam guide confidence)"
+)
 DEFAULT_RANGE = (0.0, 192.0)
 AUTO_PERCENTILES = (1, 99)
 """`--range auto` runs from the lowest of the maps' 1st to the highest of their 99th percentiles."""
@@ -153,8 +158,13 @@ def command(
 
     The pictures must be rectified: a point lies in the same row of both, and left pixel (y, x) matches right
     pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
+
+    The weights that come with pam learned from drawn scenes: in streets and rooms about one pixel in ten is
+    off by more than 3 px. Act on confident pixels only: --min-confidence (pam guide confidence).
     """
     console = messages.console(jsonl=output.jsonl)
+    if network.weights is None or network.weights in REGISTERED:
+        console.detail(GOOD_FOR)
     parts = {"--skip-existing": output.skip_existing, "--pairs -": pairs.pairs == "-", "--shard": pairs.shard}
     if output.colors is None and (partly := [option for option, given in parts.items() if given]):
         raise UsageError(f"--range auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")

@@ -179,3 +179,12 @@ def test_the_sample_pair_enlarged_is_measured_in_full_size_pixels(sample: tuple[
     check = check_pair(left[4:], right[:-4])
     assert check.vertical_offset == pytest.approx(4, abs=1)
     assert 60 < check.median_disparity < 200
+
+
+def test_views_of_different_scenes(sample: tuple[Picture, Picture]) -> None:
+    left, right = sample
+    found = check_pair(left, np.ascontiguousarray(right[::-1, ::-1]))
+    assert found.unrelated
+    (line,) = found.warnings()
+    assert "different scenes" in line
+    assert not check_pair(left, right).unrelated

@@ -1,0 +1,72 @@
+"""What confidence is worth, pixels kept and errors left at each --min-confidence; and which pairs are none.
+
+python scripts/measure_confidence.py --data kitti2015:kitti --data 'middlebury:middlebury?first=5'
+
+For each set: the share of the pixels with a truth that are at least so confident, and the share of those that
+are more than 3 px off. Then, over the pairs of all sets, how many the look at a pair takes for unrelated: as
+they are (false alarms), and each left view with the right view of another pair.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.open import open_data, parse_data
+from pamcli.imaging.preflight import check_pair
+from pamcli.inference.matcher import StereoMatcher
+
+THRESHOLDS = (0.0, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995)
+WRONG = 3.0
+"""Pixels."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", action="append", required=True, metavar="NAME[/SPLIT]:PATH[?KEY=VALUE]")
+    parser.add_argument("--weights", default="pasmnet2")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--pairs-only", action="store_true", help="no network: only the look at pairs")
+    options = parser.parse_args()
+    matcher = None if options.pairs_only else StereoMatcher.load(options.weights, device=options.device)
+    views: list[tuple[NDArray[np.generic], NDArray[np.generic]]] = []
+    for data in options.data:
+        source = open_data(parse_data(data))
+        samples = [source.load(index) for index in range(len(source))]
+        views += [(sample.left, sample.right) for sample in samples]
+        if matcher is None:
+            continue
+        kept, wrong = np.zeros(len(THRESHOLDS)), np.zeros(len(THRESHOLDS))
+        for sample in samples:
+            assert sample.disparity is not None
+            known = np.isfinite(sample.disparity) & (sample.disparity > 0)
+            result = matcher(sample.left, sample.right, extras={"confidence"})
+            assert result.confidence is not None
+            off = np.abs(result.disparity - sample.disparity)[known] > WRONG
+            sure = result.confidence[known]
+            for index, threshold in enumerate(THRESHOLDS):
+                kept[index] += np.count_nonzero(sure >= threshold)
+                wrong[index] += np.count_nonzero(off & (sure >= threshold))
+        print(f"{data}, {len(samples)} pairs, {options.weights}")
+        for threshold, count, bad in zip(THRESHOLDS, kept, wrong, strict=True):
+            print(
+                f"  {threshold:5.3f}  kept {100 * count / kept[0]:5.1f} %  wrong {100 * bad / count:5.2f} %"
+            )
+    others = [views[(index + 1) % len(views)][1] for index in range(len(views))]
+    for name, rights in (("pairs", [right for _, right in views]), ("lefts with other rights", others)):
+        checks = [check_pair(*_common(left, right)) for (left, _), right in zip(views, rights, strict=True)]
+        print(f"{sum(check.unrelated for check in checks)} of {len(checks)} {name} look unrelated")
+    swapped = sum(check_pair(right, left).exchanged for left, right in views)
+    print(f"{swapped} of {len(views)} exchanged pairs look exchanged")
+
+
+def _common(left: NDArray[np.generic], right: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+    """Both views cut to the size that they have in common."""
+    height, width = np.minimum(left.shape[:2], right.shape[:2])
+    return [left[:height, :width], right[:height, :width]]
+
+
+if __name__ == "__main__":
+    main()
