@@ -58,6 +58,15 @@ def main() -> None:
     for name, rights in (("pairs", [right for _, right in views]), ("lefts with other rights", others)):
         checks = [check_pair(*_common(left, right)) for (left, _), right in zip(views, rights, strict=True)]
         print(f"{sum(check.unrelated for check in checks)} of {len(checks)} {name} look unrelated")
+        if matcher is not None:
+            found = [
+                matcher(*_common(v, r), extras={"confidence"})
+                for (v, _), r in zip(views, rights, strict=True)
+            ]
+            shares = [100 * result.confident_share for result in found]
+            doubted = sum(result.doubtful for result in found)
+            span = f"{min(shares):.0f} to {max(shares):.0f} %"
+            print(f"  and {doubted} by confidence: {span} of the pixels are confident")
     swapped = sum(check_pair(right, left).exchanged for left, right in views)
     print(f"{swapped} of {len(views)} exchanged pairs look exchanged")
 

@@ -78,6 +78,10 @@ class Task(ABC, Generic[Result]):
         """A result that needed the whole batch; None for those that `encode` gave."""
         return None
 
+    def doubts(self, result: Result) -> Sequence[str]:
+        """What a result says about its pair, where the look at the pair found nothing wrong."""
+        return ()
+
     def end_batch(self) -> None:
         """What there is to do after the last pair of a batch, whatever became of the pairs."""
 
@@ -166,7 +170,8 @@ class _Steps:
             return Done()
         pair, result = computed.loaded.pair, computed.result
         facts = self.task.facts(result)
-        done = Done(pair.width, pair.height, computed.seconds, computed.loaded.warnings, facts=facts)
+        warnings = computed.loaded.warnings or self.task.doubts(result)
+        done = Done(pair.width, pair.height, computed.seconds, warnings, facts=facts)
         return self._write(job, done, lambda target: self.task.encode(target, pair, result))
 
     def finish(self, outcome: Outcome[Job, Done]) -> Outcome[Job, Done]:

@@ -223,6 +223,12 @@ class _Matching(Task["StereoResult"]):
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
         return self.matcher(pair.left.pixels, pair.right.pixels, extras=self.extras)
 
+    def doubts(self, result: StereoResult) -> list[str]:
+        if "confidence" not in self.extras or not result.doubtful:
+            return []
+        share = f"only {100 * result.confident_share:.0f} % of the pixels are confident"
+        return [f"{share}: the pictures seem to be no pair, or to show hardly any texture"]
+
     def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable
 

@@ -33,6 +33,9 @@ from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.strips import strips
 
 SMALLEST_SIDE = 16
+CONFIDENT, DOUBTFUL = 0.9, 0.25
+"""Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of real pairs
+more than half are, of views of different scenes at most a tenth (scripts/measure_confidence.py)."""
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 """What can be computed beside the disparity of the left view."""
 
@@ -52,6 +55,16 @@ class StereoResult:
     """(H, W): the left pixel is seen in the right view too."""
     confidence: NDArray[np.float32] | None = None
     """(H, W) in [0, 1]: how far the attention of both views supports the disparity."""
+
+    @property
+    def confident_share(self) -> float:
+        """Share of the pixels whose confidence is at least `CONFIDENT`; 1 where it was not computed."""
+        return 1.0 if self.confidence is None else float((self.confidence >= CONFIDENT).mean())
+
+    @property
+    def doubtful(self) -> bool:
+        """So few pixels are confident that the pictures are probably no pair."""
+        return self.confident_share < DOUBTFUL
 
     def disparity_where(
         self, *, visible: bool = False, min_confidence: float | None = None

@@ -212,3 +212,13 @@ def test_disparities_beyond_what_a_png_holds_are_reported(
     assert [line.partition(";")[0] for line in run.complaints] == [said]
     assert np.asarray(Image.open("d.png"))[0, :6].tolist() == [65535] * 5 + [255 * 256]
     assert disparity("-o", "d.pfm").stderr == ""
+
+
+def test_pictures_that_are_no_pair_are_warned_of(pair: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+    run = disparity("-o", "d.pfm", "--confidence", "c.tif")
+    assert run.complaints == []
+    Image.fromarray(noise).save("right.png")
+    (line,) = disparity("-o", "d.pfm", "--confidence", "c.tif").complaints
+    assert line.startswith("warning: left.png: only ")
+    assert "no pair" in line
