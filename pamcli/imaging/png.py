@@ -21,6 +21,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _FOR_THE_DECODER = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 _LARGEST_PROFILE = 1 << 24  # bytes; far above any real one, and an end to what a crafted file can unpack to
+_DEFLATED = 1032  # times smaller than unpacked, at most; a pixel has a bit or more
 
 
 def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
@@ -44,6 +45,8 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
                 exif = data
             if kind in _FOR_THE_DECODER:
                 pixels.append(_chunk(kind, data))
+        if width * height > 8 * _DEFLATED * sum(map(len, pixels)):
+            raise EOFError("the file ends too early")
         samples = imagecodecs.png_decode(b"".join(pixels))
     return Raster(np.atleast_3d(samples), icc_profile, exif_orientation(exif), exif)
 

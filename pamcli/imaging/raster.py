@@ -6,6 +6,7 @@ import errno
 import io
 import struct
 import threading
+import tokenize
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
     EOFError,
     struct.error,
     zlib.error,
+    tokenize.TokenError,  # of NumPy's headers
 )
 
 

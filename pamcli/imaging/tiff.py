@@ -106,6 +106,7 @@ def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None) -> bytes:
 
 def _check_directories(stream: BinaryIO) -> None:
     """Raise ValueError where the directories of the pages run in a circle: tifffile would follow for ever."""
+    stream.seek(0)
     head = stream.read(16)
     order, big = ("<" if head[:2] == b"II" else ">"), head[2:4] in (b"+\0", b"\0+")
     count_kind, entry, offset_kind = ("Q", 20, "Q") if big else ("H", 12, "I")

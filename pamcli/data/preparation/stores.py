@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,7 +193,7 @@ def open_pixels(path: Path) -> Pixels:
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise InputError(f"cannot read {shown(path)}: {error.strerror or error}") from None
-    except (ValueError, EOFError):
+    except (ValueError, EOFError, SyntaxError, tokenize.TokenError):
         raise InputError(f"{shown(path)} is damaged or truncated") from None
     if pixels.dtype != np.uint8 or pixels.ndim != 1:
         raise InputError(f"{shown(path)} holds no pixels")

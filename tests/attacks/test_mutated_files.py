@@ -1,0 +1,181 @@
+"""Every reader on files with random damage: a result or an error of pam's own, soon, in little memory.
+
+`pytest tests/attacks/test_mutated_files.py --seeds 2000` takes so many seeds a reader; a failure names it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sys
+import time
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
+from calibration_files import ALL
+
+from pamcli.calibration.files import read_calibration
+from pamcli.data.decoding import read_kitti_calibration, read_middlebury_calibration
+from pamcli.data.preparation.archives import pictures_below
+from pamcli.data.preparation.manifest import read_checksums
+from pamcli.data.preparation.stores import open_pixels, read_index
+from pamcli.errors import PamError
+from pamcli.files.pairing import read_pair_list
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+from pamcli.imaging.png import encode_png
+from pamcli.imaging.tiff import encode_tiff
+from pamcli.registry.spec import read_header
+
+MOST_SECONDS, MOST_BYTES = 10, 1 << 30
+PIXELS = np.arange(24 * 40 * 3, dtype=np.uint8).reshape(24, 40, 3)
+DISPARITY = np.linspace(0, 30, 24 * 40, dtype=np.float32).reshape(24, 40)
+
+
+def pillow(kind: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(PIXELS).save(stream, kind)
+    return stream.getvalue()
+
+
+def npy(array: Any) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def archive() -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("Train/0001_L.png", encode_png(PIXELS))
+    return stream.getvalue()
+
+
+def safetensors() -> bytes:
+    return (Path(__file__).parents[2] / "weights" / "passrnet-x4.safetensors").read_bytes()[:20_000]
+
+
+def recipe(path: Path) -> None:
+    from pamcli.training.recipe_files import read_recipe
+
+    read_recipe(path)
+
+
+def unpacked(path: Path) -> None:
+    for found in pictures_below(path):
+        found.location.read()
+
+
+INDEX = {
+    "format": 1,
+    "scale": 2,
+    "split": "train",
+    "left_out": [],
+    "job": {"options": {}, "pictures": []},
+    "pictures": [
+        {"source": "a", "name": "b", "width": 9, "height": 9, "first": 1, "patches": 1, "offset": 0}
+    ],
+}
+READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
+    "a.png": (read_picture, lambda: encode_png(PIXELS.astype(np.uint16) * 257)),
+    "a.jpg": (read_picture, lambda: pillow("jpeg")),
+    "a.webp": (read_picture, lambda: pillow("webp")),
+    "a.bmp": (read_picture, lambda: pillow("bmp")),
+    "a.ppm": (read_picture, lambda: pillow("ppm")),
+    "a.tif": (read_picture, lambda: encode_tiff(PIXELS)),
+    "d.pfm": (read_disparity, lambda: b"Pf\n40 24\n-1.0\n" + DISPARITY.tobytes()),
+    "d.npy": (read_disparity, lambda: npy(DISPARITY)),
+    "d.tif": (read_disparity, lambda: encode_tiff(DISPARITY)),
+    "d.png": (read_disparity, lambda: encode_png((DISPARITY * 256).astype(np.uint16))),
+    "pairs.txt": (read_pair_list, lambda: b"a.png\tb.png\nc.png\td.png\tout.pfm\n"),
+    "x.zip": (unpacked, archive),
+    "w.safetensors": (read_header, safetensors),
+    "pixels.npy": (open_pixels, lambda: npy(PIXELS.ravel())),
+    "index.json": (read_index, lambda: json.dumps(INDEX).encode()),
+    "manifest.csv": (read_checksums, lambda: b"patch,source,sha256\n000001,a,00ff\n"),
+    "recipe.json": (recipe, lambda: b'{"name": "mine", "task": "disparity", "steps": 10, "batch": 2}'),
+    "calib.txt": (read_middlebury_calibration, lambda: b"cam0=[9 0 4; 0 9 3; 0 0 1]\nbaseline=80\ndoffs=1\n"),
+    "kitti.txt": (
+        lambda path: read_kitti_calibration(path, "P2", "P3"),
+        lambda: b"P2: 9 0 4 1 0 9 3 0 0 0 1 0\nP3: 9 0 4 -3 0 9 3 0 0 0 1 0\n",
+    ),
+    **{
+        f"calibration-{name}": (read_calibration, lambda name=name: _first(ALL[name]))  # type: ignore[misc]
+        for name in ALL
+    },
+}
+
+
+def _first(value: Any) -> bytes:
+    while isinstance(value, list | tuple):
+        value = value[0]
+    if isinstance(value, dict):
+        value = next(iter(value.values()))
+    return str(value).encode()
+
+
+def mutated(data: bytes, seed: int) -> bytes:
+    """The bytes with some of them changed, cut, doubled, or with a number or a text of extremes in them."""
+    draw = random.Random(seed)
+    extremes = [
+        b"\xff" * 4,
+        bytes(4),
+        b"\x7f\xff\xff\xff",
+        b"1e308",
+        b"9" * 400,
+        b"NaN",
+        b"Infinity",
+        b"null",
+        b"[" * 5000,
+    ]
+    for _ in range(draw.choice((1, 1, 2, 5, 20))):
+        place = draw.randrange(len(data) + 1)
+        end = min(len(data), place + draw.choice((1, 2, 4, 64)))
+        what = draw.randrange(6)
+        if what == 0:
+            data = data[:place] + bytes([draw.randrange(256)]) + data[place + 1 :]
+        elif what == 1:
+            data = data[:place]
+        elif what == 2:
+            data = data[:place] + data[end:]
+        elif what == 3:
+            data = data[:end] + data[place:]
+        else:
+            text = draw.choice(extremes)
+            data = data[:place] + text + data[place + (len(text) if what == 4 else 0) :]
+    return data
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    read, make = READERS[name]
+    data, path = make(), tmp_path / name
+    path.write_bytes(data)
+    if not name.startswith(("calibration", "recipe", "w.", "pairs")):
+        read(path)  # whole, it is fine
+    for seed in range(request.config.getoption("--seeds")):
+        path.write_bytes(mutated(data, seed))
+        tracemalloc.start()
+        start, said = time.perf_counter(), ""
+        try:
+            read(path)
+        except PamError as error:
+            said = str(error)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+        assert "\n" not in said, seed
+        seconds, most = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert seconds < MOST_SECONDS, seed
+        assert most < MOST_BYTES, seed
