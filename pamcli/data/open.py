@@ -60,7 +60,7 @@ def parse_data(text: str) -> DataSpec:
     if split not in info.splits:
         raise _unknown(f"split of {name}", split, info.splits)
     path, question, query = rest.rpartition("?")
-    if not question or not query or "/" in query:
+    if not question or not query or ("/" in query and not _names_templates(query)):
         path, query = rest, ""
     if not path:
         alone = "" if info.needs_folder else f", or {name} alone"
@@ -128,12 +128,17 @@ def _keys(query: str, info: SourceInfo) -> dict[str, str]:
         if name in found:
             raise UsageError(f"{name} is given twice in {query!r}")
         if name in known:
-            if value not in known[name].choices:
+            if known[name].choices and value not in known[name].choices:
                 raise _unknown(f"{name} of {info.name}", value, known[name].choices)
         elif name not in common:
             raise _unknown(f"key of {info.name}", name, [*known, *common])
         found[name] = value
     return found
+
+
+def _names_templates(query: str) -> bool:
+    """Whether each "/" of it stands in a template of views, and in no folder's name that has a "?"."""
+    return all("/" not in item or "{}" in item.partition("=")[2] for item in query.split("&"))
 
 
 def _count(value: str) -> int:

@@ -119,6 +119,7 @@ class Key:
     name: str
     meaning: str
     choices: tuple[str, ...]
+    """() = any text."""
     default: str | None = None
     """None: whatever the tree holds."""
 

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import source_trees
+from PIL import Image
 
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.sources import SOURCES
@@ -129,3 +131,19 @@ def test_the_table_and_the_parser_need_neither_torch_nor_opencv() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_pairs_by_templates_are_those_of_pam_disparity(tmp_path: Path) -> None:
+    for name in ("day1/a_L.png", "day1/a_R.png", "day2/b_L.png", "day2/b_R.png", "day2/c_L.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    np.save(tmp_path / "day1" / "a_d.npy", np.ones((8, 8), np.float32))
+    source = open_data(f"pairs:{tmp_path}?left={{}}_L.png&right={{}}_R.png&disparity={{}}_d.npy")
+    assert sorted(source.names) == ["day1/a", "day2/b"]
+    assert [source.load(i).disparity is not None for i in range(2)].count(True) == 1
+    assert source.unpaired == (f"{tmp_path}/day2/c_L.png has no right picture",)
+    inside = open_data(f"pairs:{tmp_path}?left=day2/{{}}_L.png&right=day2/{{}}_R.png")
+    assert source.names != inside.names == ("b",)
+    for keys in ("left={}_L.png", "left=a&right={}_R.png"):
+        with pytest.raises(UsageError, match=r"left=\{\}_L.png&right=\{\}_R.png, for example"):
+            open_data(f"pairs:{tmp_path}?{keys}")

@@ -1,4 +1,7 @@
-"""Any pairs: folders `left` and `right`, paired by equal stem, and perhaps `disparity` in any format."""
+"""Any pairs: folders `left` and `right`, paired by equal stem, and perhaps `disparity` in any format.
+
+Or as two templates with `{}` name the views, and perhaps a third one the disparity.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.listing import Listed, by_stem, paired, truths
-from pamcli.data.source import Files, SourceInfo
-from pamcli.files.finding import pictures_by_stem
+from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.errors import UsageError
+from pamcli.files.finding import files_by_text, pictures_by_stem
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-    # Two pictures of one stem in a folder are refused, not chosen from.
-    sides = (root / "left", root / "right")
-    lefts, rights = (pictures_by_stem(side) if side.is_dir() else {} for side in sides)
-    truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)
+    if keys:
+        lefts, rights, truth = (_matching(root, keys, name) for name in ("left", "right", "disparity"))
+    else:
+        # Two pictures of one stem in a folder are refused, not chosen from.
+        sides = (root / "left", root / "right")
+        lefts, rights = (pictures_by_stem(side) if side.is_dir() else {} for side in sides)
+        truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)
     unpaired: list[str] = []
     found = [
         Files(stem, left, right, {"disparity": truth[stem]} if stem in truth else {})
@@ -24,6 +31,20 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     ]
     return Listed(found, truths(read_disparity, "disparity"), unpaired=unpaired)
 
+
+def _matching(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]:
+    template = keys.get(name)
+    if template is None and name == "disparity":
+        return {}
+    if template is None or "{}" not in template:
+        given = "no template" if template is None else repr(template)
+        raise UsageError(
+            f"pairs by templates: {given} for {name}", "left={}_L.png&right={}_R.png, for example"
+        )
+    return files_by_text(str(root / template))
+
+
+_EXAMPLE = "left={}_L.png&right={}_R.png; {} is the same text in all"
 
 INFO = SourceInfo(
     "pairs",
@@ -35,4 +56,8 @@ INFO = SourceInfo(
         "disparity/NAME.pfm  (optional; .png in 1/256 px, .npy, .tif)",
     ),
     open_source,
+    keys=tuple(
+        Key(name, f"template of the {what} below PATH ({_EXAMPLE})", ())
+        for name, what in (("left", "left view"), ("right", "right view"), ("disparity", "disparity"))
+    ),
 )
