@@ -153,6 +153,7 @@ class Convolution(RollingMap):
         *,
         stride: int = 1,
         dilation: int = 1,
+        groups: int = 1,
         slope: float | None = None,
     ) -> None:
         """`slope`: of the leaky rectifier behind it, if there is one."""
@@ -161,6 +162,7 @@ class Convolution(RollingMap):
         super().__init__(-(-source.height // stride), stride * source.step, ahead)
         self.source = source.reader()
         self.weight, self.bias, self.stride, self.dilation, self.slope = weight, bias, stride, dilation, slope
+        self.groups = groups
 
     def _compute(self, first: int, last: int) -> Tensor:
         reach, columns = self.reach
@@ -170,7 +172,7 @@ class Convolution(RollingMap):
         padding = above
         if above != below and self.stride == 1:  # neither inside, nor the whole picture at once
             padding, x = 0, F.pad(x, (0, 0, above, below))
-        x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation)
+        x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation, self.groups)
         self.source.forget(self.source.height if last == self.height else self.stride * last - reach)
         return x if self.slope is None else F.leaky_relu_(x, self.slope)
 

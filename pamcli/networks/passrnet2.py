@@ -1,0 +1,150 @@
+"""PASSRnet 2: the parallax attention of PASSRnet between gated blocks of today, at several depths.
+
+Shapes: B batch, C channels (`WIDTH`), H rows, W columns of the low-resolution pictures; `views` holds both
+views joined in the batch, left first: (2B, C, H, W). Whatever happens to a view happens to both, with the
+same weights, so both are enlarged in one pass. Every layer but the 3x3 convolutions works on pixels or on
+rows alone, so that the network can run in strips.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pamcli.networks.blocks import conv
+from pamcli.networks.parallax import (
+    VALID_MASS,
+    ParallaxMaps,
+    attention,
+    gather_features,
+    matching_cost,
+    received_mass,
+)
+from pamcli.networks.passrnet import SuperResolution
+
+WIDTH = 64
+BLOCKS = 16
+EXCHANGES = (3, 7, 11, 15)
+"""Blocks behind which the views exchange features."""
+
+
+class PASSRnet2(nn.Module):
+    """Enlarges both views of a rectified pair by `scale`: their bicubic enlargement, and what is learned."""
+
+    def __init__(self, scale: int) -> None:
+        super().__init__()
+        self.scale = scale
+        self.first = conv(3, WIDTH, bias=True)
+        self.blocks = nn.ModuleList(GatedBlock() for _ in range(BLOCKS))
+        self.exchanges = nn.ModuleDict({str(depth): Exchange() for depth in EXCHANGES})
+        self.last = conv(WIDTH, 3 * scale**2, bias=True)
+        for parameter in self.last.parameters():  # it begins as bicubic enlargement
+            nn.init.zeros_(parameter)
+
+    def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
+        """`left`, `right` (B, 3, H, W), RGB in [0, 1], any size. The maps are those of the last exchange."""
+        pictures = torch.cat((left, right))
+        views = self.first(pictures)  # (2B, C, H, W)
+        for depth, block in enumerate(self.blocks):
+            views = block(views)
+            if depth in EXCHANGES:
+                views, maps = self.exchanges[str(depth)](views)
+        learned = F.pixel_shuffle(self.last(views).float(), self.scale)
+        enlarged = (learned + bicubic(pictures.float(), self.scale)).chunk(2)
+        return SuperResolution(enlarged[0], enlarged[1] if both else None, _with_masks(*maps))
+
+
+def bicubic(pictures: Tensor, scale: int) -> Tensor:
+    """(B, 3, H, W) to (B, 3, scale H, scale W)."""
+    return F.interpolate(pictures, scale_factor=scale, mode="bicubic", align_corners=False)
+
+
+class PixelNorm(nn.Module):
+    """Layer norm over the channels of each pixel, in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+        self.bias = nn.Parameter(torch.zeros(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        channels_last = x.permute(0, 2, 3, 1)
+        normal = F.layer_norm(channels_last.float(), (WIDTH,), self.weight.float(), self.bias.float(), 1e-6)
+        return normal.to(x.dtype).permute(0, 3, 1, 2)
+
+
+class GatedBlock(nn.Module):
+    """The block of NAFNet without its channel attention, which would look at the whole picture.
+
+    x + b conv1(gate(depthwise(conv1(norm x)))), then the same without the 3x3 convolution; a gate is the
+    product of two halves of the channels.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = PixelNorm(), PixelNorm()
+        self.widen = conv(WIDTH, 2 * WIDTH, 1, bias=True)
+        self.mix = nn.Conv2d(2 * WIDTH, 2 * WIDTH, 3, padding=1, groups=2 * WIDTH)
+        self.narrow = conv(WIDTH, WIDTH, 1, bias=True)
+        self.widen2 = conv(WIDTH, 2 * WIDTH, 1, bias=True)
+        self.narrow2 = conv(WIDTH, WIDTH, 1, bias=True)
+        self.scale1 = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
+        self.scale2 = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.join(x, self.mix(self.spread(x)))
+
+    def spread(self, x: Tensor) -> Tensor:
+        """What the 3x3 convolution is given: (B, 2C, H, W)."""
+        return self.widen(self.norm1(x))  # type: ignore[no-any-return]
+
+    def join(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """The block's result from its input and what the 3x3 convolution made of it."""
+        x = x + _scaled(self.narrow, self.scale1, _gated(mixed))
+        return x + _scaled(self.narrow2, self.scale2, _gated(self.widen2(self.norm2(x))))
+
+
+def _scaled(layer: nn.Conv2d, scale: Tensor, x: Tensor) -> Tensor:
+    """scale (C, 1, 1) times what a 1x1 convolution makes of x: its weights are scaled, which is less work."""
+    assert layer.bias is not None
+    return F.conv2d(x, layer.weight * scale[..., None], layer.bias * scale[:, 0, 0])
+
+
+def _gated(x: Tensor) -> Tensor:
+    one, other = x.chunk(2, 1)
+    return one * other
+
+
+class Exchange(nn.Module):
+    """Parallax attention in both directions: each view is given what the other has along its row.
+
+    One product of queries and keys serves both. What is gathered is scaled by what begins at zero, so that
+    the network begins as two single ones.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = PixelNorm()
+        self.describe = conv(WIDTH, WIDTH, 1, bias=True)
+        self.value = conv(WIDTH, WIDTH, 1, bias=True)
+        self.scale = nn.Parameter(torch.zeros(WIDTH, 1, 1))
+
+    def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(2B, C, H, W) to the same, and both attention maps: (B, H, W, V), (B, H, V, W)."""
+        left, right = self.describe(self.norm(views)).chunk(2)
+        cost = matching_cost(left * WIDTH**-0.5, right)  # (B, H, W, V)
+        maps = attention(cost), attention(cost.transpose(2, 3))
+        values_left, values_right = _scaled(self.value, self.scale, views).chunk(2)
+        gathered = torch.cat((gather_features(maps[0], values_right), gather_features(maps[1], values_left)))
+        return views + gathered, maps
+
+
+def _with_masks(right_to_left: Tensor, left_to_right: Tensor) -> ParallaxMaps:
+    """The masks of Equation 4 as they are, not cleaned up: the network does not use them, the losses may."""
+    return ParallaxMaps(
+        right_to_left,
+        left_to_right,
+        valid_left=received_mass(left_to_right) > VALID_MASS,
+        valid_right=received_mass(right_to_left) > VALID_MASS,
+    )

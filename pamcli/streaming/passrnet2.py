@@ -1,0 +1,90 @@
+"""PASSRnet 2 a few rows at a time: the same pictures. Both views joined in the batch, left first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pamcli.networks.passrnet2 import EXCHANGES, Exchange, GatedBlock, PASSRnet2, bicubic
+from pamcli.streaming.attention import lines_at_once
+from pamcli.streaming.passrnet import Write
+from pamcli.streaming.rolling import Convolution, Given, RollingMap, Shuffled, convolution, read_all
+from pamcli.streaming.strips import Rows, strips
+
+CUBIC_REACH = 2
+"""Rows above and below that a bicubic enlargement looks at."""
+
+
+class Mapped(RollingMap):
+    """What a function makes of the same rows of some maps, each row by itself."""
+
+    def __init__(self, function: Callable[..., Tensor], *sources: RollingMap) -> None:
+        super().__init__(sources[0].height, sources[0].step, max(source.ahead for source in sources))
+        self.function, self.sources = function, [source.reader() for source in sources]
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        made = self.function(*read_all(self.sources, first, last))
+        for source in self.sources:
+            source.forget(last)
+        return made
+
+
+class Bicubic(RollingMap):
+    """Bicubic enlargement, in float32."""
+
+    def __init__(self, source: RollingMap, scale: int) -> None:
+        super().__init__(scale * source.height, source.step / scale, source.ahead + CUBIC_REACH)
+        self.source, self.unit = source.reader(), scale
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        scale, height = self.unit, self.source.height
+        low = max(0, first // scale - CUBIC_REACH)
+        high = min(height, last // scale + CUBIC_REACH)
+        rows = bicubic(self.source(low, high).float(), scale)[:, :, first - scale * low : last - scale * low]
+        self.source.forget(height if last == self.height else last // scale - CUBIC_REACH)
+        return rows
+
+
+class StreamedPASSRnet2:
+    """Runs a PASSRnet 2 strip by strip, in the precision of its weights; attention and result are float32."""
+
+    def __init__(self, network: PASSRnet2) -> None:
+        self.network = network
+
+    def enlarge(
+        self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
+    ) -> None:
+        """As `StreamedPASSRnet.enlarge`."""
+        strip = height if strip is None else strip
+        network = self.network
+        given = Given(rows, height)
+        x: RollingMap = convolution(given, network.first)
+        for depth, block in enumerate(network.blocks):
+            assert isinstance(block, GatedBlock)
+            mix = block.mix
+            mixed = Convolution(Mapped(block.spread, x), mix.weight, mix.bias, groups=mix.groups)
+            x = Mapped(block.join, x, mixed)
+            if depth in EXCHANGES:
+                x = Mapped(_exchanged(network.exchanges[str(depth)]), x)
+        learned = Shuffled(convolution(x, network.last), network.scale)
+        picture = Mapped(
+            lambda own, base: own.float() + base, learned, Bicubic(given, network.scale)
+        ).reader()
+        for first, last in strips(picture.height, network.scale * strip):
+            enlarged = picture(first, last)
+            for view in range(2 if both else 1):
+                write(view, first, enlarged[view])
+            picture.forget(last)
+
+
+def _exchanged(exchange: torch.nn.Module) -> Callable[[Tensor], Tensor]:
+    """For a few lines at a time: their attention maps are large."""
+    assert isinstance(exchange, Exchange)
+
+    def run(views: Tensor) -> Tensor:
+        lines = lines_at_once(views.shape[3], views.shape[3])
+        return torch.cat([exchange(views[:, :, a:b])[0] for a, b in strips(views.shape[2], lines)], 2)
+
+    return run
