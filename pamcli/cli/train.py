@@ -57,7 +57,7 @@ def disparity(given: MatcherTraining) -> None:
 
 
 def superres(given: UpscalerTraining) -> None:
-    """Train PASSRnet. Recipes: superres (the default), paper-superres.
+    """Train PASSRnet, or PASSRnet 2. Recipes: superres (the default), paper-superres.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
     """
@@ -144,13 +144,13 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
     from pamcli.training.recipes import default_recipe, named_recipe
 
     prior = given.max_disparity if isinstance(given, MatcherTraining) else None
-    network = given.network if isinstance(given, MatcherTraining) else None
+    network = given.network if isinstance(given, MatcherTraining | UpscalerTraining) else None
     unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
     stored = None
     if given.from_weights is not None:
         stored = read_header(find_weights(given.from_weights, console)).spec
-        if task == "disparity" and network is None and stored.architecture == "pasmnet2":
-            network = "pasmnet2"
+        if network is None and stored.architecture in ("pasmnet2", "passrnet2"):
+            network = "pasmnet2" if stored.architecture == "pasmnet2" else "passrnet2"
     file = given.recipe is not None and given.recipe.endswith(".json")
     if file:
         recipe = read_recipe(Path(given.recipe or ""))

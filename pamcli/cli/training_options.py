@@ -204,6 +204,10 @@ class MatcherTraining(Training):
 class UpscalerTraining(Training):
     """Of pam train superres."""
 
+    network: Annotated[
+        Literal["passrnet", "passrnet2"] | None,
+        typer.Option("--network", help="Which network; else that of the recipe, or of --from."),
+    ] = None
     scale: Annotated[
         int | None, typer.Option("--scale", metavar="2|3|4|8", help="Enlargement to learn: 2, 3, 4 or 8.")
     ] = None

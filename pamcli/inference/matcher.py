@@ -23,6 +23,7 @@ from pamcli.networks.parallax import consistent
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
@@ -154,7 +155,7 @@ class StereoMatcher:
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
         compute = Compute.choose(device, precision, reduce=True)
         network, spec = load_network(locate(weights).path)
-        if isinstance(network, PASSRnet):
+        if isinstance(network, PASSRnet | PASSRnet2):
             raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet2")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         if enlarge is None:

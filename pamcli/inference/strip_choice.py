@@ -36,6 +36,10 @@ The six groups of dilated convolutions wait for 16 rows each (and their sums for
 a strip's are a group's input, sum, three branches and these joined; queries, keys and values of both views.
 """
 
+UPSCALING2_LAG, UPSCALING2_ROW, UPSCALING2_COSTS = 8_000, 450, 1_600
+"""The same of PASSRnet 2, fitted to what tensors take. Its blocks wait for two rows of 128 channels, and one
+of 64, of both views; a strip's are the features before and after a 3x3 convolution, and their norm in float32."""
+
 MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 90, 380
 UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
 """The same of a picture that is one strip. PASMnet's costs are those of the lines whose attention is looked
@@ -140,6 +144,17 @@ def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views
         per_row=SCATTER * (UPSCALING_ROW * item + UPSCALING_COSTS) * width + pictures,
         rows=(2, most, 2),
         whole=whole,
+    )
+
+
+def upscaling2_footprint(width: int, height: int, item: int, *, scale: int, views: int) -> Footprint:
+    """Of PASSRnet 2: it enlarges both views whatever is asked for, and holds nothing of the whole picture."""
+    pictures = 2 * 3 * scale**2 * (item + 12) * width
+    most = _useful(UPSCALING_STRIP, width, height, 2)
+    return Footprint(
+        fixed=LIBRARIES + _attention(width, most, ordered=False) + SCATTER * UPSCALING2_LAG * item * width,
+        per_row=SCATTER * (UPSCALING2_ROW * item + UPSCALING2_COSTS) * width + pictures,
+        rows=(2, most, 2),
     )
 
 

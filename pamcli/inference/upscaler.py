@@ -14,13 +14,15 @@ from pamcli.errors import ModelError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.pictures import PairRows, write_rows
-from pamcli.inference.strip_choice import choose_strip, upscaling_footprint
+from pamcli.inference.strip_choice import choose_strip, upscaling2_footprint, upscaling_footprint
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.folding import folded
 from pamcli.streaming.passrnet import StreamedPASSRnet
+from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
@@ -30,7 +32,7 @@ SUMS = {np.dtype(np.uint8): np.dtype(np.uint16), np.dtype(np.uint16): np.dtype(n
 
 
 class StereoUpscaler:
-    """A PASSRnet on a device, for any number of pairs.
+    """A PASSRnet or PASSRnet 2 on a device, for any number of pairs.
 
     >>> upscaler = StereoUpscaler.load("passrnet-x4")
     >>> left_x4, right_x4 = upscaler(left, right)  # (H, W, 3) RGB each, to (4 H, 4 W, 3)
@@ -38,7 +40,7 @@ class StereoUpscaler:
 
     def __init__(
         self,
-        network: PASSRnet,
+        network: PASSRnet | PASSRnet2,
         spec: ModelSpec,
         compute: Compute,
         *,
@@ -50,7 +52,11 @@ class StereoUpscaler:
         `ensemble`: the mean over the flips of the pair, for four times the work.
         """
         self.network = folded(network).to(compute.device, compute.dtype)
-        self.streamed = StreamedPASSRnet(self.network)
+        self.streamed: StreamedPASSRnet | StreamedPASSRnet2
+        if isinstance(self.network, PASSRnet2):
+            self.streamed = StreamedPASSRnet2(self.network)
+        else:
+            self.streamed = StreamedPASSRnet(self.network)
         self.spec = spec
         self.compute = compute
         self.max_memory = max_memory
@@ -75,7 +81,7 @@ class StereoUpscaler:
         """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
         compute = Compute.choose(device, precision)
         network, spec = load_network(locate(weights).path)
-        if not isinstance(network, PASSRnet):
+        if not isinstance(network, PASSRnet | PASSRnet2):
             raise ModelError(f"{weights} is a {spec.architecture}, which enlarges nothing", "use passrnet-x4")
         return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
@@ -123,9 +129,8 @@ class StereoUpscaler:
         pair = PairRows(left, right, smallest=SMALLEST_SIDE)
         height, width, scale = pair.height, pair.width, self.scale
         given = (left, right) if both else (left,)
-        footprint = upscaling_footprint(
-            width, height, self.compute.dtype.itemsize, scale=scale, views=len(given)
-        )
+        counted = upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint
+        footprint = counted(width, height, self.compute.dtype.itemsize, scale=scale, views=len(given))
         results = kept + sum(scale**2 * view.nbytes for view in given)
         strip = choose_strip(
             footprint.with_results(results),
@@ -138,7 +143,7 @@ class StereoUpscaler:
         )
 
         def rows(first: int, last: int) -> Tensor:
-            return pair(first, last).to(self.compute.device, self.compute.dtype)
+            return pair(first, last).to(self.compute.device)  # exact: they are enlarged, too
 
         def write(view: int, first: int, picture: Tensor) -> None:
             write_rows(picture, enlarged[view][first : first + picture.shape[1]])

@@ -16,13 +16,14 @@ from pamcli.files.atomic import write_atomically
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.spec import ModelSpec, read_header
 
 STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Precisions in which weights may be stored."""
 
 
-Network = PASMnet | PASMnet2 | PASSRnet
+Network = PASMnet | PASMnet2 | PASSRnet | PASSRnet2
 
 
 def build_network(spec: ModelSpec) -> Network:
@@ -32,7 +33,7 @@ def build_network(spec: ModelSpec) -> Network:
     if spec.architecture == "pasmnet2":
         return PASMnet2()
     assert spec.scale is not None
-    return PASSRnet(spec.scale)
+    return PASSRnet2(spec.scale) if spec.architecture == "passrnet2" else PASSRnet(spec.scale)
 
 
 def empty_network(spec: ModelSpec) -> Network:

@@ -14,7 +14,10 @@ from pamcli.errors import ModelError
 MATCHING = ("pasmnet", "pasmnet2")
 """Architectures that find disparity."""
 
-ARCHITECTURES = (*MATCHING, "passrnet")
+ENLARGING = ("passrnet", "passrnet2")
+"""Architectures that enlarge both views."""
+
+ARCHITECTURES = (*MATCHING, *ENLARGING)
 VARIANTS = ("paper",)
 """Configurations of the networks that this version can build; "paper" is the published one."""
 
@@ -33,7 +36,7 @@ class ModelSpec:
     """
 
     architecture: str
-    """"pasmnet", "pasmnet2" (stereo matching) or "passrnet" (super-resolution)."""
+    """"pasmnet", "pasmnet2" (stereo matching), "passrnet" or "passrnet2" (super-resolution)."""
     variant: str = "paper"
     """Which configuration of the architecture the tensors belong to."""
     scale: int | None = None
@@ -55,10 +58,10 @@ class ModelSpec:
             raise ModelError(
                 f"unknown variant {self.variant!r} of {self.architecture}", "a newer pam may know it"
             )
-        if (self.architecture == "passrnet") != (self.scale is not None):
-            raise ModelError("a scale belongs to passrnet, and every passrnet has one")
+        if (self.architecture in ENLARGING) != (self.scale is not None):
+            raise ModelError("a scale belongs to super-resolution, and each of its networks has one")
         if self.scale is not None and self.scale not in PASSRNET_SCALES:
-            raise ModelError(f"scale {self.scale} is none that passrnet can have")
+            raise ModelError(f"scale {self.scale} is none that {self.architecture} can have")
         check_max_disparity(self.max_disparity)
         if self.max_disparity is not None and self.architecture not in MATCHING:
             raise ModelError("a maximum disparity belongs to stereo matching only")

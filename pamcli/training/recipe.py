@@ -21,18 +21,20 @@ from pamcli.training.augmentation import Augmentation
 from pamcli.training.schedules import Schedule
 
 Task = Literal["disparity", "superres"]
-Network = Literal["pasmnet", "pasmnet2", "passrnet"]
+Network = Literal["pasmnet", "pasmnet2", "passrnet", "passrnet2"]
 
 NETWORKS: Mapping[Task, tuple[Network, ...]] = {
     "disparity": ("pasmnet", "pasmnet2"),
-    "superres": ("passrnet",),
+    "superres": ("passrnet", "passrnet2"),
 }
 """What a task trains; the first is meant where nothing is said."""
 
+OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial"
 OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
     "pasmnet": ("updates", "super_resolution", "charbonnier"),
     "pasmnet2": ("estimate", "super_resolution", "charbonnier"),
-    "passrnet": ("photometric", "smoothness", "refined", "updates", "estimate", "initial"),
+    "passrnet": OF_MATCHING,
+    "passrnet2": OF_MATCHING,
 }
 """Terms of the loss that only other networks have."""
 
@@ -41,6 +43,7 @@ PARTS: Mapping[Network, tuple[str, ...]] = {
     "pasmnet": ("hourglass", "cas_pam", "refine"),
     "pasmnet2": ("hourglass", "cas_pam", HEAD),
     "passrnet": ("init_feature", "pam", "upscale"),
+    "passrnet2": ("first", "blocks", "exchanges", "last"),
 }
 """Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
 

@@ -64,8 +64,8 @@ def _from_weights(weights: str, recipe: Recipe) -> Network:
         network = _fresh(recipe)
         known = dict.fromkeys(network.state_dict())
         network.load_state_dict({k: v for k, v in matching.items() if k in known}, strict=False)
-    if isinstance(network, PASSRnet) and recipe.scale is not None and spec.scale != recipe.scale:
-        smaller = PASSRnet(recipe.scale)
+    if recipe.scale is not None and spec.scale != recipe.scale:
+        smaller = build_network(model_spec(recipe, ""))
         smaller.load_state_dict(halved_scale(network.state_dict()))
         network = smaller
     return network.requires_grad_(True)
@@ -85,10 +85,13 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
 
 
 def halved_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """PASSRnet of x4 to x2: each place of the finer grid's 2 x 2 groups gets their mean."""
-    last = state["upscale.4.weight"]  # (64 * 4 * 4, 64, 1, 1): channel, row and column of the shuffle
-    groups = last.reshape(-1, 2, 2, 2, 2, *last.shape[1:])  # channel, row // 2, row % 2, column // 2, ...
-    return state | {"upscale.4.weight": groups.mean((2, 4)).flatten(0, 2)}
+    """A network of x4 to x2: each place of the finer grid's 2 x 2 groups gets their mean."""
+    halved = dict(state)
+    for key in state.keys() & {"upscale.4.weight", "last.weight", "last.bias"}:
+        last = state[key]  # (C * 4 * 4, ...): channel, row and column of the shuffle
+        groups = last.reshape(-1, 2, 2, 2, 2, *last.shape[1:])  # channel, row // 2, row % 2, column // 2, ...
+        halved[key] = groups.mean((2, 4)).flatten(0, 2)
+    return halved
 
 
 @torch.no_grad()

@@ -24,11 +24,14 @@ from pamcli.inference.strip_choice import (
     choose_strip,
     matching_footprint,
     readable,
+    upscaling2_footprint,
     upscaling_footprint,
 )
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.streaming.folding import folded
 from pamcli.streaming.pasmnet import StreamedPASMnet
+from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
@@ -143,6 +146,22 @@ def test_the_count_of_passrnets_memory_is_close_to_its_tensors(
             )
         counted = upscaling_footprint(width, height, 4, scale=4, views=2)
         assert 0.3 * (counted.peak(strip) - LIBRARIES) < alive.peak < counted.peak(strip) - LIBRARIES
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("width", "height"), [(160, 64), (300, 24)])
+def test_the_count_of_passrnet_2s_memory_is_close_to_its_tensors(
+    width: int, height: int, dtype: torch.dtype
+) -> None:
+    network = StreamedPASSRnet2(PASSRnet2(4).to(dtype))
+    views = torch.zeros(2, 3, height, width)
+    for strip in (2, 8, height):
+        with torch.inference_mode(), AliveTensors() as alive:
+            network.enlarge(
+                lambda a, b: views[:, :, a:b], height, width, lambda *_: None, both=True, strip=strip
+            )
+        counted = upscaling2_footprint(width, height, dtype.itemsize, scale=4, views=2)
+        assert 0.2 * (counted.peak(strip) - LIBRARIES) < alive.peak < counted.peak(strip) - LIBRARIES
 
 
 @pytest.mark.parametrize(

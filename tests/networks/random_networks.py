@@ -11,6 +11,7 @@ from torch import Tensor
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
 
 
 @cache
@@ -35,6 +36,16 @@ def passrnet(scale: int) -> PASSRnet:
     g = golden(name)
     network = PASSRnet(scale)
     network.load_state_dict(formula_state(name, int(g["seed"]), float(g["query_gain"])))
+    return network.eval().requires_grad_(False)
+
+
+@cache
+def passrnet2(scale: int) -> PASSRnet2:
+    """A fresh one, disturbed: nothing of it is zero."""
+    torch.manual_seed(scale)
+    network = PASSRnet2(scale)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
     return network.eval().requires_grad_(False)
 
 

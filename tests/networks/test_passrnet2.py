@@ -1,0 +1,78 @@
+"""PASSRnet 2 in its plain form."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from random_networks import passrnet2, picture_pair
+
+from pamcli.losses.total import Truth, superres_terms, total_loss
+from pamcli.losses.weights import LossWeights
+from pamcli.networks.passrnet2 import EXCHANGES, PASSRnet2, bicubic
+
+
+@pytest.mark.parametrize(("scale", "parameters"), [(2, 468_748), (3, 477_403), (4, 489_520)])
+def test_its_size(scale: int, parameters: int) -> None:
+    assert sum(p.numel() for p in PASSRnet2(scale).parameters()) == parameters
+
+
+def test_a_fresh_one_is_bicubic_enlargement_and_looks_at_one_view_alone() -> None:
+    torch.manual_seed(0)
+    network, views = PASSRnet2(4), picture_pair(12, 30)
+    result = network(views[:1], views[1:], both=True)
+    torch.testing.assert_close(result.left, bicubic(views[:1], 4))
+    torch.nn.init.normal_(network.last.weight, std=0.1)
+    result = network(views[:1], views[1:])
+    assert (result.left - bicubic(views[:1], 4)).abs().mean() > 0.01
+    assert torch.equal(result.left, network(views[:1], torch.rand_like(views[1:])).left)
+
+
+def test_exchanged_views_give_exchanged_pictures() -> None:
+    views = picture_pair(11, 23)
+    there = passrnet2(2)(views[:1], views[1:], both=True)
+    back = passrnet2(2)(views[1:], views[:1], both=True)
+    torch.testing.assert_close(there.left, back.right)
+    torch.testing.assert_close(there.right, back.left)
+    torch.testing.assert_close(there.maps.right_to_left, back.maps.left_to_right)
+    assert passrnet2(2)(views[:1], views[1:]).right is None
+
+
+def test_rows_are_enlarged_with_what_the_other_view_has_in_them() -> None:
+    """Row 12 of the right view changes the left picture no further off than 3x3 convolutions reach."""
+    views = picture_pair(60, 16)
+    changed = views.clone()
+    changed[1, :, 12] = 1 - changed[1, :, 12]
+    network = passrnet2(2)
+    difference = (network(views[:1], views[1:]).left - network(changed[:1], changed[1:]).left).abs()
+    reach = 2 + 16  # the first, the last and one of each block
+    assert difference[:, :, : 2 * (12 + reach + 1)].max() > 1e-4
+    assert difference[:, :, 2 * (12 + reach + 1) :].max() == 0
+
+
+def test_the_papers_losses_reach_every_weight() -> None:
+    """Maps are those of the last exchange; the picture's loss reaches all exchanges."""
+    torch.manual_seed(1)
+    network, views = PASSRnet2(2), picture_pair(16, 32)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    result = network(views[:1], views[1:], both=True)
+    maps = result.maps
+    torch.testing.assert_close(maps.right_to_left.sum(-1), torch.ones(1, 16, 32))
+    weights = LossWeights(
+        super_resolution=1, pam=1, pam_photometric=1, pam_smoothness=1, pam_cycle=1, likelihood=1
+    )
+    high = torch.rand(2, 1, 3, 32, 64)
+    truth = Truth.of(torch.full((1, 16, 32), 3.0), torch.full((1, 16, 32), 3.0))
+    loss, values = total_loss(superres_terms(result, views[:1], views[1:], *high, weights, truth))
+    assert {
+        "super_resolution",
+        "pam_photometric",
+        "pam_smoothness",
+        "pam_cycle",
+        "likelihood",
+    } <= values.keys()
+    loss.backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+    assert len(network.exchanges) == len(EXCHANGES)

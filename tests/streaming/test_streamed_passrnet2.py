@@ -1,0 +1,49 @@
+"""PASSRnet 2 in strips gives PASSRnet 2's pictures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from random_networks import CountedRows, passrnet2, picture_pair
+from torch import Tensor
+
+from pamcli.streaming import passrnet2 as streamed
+from pamcli.streaming.passrnet2 import StreamedPASSRnet2
+
+
+def run(scale: int, views: Tensor, strip: int | None, both: bool = True) -> Tensor:
+    """The enlarged views, written strip by strip."""
+    _, _, height, width = views.shape
+    out = torch.full((2 if both else 1, 3, scale * height, scale * width), torch.nan)
+    rows = CountedRows(views)
+
+    def write(view: int, first: int, picture: Tensor) -> None:
+        place = out[view, :, first : first + picture.shape[1]]
+        assert picture.dtype == torch.float32
+        assert place.isnan().all(), "every row is written once"
+        place.copy_(picture)
+
+    with torch.inference_mode():
+        StreamedPASSRnet2(passrnet2(scale)).enlarge(rows, height, width, write, both=both, strip=strip)
+    assert rows.asked == list(range(height)), "every row is read once"
+    return out
+
+
+@pytest.mark.parametrize("scale", [2, 3, 4])
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (9, 31), (33, 20), (50, 11)])
+def test_strips_of_any_height_give_the_plain_pictures(scale: int, height: int, width: int) -> None:
+    views = picture_pair(height, width, shift=3)
+    with torch.inference_mode():
+        plain = passrnet2(scale)(views[:1], views[1:], both=True)
+    assert plain.right is not None
+    expected = torch.cat((plain.left, plain.right))
+    for strip in (1, 2, 5, 16, None):
+        assert (run(scale, views, strip) - expected).abs().max() < 1e-5
+    assert (run(scale, views, 16, both=False) - plain.left).abs().max() < 1e-5
+
+
+def test_few_lines_of_attention_at_a_time_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = picture_pair(21, 17, shift=3)
+    expected = run(2, views, None)
+    monkeypatch.setattr(streamed, "lines_at_once", lambda width, other: 4)
+    assert (run(2, views, None) - expected).abs().max() < 1e-5
