@@ -256,6 +256,28 @@ def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> No
     assert validation["figure"] == pytest.approx(figures[1]["left psnr"], abs=1e-6)
 
 
+def test_passrnet_2_is_trained_measured_and_used(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    for side in ("left", "right"):
+        Path("pairs", side).mkdir(parents=True)
+        Image.fromarray(rng.integers(0, 256, (32, 80, 3), np.uint8)).save(f"pairs/{side}/a.png")
+    more = ("--scale", "2", "--crop", "24x10", "--steps", "1", "--val", "pairs:pairs", "--json", *COMMON)
+    data = ("--data", "pairs:pairs", "--network", "passrnet2")
+    run = pam("train", "superres", *data, *more, "-o", "run")
+    assert run.code == 0, run.stderr
+    assert read_header(Path("run/best.safetensors")).spec.architecture == "passrnet2"
+    goes_on = pam(
+        "train", "superres", "--data", "pairs:pairs", *more, "--from", "run/best.safetensors", "-o", "r2"
+    )
+    assert goes_on.code == 0, goes_on.stderr
+    assert read_header(Path("r2/best.safetensors")).spec.architecture == "passrnet2"
+    views = ("pairs/left/a.png", "pairs/right/a.png", "--weights", "run/best.safetensors")
+    used = pam("superres", *views, "--device", "cpu", "-o", "large.png")
+    assert used.code == 0, used.stderr
+    with Image.open("large.png") as large:
+        assert large.size == (160, 64)
+
+
 def test_a_stop_while_a_validation_is_made_up_leaves_it_to_the_next_run(here: Path) -> None:
     rng = np.random.default_rng(0)
     for side in ("left", "right"):

@@ -14,6 +14,7 @@ from pamcli.networks.blocks import upsample
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.recipe import PARTS, Recipe
@@ -119,7 +120,7 @@ def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path:
 
 
 def test_the_parts_are_the_networks(tmp_path: Path) -> None:
-    for name, network in (("pasmnet", PASMnet()), ("passrnet", PASSRnet(2))):
+    for name, network in (("pasmnet", PASMnet()), ("passrnet", PASSRnet(2)), ("passrnet2", PASSRnet2(2))):
         assert PARTS[name] == tuple(dict(network.named_children()))  # type: ignore[index]
 
 
@@ -158,6 +159,14 @@ def test_halving_changes_nothing_but_the_layer_before_the_shuffle() -> None:
     state = PASSRnet(4).state_dict()
     halved = halved_scale(state)
     assert [key for key in state if halved[key] is not state[key]] == ["upscale.4.weight"]
+    torch.manual_seed(0)
+    larger, smaller = PASSRnet2(4), PASSRnet2(2)
+    torch.nn.init.normal_(larger.last.weight)
+    torch.nn.init.normal_(larger.last.bias)
+    smaller.load_state_dict(halved_scale(larger.state_dict()))
+    features = torch.rand(1, 64, 5, 7)
+    shuffled = (F.pixel_shuffle(network.last(features), network.scale) for network in (larger, smaller))
+    torch.testing.assert_close(F.avg_pool2d(next(shuffled), 2), next(shuffled))
 
 
 @pytest.mark.parametrize(("stored", "wanted"), [(2, 4), (4, 3), (2, 3)])
