@@ -42,7 +42,7 @@ def test_the_wheel_carries_every_weight_file_with_its_checksum(wheel: zipfile.Zi
 
 def test_the_wheel_names_its_command_version_and_licence(wheel: zipfile.ZipFile) -> None:
     info = f"pamcli-{pamcli.__version__}.dist-info"
-    assert "pam = pamcli.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    assert "pam = pamcli.__main__:main" in wheel.read(f"{info}/entry_points.txt").decode()
     assert wheel.read(f"{info}/licenses/LICENSE").startswith(b"MIT License")
     metadata = Parser().parsestr(wheel.read(f"{info}/METADATA").decode())
     assert metadata["Version"] == pamcli.__version__

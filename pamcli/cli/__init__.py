@@ -17,6 +17,7 @@ from pamcli.cli import (
     dataset,
     depth,
     disparity,
+    doctor,
     eval_disparity,
     eval_superres,
     guide,
@@ -27,14 +28,15 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import command, group
-from pamcli.errors import InputError, OutputError, PamError
+from pamcli.errors import InputError, OutputError, PamError, UsageError
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """What every usage error of Typer descends from; Typer itself names only the descendants."""
 
 app = group(
     "Stereo images: where each pixel of the left picture sits in the right one, and larger pictures "
-    "with detail borrowed from each other."
+    "with detail borrowed from each other.",
+    completion=True,
 )
 measure = group("Measure on data sets with ground truth.")
 learn = group("Train the networks, with ground truth or without.")
@@ -97,9 +99,28 @@ command(
 )(train.superres)
 app.add_typer(learn, name="train")
 command(app, "guide", "Pages of the guide.", "pam guide", "pam guide batches")(guide.command)
+command(app, "doctor", "Whether pam works here.", "pam doctor", "pam doctor --json")(doctor.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
+
+
+@command(app, "help", "Help on a command.", "pam help", "pam help eval disparity")
+def show_help(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND]", help="Its words, as eval disparity.", rich_help_panel="Input"),
+    ] = None,
+) -> None:
+    """Show what `pam COMMAND --help` shows."""
+    place: Any = context.find_root()
+    for word in words or ():
+        found = getattr(place.command, "commands", {}).get(word)
+        if found is None:
+            raise UsageError(f"pam has no command {' '.join(words or ())!r}", "pam help lists what there is")
+        place = found.make_context(word, [], parent=place, resilient_parsing=True)
+    typer.echo(place.get_help())
 
 
 def _show_version(wanted: bool) -> None:
@@ -111,7 +132,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     pass

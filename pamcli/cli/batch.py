@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
-from pamcli.cli.console import Console, reading_stdin
+from pamcli.cli.console import CLOSED_PIPE, Console, reading_stdin
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
 from pamcli.errors import BATCH_FAILED, PamError
 
@@ -110,9 +110,9 @@ def run_jobs(plan: Plan, task: Task[Any], console: Console) -> None:
     report = _Reporter(plan, console, task.constants)
     waiting: list[Outcome[Job, Done]] = []
     outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
-    with console.progress("pairs", plan.total) as bar, closing(outcomes):
+    with report.stop_told(task), console.progress("pairs", plan.total) as bar, closing(outcomes):
         for outcome in outcomes:
-            bar.advance()
+            bar.advance(skipped=outcome.job.skip)
             if task.whole_batch_first:
                 waiting.append(outcome)
             else:
@@ -241,6 +241,19 @@ class _Reporter:
             if not self.plan.batch:
                 raise error
             self.console.error(str(error), error)
+
+    @contextmanager
+    def stop_told(self, task: Task[Any]) -> Iterator[None]:
+        """Where Ctrl-C or SIGTERM stops a batch, say how far it came and how it goes on."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit) as stop:
+            if self.plan.batch and getattr(stop, "code", None) != CLOSED_PIPE:
+                go_on = "the same command with --skip-existing goes on"
+                if task.whole_batch_first:
+                    go_on = "results of the whole batch come at its end: begin anew"
+                self.console.inform(f"stopped after {self.summary()}; {go_on}")
+            raise
 
     def summary(self) -> str:
         return ", ".join(f"{count} {status}" for status, count in self.counts.items() if count) or "no pairs"

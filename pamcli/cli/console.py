@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import os
+import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,7 +92,8 @@ def _say(message: str) -> None:
 class Progress(Protocol):
     """Counts finished pairs."""
 
-    def advance(self) -> None: ...
+    def advance(self, *, skipped: bool = False) -> None:
+        """One more. skipped: it took no time, and says nothing about speed."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +135,34 @@ class Console:
             _say(message)
 
     @contextmanager
+    def starting(self, what: str) -> Iterator[None]:
+        """While libraries and a network are loaded: a terminal is told; Ctrl-C and SIGTERM end silently.
+
+        An exception in the middle of a library's import may become any other, or a traceback.
+        """
+        if not self.quiet and sys.stderr.isatty():
+            _say(f"loading {what} ...")
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, lambda number, frame: os._exit(128 + number))
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Progress]:
         """A bar with rate and time left on stderr; nothing where that is no terminal, or with `quiet`."""
         if self.quiet or not sys.stderr.isatty():
             yield _Silent()
             return
         from rich.console import Console as Terminal
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
         columns = (
@@ -151,7 +171,6 @@ class Console:
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
         )
         # Results that go to a pipe must not be caught for display above the bar.
         with Bar(*columns, console=Terminal(stderr=True), redirect_stdout=sys.stdout.isatty()) as bar:
@@ -159,21 +178,26 @@ class Console:
 
 
 class _Silent:
-    def advance(self) -> None:
+    def advance(self, *, skipped: bool = False) -> None:
         pass
 
 
 class _Bar:
     def __init__(self, bar: Any, task: Any) -> None:
-        self.bar, self.task = bar, task
+        self.bar, self.task, self.done, self.began = bar, task, 0, time.monotonic()
 
-    def advance(self) -> None:
+    def advance(self, *, skipped: bool = False) -> None:
         self.bar.advance(self.task)
-        speed = self.bar.tasks[0].finished_speed or self.bar.tasks[0].speed
-        if speed:
-            self.bar.update(
-                self.task, rate=f"{speed:.2f} pairs/s" if speed >= 1 else f"{1 / speed:.1f} s/pair"
-            )
+        now = time.monotonic()
+        if skipped:
+            self.began = self.began if self.done else now
+            return
+        self.done += 1
+        each = max(now - self.began, 1e-9) / self.done
+        rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
+        if left := self.bar.tasks[0].remaining:
+            rate += f", {datetime.timedelta(seconds=round(left * each))} left"
+        self.bar.update(self.task, rate=rate)
 
 
 def _as_text(value: object) -> str:

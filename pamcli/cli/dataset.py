@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from pamcli.cli import prepare, statistics
+from pamcli.cli import completion, prepare, statistics
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.groups import command, group
 from pamcli.cli.options import Overwrite, Quiet, Text
@@ -57,13 +57,13 @@ def list_sources(
     console = Console()
     rows = list(SOURCES.values()) if name is None else [_known(name)]
     for row in rows:
-        if text.json:
+        if text.jsonl:
             console.record(_record(row))
         else:
             for line in _description(row):
                 console.result(line)
             console.result("")
-    if not text.json:
+    if not text.jsonl:
         keys = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {keys}.")
@@ -77,7 +77,12 @@ def list_sources(
     "pam dataset verify flickr1024:data/flickr1024",
 )
 def verify(
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help=FORM_HELP, rich_help_panel="Input")],
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA", help=FORM_HELP, rich_help_panel="Input", autocompletion=completion.data
+        ),
+    ],
     text: Text,
     messages: Quiet,
 ) -> None:
@@ -102,7 +107,7 @@ def verify(
         for spec, source in zip(specs, sources, strict=True):
             findings = findings_of(source, lambda done: bar.advance())
             damaged |= any(finding.severity == "damage" for finding in findings)
-            if text.json:
+            if text.jsonl:
                 _report_json(spec, source, findings, console)
             else:
                 _report(spec, source, findings, console)
@@ -135,7 +140,12 @@ class Sheet:
     "pam dataset preview flickr1024:data/flickr1024 -o sheet.png",
 )
 def preview(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=FORM_HELP, rich_help_panel="Input")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help=FORM_HELP, rich_help_panel="Input", autocompletion=completion.data
+        ),
+    ],
     sheet: Sheet,
     messages: Quiet,
 ) -> None:
@@ -181,7 +191,7 @@ command(
     "stats",
     "Sizes, disparities, sharpness, duplicates.",
     "pam dataset stats data/flickr1024",
-    "pam dataset stats kitti2015:kitti --count 100 --json",
+    "pam dataset stats kitti2015:kitti --count 100 --jsonl",
 )(statistics.command)
 
 

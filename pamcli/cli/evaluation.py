@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from pamcli.cli import completion
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.options import Compute, Overwrite, Precision
 from pamcli.errors import UsageError
@@ -33,6 +34,7 @@ class Measured:
             "--data",
             metavar="NAME[/SPLIT]:PATH[?key=value&...]",
             help="A data set of `pam dataset list`; may be given several times.",
+            autocompletion=completion.data,
         ),
     ]
     predictions: Annotated[

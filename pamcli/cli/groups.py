@@ -32,13 +32,13 @@ PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance"
 _PLACEHOLDERS = {"<int range>": "N", "<int>": "N", "<float>": "X", "<str>": "TEXT", "<path>": "PATH"}
 
 
-def group(help_text: str) -> typer.Typer:
-    """A command that consists of commands."""
+def group(help_text: str, *, completion: bool = False) -> typer.Typer:
+    """A command that consists of commands. completion: with options that install it for the tab key."""
     return typer.Typer(
         help=help_text,
         cls=_Group,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completion,
         rich_markup_mode=None,  # see _Command
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},

@@ -36,17 +36,18 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
 def load_matcher(weights: str, asked: Matching, compute: Compute, console: Console) -> StereoMatcher:
     """A network for disparity. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
-    from pamcli.inference.matcher import StereoMatcher
+    with console.starting(weights):
+        from pamcli.inference.matcher import StereoMatcher
 
-    matcher = StereoMatcher.load(
-        path,
-        device=compute.device,
-        precision=compute.precision,
-        max_disparity=asked.prior,
-        max_memory=compute.memory,
-        enlarge=asked.times,
-        min_disparity=asked.min_disparity,
-    )
+        matcher = StereoMatcher.load(
+            path,
+            device=compute.device,
+            precision=compute.precision,
+            max_disparity=asked.prior,
+            max_memory=compute.memory,
+            enlarge=asked.times,
+            min_disparity=asked.min_disparity,
+        )
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     enlarged = "" if matcher.enlarge == 1 else f", enlarged {matcher.enlarge}"
     console.detail(f"{weights}: {path}, {_compute(matcher)}, maximum disparity {limit}{enlarged}")
@@ -61,15 +62,16 @@ def load_upscaler(
     stored = read_header(path).spec.scale
     if scale is not None and stored not in (None, scale):
         raise UsageError(f"{weights} enlarges {stored} times, not {scale}", "leave out --scale or --weights")
-    from pamcli.inference.upscaler import StereoUpscaler
+    with console.starting(weights):
+        from pamcli.inference.upscaler import StereoUpscaler
 
-    upscaler = StereoUpscaler.load(
-        path,
-        device=compute.device,
-        precision=compute.precision,
-        max_memory=compute.memory,
-        ensemble=ensemble,
-    )
+        upscaler = StereoUpscaler.load(
+            path,
+            device=compute.device,
+            precision=compute.precision,
+            max_memory=compute.memory,
+            ensemble=ensemble,
+        )
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler
 

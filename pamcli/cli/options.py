@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
+from pamcli.cli import completion
 from pamcli.cli.console import Console
 from pamcli.errors import UsageError
 from pamcli.files.finding import shown
@@ -148,6 +149,7 @@ class Network:
             "--weights",
             metavar="NAME|PATH|hf:...",
             help="A name of `pam weights list`, a file, or hf:owner/repo/file.safetensors[@revision].",
+            autocompletion=completion.weights,
             show_default=False,
         ),
     ] = None
@@ -277,10 +279,10 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """Text or JSON. One object a line, for commands whose answer is a list."""
+    """Text or JSON, for commands whose answer is a list."""
 
     panel: ClassVar[str] = "Output"
-    json: Annotated[bool, typer.Option("--json", help="JSON instead of text, an object a line.")] = False
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="JSON instead of text, one object a line.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,7 +146,7 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
             source = "stereograms" if given.from_stereograms else "flickr1024"
             found = _sum([*added, *(_input_pairs(text, given.split, source) for text in places)])
             plan = _planned(found, lines, given, to, console)
-            failed |= _carried_out(plan, workers.count, given.skip_damaged, to.json, console)
+            failed |= _carried_out(plan, workers.count, given.skip_damaged, to.jsonl, console)
     if failed and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
 
@@ -291,7 +291,7 @@ def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
             console.inform(f"{each['picture']} is set aside: {each['reason']}")
         elif each["outcome"] == "damaged":
             console.error(f"{each['picture']}: {each['reason']}")
-    if to.json:
+    if to.jsonl:
         console.record(
             {
                 "kind": "pairs",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from pamcli.cli import completion
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.errors import InputError
@@ -28,7 +29,9 @@ class Sets:
     data: Annotated[
         list[str],
         typer.Argument(
-            metavar="DATA", help="NAME[/SPLIT]:PATH[?key=value&...], or a folder of prepare-flickr1024."
+            metavar="DATA",
+            help="NAME[/SPLIT]:PATH[?key=value&...], or a folder of prepare-flickr1024.",
+            autocompletion=completion.data,
         ),
     ]
     count: Annotated[
@@ -57,12 +60,12 @@ def command(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
             figures = set_figures(source, chosen, workers.count, bar.advance)
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
-        if text.json:
+        if text.jsonl:
             console.record(_record(label, figures))
         else:
             _tell(label, figures, console)
         rows.append((label, figures))
-    if not text.json:
+    if not text.jsonl:
         _show(rows, console)
     if any(figures.damaged for _, figures in rows):
         raise typer.Exit(InputError.exit_code)

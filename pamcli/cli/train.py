@@ -75,10 +75,11 @@ def _train(task: Task, given: Training) -> None:
         folder.require_new()
         recipe = make_recipe(task, given, console)
     # From here on torch is needed: what is wrong with the options has been said.
-    from pamcli.training import run
-    from pamcli.training.distributed import Processes
-    from pamcli.training.loop import Stop
-    from pamcli.training.observers import Nobody
+    with console.starting("PyTorch"):
+        from pamcli.training import run
+        from pamcli.training.distributed import Processes
+        from pamcli.training.loop import Stop
+        from pamcli.training.observers import Nobody
 
     machine = run.Machine(given.device, given.wandb, given.workers)
     stop = Stop(given.max_minutes)

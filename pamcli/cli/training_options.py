@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import typer
 
+from pamcli.cli import completion
 from pamcli.cli.options import Device, Messages
 
 ON_RESUMING = {"resume", "device", "workers", "max_minutes", "wandb", "as_json", "quiet", "verbose", "steps"}
@@ -41,7 +42,9 @@ class Run:
         str | None,
         typer.Option("--wandb", metavar="PROJECT", help="The log to Weights & Biases, too, if installed."),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Every line of the log on stdout, as JSON.")] = False
+    as_json: Annotated[
+        bool, typer.Option("--jsonl", help="Every line of the log on stdout, one JSON object a line.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,7 @@ class Source:
             "--data",
             metavar="NAME[/SPLIT]:PATH[?key=value&...]",
             help="What to learn from: a data set of `pam dataset list`; ?weight= mixes several.",
+            autocompletion=completion.data,
         ),
     ] = None
     crop: Annotated[

@@ -29,7 +29,7 @@ WeightsName = Annotated[
 ]
 
 
-@command(app, "list", "The networks that come with pam.", "pam weights list", "pam weights list --json")
+@command(app, "list", "The networks that come with pam.", "pam weights list", "pam weights list --jsonl")
 def list_weights(text: Text) -> None:
     """Show the networks that come with pam."""
     console = Console()
@@ -37,7 +37,7 @@ def list_weights(text: Text) -> None:
     for name, purpose in REGISTERED.items():
         file = read_header(locate(name, check=False).path)
         rows.append({"name": name, "purpose": purpose, **_summary(file)})
-    if text.json:
+    if text.jsonl:
         for row in rows:
             console.record(row)
         return
@@ -58,7 +58,12 @@ def list_weights(text: Text) -> None:
     "pam weights info pasmnet",
     "pam weights info passrnet-x4 --json",
 )
-def info(weights: WeightsName, text: Text) -> None:
+def info(
+    weights: WeightsName,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object instead of text.", rich_help_panel="Output")
+    ] = False,
+) -> None:
     """Show what a weights file says about itself."""
     console = Console()
     file = read_header(find_weights(weights, console, check=False))
@@ -68,7 +73,7 @@ def info(weights: WeightsName, text: Text) -> None:
         "path": file.path,
         "sha256": sha256(file.path),
     }
-    if text.json:
+    if as_json:
         console.record(values)
         return
     for key, value in values.items():

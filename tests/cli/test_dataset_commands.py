@@ -84,16 +84,16 @@ def test_list_of_one() -> None:
 
 
 def test_list_as_json_is_one_object_a_line() -> None:
-    run = pam("dataset", "list", "--json")
+    run = pam("dataset", "list", "--jsonl")
     assert (run.code, run.stderr) == (0, "")
     assert [record["name"] for record in run.records] == list(SOURCES)
-    (record,) = pam("dataset", "list", "eth3d", "--json").records
+    (record,) = pam("dataset", "list", "eth3d", "--jsonl").records
     assert record in run.records
     assert record["splits"] == ["training", "test"]
     assert record["tree"] == list(SOURCES["eth3d"].tree)
     assert record["unverified"] == SOURCES["eth3d"].unverified
     assert [key["name"] for key in record["keys"]] == ["first", "weight"]
-    (record,) = pam("dataset", "list", "sintel", "--json").records
+    (record,) = pam("dataset", "list", "sintel", "--jsonl").records
     assert record["unverified"] is None
     assert record["keys"][0] == {
         "name": "pass",
@@ -105,7 +105,7 @@ def test_list_as_json_is_one_object_a_line() -> None:
 
 def test_list_of_what_is_none() -> None:
     refuse(pam("dataset", "list", "kitty2015"), 2, "'kitty2015'", "did you mean kitti2015?", "pairs")
-    refuse(pam("dataset", "list", "xyz", "--json"), 2, "unknown data set: 'xyz'", "known: booster")
+    refuse(pam("dataset", "list", "xyz", "--jsonl"), 2, "unknown data set: 'xyz'", "known: booster")
 
 
 # --- verify -------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_verify_of_several_sets_goes_through_all_and_ends_with_the_damage_of_any
 def test_verify_as_json(sound: Path) -> None:
     Path("set/disparity/one.pfm").unlink()
     Path("set/right/two.png").write_bytes(b"no picture")
-    run = pam("dataset", "verify", "pairs:set?weight=2", "--json")
+    run = pam("dataset", "verify", "pairs:set?weight=2", "--jsonl")
     assert (run.code, run.stderr) == (3, "")
     first, second, summary = run.records
     of_set = {"kind": "finding", "data": "pairs:set?weight=2"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -20,6 +21,13 @@ SINGLE = ["disparity", "left.png", "right.png", "-o", "d.pfm", "--color-map", "c
 BATCH = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/{}.pfm", "--color-map", "out/{}.png"]
 AUTO = [*BATCH, "--range", "auto"]
 LIST = ["disparity", "--pairs", "-", "-o", "out/"]
+
+STOPPED = {
+    tuple(SINGLE): [],
+    tuple(BATCH): ["stopped after no pairs; the same command with --skip-existing goes on"],
+    tuple(AUTO): ["stopped after no pairs; results of the whole batch come at its end: begin anew"],
+}
+"""What a signal before the first result makes the commands say, by their words."""
 
 both_signals = pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
@@ -68,7 +76,7 @@ def test_a_signal_before_the_first_result(
 ) -> None:
     network_sends(number, 0)
     run = pam(*command)
-    assert (run.code, run.stdout, run.stderr) == (code, b"", "")
+    assert (run.code, run.stdout, run.complaints) == (code, b"", STOPPED[tuple(command)])
     assert names(".") == pictures
 
 
@@ -81,7 +89,9 @@ def test_a_signal_during_a_batch(
 ) -> None:
     network_sends(number, 3)
     run = pam(*BATCH)
-    assert (run.code, run.stderr) == (code, "")
+    assert run.code == code
+    (said,) = run.complaints
+    assert re.fullmatch(r"stopped after [123] ok; the same command with --skip-existing goes on", said)
     made = [name for name in names(".") if name not in pictures]
     assert set(run.lines) <= set(made)
     assert "out/3.pfm" not in made
@@ -117,7 +127,8 @@ def test_a_signal_ends_the_process(
         with open("gate", "wb"):  # which waits until the network has begun
             running.send_signal(number)
         output, complaints = running.communicate()
-        assert (running.returncode, output, complaints) == (code, b"", b"")
+        assert (running.returncode, output) == (code, b"")
+        assert complaints.decode().splitlines() == [f"pam: {said}" for said in STOPPED[tuple(command)]]
     os.remove("gate")
     assert names(".") == pictures
 
@@ -135,7 +146,8 @@ def test_a_signal_while_the_list_is_waited_for(
         running.send_signal(number)
         assert running.wait() == code
         assert running.stderr is not None
-        assert running.stderr.read() == b""
+        said = b"pam: stopped after 1 ok; the same command with --skip-existing goes on\n"
+        assert running.stderr.read() == said
     assert [name for name in names(".") if name not in pictures] == ["out/0_L.pfm"]
 
 

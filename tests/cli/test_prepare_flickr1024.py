@@ -58,7 +58,7 @@ def test_patches_of_the_published_set_with_counts_and_a_data_set_that_can_be_rea
         "flickr1024:out: 8 pairs, 0 damage, 0 incomplete; layout unverified: the names of the pictures"
     ]
     assert result(pam("dataset", "preview", "flickr1024:out", "-o", "sheet.png", "-q")) == ["sheet.png"]
-    run = pam("dataset", "stats", "out", "--workers", "1", "--json")
+    run = pam("dataset", "stats", "out", "--workers", "1", "--jsonl")
     (record,) = run.records
     assert (record["data"], record["pairs"], record["cnniqa"]) == ("flickr1024:out", 2, None)
     assert record["pixels"] == (284 * 122 + 240 * 100) / 2
@@ -67,7 +67,7 @@ def test_patches_of_the_published_set_with_counts_and_a_data_set_that_can_be_rea
 @pytest.mark.usefixtures("published", "middlebury")
 def test_added_sets_a_list_and_the_authors_tree() -> None:
     Path("names.txt").write_text("0002\nmiddlebury/*\n")
-    more = ["--add", "middlebury:midd", "--list", "names.txt", "--store", "folders", "--json"]
+    more = ["--add", "middlebury:midd", "--list", "names.txt", "--store", "folders", "--jsonl"]
     run = pam(*PREPARE, *more)
     (record,) = run.records
     assert record == {
@@ -342,6 +342,6 @@ def test_stats_names_copies_and_damage_and_ends_with_3() -> None:
 @pytest.mark.usefixtures("published")
 def test_stats_of_a_tree_of_patches_says_that_it_is_of_patches() -> None:
     result(pam(*PREPARE, "--store", "folders"))
-    run = pam("dataset", "stats", "out/patches_x2", "--workers", "1", "--count", "3", "--json")
+    run = pam("dataset", "stats", "out/patches_x2", "--workers", "1", "--count", "3", "--jsonl")
     assert "holds patches without their pictures" in run.complaints[0]
     assert run.records[0]["pairs"] == 3

@@ -259,7 +259,7 @@ def test_the_second_signal_ends_at_once(
 
 def test_help_lists_what_the_issue_s_commands_use(here: Path) -> None:
     shown = {task: pam("train", task, "--help").stdout.decode() for task in ("disparity", "superres")}
-    for option in ("--data", "--val", "--recipe", "--steps", "--epochs", "--resume", "--from", "--json"):
+    for option in ("--data", "--val", "--recipe", "--steps", "--epochs", "--resume", "--from", "--jsonl"):
         assert all(option in text for text in shown.values())
     assert "--unsupervised" in shown["disparity"]
     assert "--scale" in shown["superres"]

@@ -41,7 +41,7 @@ def same_weights(run: Path, whole: Path) -> bool:
 def stopped(number: signal.Signals, *arguments: str) -> tuple[int, str]:
     """A run in a process of its own that gets a signal when it has logged a step: exit code and stderr."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    command = command_line("train", "disparity", "--json", *arguments, network=True)
+    command = command_line("train", "disparity", "--jsonl", *arguments, network=True)
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
         try:
             first = process.stdout.readline()
@@ -95,7 +95,7 @@ def test_a_run_stopped_by_hand_or_by_the_clock_says_how_to_go_on(whole: Path) ->
     assert code == 130, err
     assert "to go on: pam train disparity --resume run" in err
     resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu")
-    run = pam(*resume, "--max-minutes", "0.00001", "--json")
+    run = pam(*resume, "--max-minutes", "0.00001", "--jsonl")
     assert run.code == 0
     assert run.records[-1]["stopped"] == "time"
     assert "to go on: pam train disparity --resume run" in run.stderr
@@ -240,7 +240,7 @@ def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> No
             Image.fromarray(view).save(f"pairs/{side}/{name}.png")
     arguments = ("--scale", "2", "--data", "pairs:pairs", "--data", "procedural?weight=0.5", *COMMON)
     more = ("--val", "pairs:pairs", "--from", "passrnet-x4", "--crop", "24x10", "--steps", "2", "-o", "run")
-    run = pam("train", "superres", *arguments, *more, "--json")
+    run = pam("train", "superres", *arguments, *more, "--jsonl")
     assert run.code == 0, run.stderr
     training, validation, end = run.records
     assert {"charbonnier", "likelihood"} <= training["losses"].keys()
@@ -284,7 +284,7 @@ def test_a_stop_while_a_validation_is_made_up_leaves_it_to_the_next_run(here: Pa
         Path("pairs", side).mkdir(parents=True)
         Image.fromarray(rng.integers(0, 256, (24, 80, 3), np.uint8)).save(f"pairs/{side}/a.png")
     data = ("--scale", "2", "--data", "pairs:pairs", "--val", "pairs:pairs", "--crop", "24x10", *COMMON)
-    at_once = ("--max-minutes", "0.00001", "--json")
+    at_once = ("--max-minutes", "0.00001", "--jsonl")
     assert pam("train", "superres", *data, "--steps", "1", *at_once, "-o", "run").code == 0
     resume = ("train", "superres", "--resume", "run", "--workers", "0", "--device", "cpu")
     run = pam(*resume, *at_once)

@@ -59,7 +59,7 @@ def test_list_is_a_table_of_the_registered_networks() -> None:
 
 
 def test_list_as_json_is_one_object_a_line() -> None:
-    run = pam("weights", "list", "--json")
+    run = pam("weights", "list", "--jsonl")
     assert (run.code, run.stderr) == (0, "")
     assert [record["name"] for record in run.records] == NAMES
     for record in run.records:

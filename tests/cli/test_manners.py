@@ -1,0 +1,155 @@
+"""pam doctor, pam help, tab completion, the line on a terminal, Ctrl-C while it starts."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pam_program import command_line, pam, refuse
+
+import pamcli
+from pamcli.cli import doctor
+from pamcli.cli.console import Console
+from pamcli.errors import ModelError
+
+PAM = [sys.executable, "-P", "-m", "pamcli"]
+
+
+def test_doctor_tells_what_is_there_and_tries_it() -> None:
+    run = pam("doctor", "--json")
+    assert run.code == 0, run.stderr
+    (found,) = run.records
+    assert found["ok"] is True
+    assert found["pam"].startswith(f"{pamcli.__version__}, Python 3.")
+    assert found["packages"]["torch"][0].isdigit()
+    assert found["weights"]["pasmnet"].startswith("whole, ")
+    assert ".webp" in found["pictures"]
+    assert "a pair 8 px apart matched to 0." in found["self-test"]
+    assert {"vectors", "bf16", "cores"} == set(found["processor"])
+    lines = pam("doctor").lines
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == [*doctor._EXAMINED]
+
+
+def test_doctor_names_what_is_wrong_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*arguments: object, **options: object) -> None:
+        raise ModelError("pasmnet is damaged")
+
+    monkeypatch.setattr(doctor, "locate", damaged)
+    run = pam("doctor", "--json")
+    assert run.code == 4
+    (found,) = run.records
+    assert (found["ok"], found["weights"]) == (False, "FAILED: pasmnet is damaged")
+    assert found["pictures"].startswith(".png")
+
+
+@pytest.mark.parametrize("words", [[], ["disparity"], ["eval", "superres"], ["dataset"]], ids=" ".join)
+def test_help_of_a_command(words: list[str]) -> None:
+    run = pam("help", *words)
+    assert (run.code, run.stdout.rstrip()) == (0, pam(*words, "--help").stdout.rstrip())
+
+
+def test_help_of_no_command() -> None:
+    refuse(pam("help", "evl"), 2, "evl")
+    refuse(pam("help", "disparity", "left"), 2, "disparity left")
+
+
+def test_the_version_in_short() -> None:
+    assert pam("-V").lines == pam("--version").lines == [f"pam {pamcli.__version__}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("pam disp", ["disparity"]),
+        ("pam disparity --weights passrnet-", ["passrnet-x2", "passrnet-x4"]),
+        ("pam disparity --weights mi", ["mine.safetensors"]),
+        ("pam eval disparity --data kitti20", ["kitti2012:", "kitti2015:"]),
+        ("pam dataset verify kitti2015:da", ["kitti2015:data/"]),
+        ("pam guide batc", ["batches"]),
+        ("pam disparity --packed r", ["rl"]),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_tab_key(line: str, offered: list[str], shell: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.safetensors").touch()
+    (tmp_path / "data").mkdir()
+    words = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    environment = {**os.environ, "_PAM_COMPLETE": f"complete_{shell}", **words}
+    run = subprocess.run(PAM, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert [
+        word for word in offered if word.replace(":", "") not in run.stdout.replace("\\", "").replace(":", "")
+    ] == []
+    assert "superres" not in run.stdout
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_terminal_is_told_that_the_network_is_loaded() -> None:
+    master, terminal = pty.openpty()
+    command = command_line("disparity", "left.png", "right.png", "-o", "d.pfm")
+    run = subprocess.run(command, stderr=terminal, stdout=subprocess.PIPE)
+    os.close(terminal)
+    assert run.returncode == 0
+    assert os.read(master, 65536).startswith(b"pam: loading pasmnet ...")
+    os.close(master)
+
+
+def test_skipped_pairs_are_no_speed() -> None:
+    from pamcli.cli.console import _Bar
+
+    class Bar:
+        def __init__(self) -> None:
+            self.tasks, self.rates = [SimpleNamespace(remaining=10)], []
+
+        def advance(self, task: object) -> None:
+            pass
+
+        def update(self, task: object, rate: str) -> None:
+            self.rates.append(rate)
+
+    shown = Bar()
+    bar = _Bar(shown, None)
+    for _ in range(1000):
+        bar.advance(skipped=True)
+    assert shown.rates == []
+    time.sleep(0.2)
+    bar.advance()
+    assert shown.rates[0].endswith("pairs/s, 0:00:02 left")
+    assert 3 < float(shown.rates[0].split()[0]) <= 5
+
+
+@pytest.mark.parametrize("after", [0.05 * step for step in range(1, 16)])
+@pytest.mark.usefixtures("pair")
+def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:
+    """From the first module on; before, Python itself has not begun to listen."""
+    seen = "import os, signal; os.write(1, b'!'); import runpy, sys; sys.argv[0] = 'pam'; "
+    program = [sys.executable, "-P", "-c", seen + "import pamcli.__main__ as m; os.write(1, b'!'); m.main()"]
+    with subprocess.Popen(
+        [*program, "disparity", "left.png", "right.png", "-o", "d.pfm"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        assert run.stdout.read(2) == b"!!"
+        time.sleep(after)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) in (130, 0)
+        assert run.stderr.read() == b""
+
+
+def test_starting_leaves_handlers_as_they_were() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Console(quiet=True).starting("x"):
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
