@@ -9,7 +9,7 @@ import typer
 
 from pamcli.cli.groups import command, group
 from pamcli.cli.metric import Files
-from pamcli.cli.options import Messages, Text
+from pamcli.cli.options import Answer, Messages
 
 if TYPE_CHECKING:
     from pamcli.calibration.rectified import Calibration
@@ -32,7 +32,7 @@ def show(
             metavar="FILE...", help="One file, or two that belong together.", rich_help_panel="Input"
         ),
     ],
-    text: Text,
+    text: Answer,
     messages: Messages,
     cameras: Annotated[
         str | None,

@@ -6,12 +6,13 @@ import os
 import platform
 import time
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from pamcli import __version__
 from pamcli.cli.console import Console, one_line
+from pamcli.cli.options import Answer
 from pamcli.errors import PamError
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import REGISTERED, locate
@@ -30,11 +31,7 @@ SHIFT = 8
 """Pixels between the two views of the self-test."""
 
 
-def command(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object instead of text.", rich_help_panel="Output")
-    ] = False,
-) -> None:
+def command(text: Answer) -> None:
     """Tell versions, what the processor can, what auto chooses, and whether weights and pictures are sound.
 
     Ends with the code of the first thing that is wrong.
@@ -48,7 +45,7 @@ def command(
         except PamError as error:
             facts[name] = f"FAILED: {error}"
             failures.append(error)
-    if as_json:
+    if text.json:
         console.record({**facts, "ok": not failures})
     else:
         for name, value in facts.items():

@@ -278,6 +278,14 @@ class Workers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Text or JSON, for commands with one answer."""
+
+    panel: ClassVar[str] = "Output"
+    json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Text:
     """Text or JSON, for commands whose answer is a list."""
 

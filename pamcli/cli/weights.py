@@ -12,7 +12,7 @@ import typer
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.groups import command, group
 from pamcli.cli.network import find_weights
-from pamcli.cli.options import Overwrite, Text, number_or_none
+from pamcli.cli.options import Answer, Overwrite, Text, number_or_none
 from pamcli.errors import PamError, UsageError
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
@@ -58,12 +58,7 @@ def list_weights(text: Text) -> None:
     "pam weights info pasmnet",
     "pam weights info passrnet-x4 --json",
 )
-def info(
-    weights: WeightsName,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object instead of text.", rich_help_panel="Output")
-    ] = False,
-) -> None:
+def info(weights: WeightsName, text: Answer) -> None:
     """Show what a weights file says about itself."""
     console = Console()
     file = read_header(find_weights(weights, console, check=False))
@@ -73,7 +68,7 @@ def info(
         "path": file.path,
         "sha256": sha256(file.path),
     }
-    if as_json:
+    if text.json:
         console.record(values)
         return
     for key, value in values.items():

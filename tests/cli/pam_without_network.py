@@ -26,7 +26,7 @@ class Result:
 
 
 class StereoMatcher:
-    max_disparity = None
+    max_disparity, enlarge = None, 1
     compute = SimpleNamespace(
         device="cpu", precision="fp32", describe=lambda: {"device": "cpu", "precision": "fp32"}
     )
