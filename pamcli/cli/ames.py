@@ -57,7 +57,7 @@ def match(
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
     from pamcli.inference.tiles import PERCENTILES, match_tile, reach
 
-    views = [read_disparity(path) for path in (left, right)]
+    views = read_disparity(left), read_disparity(right)
     check_writable(output)
     # A shift to the right is a negative disparity.
     prior = Matching(weights=weights or None, max_disparity=str(reach(-highest, -lowest)))

@@ -73,4 +73,5 @@ def filled(view: NDArray[np.float32]) -> NDArray[np.float32]:
 def stretched(view: NDArray[np.float32]) -> NDArray[np.float32]:
     """The view in [0, 1]: its `PERCENTILES` become 0 and 1."""
     low, high = np.percentile(view, PERCENTILES)
-    return np.clip((view - np.float32(low)) / np.float32(max(high - low, 1e-9)), 0, 1)
+    inside: NDArray[np.float32] = np.clip((view - np.float32(low)) / np.float32(max(high - low, 1e-9)), 0, 1)
+    return inside

@@ -27,7 +27,10 @@ from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
 """Of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
-SUMS = {np.dtype(np.uint8): np.dtype(np.uint16), np.dtype(np.uint16): np.dtype(np.uint32)}
+SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.uint8): np.dtype(np.uint16),
+    np.dtype(np.uint16): np.dtype(np.uint32),
+}
 """What holds the sum of four pictures, and two more."""
 
 
