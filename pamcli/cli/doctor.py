@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -27,8 +26,6 @@ PACKAGES = (
     "safetensors",
     "huggingface-hub",
 )
-SHIFT = 8
-"""Pixels between the two views of the self-test."""
 
 
 def command(text: Answer) -> None:
@@ -68,50 +65,15 @@ def _packages() -> dict[str, str]:
     return {name: of(name) for name in PACKAGES}
 
 
-def _processor() -> dict[str, Any]:
-    import torch
+def _inside(name: str) -> Callable[[], Any]:
+    """What the library says; PyTorch is imported when it is asked."""
 
-    from pamcli.inference.device import processor_has_bf16
+    def ask() -> Any:
+        from pamcli.inference import examination
 
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "vectors": torch.backends.cpu.get_cpu_capability(),
-        "bf16": "in hardware" if processor_has_bf16() else "emulated, slow",
-        "cores": f"{mine} of {os.cpu_count()}, {torch.get_num_threads()} used",
-    }
+        return getattr(examination, name)()
 
-
-def _devices() -> dict[str, str]:
-    import torch
-
-    from pamcli.inference.device import Compute
-
-    found = {
-        f"auto ({job})": _names(Compute.choose(reduce=job == "disparity"))
-        for job in ("disparity", "superres")
-    }
-    for index in range(torch.cuda.device_count()):
-        free, total = torch.cuda.mem_get_info(index)
-        name = torch.cuda.get_device_name(index)
-        found[f"cuda:{index}"] = f"{name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
-    return found
-
-
-def _names(compute: Any) -> str:
-    return ", ".join(compute.describe().values())
-
-
-def _memory() -> str:
-    import torch
-
-    from pamcli.inference.memory import free_memory
-
-    free = free_memory(torch.device("cpu"))
-    return (
-        "not told by the system"
-        if free is None
-        else f"{free / 1e9:.1f} GB free, within the container's limits"
-    )
+    return ask
 
 
 def _weights() -> dict[str, str]:
@@ -133,31 +95,13 @@ def _pictures() -> str:
     return ", ".join(PICTURE_OUTPUT_SUFFIXES)
 
 
-def _test() -> str:
-    """The shipped network on a made-up pair whose disparity is known."""
-    import numpy as np
-
-    from pamcli.inference.matcher import StereoMatcher
-
-    matcher = StereoMatcher.load("pasmnet")
-    coarse = np.random.default_rng(0).random((16, 32, 3)).repeat(4, 0).repeat(4, 1)
-    texture = (255 * (coarse + np.roll(coarse, 1, 0) + np.roll(coarse, 1, 1)) / 3).astype(np.uint8)
-    start = time.perf_counter()
-    found = matcher(texture[:, : 128 - SHIFT], texture[:, SHIFT:], extras=()).disparity
-    seconds = time.perf_counter() - start
-    off = float(np.median(np.abs(found[:, SHIFT:] - SHIFT)))
-    if not off < 1:
-        raise PamError(f"a pair {SHIFT} px apart is matched with {off:.2f} px of error, not below 1")
-    return f"a pair {SHIFT} px apart matched to {off:.2f} px in {seconds:.2f} s"
-
-
 _EXAMINED: dict[str, Any] = {
     "pam": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
     "packages": _packages,
-    "processor": _processor,
-    "devices": _devices,
-    "memory": _memory,
+    "processor": _inside("processor"),
+    "devices": _inside("devices"),
+    "memory": _inside("memory"),
     "weights": _weights,
     "pictures": _pictures,
-    "self-test": _test,
+    "self-test": _inside("self_test"),
 }
