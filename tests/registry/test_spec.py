@@ -47,8 +47,8 @@ def test_the_variant_is_stored_so_that_others_can_follow() -> None:
     ("fields", "words"),
     [
         ({"architecture": "psmnet"}, "unknown architecture 'psmnet'"),
-        ({"architecture": "passrnet"}, "every passrnet has one"),
-        ({"architecture": "pasmnet", "scale": 2}, "a scale belongs to passrnet"),
+        ({"architecture": "passrnet"}, "each of its networks has one"),
+        ({"architecture": "pasmnet", "scale": 2}, "a scale belongs to super-resolution"),
         ({"architecture": "passrnet", "scale": 0}, "scale 0"),
         ({"architecture": "passrnet", "scale": 5}, "scale 5"),
         ({"architecture": "passrnet", "scale": 2, "max_disparity": 192}, "belongs to stereo matching only"),
@@ -169,7 +169,7 @@ def test_what_is_no_safetensors_file_is_refused(content: bytes, tmp_path: Path) 
         ({**GOOD, "max_disparity": "many"}, "its metadata are damaged"),
         ({**GOOD, "max_disparity": "9" * 5000}, "its metadata are damaged"),
         ({**GOOD, "max_disparity": "100"}, "100 px is not a positive multiple of 16"),
-        ({**GOOD, "scale": "2"}, "a scale belongs to passrnet"),
+        ({**GOOD, "scale": "2"}, "a scale belongs to super-resolution"),
     ],
 )
 def test_metadata_that_are_not_understood_are_refused(
