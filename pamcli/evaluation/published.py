@@ -60,9 +60,9 @@ def published_table(
             for region, values in row.figures.items()
             for metric, value in values.items()
         }
-        method = f"{row.method} ({row.parameters})" if row.parameters else row.method
+        named = f"{row.method} ({row.parameters})" if row.parameters else row.method
         protocol = f"{row.subset}; {row.protocol}"
-        lines.append({"method": method, **figures, "protocol": protocol, "source": row.source})
+        lines.append({"method": named, **figures, "protocol": protocol, "source": row.source})
     words = {"method": f"published on {data}", "protocol": "protocol", "source": "source"}
     keys = dict.fromkeys(key for line in lines for key in line if key not in words)
     columns = [Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys]

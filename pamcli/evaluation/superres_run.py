@@ -107,11 +107,19 @@ def evaluate_superres(
         summary=summary,
         images=pairs_table(measured),
         notes=tuple(notes),
+        headline=(_by_metric(summary),),
         key_figures=tuple(_key_figures(one, method) for one in measured for method in one.means),
         published=published,
         examples=tuple(example for one in measured for example in one.examples),
         numbers=numbers,
     )
+
+
+def _by_metric(summary: Table) -> Table:
+    """With the same metric of both protocols side by side, PSNR first."""
+    figures = summary.columns[-len(_keys()) :]
+    ordered = sorted(figures, key=lambda column: list(METRICS).index(column.key.rpartition(" ")[2]))
+    return Table((*summary.columns[: -len(figures)], *ordered), summary.rows)
 
 
 def _row_name(method: Method) -> str:

@@ -107,9 +107,11 @@ def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: 
 def test_the_table_names_the_protocols(networks: None) -> None:
     run = pam("eval", "superres", "--data", KITTI)
     assert (run.code, run.stderr) == (0, "")
-    for heading in ("left PSNR (dB)", "both PSNR (dB)", "left SSIM-ipassr", "both SSIM-skimage"):
-        assert heading in run.lines[0]
-    assert [re.split(r"  +", line)[1] for line in run.lines[1:3]] == ["bicubic", "passrnet-x4"]
+    assert run.lines[0] == "data kitti2015/training, pairs 2"
+    for heading in ("left PSNR (dB)", "both PSNR (dB)", "left SSIM-ipassr", "both SSIM-ipassr"):
+        assert heading in run.lines[1]
+    assert [re.split(r"  +", line)[0] for line in run.lines[2:4]] == ["bicubic", "passrnet-x4"]
+    assert max(map(len, run.lines[:4])) <= 80
     assert "network: passrnet-x4" in run.lines
     assert "scale: x4" in run.lines
 
@@ -206,7 +208,8 @@ def test_published_rows_are_marked() -> None:
     table = run.stdout.decode().split("\n\n")[1].splitlines()
     assert table[0].startswith("published on kitti2015 ")
     assert any(line.startswith("bicubic ") and "24.38" in line and "23.79" in line for line in table)
-    assert "Published, not measured here" in Path("report.html").read_text(encoding="utf-8")
+    assert table[1].startswith("bicubic (this run) ")
+    assert "Published on kitti2015, not measured here" in Path("report.html").read_text(encoding="utf-8")
     found = answer(pam(*arguments, "--json", "--scale", "2"))
     row = next(row for row in found["published"]["kitti2015"] if row["method"] == "bicubic")
     assert (row["both psnr"], row["left psnr"]) == (28.61, 27.81)
