@@ -277,6 +277,7 @@ class StereoMatcher:
             pair.width,
             pair.height,
             self.compute.dtype.itemsize,
+            updates=isinstance(self.streamed, StreamedPASMnet2),
             confidence="confidence" in extras,
             right="right_disparity" in extras or "visible" in extras,
         )

@@ -16,6 +16,7 @@ from pamcli.errors import DeviceError
 from pamcli.inference.memory import HINT, free_memory
 from pamcli.inference.pipeline import AT_ONCE
 from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
+from pamcli.streaming.pasmnet2 import LAG, kept_bytes
 
 COMFORTABLE = 0.7
 """Share of the free memory that is taken without being asked for more."""
@@ -28,6 +29,10 @@ Rows wait for those below them that the convolutions of all stages still need; a
 their sums (64 channels at 1/4, 96 at 1/8, 128 at 1/16, four blocks of each, both views); and queries of one
 view with keys of the other have four times as many channels.
 """
+
+UPDATES_LAG, UPDATES_COSTS = 3_000, 120
+"""What PASMnet 2 holds beside that: features, context and hidden states of rows that its updates wait for; and
+of a strip what they look up, and the mixtures, in float32. The attention that is kept counts apart."""
 
 UPSCALING_LAG, UPSCALING_ROW, UPSCALING_COSTS = 19_500, 750, 1_500
 """The same of PASSRnet.
@@ -97,9 +102,15 @@ class Footprint:
 
 
 def matching_footprint(
-    width: int, height: int, item: int, *, confidence: bool = False, right: bool = False
+    width: int,
+    height: int,
+    item: int,
+    *,
+    updates: bool = False,
+    confidence: bool = False,
+    right: bool = False,
 ) -> Footprint:
-    """Of PASMnet on a pair of `width` x `height` px, multiples of 32."""
+    """Of PASMnet, or with `updates` of PASMnet 2, on a pair of `width` x `height` px, multiples of 32."""
     pixels = width * height
     # Both views: E1 (64 channels at 1/4), F2 (96 at 1/8), F1 (128 at 1/16).
     features = 2 * (64 * pixels // 16 + 96 * pixels // 64 + 128 * pixels // 256) * item
@@ -110,16 +121,26 @@ def matching_footprint(
     held = LIBRARIES + features + disparities + results
     most = _useful(MATCHING_STRIP, width, height, 32)
     lag = SCATTER * MATCHING_LAG * item * width
+    per_row = SCATTER * (MATCHING_ROW * item + MATCHING_COSTS) * width
+    lines = min(most // 4, lines_at_once(width // 4, width // 4))
+    kept = 0
+    if updates:
+        # What the enlargement takes from E0's result (32 channels at 1/4), and confidence.
+        held += 32 * pixels // 16 * item + 4 * pixels // 16
+        kept = kept_bytes(width // 4)  # of a row
+        lag += SCATTER * UPDATES_LAG * item * width + (LAG + lines) * kept
+        per_row += SCATTER * UPDATES_COSTS * width + kept // 4
     whole = None
     if pixels <= MATCHING_WHOLE:
         lines = min(height, 4 * lines_at_once(width // 4, width // 4))
         costs = MATCHING_WHOLE_COSTS * lines * width
         pieces = _attention(width // 4, height // 4, ordered=True)
-        numbers = MATCHING_WHOLE_ROW + (MATCHING_HEADS if confidence else 0)
-        whole = height, held + pieces + numbers * item * pixels + costs
+        numbers = MATCHING_WHOLE_ROW + (MATCHING_HEADS if confidence and not updates else 0)
+        kept = height // 4 * kept + (UPDATES_COSTS * pixels if updates else 0)
+        whole = height, held + pieces + numbers * item * pixels + costs + kept
     return Footprint(
         fixed=held + lag + _attention(width // 4, most // 4, ordered=True),
-        per_row=SCATTER * (MATCHING_ROW * item + MATCHING_COSTS) * width,
+        per_row=per_row,
         rows=(32, most, 32),
         whole=whole,
     )

@@ -179,6 +179,13 @@ class KeptAttention:
         return gather
 
 
+def kept_bytes(width: int) -> int:
+    """Of a row of both stages' attention, of maps as wide as the row at a quarter of the pictures' size."""
+    blocks = column_blocks(width, width, "left", None)
+    of_quarter = 4 * sum((block.last - block.first) * (block.high - block.low) for block in blocks)
+    return of_quarter * 9 // 8  # of stage 2 half as many rows, columns of both views
+
+
 class Start(RollingMap):
     """Windowed regression of the attention: disparity, confidence, received attention, (1, 3, H, W)."""
 

@@ -28,9 +28,11 @@ from pamcli.inference.strip_choice import (
     upscaling_footprint,
 )
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.streaming.folding import folded
 from pamcli.streaming.pasmnet import StreamedPASMnet
+from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +132,21 @@ def test_the_count_of_pasmnets_memory_is_close_to_its_tensors(
         with torch.inference_mode(), AliveTensors() as alive:
             network.match(lambda a, b: views[:, :, a:b], height, width, strip=strip)
         counted = matching_footprint(width, height, item)
+        assert 0.4 * (counted.peak(strip) - LIBRARIES) < alive.peak < counted.peak(strip) - LIBRARIES
+
+
+@pytest.mark.parametrize("item", [4, 2])
+def test_the_count_of_pasmnet2s_memory_is_close_to_its_tensors(item: int) -> None:
+    height, width = 384, 320
+    views = torch.zeros(2, 3, height, width)
+    network = folded(StereoMatcher.load("pasmnet2", device="cpu", precision="fp32").network)
+    assert isinstance(network, PASMnet2)
+    if item == 2:
+        network, views = network.bfloat16(), views.bfloat16()
+    for strip in (32, 96, height):
+        with torch.inference_mode(), AliveTensors() as alive:
+            StreamedPASMnet2(network).match(lambda a, b: views[:, :, a:b], height, width, strip=strip)
+        counted = matching_footprint(width, height, item, updates=True)
         assert 0.4 * (counted.peak(strip) - LIBRARIES) < alive.peak < counted.peak(strip) - LIBRARIES
 
 
