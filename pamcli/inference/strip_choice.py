@@ -31,7 +31,7 @@ view with keys of the other have four times as many channels.
 """
 
 UPDATES_LAG, UPDATES_COSTS = 3_000, 120
-"""What PASMnet 2 holds beside that: features, context and hidden states of rows that its updates wait for; and
+"""What PASMnet 2 holds beside that: features, context and hidden states of rows that its updates need; and
 of a strip what they look up, and the mixtures, in float32. The attention that is kept counts apart."""
 
 UPSCALING_LAG, UPSCALING_ROW, UPSCALING_COSTS = 19_500, 750, 1_500
