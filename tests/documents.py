@@ -19,6 +19,7 @@ import numpy as np
 import stereo_files
 import tifffile
 from PIL import Image
+from unrectified import photographs
 
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
@@ -54,6 +55,9 @@ OUTPUT_OPTIONS = {
     "--page",
     "--output-packed",
     "--color-map",
+    "--depth",
+    "--depth-error",
+    "--point-cloud",
     ">",
     "--report",
     "--per-image",
@@ -206,6 +210,12 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
     save(packed.resize((left.width, left.height)), "film/000001.png")
     for name, view in (("left.tif", left), ("right.tif", right)):
         tifffile.imwrite(folder / name, np.asarray(view.convert("L"), np.float32))
+    # Photographs of cameras that are not rectified, and calibrations.
+    photographs(*map(np.asarray, large)).write(folder, "photo_left.jpg", "photo_right.jpg")
+    matrix = "[100 0 {}; 0 100 32; 0 0 1]"
+    (folder / "calib.txt").write_text(
+        f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
+    )
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
     (folder / ".venv" / "bin").mkdir(parents=True)

@@ -51,8 +51,8 @@ command(
     app,
     "rectify",
     "Pictures in whose rows points match, from those of a rig.",
-    "pam rectify left.jpg right.jpg --calibration rig.yaml -o rectified/",
-    "pam rectify lefts/ rights/ --calibration camchain.yaml -o rectified/ --skip-existing",
+    "pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/",
+    "pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/",
 )(rectify.command)
 command(
     app,

@@ -23,7 +23,7 @@ app = group("Calibrations of stereo cameras.")
     "show",
     "What a file says, in metres, pixels and degrees.",
     "pam calibration show calib.txt",
-    "pam calibration show left.yaml right.yaml --json",
+    "pam calibration show rig.yaml --json",
 )
 def show(
     files: Annotated[

@@ -30,7 +30,7 @@ def matcher(least: int, limit: int | None = None) -> StereoMatcher:
     )
 
 
-@pytest.mark.parametrize("cut", [40, -30])
+@pytest.mark.parametrize("cut", [60, -30])
 def test_views_that_were_cut_apart_have_their_true_disparities(
     cut: int, sample: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> None:
@@ -48,9 +48,8 @@ def test_views_that_were_cut_apart_have_their_true_disparities(
     assert good.mean() > 0.5
     assert np.median(error) < np.median(plain) + 0.05
     assert np.mean(error > 2) < np.mean(plain > 2) + 0.02
-    assert np.percentile(result.disparity[good], 5) == pytest.approx(np.percentile(expected[good], 5), abs=1)
-    if cut == 40:
-        assert np.mean(result.disparity < 0) > 0.2
+    if cut > 0:
+        assert np.mean(result.disparity[good] < 0) > 0.9
     there = np.arange(expected.shape[1]) - result.disparity
     assert not result.visible[(there < 0) | (there > expected.shape[1] - 1)].any()
     # A right pixel's disparity leads back to the left one's.

@@ -77,6 +77,6 @@ def photographs(left: np.ndarray, right: np.ndarray, *, fisheye: bool = False) -
 
 
 def sample(box: tuple[int, int, int, int] | None = None) -> tuple[np.ndarray, np.ndarray]:
-    folder = Path(__file__).parents[2] / "scripts" / "sample"
+    folder = Path(__file__).parents[1] / "scripts" / "sample"
     left, right = (Image.open(folder / f"{side}.png").convert("RGB").crop(box) for side in ("left", "right"))
     return np.asarray(left), np.asarray(right)
