@@ -332,6 +332,10 @@ def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Enc
     return Encoded(data, ["{} lie outside {:g}:{:g} px (--range)".format(pixels, *colors)])
 
 
+LARGEST_RANGE = 1e6
+"""Pixels; beyond it colours and their rounding say nothing."""
+
+
 def _parse_range(text: str) -> tuple[float, float] | None:
     """MIN:MAX, or None for auto. Raises UsageError."""
     if text == "auto":
@@ -340,6 +344,6 @@ def _parse_range(text: str) -> tuple[float, float] | None:
         low, high = map(float, text.split(":"))
     except ValueError:
         low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (-LARGEST_RANGE <= low < high <= LARGEST_RANGE):
         raise UsageError(f"--range {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or auto")
     return low, high

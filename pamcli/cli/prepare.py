@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class Input:
     @property
     def places(self) -> list[Path]:
         """What is named, as paths."""
-        return [Path(text).expanduser() for text in self.inputs]
+        return [Path(os.path.expanduser(text)) for text in self.inputs]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +178,7 @@ def _input_pairs(text: str, split: Split, source: str) -> Pairs:
         return _data_pairs(text)
     from pamcli.data.preparation.pairs import published_pairs
 
-    return published_pairs(Path(text).expanduser(), split, source)
+    return published_pairs(Path(os.path.expanduser(text)), split, source)
 
 
 def _sum(found: list[Pairs]) -> Pairs:

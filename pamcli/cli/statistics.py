@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ def _opened(text: str) -> tuple[str, Source]:
     from pamcli.data.sources import SOURCES
 
     match = re.match(r"(\w+)(/\w+)?:", text)
-    if not (match and match[1] in SOURCES) and Path(text.partition("?")[0]).expanduser().is_dir():
+    if not (match and match[1] in SOURCES) and Path(os.path.expanduser(text.partition("?")[0])).is_dir():
         text = f"flickr1024:{text}"
     return text, open_data(parse_data(text))
 

@@ -6,6 +6,7 @@ Of data sets that need no folder, NAME[?key=value&...] is enough.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ def parse_data(text: str) -> DataSpec:
     if not path:
         alone = "" if info.needs_folder else f", or {name} alone"
         raise UsageError(f"{text!r} names no folder", f"{name}:PATH{alone}")
-    return _spec(text, info, split, Path(path).expanduser(), query)
+    return _spec(text, info, split, Path(os.path.expanduser(path)), query)
 
 
 def _spec(text: str, info: SourceInfo, split: str, path: Path | None, query: str) -> DataSpec:

@@ -21,7 +21,8 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _FOR_THE_DECODER = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 _LARGEST_PROFILE = 1 << 24  # bytes; far above any real one, and an end to what a crafted file can unpack to
-_DEFLATED = 1032  # times smaller than unpacked, at most; a pixel has a bit or more
+_DEFLATED = 1032  # times smaller than unpacked, at most
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by the header's kind of colour
 
 
 def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
@@ -35,7 +36,7 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         stream.seek(len(SIGNATURE))
         for kind, data in _chunks(stream):
             if kind == b"IHDR":
-                width, height = struct.unpack_from(">II", data)
+                width, height, depth, colors = struct.unpack_from(">IIBB", data)
                 check_size(width, height, name, max_pixels)
             elif kind == b"acTL" and struct.unpack_from(">I", data)[0] > 1:
                 raise InputError(f"{name} is animated", "save one frame as a picture of its own")
@@ -45,7 +46,8 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
                 exif = data
             if kind in _FOR_THE_DECODER:
                 pixels.append(_chunk(kind, data))
-        if width * height > 8 * _DEFLATED * sum(map(len, pixels)):
+        bits = width * height * depth * _CHANNELS[colors]
+        if bits > 8 * _DEFLATED * sum(map(len, pixels)):
             raise EOFError("the file ends too early")
         samples = imagecodecs.png_decode(b"".join(pixels))
     return Raster(np.atleast_3d(samples), icc_profile, exif_orientation(exif), exif)

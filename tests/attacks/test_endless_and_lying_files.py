@@ -181,3 +181,34 @@ def test_metadata_cannot_command_the_terminal() -> None:
     assert run.code == 0, run.stderr
     assert b"\x1b" not in run.stdout
     assert sum(line.startswith("sha256") for line in run.lines) == 1
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["dataset", "verify", f"kitti2015:{LONG}"], 3),
+        (["dataset", "verify", "pairs:~nosuchuser/x"], 3),
+        (["dataset", "prepare-flickr1024", LONG, "-o", "out", "--scale", "2"], 3),
+        (["train", "superres", "--scale", "2", "--data", "procedural", "-o", LONG], 3),
+        (["train", "superres", "--resume", LONG], 3),
+        (
+            [
+                "disparity",
+                "left.png",
+                "right.png",
+                "-o",
+                "d.pfm",
+                "--color-map",
+                "c.png",
+                "--range=-1e308:1e308",
+            ],
+            2,
+        ),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
+)
+def test_names_and_numbers_of_extremes_are_refused_in_one_line(command: list[str], code: int) -> None:
+    refuse(pam(*command), code)
