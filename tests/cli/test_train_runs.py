@@ -261,7 +261,7 @@ def test_passrnet_2_is_trained_measured_and_used(here: Path) -> None:
     for side in ("left", "right"):
         Path("pairs", side).mkdir(parents=True)
         Image.fromarray(rng.integers(0, 256, (32, 80, 3), np.uint8)).save(f"pairs/{side}/a.png")
-    more = ("--scale", "2", "--crop", "24x10", "--steps", "1", "--val", "pairs:pairs", "--json", *COMMON)
+    more = ("--scale", "2", "--crop", "24x10", "--steps", "1", "--val", "pairs:pairs", "--jsonl", *COMMON)
     data = ("--data", "pairs:pairs", "--network", "passrnet2")
     run = pam("train", "superres", *data, *more, "-o", "run")
     assert run.code == 0, run.stderr
