@@ -42,7 +42,6 @@ AS_IN_RECIPES = (
     "clip",
     "accumulate",
     "network",
-    "variant",
     "scale",
 )
 """Options that have the name and the form of the recipe's value."""
@@ -182,8 +181,6 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
     if given.learning_rate_schedule is not None:
         changes["schedule"] = replace(recipe.schedule, kind=given.learning_rate_schedule)
     if stored is not None:  # what they were trained with, where nothing else is said
-        if stored.variant != "paper":
-            changes.setdefault("variant", stored.variant)
         if task == "disparity" and recipe.max_disparity is None:
             changes.setdefault("max_disparity", stored.max_disparity)
         elif task == "superres" and stored.scale is not None and not file:

@@ -132,10 +132,6 @@ class Start:
     """The weights to begin with, and which of them learn."""
 
     panel: ClassVar[str] = "Network"
-    variant: Annotated[
-        str | None,
-        typer.Option("--variant", metavar="KEY=VALUE,...", help="An ablation of the paper, as blocks=2."),
-    ] = None
     from_weights: Annotated[
         str | None, typer.Option("--from", metavar="WEIGHTS", help="Weights to begin with, as of --weights.")
     ] = None

@@ -87,8 +87,8 @@ class Recipe:
     """The peak of the schedule."""
     network: Network | None = None
     """None: the first of `NETWORKS`."""
-    variant: str = "paper"
-    """Which configuration of the network, as `pamcli.registry.variants` writes it."""
+    variant: Literal["paper"] = "paper"
+    """Which configuration of the network, as its weights say; there is one so far."""
     data: tuple[str, ...] = ()
     """Data sets, as DataSpec writes them."""
     validation: tuple[str, ...] = ()

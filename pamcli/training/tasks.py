@@ -81,6 +81,7 @@ def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     """What the weights file of a run says about itself. training: data, recipe and figures in a sentence."""
     return ModelSpec(
         architecture=recipe.architecture,
+        variant=recipe.variant,
         scale=recipe.scale,
         max_disparity=recipe.max_disparity,
         training=training,
