@@ -6,6 +6,7 @@ profiles and EXIF data, and libpng prints its warnings about them; so it only ge
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from collections.abc import Iterator
@@ -69,12 +70,17 @@ def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: byte
 
 
 def _chunks(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+    start = stream.tell()
+    end = stream.seek(0, io.SEEK_END)
+    stream.seek(start)
     kind = b""
     while kind != b"IEND":
         head = stream.read(8)
         if len(head) < 8:
             raise EOFError("the file ends too early")
         length, kind = struct.unpack(">I4s", head)
+        if length > end - stream.tell():  # before Python takes memory for it
+            raise EOFError("the file ends too early")
         data = stream.read(length)
         checksum = stream.read(4)
         if len(data) < length or len(checksum) < 4:
