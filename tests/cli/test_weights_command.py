@@ -19,7 +19,7 @@ from pamcli.registry.catalog import recorded_sha256, sha256, weights_folder
 from pamcli.registry.load import load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
-NAMES = ["pasmnet", "passrnet-x2", "passrnet-x4"]
+NAMES = list(catalog.REGISTERED)
 OUTPUT = ["-o", "new.safetensors"]
 
 
