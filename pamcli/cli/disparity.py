@@ -20,7 +20,7 @@ from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import UsageError
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
-from pamcli.registry.catalog import REGISTERED
+from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED
 
 if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
@@ -193,7 +193,7 @@ def command(
 
     from pamcli.cli.network import load_matcher
 
-    matcher = load_matcher(network.weights or "pasmnet", network, compute, console)
+    matcher = load_matcher(network.weights or DEFAULT_MATCHING, network, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
         run_jobs(plan, _Matching(matcher, output, in_metres, Path(spool), console, index), console)
 

@@ -11,6 +11,7 @@ import typer
 
 from pamcli.cli import evaluation, options
 from pamcli.errors import UsageError
+from pamcli.registry.catalog import DEFAULT_MATCHING
 
 if TYPE_CHECKING:
     from pamcli.evaluation.submission_run import Planned
@@ -130,9 +131,9 @@ def command(
     else:
         from pamcli.cli.network import find_weights, load_matcher
 
-        path = find_weights(weights or "pasmnet", console)
-        matcher = load_matcher(weights or "pasmnet", network, compute, console)
-        method = NetworkMethod(matcher, weights or "pasmnet", path)
+        path = find_weights(weights or DEFAULT_MATCHING, console)
+        matcher = load_matcher(weights or DEFAULT_MATCHING, network, compute, console)
+        method = NetworkMethod(matcher, weights or DEFAULT_MATCHING, path)
     with console.progress("pairs", sum(map(len, sets))) as bar:
         if submission is None or planned is None:
             from pamcli.evaluation.disparity_run import evaluate_disparity

@@ -24,7 +24,7 @@ from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMne
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.catalog import locate
+from pamcli.registry.catalog import DEFAULT_MATCHING, locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.folding import folded
@@ -133,7 +133,7 @@ class StereoMatcher:
     @classmethod
     def load(
         cls,
-        weights: str | Path = "pasmnet",
+        weights: str | Path = DEFAULT_MATCHING,
         *,
         device: str = "auto",
         precision: str = "auto",

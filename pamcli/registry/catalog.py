@@ -11,12 +11,15 @@ import pamcli
 from pamcli.errors import ModelError, UsageError
 
 REGISTERED = {
-    "pasmnet2": "disparity of a rectified pair, with sharp edges",
+    "pasmnet2": "disparity of a rectified pair, with sharp edges (the default)",
     "pasmnet": "disparity of a rectified pair, the published network",
     "passrnet-x2": "both views enlarged 2 times",
     "passrnet-x4": "both views enlarged 4 times",
 }
 """Every registered name and what it does."""
+
+DEFAULT_MATCHING = "pasmnet2"
+"""What finds disparity where no weights are named."""
 
 CHECKSUMS = "SHA256SUMS"
 
