@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -55,15 +56,16 @@ def match(
     from pamcli.cli.network import load_matcher
     from pamcli.files.atomic import check_writable, write_atomically
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
-    from pamcli.inference.tiles import PERCENTILES, match_tile, reach
+    from pamcli.inference.tiles import PERCENTILES, match_tile
 
     views = read_disparity(left), read_disparity(right)
     check_writable(output)
     # A shift to the right is a negative disparity.
-    prior = Matching(weights=weights or None, max_disparity=str(reach(-highest, -lowest)))
+    most, least = max(1, math.ceil(-lowest)), math.floor(-highest)
+    prior = Matching(weights=weights or None, min_disparity=least, max_disparity=str(max(most, least + 1)))
     matcher = load_matcher(weights or "pasmnet", prior, asked, console)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
-    found = match_tile(matcher, *views, -highest, occluded=occluded, min_confidence=min_confidence)
+    found = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)
     write_atomically(output, encode_disparity(-found, ".tif").data)
 
 

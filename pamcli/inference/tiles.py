@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,15 +16,13 @@ def match_tile(
     matcher: StereoMatcher,
     left: NDArray[np.float32],
     right: NDArray[np.float32],
-    lowest: float,
     *,
     occluded: bool = False,
     min_confidence: float | None = None,
 ) -> NDArray[np.float32]:
-    """Disparities (H, W) in pixels, >= `lowest` (of any sign): left (y, x) matches right (y, x - disparity).
+    """Disparities (H, W) in pixels, from the matcher's `min_disparity` on; left (y, x) is right (y, x - it).
 
-    left, right: (H, W) grey of any range, NaN = no data. The search reaches as far as the `max_disparity` of
-    the matcher, which counts from `lowest` (see `reach`). NaN where the left view has no data, where the
+    left, right: (H, W) grey of any range, NaN = no data. NaN where the left view has no data, where the
     match has none or lies outside of the right view, where the right view does not see the pixel (unless
     `occluded`), and where the confidence is below `min_confidence`. Raises InputError: sizes that differ.
     """
@@ -35,26 +31,15 @@ def match_tile(
     known = np.isfinite(left), np.isfinite(right)
     if not (known[0].any() and known[1].any()):
         return np.full(left.shape, np.nan, np.float32)
-    # A left view that begins `shift` columns further right has disparities that are larger by as much.
-    shift = max(0, math.ceil(-lowest))
-    views = [
-        np.repeat(np.pad(stretched(filled(view)), ((0, 0), side), mode="edge")[..., None], 3, axis=2)
-        for view, side in ((left, (shift, 0)), (right, (0, shift)))
-    ]
-    extras = {"visible"} - ({"visible"} if occluded else set())
-    result = matcher(*views, extras=extras | ({"confidence"} if min_confidence is not None else set()))
-    found = result.disparity_where(visible=not occluded, min_confidence=min_confidence)[:, shift:] - shift
+    views = [np.repeat(stretched(filled(view))[..., None], 3, axis=2) for view in (left, right)]
+    extras = ({"confidence"} if min_confidence is not None else set()) | (set() if occluded else {"visible"})
+    result = matcher(*views, extras=extras)
+    found = result.disparity_where(visible=not occluded, min_confidence=min_confidence)
     rows, columns = np.indices(found.shape)
     there = columns - np.nan_to_num(found)
     inside = (there >= 0) & (there <= left.shape[1] - 1)
     place = np.clip(np.rint(there), 0, left.shape[1] - 1).astype(np.intp)
-    good = known[0] & inside & known[1][rows, place] & (found >= lowest - 0.5)
-    return np.where(good, found, np.float32(np.nan)).astype(np.float32)
-
-
-def reach(lowest: float, highest: float) -> int:
-    """The `max_disparity` of a matcher that `match_tile` is to use for disparities up to `highest`."""
-    return max(1, math.ceil(highest) + max(0, math.ceil(-lowest)))
+    return np.where(known[0] & inside & known[1][rows, place], found, np.float32(np.nan)).astype(np.float32)
 
 
 def filled(view: NDArray[np.float32]) -> NDArray[np.float32]:

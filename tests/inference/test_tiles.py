@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pamcli.inference.tiles import filled, reach, stretched
+from pamcli.inference.tiles import filled, stretched
 
 NAN = np.nan
 
@@ -25,7 +25,3 @@ def test_grey_is_stretched_between_percentiles() -> None:
     assert (grey.min(), grey.max()) == (0, 1)
     assert abs(float(np.median(grey)) - 0.5) < 0.01
     assert np.array_equal(stretched(np.full((4, 4), 7, np.float32)), np.zeros((4, 4)))
-
-
-def test_the_reach_of_a_search() -> None:
-    assert [reach(*range_) for range_ in ((-30, 30), (5, 20), (-40.2, -10), (-3, -3))] == [60, 20, 31, 1]
