@@ -35,8 +35,9 @@ from pamcli.streaming.strips import strips
 
 SMALLEST_SIDE = 16
 CONFIDENT, DOUBTFUL = 0.9, 0.25
-"""Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of real pairs
-more than half are, of views of different scenes at most a tenth (scripts/measure_confidence.py)."""
+"""Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of 37 real
+pairs at least 61 % were; of views of different scenes fewer than DOUBTFUL in 34 cases of 37, at most 48 %
+(scripts/measure_confidence.py)."""
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 """What can be computed beside the disparity of the left view."""
 
