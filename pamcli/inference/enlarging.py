@@ -21,8 +21,8 @@ Enlarge = float | Literal["auto"]
 
 MOST = 4.0
 AUTO_MOST = 2.0
-AUTO_PIXELS = 480_000
-"""`auto` enlarges up to as many pixels as a picture of KITTI has, and at most twice."""
+AUTO_PIXELS = 560_000
+"""`auto` enlarges up to a little more pixels than a picture of KITTI has, and at most twice."""
 
 AUTO_LEAST = 1.1
 """Less than that is not worth the interpolation."""
