@@ -1,7 +1,7 @@
 """pam: stereo matching and stereo super-resolution with parallax attention.
 
 >>> import pamcli
->>> matcher = pamcli.StereoMatcher.load("pasmnet")
+>>> matcher = pamcli.StereoMatcher.load("pasmnet2")
 >>> left, right = (pamcli.read_picture(name).pixels for name in ("left.png", "right.png"))
 >>> matcher(left, right).disparity  # (H, W) float32, pixels
 """

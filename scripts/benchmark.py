@@ -78,6 +78,10 @@ def main() -> None:
     rows = []
     for network, sizes in (("pasmnet", options.pasmnet), ("passrnet-x4", options.superres)):
         variants = made_variants(network, precisions) if sizes != "none" else {}
+        if network == "pasmnet" and variants:
+            variants |= {
+                f"pasmnet2 {name}": run for name, run in made_variants("pasmnet2", precisions).items()
+            }
         for size in split(sizes):
             rows += compared(network, size, variants, options.repeat, not options.no_memory)
     growth = {along: grown(GROWTH[along], options.repeat) for along in split_names(options.growth)}
@@ -111,7 +115,9 @@ def compared(
             "seconds": min(times),
             "median": statistics.median(times),
             "times_faster": min(seconds["plain"]) / min(times) if "plain" in seconds else None,
-            "difference": float(np.abs(results[name] - exact).max()) if name in variants else None,
+            "difference": float(np.abs(results[name] - exact).max())
+            if name in variants and "pasmnet2" not in name
+            else None,
             "memory": peak_memory(network, size, name) if with_memory and name in variants else None,
         }
         print(line(row))
@@ -139,9 +145,9 @@ def grown(sizes: Sequence[str], repeat: int) -> list[dict[str, Any]]:
 
 
 def made_variants(network: str, precisions: Sequence[str]) -> dict[str, Run]:
-    """The plain order and ours in each precision, on the weights that come with pam."""
+    """Ours in each precision, on the weights that come with pam; and the authors' order, if they have one."""
     loaded, spec = load_network(locate(network).path)
-    runs: dict[str, Run] = {"plain": plain(loaded)}
+    runs: dict[str, Run] = {} if network == "pasmnet2" else {"plain": plain(loaded)}
     for precision in precisions:
         compute = Compute.choose("cpu", precision)
         runs[precision] = ours(loaded, spec, compute)
@@ -150,8 +156,7 @@ def made_variants(network: str, precisions: Sequence[str]) -> dict[str, Run]:
 
 def ours(network: Network, spec: ModelSpec, compute: Compute) -> Run:
     """The left view's result, in the strips that pam chooses."""
-    assert not isinstance(network, PASMnet2)
-    if isinstance(network, PASMnet):
+    if isinstance(network, PASMnet | PASMnet2):
         matcher = StereoMatcher(network, spec, compute)
         return lambda left, right: matcher(left, right, extras=()).disparity
     upscaler = StereoUpscaler(network, spec, compute)
@@ -205,7 +210,9 @@ def opencv_matcher() -> Run | None:
 
 def peak_memory(network: str, size: Size, variant: str) -> int | None:
     """Bytes above the loaded network, measured in a process of its own; None where it did not live."""
-    how = ["--plain"] if variant == "plain" else ["--precision", variant]
+    other, _, precision = variant.rpartition(" ")
+    network = other or network
+    how = ["--plain"] if variant == "plain" else ["--precision", precision]
     command = [sys.executable, str(SCRIPTS / "peak_memory.py"), network, f"{size[0]}x{size[1]}", *how]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     return int(json.loads(run.stdout)["above"]) if run.returncode == 0 else None

@@ -29,7 +29,7 @@ MOST_PIXELS = 0.05
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", action="append", required=True, metavar="NAME[/SPLIT]:PATH[?KEY=VALUE]")
-    parser.add_argument("--weights", default="pasmnet")
+    parser.add_argument("--weights", default="pasmnet2")
     parser.add_argument("--precision", default="bf16", help="that is compared with fp32")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", action="store_true")

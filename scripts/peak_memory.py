@@ -27,6 +27,7 @@ from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import taken_memory
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec
 
@@ -35,7 +36,7 @@ CPU = torch.device("cpu")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("network", choices=["pasmnet", "passrnet-x2", "passrnet-x4"])
+    parser.add_argument("network", choices=["pasmnet2", "pasmnet", "passrnet-x2", "passrnet-x4"])
     parser.add_argument("size", help="HEIGHTxWIDTH")
     parser.add_argument("--strip", type=int, help="rows at a time, instead of those that pam would choose")
     parser.add_argument("--precision", default="fp32")
@@ -78,9 +79,13 @@ def random_pair(width: int, height: int) -> tuple[Any, Any]:
     return left, right
 
 
-def empty_network(name: str) -> PASMnet | PASSRnet:
+def empty_network(name: str) -> PASMnet | PASMnet2 | PASSRnet:
     torch.manual_seed(0)
-    network = PASMnet() if name == "pasmnet" else PASSRnet(int(name[-1]))
+    network: PASMnet | PASMnet2 | PASSRnet
+    if name == "pasmnet2":
+        network = PASMnet2()
+    else:
+        network = PASMnet() if name == "pasmnet" else PASSRnet(int(name[-1]))
     return network.eval().requires_grad_(False)
 
 
@@ -92,8 +97,8 @@ def our_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], obje
             sys.modules[f"pamcli.inference.{module}"].choose_strip = (  # type: ignore[attr-defined]
                 lambda *_, **__: options.strip
             )
-    if isinstance(made, PASMnet):
-        matcher = StereoMatcher(made, ModelSpec("pasmnet"), compute)
+    if not isinstance(made, PASSRnet):
+        matcher = StereoMatcher(made, ModelSpec(options.network), compute)
         extras = [name for name in options.extras.split(",") if name]
         return lambda pair: matcher(*pair, extras=extras)
     upscaler = StereoUpscaler(made, ModelSpec("passrnet", scale=made.scale), compute)
@@ -113,6 +118,7 @@ def plain_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], ob
     @torch.inference_mode()
     def run(pair: tuple[Any, Any]) -> object:
         left, right = (torch.from_numpy(view).permute(2, 0, 1)[None].float() / 255 for view in pair)
+        assert not isinstance(network, PASMnet2), "the authors have no PASMnet 2"
         if isinstance(network, PASMnet):
             return reference_matching(network, left, right).disparity.numpy()
         return [

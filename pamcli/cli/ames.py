@@ -13,6 +13,7 @@ from pamcli.cli.console import Console
 from pamcli.cli.groups import command, group
 from pamcli.cli.options import Compute, Matching
 from pamcli.errors import UsageError
+from pamcli.registry.catalog import DEFAULT_MATCHING
 
 WIDEST = 192.0
 """Pixels to either side that are searched where no range is given."""
@@ -63,7 +64,7 @@ def match(
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)
     prior = Matching(weights=weights or None, min_disparity=least, max_disparity=str(max(most, least + 1)))
-    matcher = load_matcher(weights or "pasmnet", prior, asked, console)
+    matcher = load_matcher(weights or DEFAULT_MATCHING, prior, asked, console)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
     found = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)
     write_atomically(output, encode_disparity(-found, ".tif").data)

@@ -121,7 +121,7 @@ def evaluate_disparity(
 ) -> Evaluation:
     """Figures, notes and report of a method on data sets with ground truth.
 
-    >>> matcher = StereoMatcher.load("pasmnet")
+    >>> matcher = StereoMatcher.load("pasmnet2")
     >>> found = evaluate_disparity(["kitti2015:kitti"], NetworkMethod(matcher))
     >>> Path("report.html").write_bytes(found.report())
 
