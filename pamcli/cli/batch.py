@@ -234,7 +234,7 @@ class _Reporter:
             self.console.binary(done.stdout)
         elif status == "ok":
             for path in job.outputs.values():
-                self.console.result(str(path))
+                self.console.path(path)
         if status == "skipped":
             self.console.detail(f"{job.names[0]}: every result exists, skipped")
         if error is not None:

@@ -109,6 +109,12 @@ class Console:
         sys.stdout.write("\n".join(map(one_line, line.split("\n"))) + "\n")
         sys.stdout.flush()
 
+    def path(self, path: Path) -> None:
+        """The path of a result: as it is for programs, who use it; escaped on a terminal."""
+        text = str(path)
+        sys.stdout.write((one_line(text) if sys.stdout.isatty() else text) + "\n")
+        sys.stdout.flush()
+
     def record(self, values: dict[str, Any]) -> None:
         """A JSON object on a line of stdout. Paths are written as text."""
         self.result(json.dumps(values, default=_as_text))

@@ -176,7 +176,7 @@ def preview(
 
     pixels = contact_sheet(source, _spread(len(source), sheet.count))
     write_atomically(output, encode_picture(Picture(pixels), output.suffix, name=str(output)))
-    console.result(str(output))
+    console.path(output)
 
 
 command(

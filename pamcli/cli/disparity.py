@@ -34,8 +34,8 @@ CONFIDENCE = OutputKind("confidence", "--confidence", CONFIDENCE_SUFFIXES, "_con
 PAGE = OutputKind("page", "--page", (".html",))
 
 GOOD_FOR = (
-    "the weights that come with pam learned from drawn scenes: about one pixel in ten is off by more than 3 "
-    "px, fewer with --min-confidence (pam guide confidence)"
+    "the weights that come with pam learned from drawn scenes and few real pairs: about one pixel in fifteen "
+    "is off by more than 3 px, fewer with --min-confidence (pam guide confidence)"
 )
 DEFAULT_RANGE = (0.0, 192.0)
 AUTO_PERCENTILES = (1, 99)
@@ -159,8 +159,9 @@ def command(
     The pictures must be rectified: a point lies in the same row of both, and left pixel (y, x) matches right
     pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
 
-    The weights that come with pam learned from drawn scenes: in streets and rooms about one pixel in ten is
-    off by more than 3 px. Act on confident pixels only: --min-confidence (pam guide confidence).
+    The weights that come with pam learned from drawn scenes and few real pairs: in streets and rooms about
+    one pixel in fifteen is off by more than 3 px. Act on confident pixels only: --min-confidence (pam guide
+    confidence).
     """
     console = messages.console(jsonl=output.jsonl)
     if network.weights is None or network.weights in REGISTERED:

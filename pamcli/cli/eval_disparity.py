@@ -158,7 +158,7 @@ def command(
     for note in written.notes:
         console.warn(note)
     console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")
-    console.result(str(submission))
+    console.path(submission)
 
 
 def _check_seconds(seconds: float | None, planned: Planned | None, from_files: bool) -> None:

@@ -182,7 +182,7 @@ def import_checkpoint(
     scale = "" if found.spec.scale is None else f" x{found.spec.scale}"
     console = Console()
     console.inform(f"{checkpoint} holds a {found.spec.architecture}{scale}, {len(found.state)} tensors")
-    console.result(str(output))
+    console.path(output)
 
 
 def _summary(file: WeightsFile) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def enlarged(view: NDArray[Any], height: int, width: int) -> NDArray[Any]:
     if view.dtype != np.uint8:
         largest = 65535 if view.dtype.kind == "u" else 1
         view = view.astype(np.float32) / np.float32(largest)
-    channels = torch.from_numpy(np.ascontiguousarray(view)).permute(2, 0, 1)[None]
+    channels = torch.from_numpy(view.copy()).permute(2, 0, 1)[None]  # torch wants to own what it may write to
     # With antialias, which changes nothing where pictures grow, torch takes the usual cubic (a = -0.5).
     larger = F.interpolate(channels, (height, width), mode="bicubic", antialias=True)
     if view.dtype != np.uint8:

@@ -29,7 +29,7 @@ def of_network(
 ) -> DisparitySummary:
     """What the network reaches on the samples, measured without the command; `rounded` as a PNG stores it."""
     found = DisparityMeter(kitti=kitti, **meter)
-    matcher = StereoMatcher.load("pasmnet", device="cpu", precision="fp32")
+    matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
     for sample in samples:
         extras = {"confidence"} if sample.visible is None else {"confidence", "visible"}
         result = matcher(sample.left, sample.right, extras=extras)
@@ -89,8 +89,8 @@ def test_figures_are_those_of_the_metrics(networks: None, kitti: Path) -> None:
     same(one, of_network(eval_trees.crops()))
     assert {"all", "noc", "occluded", "bg", "fg", "noc-bg", "noc-fg", "0-100"} == set(one["pooled"])
     assert set(one["pooled"]["all"]) == set(METRICS)
-    assert found["facts"]["network"] == "pasmnet"
-    assert re.fullmatch(r"pasmnet\.safetensors, sha256 [0-9a-f]{64}", found["facts"]["weights"])
+    assert found["facts"]["network"] == "pasmnet2"
+    assert re.fullmatch(r"pasmnet2\.safetensors, sha256 [0-9a-f]{64}", found["facts"]["weights"])
     assert found["facts"]["device"] == "cpu, fp32"
     assert found["facts"]["maximum disparity"] == "none"
     assert found["facts"]["data"] == f"{KITTI} (2 pairs)"
@@ -114,7 +114,7 @@ def test_tables_hold_both_averages_and_what_was_measured(networks: None, kitti: 
     rows = [re.split(r"  +", line) for line in tables]
     assert {row[1] for row in rows if row[0] in ("all", "noc")} == {"pooled", "mean of pictures"}
     text = run.stdout.decode()
-    assert "network: pasmnet\n" in text
+    assert "network: pasmnet2\n" in text
     assert "maximum disparity: 64 px\n" in text
     assert "note: kitti2015/training: no calibration" in text
     assert "nan" not in text.lower()
@@ -188,7 +188,7 @@ def test_the_report_shows_the_worst_pair_first(networks: None, kitti: Path) -> N
     run = pam("eval", "disparity", "--data", KITTI, "--report", "report.html", "--quiet")
     assert (run.code, run.stderr) == (0, "")
     page = Path("report.html").read_text(encoding="utf-8")
-    matcher, errors = StereoMatcher.load("pasmnet", device="cpu", precision="fp32"), {}
+    matcher, errors = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32"), {}
     for sample in eval_trees.crops():
         result = matcher(sample.left, sample.right, extras=())
         errors[sample.name] = DisparityMeter().add(sample, result.disparity).regions["all"]["d1"]
@@ -213,7 +213,7 @@ def test_published_rows_are_marked(networks: None, made: dict[str, np.ndarray]) 
     assert any(line.startswith("PASMnet_192 ") and "7.23" in line for line in table)
     page = Path("report.html").read_text(encoding="utf-8")
     assert "Published on kitti2015, not measured here" in page
-    assert page.count("made (this run)") == 1
+    assert page.count("made (this run)") == 2  # text and table
     rows = answer(pam(*arguments, "--json"))["published"]["kitti2015"]
     assert all(row["protocol"] and row["source"] for row in rows)
     assert "PASMnet_192" in [row["method"] for row in rows]

@@ -39,7 +39,7 @@ def test_a_submission_holds_what_the_network_finds(networks: None, two_wanted: P
     with zipfile.ZipFile("out/kitti2015.zip") as archive:
         assert archive.namelist() == [f"disp_0/{name}.png" for name in NAMES]
         archive.extractall("unpacked")
-    matcher = StereoMatcher.load("pasmnet", device="cpu", precision="fp32")
+    matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
     for sample in eval_trees.crops():
         found = matcher(sample.left, sample.right, extras=()).disparity
         stored = read_disparity(Path(f"unpacked/disp_0/{sample.name}.png"))

@@ -100,7 +100,7 @@ def test_a_terminal_is_told_that_the_network_is_loaded() -> None:
     run = subprocess.run(command, stderr=terminal, stdout=subprocess.PIPE)
     os.close(terminal)
     assert run.returncode == 0
-    assert os.read(master, 65536).startswith(b"pam: loading pasmnet ...")
+    assert os.read(master, 65536).startswith(b"pam: loading pasmnet2 ...")
     os.close(master)
 
 

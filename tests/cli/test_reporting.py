@@ -128,10 +128,11 @@ def test_quiet_and_verbose() -> None:
     assert pam(*batch).complaints == [*lonely, "1 ok"]
     assert pam(*batch, "--quiet").complaints == lonely
     run = pam(*batch, "--verbose")
-    assert "one pixel in ten is off" in run.complaints[0]
+    assert "one pixel in fifteen is off" in run.complaints[0]
     assert run.complaints[1:3] == lonely
     assert re.fullmatch(
-        r"pasmnet: .*pasmnet\.safetensors, cpu, fp32, maximum disparity none", run.complaints[3]
+        r"pasmnet2: .*pasmnet2\.safetensors, cpu, fp32, maximum disparity none, enlarged auto",
+        run.complaints[3],
     )
     assert run.complaints[4:] == ["1 ok"]
     Path("right.png").write_bytes(b"")
@@ -249,7 +250,7 @@ def test_nothing_but_lines_in_pipes() -> None:
         output, complaints = running.communicate()
         assert running.returncode == 0
     assert output == b"d.pfm\n"
-    assert len(complaints.splitlines()) == 1
+    assert len(complaints.splitlines()) == 2  # what the weights are good for, and which they are
     assert b"\x1b" not in complaints
 
 

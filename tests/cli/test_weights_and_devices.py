@@ -103,7 +103,7 @@ def test_a_path_to_good_weights() -> None:
 
 def test_the_stored_maximum_disparity_is_the_default() -> None:
     save_network(
-        load_file(shipped("pasmnet")), ModelSpec("pasmnet", max_disparity=16), Path("near.safetensors")
+        load_file(shipped("pasmnet2")), ModelSpec("pasmnet2", max_disparity=16), Path("near.safetensors")
     )
     command = [*COMMANDS["disparity"], "--overwrite", "--device", "cpu"]
     found = {}
@@ -166,9 +166,9 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*arguments: object, **options: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("pamcli.streaming.pasmnet.StreamedPASMnet.match", exhausted)
+    monkeypatch.setattr("pamcli.streaming.pasmnet2.StreamedPASMnet2.match", exhausted)
     with unchanged():
-        run = pam(*COMMANDS["disparity"])
+        run = pam(*COMMANDS["disparity"], "--enlarge", "1")
         refuse(run, 5, "left.png", "not enough memory", "96 x 64")
 
 
