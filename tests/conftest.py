@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 # Before anything imports torch, for these tests and the programs that they start: the pictures are small, and
 # more threads would only get in the way of the tests that run beside.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Whoever starts the tests in the background (nohup ... &) has SIGINT ignored, and so would have the programs that
+# they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

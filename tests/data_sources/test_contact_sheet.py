@@ -39,10 +39,10 @@ def test_a_row_for_each_sample_and_a_cell_for_each_part(tmp_path: Path) -> None:
         assert name.max() > 200  # something is written there
 
 
-def test_what_a_source_does_not_have_stays_dark(tmp_path: Path) -> None:
+def test_without_a_truth_both_views_lie_in_one_picture(tmp_path: Path) -> None:
     source_trees.holopix50k(tmp_path)
     sheet = contact_sheet(open_data(f"holopix50k/val:{tmp_path}"), cell_width=CELL)
-    assert (cell(sheet, 0, 2) == 24).all()
+    assert (cell(sheet, 0, 2) == [90, 120, 120]).all()  # red of the left view, green and blue of the right
     assert (cell(sheet, 0, 3) == 24).all()
 
 
