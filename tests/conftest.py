@@ -11,8 +11,8 @@ import pytest
 # more threads would only get in the way of the tests that run beside.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Whoever starts the tests in the background (nohup ... &) has SIGINT ignored, and so would have the programs that
-# they start.
+# Whoever starts the tests in the background (nohup ... &) has SIGINT ignored, and so would have the
+# programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -55,7 +55,7 @@ def list_weights(text: Text) -> None:
     app,
     "info",
     "What a file says about itself.",
-    "pam weights info pasmnet",
+    "pam weights info pasmnet2",
     "pam weights info passrnet-x4 --json",
 )
 def info(weights: WeightsName, text: Answer) -> None:
