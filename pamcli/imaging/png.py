@@ -61,8 +61,11 @@ def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: byte
     """
     import imagecodecs
 
-    # Level 3 costs a third of libpng's default in time and about 2 % in size.
-    encoded = bytes(imagecodecs.png_encode(np.ascontiguousarray(samples), level=3))
+    # Level 3 costs a third of libpng's default in time and about 2 % in size. Photographs are written three times
+    # as fast, and as small, where only runs of equal differences to the pixel beside are sought (RLE, SUB).
+    photograph = samples.dtype == np.uint8 and samples.ndim == 3 and samples.shape[2] >= 3
+    how = {"level": 1, "strategy": 3, "filter": 16} if photograph else {"level": 3}
+    encoded = bytes(imagecodecs.png_encode(np.ascontiguousarray(samples), **how))
     header_end = len(SIGNATURE) + 12 + 13
     more = _chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(icc_profile)) if icc_profile else b""
     more += _chunk(b"eXIf", exif) if exif else b""
