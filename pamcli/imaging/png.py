@@ -61,7 +61,7 @@ def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: byte
     """
     import imagecodecs
 
-    # Level 3 costs a third of libpng's default in time and about 2 % in size. Photographs are written three times
+    # Level 3 costs a third of libpng's default in time, and 2 % in size. Photographs are written three times
     # as fast, and as small, where only runs of equal differences to the pixel beside are sought (RLE, SUB).
     photograph = samples.dtype == np.uint8 and samples.ndim == 3 and samples.shape[2] >= 3
     how = {"level": 1, "strategy": 3, "filter": 16} if photograph else {"level": 3}
