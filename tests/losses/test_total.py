@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 
@@ -12,9 +11,7 @@ from loss_examples import maps_of, random_costs, random_pictures, value
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from pamcli.checked import from_json
 from pamcli.losses.total import (
-    STAGE_WEIGHTS,
     Terms,
     Truth,
     matching_terms,
@@ -72,23 +69,6 @@ def part(truth: Truth, images: slice) -> Truth:
 
 def loss_of(terms: Terms) -> Tensor:
     return total_loss(terms)[0]
-
-
-def test_presets_are_the_papers() -> None:
-    def lambdas(weights: LossWeights) -> tuple[float, ...]:
-        return weights.pam_smoothness, weights.pam_cycle, weights.smoothness, weights.pam
-
-    assert lambdas(SCENEFLOW) == (1, 1, 0.1, 1)
-    assert lambdas(KITTI) == (5, 5, 0.5, 1)
-    assert SUPER_RESOLUTION.pam == 0.005
-    assert STAGE_WEIGHTS == (0.2, 0.3, 0.5)
-    assert not any(weights.need_truth for weights in (SCENEFLOW, KITTI, SUPER_RESOLUTION))
-    assert SUPERVISED.need_truth
-
-
-@pytest.mark.parametrize("weights", [SCENEFLOW, SUPERVISED, replace(KITTI, mask_by_truth_below=192.0)])
-def test_weights_survive_json(weights: LossWeights) -> None:
-    assert from_json(LossWeights, json.dumps(asdict(weights))) == weights
 
 
 def test_the_unsupervised_loss_is_the_sum_that_the_paper_writes() -> None:
