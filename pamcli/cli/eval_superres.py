@@ -32,9 +32,13 @@ class Input(evaluation.Measured):
         bool, typer.Option("--baseline-only", help="Bicubic alone: no network is loaded.")
     ] = False
     right_view: Annotated[
-        Literal["right", "left"],
-        typer.Option("--right-view", help="left: the network gets the left view twice."),
-    ] = "right"
+        Literal["both", "right", "left"],
+        typer.Option(
+            "--right-view",
+            help="left: the network gets the left view twice. right: the right one. both: tells besides "
+            "what the second view is worth, for two thirds more time.",
+        ),
+    ] = "both"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +69,7 @@ def command(
     made = [name for name, value in sources.items() if value]
     if len(made) > 1:
         raise UsageError(f"{' and '.join(made)} contradict each other", "give one of them")
-    left_twice = given.right_view == "left"
-    if (predictions is not None or given.baseline_only) and (left_twice or save is not None):
+    if (predictions is not None or given.baseline_only) and (given.right_view != "both" or save is not None):
         raise UsageError("--right-view and --save are about a network, and none is run")
     if predictions is None and given.allow_missing:
         raise UsageError("--allow-missing is about --predictions")
@@ -91,7 +94,7 @@ def command(
         factor = upscaler.scale
         keep = None if save is None else partial(_save, save)
         method = NetworkMethod(
-            upscaler, name, path, left_twice, keep, ", ensemble" if network.ensemble else ""
+            upscaler, name, path, given.right_view, keep, ", ensemble" if network.ensemble else ""
         )
     with console.progress("pairs", sum(map(len, sets))) as bar:
         found = evaluate_superres(

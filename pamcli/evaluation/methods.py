@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,9 @@ class NetworkMethod:
     name: str = "network"
     weights: Path | None = None
     """Their file, to state its sha256."""
-    left_twice: bool = False
-    """Super-resolution: it gets the left view for the right one, too."""
+    right_view: Literal["both", "right", "left"] = "right"
+    """Super-resolution: what it gets for the right view. left: the left view again; both: the right one, and
+    then the left again, so that `alone` tells what the second view is worth."""
     keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
     """Super-resolution: is given name, left and right view of every pair that was enlarged."""
     remark: str = ""
@@ -85,13 +86,20 @@ class NetworkMethod:
 
         def enlarge(name: str, pair: SuperresPair) -> tuple[Views, float]:
             start = time.perf_counter()
-            left, right = self.network(pair.low_left, pair.low_left if self.left_twice else pair.low_right)
+            left, right = self.network(
+                pair.low_left, pair.low_left if self.right_view == "left" else pair.low_right
+            )
             seconds = time.perf_counter() - start
             if self.keep is not None:
                 self.keep(name, left, right)
             return (left, right), seconds
 
         return enlarge, []
+
+    def alone(self, pair: SuperresPair) -> NDArray[np.uint8]:
+        """The left view, enlarged without a second one: it is given twice."""
+        enlarged: NDArray[np.uint8] = self.network.left_only(pair.low_left, pair.low_left)
+        return enlarged
 
 
 @dataclass(frozen=True)

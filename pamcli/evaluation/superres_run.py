@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pamcli.data.source import Source
 from pamcli.evaluation.methods import Method, NetworkMethod, Views
 from pamcli.evaluation.published import published_superres
@@ -21,11 +24,13 @@ from pamcli.evaluation.results import (
     set_notes,
 )
 from pamcli.evaluation.superres_metrics import (
+    LEFT_MARGIN,
     METRICS,
     PROTOCOLS,
     Figures,
     SuperresPair,
     mean_figures,
+    psnr,
     superres_figures,
     superres_pair,
 )
@@ -41,6 +46,8 @@ class MeasuredPair:
     name: str
     figures: dict[str, Figures]
     seconds: float | None
+    second_view: float | None = None
+    """dB that the left view's PSNR loses where the left view is given twice; None = not measured."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,12 @@ class MeasuredSet:
     examples: tuple[Example, ...]
     """The pairs with the lowest PSNR, worst first."""
     notes: tuple[str, ...]
+
+    @property
+    def second_view(self) -> float | None:
+        """What the second view is worth, in dB: the mean over the pairs."""
+        known = [pair.second_view for pair in self.pairs if pair.second_view is not None]
+        return sum(known) / len(known) if known else None
 
 
 def evaluate_superres(
@@ -72,24 +85,29 @@ def evaluate_superres(
     """
     sets = opened(data)
     name = None if method is None else _row_name(method)
+    network = method.network if isinstance(method, NetworkMethod) else None
+    alone = method.alone if isinstance(method, NetworkMethod) and method.right_view == "both" else None
     measured, notes = [], []
     for source in sets:
         enlarge, lines = (lambda *_: None, []) if method is None else method.enlarged(source)
         notes += lines
         measured.append(
-            measure_superres(source.label, source, scale, name, enlarge, worst=worst, advance=advance)
+            measure_superres(
+                source.label, source, scale, name, enlarge, alone=alone, worst=worst, advance=advance
+            )
         )
-    network = method.network if isinstance(method, NetworkMethod) else None
     facts = frame_facts([("method", "bicubic alone")] if method is None else method.facts())
     if isinstance(method, NetworkMethod):
         facts[0] = ("network", name or "")
     facts.append(("scale", f"x{scale}"))
     cost = Cost.of([pair.seconds for one in measured for pair in one.pairs], network)
     facts += [*cost.facts("network alone"), data_fact(sets, [len(one.pairs) for one in measured])]
+    worth = {one.label: one.second_view for one in measured if one.second_view is not None}
+    facts += [("second view", f"{gain:+.3f} dB on the left one, {label}") for label, gain in worth.items()]
     notes += set_notes(sets, [one.notes for one in measured])
     notes.append("SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed")
     summary = summary_table(measured)
-    numbers = {"scale": scale, "summary": json_rows(summary), **cost.numbers()}
+    numbers = {"scale": scale, "summary": json_rows(summary), **cost.numbers(), "second_view": worth}
     published: dict[str, Table] = {}
     if compare:
         own = {
@@ -127,7 +145,7 @@ def _row_name(method: Method) -> str:
     name = Path(method.name).stem if isinstance(method, NetworkMethod) else method.name
     name = f"{name} (files)" if name in ("", BICUBIC) else name
     if isinstance(method, NetworkMethod):
-        name += method.remark + (", left view twice" if method.left_twice else "")
+        name += method.remark + (", left view twice" if method.right_view == "left" else "")
     return name
 
 
@@ -148,12 +166,14 @@ def measure_superres(
     method: str | None,
     enlarge: Callable[[str, SuperresPair], tuple[Views, float | None] | None],
     *,
+    alone: Callable[[SuperresPair], NDArray[np.uint8]] | None = None,
     worst: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> MeasuredSet:
     """Measure bicubic and, unless it is None, a method on every pair of a source.
 
     enlarge: from name and low-resolution pair to both enlarged views and seconds; None = nothing for it.
+    alone: to the left view enlarged without the right one, to tell what the right one is worth.
     Raises InputError as the metrics do.
     """
     pairs: list[MeasuredPair] = []
@@ -170,7 +190,12 @@ def measure_superres(
                 continue
             results[method], seconds = found
         figures = {name: superres_figures(pair, *views, name=sample.name) for name, views in results.items()}
-        pairs.append(MeasuredPair(sample.name, figures, seconds))
+        second_view = None
+        if method is not None and alone is not None:
+            single = psnr(pair.left[:, LEFT_MARGIN:], alone(pair)[:, LEFT_MARGIN:])
+            gain = figures[method]["left"]["psnr"] - single
+            second_view = gain if np.isfinite(gain) else None  # a perfect picture has no finite PSNR
+        pairs.append(MeasuredPair(sample.name, figures, seconds, second_view))
         if worst:
             shown = results.get(method) if method is not None else None
             quality = figures[method or BICUBIC]["left"]["psnr"]

@@ -15,7 +15,7 @@ from pamcli.data.sample import Sample
 from pamcli.data.source import Source
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
-from pamcli.evaluation.methods import Estimate
+from pamcli.evaluation.methods import Estimate, NetworkMethod
 from pamcli.evaluation.superres_metrics import SuperresPair
 from pamcli.evaluation.superres_run import measure_superres
 from pamcli.files.atomic import write_atomically
@@ -43,7 +43,8 @@ class Validated:
     figure: float
     """The one that "best" goes by: the mean of the sets' figures."""
     figures: dict[str, dict[str, float]]
-    """Of each set, by its label: D1 and end-point error, pooled; or PSNR and bicubic's, dB (left view)."""
+    """Of each set, by its label: D1 and end-point error, pooled; or in dB, of the left view, PSNR,
+    bicubic's, and what the second view is worth."""
     pictures: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     """(H, W, 3) by name. Disparity: left view above the disparity in colours. Super-resolution: a cut of the
     left view, bicubic beside the network's."""
@@ -51,7 +52,10 @@ class Validated:
     def lines(self) -> list[str]:
         """A line a set, for people."""
         return [
-            f"{label}: " + ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
+            f"{label}: "
+            + ", ".join(
+                f"{name} {value:.{3 if name == 'second view' else 2}f}" for name, value in figures.items()
+            )
             for label, figures in self.figures.items()
         ]
 
@@ -170,6 +174,11 @@ def _superres(
             shown.append(np.concatenate([pair.bicubic()[0][middle], left[middle]], axis=1))
         return (left, right), None
 
-    measured = measure_superres(data.label, source, upscaler.scale, "network", enlarge, advance=advance)
+    alone = NetworkMethod(upscaler).alone
+    measured = measure_superres(
+        data.label, source, upscaler.scale, "network", enlarge, alone=alone, advance=advance
+    )
     psnr = {method: figures["left"]["psnr"] for method, figures in measured.means.items()}
-    return {"PSNR": psnr["network"], "bicubic": psnr["bicubic"]}, shown
+    worth = measured.second_view
+    assert worth is not None
+    return {"PSNR": psnr["network"], "bicubic": psnr["bicubic"], "second view": worth}, shown

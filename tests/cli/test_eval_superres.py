@@ -93,7 +93,9 @@ def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: 
     run = pam("eval", "superres", "--scale", str(scale), "--data", KITTI, "--json")
     found = answer(run)
     assert run.stderr == ""
-    assert set(found) == {"facts", "notes", "scale", "summary", "seconds_per_pair", "peak_memory_bytes"}
+    assert set(found) == {
+        *("facts", "notes", "scale", "summary", "seconds_per_pair", "peak_memory_bytes", "second_view")
+    }
     assert rows(found) == {"bicubic": bicubic(scale), f"passrnet-x{scale}": of_network(scale)}
     assert found["scale"] == scale
     assert [(each["data"], each["pairs"]) for each in found["summary"]] == [("kitti2015/training", 2)] * 2
@@ -132,6 +134,16 @@ def test_the_network_without_its_second_view(networks: None) -> None:
     method = "passrnet-x4, left view twice"
     assert rows(found)[method] == of_network(4, left_twice=True)
     assert rows(found)[method]["left psnr"] != of_network(4)["left psnr"]
+
+
+def test_what_the_second_view_is_worth(networks: None) -> None:
+    found = answer(pam("eval", "superres", "--data", KITTI, "--json"))
+    gain = of_network(4)["left psnr"] - of_network(4, left_twice=True)["left psnr"]
+    assert found["second_view"] == {"kitti2015/training": pytest.approx(gain, abs=1e-9)}
+    assert found["facts"]["second view"] == f"{gain:+.3f} dB on the left one, kitti2015/training"
+    without = answer(pam("eval", "superres", "--data", KITTI, "--right-view", "right", "--json"))
+    assert without["second_view"] == {}
+    assert without["summary"] == found["summary"]
 
 
 def test_weights_say_the_scale(networks: None) -> None:
