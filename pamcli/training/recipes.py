@@ -99,6 +99,19 @@ _SUPERRES = Recipe(
     ema=0.999,
     augmentation=Augmentation(mirror=0.5, upside_down=0.5, permute_colours=0.5),
 )
+_PASSRNET2 = replace(
+    _SUPERRES,
+    name="passrnet2",
+    network="passrnet2",
+    batch=6,
+    crop=(32, 96),
+    losses=LossWeights(charbonnier=1, likelihood=0.01),
+    learning_rate=1e-3,
+    initialisation="default",
+    betas=(0.9, 0.99),
+    schedule=Schedule("cosine", warmup=0.01, hold=0.4, final=3e-3),
+    ema=0.998,
+)
 _SCENEFLOW = Recipe(
     name="paper-sceneflow",
     task="disparity",
@@ -157,6 +170,7 @@ RECIPES: Mapping[str, Recipe] = {
             validate_every=500,
         ),
         _SUPERRES,
+        _PASSRNET2,
         _SCENEFLOW,
         replace(
             _SCENEFLOW,
@@ -188,7 +202,7 @@ RECIPES: Mapping[str, Recipe] = {
 alone, begun anew. pasmnet2: all of PASMnet 2, its late parts at half of the head's rate, its early ones at a
 fifth; pasmnet2-head: its head behind a matching that stays as it is. unsupervised: the paper's losses at a
 batch that a laptop bears. adapt: weights to a camera, from unlabelled pairs. superres: both pictures, taught
-by known disparities where there are some.
+by known disparities where there are some; passrnet2: the same of PASSRnet 2.
 paper-sceneflow, paper-kitti (Section 4.3.2), paper-superres (Section 5.4): as published. The lambdas were
 chosen for PAM-s and PAM-c as the authors' code divides them, by the columns too, and so do all recipes: by
 the pixels alone, as the equations read, both are 30 to 130 times larger and drown the photometric terms."""
@@ -207,7 +221,7 @@ def named_recipe(name: str, task: Task) -> Recipe:
 def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: Network = "pasmnet") -> str:
     """Name of the recipe where none is asked for."""
     if task == "superres":
-        return "superres"
+        return "passrnet2" if network == "passrnet2" else "superres"
     if not unsupervised:
         return "pasmnet2" if network == "pasmnet2" else "scenes" if start else "scratch"
     return "adapt" if start else "unsupervised"

@@ -132,8 +132,7 @@ def _run(
         processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
         # What a checkpoint replaces need not be there any more.
         begins = recipe if checkpoint is None else replace(recipe, start=None)
-        layout = torch.channels_last if recipe.task == "superres" else torch.contiguous_format
-        network = starting_network(begins).to(compute.device, memory_format=layout)  # type: ignore[call-overload]
+        network = starting_network(begins).to(compute.device)
         loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
         trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
         if checkpoint is not None:

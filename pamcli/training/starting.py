@@ -44,6 +44,8 @@ def starting_network(recipe: Recipe) -> Network:
         network.load_state_dict(begun, strict=False)
     for key, parameter in network.named_parameters():
         parameter.requires_grad_(recipe.rate_of(key) > 0)
+    if recipe.task == "superres":
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
 

@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
-    recipe = named_recipe(given.recipe or {"disparity": "scenes"}.get(given.task, "superres"), given.task)
+    recipe = named_recipe(given.recipe or ("scenes" if given.task == "disparity" else "superres"), given.task)
     recipe = replace(recipe, batch=given.batch, steps=given.steps + WARM_UP, epochs=None)
     if given.crop:
         width, height = map(int, given.crop.split("x"))

@@ -63,6 +63,7 @@ def test_what_is_the_default_follows_from_the_task() -> None:
     assert default_recipe("disparity", unsupervised=True, start=False) == "unsupervised"
     assert default_recipe("disparity", unsupervised=True, start=True) == "adapt"
     assert default_recipe("superres", unsupervised=False, start=True) == "superres"
+    assert default_recipe("superres", unsupervised=False, start=False, network="passrnet2") == "passrnet2"
 
 
 @pytest.mark.parametrize("name", ["unsupervised", "adapt", "paper-kitti"])
