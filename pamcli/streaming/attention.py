@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from pamcli.networks.parallax import Towards, out_of_order
 from pamcli.streaming.strips import coarser
@@ -65,6 +65,19 @@ class CostStage:
     """Row of the picture at this scale that the tensors begin with."""
     height: int
     """Rows of the whole picture at this scale."""
+
+
+def query_of_keys(query: nn.Conv2d, key: nn.Conv2d, divisor: int = 1) -> tuple[Tensor, Tensor]:
+    """Weight (C, C, 1, 1) and bias (C) of the 1x1 layer that makes queries of which features are the keys.
+
+    The cost q . k of two pixels with features f, f' is (Wq f + bq) . (Wk f' + bk). What of it depends on f
+    alone is the same for all k, and the softmax over k takes no notice. So f' itself is the key, and
+    Wk^T (Wq f + bq) the query, divided by `divisor`.
+    """
+    assert query.bias is not None
+    back = key.weight[:, :, 0, 0].double().T / divisor
+    weight, bias = back @ query.weight[:, :, 0, 0].double(), back @ query.bias.double()
+    return weight[:, :, None, None].to(query.weight.dtype), bias.to(query.weight.dtype)
 
 
 def stage_cost(stages: tuple[CostStage, ...], rows: tuple[int, int], block: Block) -> Tensor:

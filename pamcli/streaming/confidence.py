@@ -30,7 +30,7 @@ class Cycle:
         self.mass = torch.zeros(self.near.shape, device=disparity.device)
         self.total = torch.zeros_like(disparity)
 
-    def leave(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+    def to_right(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
         """Attention M_right->left(j, k) for k near j - d."""
         at = slice(lines[0] - self.first_row, lines[1] - self.first_row), slice(block.first, block.last)
         for step, k in enumerate(self.near[:, *at]):
@@ -38,7 +38,7 @@ class Cycle:
             found = attention.gather(2, (k - block.low).clamp(0, block.high - block.low - 1)[..., None])
             self.mass[step, *at] = found[..., 0] * inside
 
-    def come_back(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+    def and_back(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
         """Times M_left->right(k, l) for l near j."""
         at = slice(lines[0] - self.first_row, lines[1] - self.first_row)
         flat = attention.flatten(1)

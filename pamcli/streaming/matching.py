@@ -6,9 +6,11 @@ pair at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,21 +18,29 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
 from pamcli.networks.parallax import Towards
-from pamcli.networks.pasmnet import CascadedParallaxAttention, Hourglass, PASMnet, Stage
+from pamcli.networks.pasmnet import STAGE_STRIDES, CascadedParallaxAttention, Hourglass, PASMnet, Stage
 from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.streaming.attention import CostStage, lines_at_once
+from pamcli.streaming.attention import (
+    CostStage,
+    Use,
+    lines_at_once,
+    query_of_keys,
+    stage_cost,
+    stream,
+)
 from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
-    InPrecision,
+    Given,
+    Mapped,
     RollingMap,
-    Sum,
     Whole,
+    added,
     convolution,
     gathered,
     residual,
 )
-from pamcli.streaming.strips import coarser, strips
+from pamcli.streaming.strips import Rows, coarser, strips
 
 TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
@@ -93,14 +103,12 @@ def features_below(net: Hourglass, quarter: Tensor, strip: int) -> Features:
 class StageWeights:
     """The four blocks of a stage.
 
-    The cost q . k of two pixels with head features f, f' is (Wq f + bq) . (Wk f' + bk). What of it depends
-    on f alone is the same for all k, and the softmax over k takes no notice. So f' itself is the key, and
-    Wk^T (Wq f + bq) the query.
+    Head features are the keys, and what `attention.query_of_keys` makes of them, divided by C, the queries.
     """
 
     heads: tuple[nn.Sequential, ...]
     queries: tuple[tuple[Tensor, Tensor], ...]
-    """Weight (C, C, 1, 1) and bias (C), with the division by C."""
+    """Weight (C, C, 1, 1) and bias (C)."""
 
     @classmethod
     def of_all(cls, cascade: CascadedParallaxAttention) -> list[StageWeights]:
@@ -115,12 +123,44 @@ class StageWeights:
             query, key = block.query[0], block.key[0]
             assert isinstance(query, nn.Conv2d)
             assert isinstance(key, nn.Conv2d)
-            assert query.bias is not None
-            back = key.weight[:, :, 0, 0].double().T / stage.width  # Wk^T / C
-            weight = back @ query.weight[:, :, 0, 0].double()
-            bias = back @ query.bias.double()
-            queries.append((weight[:, :, None, None].to(query.weight.dtype), bias.to(query.weight.dtype)))
+            queries.append(query_of_keys(query, key, stage.width))
         return cls(tuple(block.head for block in blocks), tuple(queries))
+
+
+class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
+    """Runs a network whose batch norm is folded (`folding.folded`) strip by strip.
+
+    In the precision of its weights (see `lowered`); attention and disparity are float32.
+    """
+
+    def __init__(self, network: MatchingNetwork) -> None:
+        self.network: MatchingNetwork = network
+        self.stages = StageWeights.of_all(network.cas_pam)
+
+    def match(
+        self,
+        rows: Rows,
+        height: int,
+        width: int,
+        max_disparity: int | None = None,
+        *,
+        strip: int | None = None,
+        confidence: bool = False,
+    ) -> StreamedMatching:
+        """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
+
+        `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
+        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`.
+        """
+        assert height % 32 == width % 32 == 0
+        strip = height if strip is None else strip
+        assert strip % 32 == 0
+        return self._matched(Given(rows, height), max_disparity, strip, confidence)
+
+    @abstractmethod
+    def _matched(
+        self, pictures: RollingMap, max_disparity: int | None, strip: int, confidence: bool
+    ) -> StreamedMatching: ...
 
 
 class Cascade:
@@ -128,15 +168,16 @@ class Cascade:
 
     def __init__(
         self,
-        network: PASMnet | PASMnet2,
-        weights: Sequence[StageWeights],
+        of: StreamedMatchingNetwork[MatchingNetwork],
         features: Features,
+        max_disparity: int | None,
         strip: int,
         *,
         kept: bool = False,
     ) -> None:
         """`kept`: all rows are held, so that `costs` can be asked a second time."""
-        self.kept = kept
+        network, weights, self.kept = of.network, of.stages, kept
+        self.limits = [None if max_disparity is None else max_disparity // s for s in STAGE_STRIDES]
         F1, F2, quarter = Whole(features.sixteenth), Whole(features.eighth), Whole(features.quarter)
         stage1 = RollingStage(F1, weights[0], kept)
         stage2 = RollingStage(beside_enlarged(stage1.features(), F2, network.cas_pam.b2), weights[1], kept)
@@ -162,6 +203,12 @@ class Cascade:
                 fine = stage3.cost(view, *rows3)
                 yield rows3, towards, (stage1.cost(view, *rows1), stage2.cost(view, *rows2), fine)
 
+    def attend(self, costs: Costs, rows: tuple[int, int], towards: Towards, use: Use, stage: int = 3) -> None:
+        """Pass the attention of a stage to `use`, piece by piece; `rows` of that stage."""
+        width = self.width >> (3 - stage)
+        cost = partial(stage_cost, costs[:stage])
+        stream(cost, rows, width, width, towards, self.limits[stage - 1], use)
+
 
 class RollingStage:
     """A stage that goes down the picture."""
@@ -177,7 +224,7 @@ class RollingStage:
 
     def features(self) -> RollingMap:
         """Of the last block. Whoever asks for them must read them, for they are held until then."""
-        return Sum(self.heads[-1], self.source, kept=True) if self.heads else self.source
+        return added(self.heads[-1], self.source, kept=True) if self.heads else self.source
 
     def cost(self, view: int, first: int, last: int) -> CostStage:
         """Queries of a view and keys of the other, rows first ... last - 1.
@@ -186,9 +233,7 @@ class RollingStage:
         """
         for read in self.readers if not self.kept else ():
             read.forget(first)
-        parts = [read(first, last) for read in reversed(self.readers)][
-            ::-1
-        ]  # the last makes the others go on
+        parts = [read(first, last) for read in reversed(self.readers)][::-1]  # the last: it drives the others
         _, channels, rows, width = parts[0].shape
         query, key = (parts[0].new_empty((rows, width, 4 * channels), dtype=torch.float32) for _ in range(2))
         for place, (f, (weight, bias)) in enumerate(zip(parts, self.weights.queries, strict=True)):
@@ -205,7 +250,7 @@ def encoded(source: RollingMap, encoder: Encoder) -> RollingMap:
     x: RollingMap = convolution(source, unit[0], SLOPE)
     precision = next(block.parameters()).dtype
     if next(unit.parameters()).dtype != precision:
-        x = InPrecision(x, precision)
+        x = Mapped(lambda values: values.to(precision), x)
     return residual(x, block.body, SLOPE)
 
 
@@ -227,4 +272,4 @@ def beside_enlarged(deeper: RollingMap, skip: RollingMap | None, unit: nn.Sequen
         return Enlarged(convolution(deeper, layer), SLOPE)
     channels = layer.in_channels - layer.out_channels  # a skip connection has as many as come out
     of_deeper, of_skip = (part.contiguous() for part in layer.weight.tensor_split((channels,), 1))
-    return Sum(Convolution(skip, of_skip), Enlarged(Convolution(deeper, of_deeper, layer.bias)), SLOPE)
+    return added(Convolution(skip, of_skip), Enlarged(Convolution(deeper, of_deeper, layer.bias)), SLOPE)

@@ -5,81 +5,57 @@ Shapes: as in `matching`.
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
 from pamcli.networks.parallax import fill_occlusions, regress_disparity, valid_mask
-from pamcli.networks.pasmnet import STAGE_STRIDES, PASMnet, blended
-from pamcli.streaming.attention import Block, stage_cost, stream
+from pamcli.networks.pasmnet import PASMnet, blended
+from pamcli.streaming.attention import Block
 from pamcli.streaming.confidence import Cycle
 from pamcli.streaming.matching import (
     Cascade,
-    StageWeights,
     StreamedMatching,
+    StreamedMatchingNetwork,
     decoded,
     encoded,
     features_below,
 )
-from pamcli.streaming.rolling import Convolution, Given, Joined, RollingMap, Whole, gathered
-from pamcli.streaming.strips import Rows, strips
+from pamcli.streaming.rolling import Convolution, RollingMap, Whole, gathered, joined
+from pamcli.streaming.strips import strips
 
 
-class StreamedPASMnet:
-    """Runs a PASMnet whose batch norm is folded (`folding.folded`) strip by strip.
+class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
+    """As its base says.
 
-    In the precision of its weights (see `lowered`); attention and disparity are float32.
+    The confidence looks at the attention a second time, near the refined disparity: in one strip, what the
+    attention is made of is held until then, else it is computed again.
     """
 
-    def __init__(self, network: PASMnet) -> None:
-        self.network = network
-        self.stages = StageWeights.of_all(network.cas_pam)
-
-    def match(
-        self,
-        rows: Rows,
-        height: int,
-        width: int,
-        max_disparity: int | None = None,
-        *,
-        strip: int | None = None,
-        confidence: bool = False,
+    def _matched(
+        self, pictures: RollingMap, max_disparity: int | None, strip: int, confidence: bool
     ) -> StreamedMatching:
-        """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
-
-        `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
-        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `confidence` looks at the
-        attention a second time, near the refined disparity: in one strip, what the attention is made of is
-        held until then, else it is computed again.
-        """
-        assert height % 32 == width % 32 == 0
-        strip = height if strip is None else strip
-        assert strip % 32 == 0
         net = self.network.hourglass
-        quarter = gathered(encoded(encoded(Given(rows, height), net.E0), net.E1), strip // 4)
+        quarter = gathered(encoded(encoded(pictures, net.E0), net.E1), strip // 4)
         features = features_below(net, quarter, strip)
-        cascade = Cascade(self.network, self.stages, features, strip, kept=confidence and strip >= height)
-        initial, received = self._attend(cascade, max_disparity)
+        kept = confidence and strip >= pictures.height
+        cascade = Cascade(self, features, max_disparity, strip, kept=kept)
+        initial, received = self._attend(cascade)
         valid = valid_mask(received)
         filled = fill_occlusions(initial, valid)
         disparity = self._refine(filled[:, None], features.quarter[:1], strip)
         if not confidence:
             return StreamedMatching(disparity, valid, received)
         if not cascade.kept:
-            cascade = Cascade(self.network, self.stages, features, strip)
-        return StreamedMatching(
-            disparity, valid, received, self._confidence(cascade, disparity, max_disparity)
-        )
+            cascade = Cascade(self, features, max_disparity, strip)
+        return StreamedMatching(disparity, valid, received, self._confidence(cascade, disparity))
 
-    def _attend(self, cascade: Cascade, max_disparity: int | None) -> tuple[Tensor, Tensor]:
+    def _attend(self, cascade: Cascade) -> tuple[Tensor, Tensor]:
         """Initial disparity and received attention of the left view, (1, H/4, W/4) each."""
-        height, width, device = cascade.height, cascade.width, self.stages[0].queries[0][0].device
-        initial = torch.empty((1, height, width), device=device)
+        device = self.stages[0].queries[0][0].device
+        initial = torch.empty((1, cascade.height, cascade.width), device=device)
         received = torch.zeros_like(initial)
-        limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
 
         def regress(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
             found = regress_disparity(attention, (block.first, block.low))
@@ -89,21 +65,17 @@ class StreamedPASMnet:
             received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
 
         for lines, towards, costs in cascade.costs():
-            use = regress if towards == "left" else receive
-            stream(partial(stage_cost, costs), lines, width, width, towards, limit, use)
+            cascade.attend(costs, lines, towards, regress if towards == "left" else receive)
         return initial, received
 
-    def _confidence(self, cascade: Cascade, disparity: Tensor, max_disparity: int | None) -> Tensor:
-        """See `cycle`: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
-        width = cascade.width
-        limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[2]
+    def _confidence(self, cascade: Cascade, disparity: Tensor) -> Tensor:
+        """See `confidence`: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
         quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
         confidence = torch.zeros_like(quarter)
         for lines, towards, costs in cascade.costs():
             if towards == "left":
                 cycle = Cycle(quarter[slice(*lines)], lines[0])
-            use = cycle.leave if towards == "left" else cycle.come_back
-            stream(partial(stage_cost, costs), lines, width, width, towards, limit, use)
+            cascade.attend(costs, lines, towards, cycle.to_right if towards == "left" else cycle.and_back)
             confidence[slice(*lines)] = cycle.confidence()
         return confidence[None]
 
@@ -111,7 +83,7 @@ class StreamedPASMnet:
         """As `Refinement.forward`."""
         net = self.network.refine
         scaled = initial / 32
-        x0 = encoded(Joined([Whole(scaled.to(features.dtype)), Whole(features)]), net.E0)
+        x0 = encoded(joined(Whole(scaled.to(features.dtype)), Whole(features)), net.E0)
         x1 = encoded(x0, net.E1)
         x2 = encoded(x1, net.E2)
         x3 = encoded(encoded(x2, net.E3), net.D0)
@@ -135,9 +107,8 @@ def _side_by_side(source: RollingMap, *heads: nn.Sequential) -> RollingMap:
     inner = Convolution(
         source, torch.cat([first.weight for first, _ in layers]), torch.cat(biases), slope=SLOPE
     )
-    apart = torch.block_diag(  # type: ignore[no-untyped-call]
-        *[second.weight.flatten(1) for _, second in layers]
-    )  # (2, 2 C 9)
+    each = [second.weight.flatten(1) for _, second in layers]
+    apart = torch.block_diag(*each)  # type: ignore[no-untyped-call]  # (2, 2 C 9)
     return Convolution(inner, apart.view(len(heads), -1, 3, 3))
 
 

@@ -9,7 +9,6 @@ Shapes: H, W rows and columns of a quarter of the pictures' size; one pair at a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -30,74 +29,58 @@ from pamcli.networks.pasmnet2 import (
     windowed_regression,
 )
 from pamcli.networks.pasmnet2 import confidence as confidence_of
-from pamcli.streaming.attention import Block, column_blocks, stage_cost, stream
+from pamcli.streaming.attention import Block, column_blocks
 from pamcli.streaming.matching import (
     Cascade,
-    StageWeights,
     StreamedMatching,
+    StreamedMatchingNetwork,
     encoded,
     features_below,
 )
 from pamcli.streaming.rolling import (
     LAYOUT,
     Enlarged,
-    Given,
-    Joined,
-    Left,
+    Mapped,
     Reader,
     RollingMap,
-    Sum,
     Whole,
+    added,
     convolution,
-    read_all,
+    gathered_all,
+    joined,
+    left_view,
 )
-from pamcli.streaming.strips import Rows, strips
+from pamcli.streaming.strips import strips
 
 LAG = 44
 """Rows below a row of the result on which it depends: 14 of each update, one of the enlargement, and one."""
 
 
-class StreamedPASMnet2:
-    """Runs a PASMnet 2 whose batch norm is folded (`folding.folded`) strip by strip.
+class StreamedPASMnet2(StreamedMatchingNetwork[PASMnet2]):
+    """As its base says."""
 
-    In the precision of its weights (see `matching.lowered`); attention and disparity are float32.
-    """
-
-    def __init__(self, network: PASMnet2) -> None:
-        self.network = network
-        self.stages = StageWeights.of_all(network.cas_pam)
-
-    def match(
-        self,
-        rows: Rows,
-        height: int,
-        width: int,
-        max_disparity: int | None = None,
-        *,
-        strip: int | None = None,
-        confidence: bool = False,
+    def _matched(
+        self, pictures: RollingMap, max_disparity: int | None, strip: int, confidence: bool
     ) -> StreamedMatching:
-        """As of `StreamedPASMnet.match`."""
-        assert height % 32 == width % 32 == 0
-        strip = height if strip is None else strip
-        assert strip % 32 == 0
-        quarter, half = self._features(rows, height, strip)
-        cascade = Cascade(
-            self.network, self.stages, features_below(self.network.hourglass, quarter, strip), strip
+        net, height = self.network, pictures.height
+        halved = encoded(pictures, net.hourglass.E0)
+        quarter, half = gathered_all(
+            [encoded(halved, net.hourglass.E1), _relu(left_view(halved), net.x2)], strip // 4
         )
-        start = Start(cascade, max_disparity, min(strip // 4 + LAG, height // 4), quarter)
-        matched = Left(cascade.stages[2].features())
-        described = Joined([Whole(quarter[:1]), matched])
-        context = _relu(described, self.network.ctx)
-        hidden: RollingMap = _relu(described, self.network.h0)
-        d: RollingMap = Channel(start, 0)
+        cascade = Cascade(self, features_below(net.hourglass, quarter, strip), max_disparity, strip)
+        start = Start(cascade, min(strip // 4 + LAG, height // 4), quarter)
+        matched = left_view(cascade.stages[2].features())
+        described = joined(Whole(quarter[:1]), matched)
+        context = _relu(described, net.ctx)
+        hidden: RollingMap = _relu(described, net.h0)
+        d: RollingMap = Mapped(lambda found: found[:, :1].clone(), start)
         for _ in range(UPDATES):
             d, hidden = self._updated(d, hidden, context, start)
-        unit, layer = self.network.mask
+        unit, layer = net.mask
         assert isinstance(unit, nn.Sequential)
-        mixture = convolution(_relu(Joined([hidden, matched, Whole(half)]), unit), layer)
+        mixture = convolution(_relu(joined(hidden, matched, Whole(half)), unit), layer)
         reader, around = mixture.reader(), d.reader()
-        disparity = torch.empty((1, 1, height, width), device=quarter.device)
+        disparity = torch.empty((1, 1, height, 4 * cascade.width), device=quarter.device)
         sure = torch.empty_like(start.received)
         for first, last in strips(height // 4, strip // 4):
             weights = reader(first, last)
@@ -109,33 +92,14 @@ class StreamedPASMnet2:
         valid = valid_mask(start.received)
         return StreamedMatching(disparity, valid, start.received, sure if confidence else None)
 
-    def _features(self, rows: Rows, height: int, strip: int) -> tuple[Tensor, Tensor]:
-        """E1's result of both views, and what the enlargement takes from E0's of the left one."""
-        net = self.network
-        half = encoded(Given(rows, height), net.hourglass.E0)
-        maps = encoded(half, net.hourglass.E1), _relu(Left(half), net.x2)
-        readers = [one.reader() for one in maps]
-        whole: list[Tensor] = []
-        for first, last in strips(height // 4, strip // 4):
-            parts = read_all(readers, first, last)
-            if not whole:
-                whole = [
-                    part.new_empty((*part.shape[:2], height // 4, part.shape[3])).to(memory_format=LAYOUT)
-                    for part in parts
-                ]
-            for into, part, reader in zip(whole, parts, readers, strict=True):
-                into[:, :, first:last] = part
-                reader.forget(last)
-        return whole[0], whole[1]
-
     def _updated(
         self, d: RollingMap, hidden: RollingMap, context: RollingMap, start: Start
     ) -> tuple[RollingMap, RollingMap]:
         """As `Update.forward`, and what is seen and mixed."""
         update = self.network.upd
         seen = Seen(d, Enlarged(LookedUp(d, start.eighth)), start)
-        mixed = _relu(Joined([_relu(seen, update.enc), context, hidden]), update.mix)
-        hidden = Sum(convolution(_relu(mixed, update.res.a), update.res.b[0]), mixed, slope=0)
+        mixed = _relu(joined(_relu(seen, update.enc), context, hidden), update.mix)
+        hidden = added(convolution(_relu(mixed, update.res.a), update.res.b[0]), mixed, slope=0)
         return Mixed(d, convolution(hidden, update.out)), hidden
 
 
@@ -189,21 +153,20 @@ def kept_bytes(width: int) -> int:
 class Start(RollingMap):
     """Windowed regression of the attention: disparity, confidence, received attention, (1, 3, H, W)."""
 
-    def __init__(self, cascade: Cascade, max_disparity: int | None, rows: int, like: Tensor) -> None:
+    def __init__(self, cascade: Cascade, rows: int, like: Tensor) -> None:
         """`rows`: of the maps that are kept until the updates have passed."""
         super().__init__(cascade.height, STAGE_STRIDES[2], cascade.stages[2].heads[-1].ahead)
         self.unit = cascade.lines
-        self.limits = [None if max_disparity is None else max_disparity // STAGE_STRIDES[s] for s in (1, 2)]
         rows = min(rows + self.unit, self.height)
-        width = cascade.width
-        self.eighth = KeptAttention(width // 2, self.limits[0], rows // 2, like)
-        self.quarter = KeptAttention(width, self.limits[1], rows, like)
-        self.width, self.pieces = width, cascade.costs()
+        self.cascade, width = cascade, cascade.width
+        self.eighth = KeptAttention(width // 2, cascade.limits[1], rows // 2, like)
+        self.quarter = KeptAttention(width, cascade.limits[2], rows, like)
+        self.pieces = cascade.costs()
         self.received = like.new_zeros((1, self.height, width), dtype=torch.float32)
         self.initial = torch.empty_like(self.received)
 
     def _compute(self, first: int, last: int) -> Tensor:
-        new = self.received.new_empty((1, 3, last - first, self.width))
+        new = self.received.new_empty((1, 3, last - first, self.cascade.width))
 
         def regress(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
             self.quarter.keep(lines, block, attention)
@@ -216,30 +179,14 @@ class Start(RollingMap):
         done = first
         while done < last:
             lines, towards, costs = next(self.pieces)
-            use = regress if towards == "left" else receive
-            stream(partial(stage_cost, costs), lines, self.width, self.width, towards, self.limits[1], use)
+            self.cascade.attend(costs, lines, towards, regress if towards == "left" else receive)
             if towards == "left":
-                halved, width = (lines[0] // 2, lines[1] // 2), self.width // 2
-                cost = partial(stage_cost, costs[:2])
-                stream(cost, halved, width, width, "left", self.limits[0], self.eighth.keep)
+                self.cascade.attend(costs, (lines[0] // 2, lines[1] // 2), "left", self.eighth.keep, stage=2)
             else:
                 done = lines[1]
         self.initial[:, first:last] = new[:, 0]
         new[:, 2] = self.received[:, first:last].clamp(max=LARGEST_RECEIVED)
         return new
-
-
-class Channel(RollingMap):
-    """One channel of a map."""
-
-    def __init__(self, source: RollingMap, number: int) -> None:
-        super().__init__(source.height, source.step, source.ahead)
-        self.source, self.number = source.reader(), number
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        x = self.source(first, last)[:, self.number : self.number + 1].clone()
-        self.source.forget(last)
-        return x
 
 
 class LookedUp(RollingMap):

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from pamcli.networks.blocks import SLOPE
 from pamcli.networks.parallax import valid_mask
 from pamcli.networks.passrnet import WIDTH, PASSRnet, ResidualASPP, ResidualBlock
-from pamcli.streaming.attention import Block, CostStage, stage_cost, stream
+from pamcli.streaming.attention import Block, CostStage, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
     LAYOUT,
     Convolution,
     Given,
     RollingMap,
     Shuffled,
-    Sum,
     Whole,
+    added,
     convolution,
     residual,
 )
@@ -40,9 +40,8 @@ class StreamedPASSRnet:
     def __init__(self, network: PASSRnet) -> None:
         self.network = network
         pam = network.pam
-        query, key, value = (layer.weight[:, :, 0, 0].double() for layer in (pam.b1, pam.b2, pam.b3))
+        value = pam.b3.weight[:, :, 0, 0].double()
         of_gathered, of_own, of_valid = pam.fusion.weight.double().tensor_split((WIDTH, 2 * WIDTH), 1)
-        assert pam.b1.bias is not None
         assert pam.b3.bias is not None
         assert pam.fusion.bias is not None
 
@@ -51,9 +50,7 @@ class StreamedPASSRnet:
             weight = weight.reshape(len(weight), -1, 1, 1).to(kind)
             return weight, None if bias is None else bias.to(kind)
 
-        # The cost (Wq f + bq) . (Wk f' + bk) is, but for what does not depend on f', the product of f' with
-        # Wk^T (Wq f + bq); and the softmax over f' takes no notice of the rest.
-        self.query = layer(key.T @ query, key.T @ pam.b1.bias.double())
+        self.query = query_of_keys(pam.b1, pam.b2)
         # What is gathered by attention that sums to one may as well be fused before.
         gathered = of_gathered[:, :, 0, 0]
         self.value = layer(gathered @ value, gathered @ pam.b3.bias.double() + pam.fusion.bias.double())
@@ -166,6 +163,6 @@ def _pyramids(source: RollingMap, block: ResidualASPP) -> RollingMap:
         for rank, weight in enumerate(joint.weight.tensor_split(3, 1), 1):
             branch = convolution(inner, getattr(block, f"conv{rank}_{group}")[0], SLOPE)
             parts.append(Convolution(branch, weight.contiguous()))
-        inner = Sum(Sum(parts[2], parts[1]), parts[0])
-        out = Sum(out, inner, kept=out is source)
+        inner = added(added(parts[2], parts[1]), parts[0])
+        out = added(out, inner, kept=out is source)
     return out

@@ -10,25 +10,11 @@ from torch import Tensor
 from pamcli.networks.passrnet2 import EXCHANGES, Exchange, GatedBlock, PASSRnet2, bicubic
 from pamcli.streaming.attention import lines_at_once
 from pamcli.streaming.passrnet import Write
-from pamcli.streaming.rolling import Convolution, Given, RollingMap, Shuffled, convolution, read_all
+from pamcli.streaming.rolling import Convolution, Given, Mapped, RollingMap, Shuffled, convolution
 from pamcli.streaming.strips import Rows, strips
 
 CUBIC_REACH = 2
 """Rows above and below that a bicubic enlargement looks at."""
-
-
-class Mapped(RollingMap):
-    """What a function makes of the same rows of some maps, each row by itself."""
-
-    def __init__(self, function: Callable[..., Tensor], *sources: RollingMap) -> None:
-        super().__init__(sources[0].height, sources[0].step, max(source.ahead for source in sources))
-        self.function, self.sources = function, [source.reader() for source in sources]
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        made = self.function(*read_all(self.sources, first, last))
-        for source in self.sources:
-            source.forget(last)
-        return made
 
 
 class Bicubic(RollingMap):

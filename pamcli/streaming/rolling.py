@@ -12,7 +12,7 @@ side by side (`LAYOUT`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -177,61 +177,38 @@ class Convolution(RollingMap):
         return x if self.slope is None else F.leaky_relu_(x, self.slope)
 
 
-class Sum(RollingMap):
-    """`own` + `other`; in the memory of `own`, which then nothing else may read, unless that is `kept`."""
+class Mapped(RollingMap):
+    """What a function makes of the same rows of some maps."""
 
-    def __init__(
-        self, own: RollingMap, other: RollingMap, slope: float | None = None, *, kept: bool = False
-    ) -> None:
-        super().__init__(own.height, own.step, max(own.ahead, other.ahead))
-        self.own, self.other, self.slope, self.kept = own.reader(), other.reader(), slope, kept
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        x, other = read_all([self.own, self.other], first, last)
-        x = x + other if self.kept else x.add_(other)
-        self.own.forget(last)
-        self.other.forget(last)
-        return x if self.slope is None else F.leaky_relu_(x, self.slope)
-
-
-class Left(RollingMap):
-    """The left view of both."""
-
-    def __init__(self, source: RollingMap) -> None:
-        super().__init__(source.height, source.step, source.ahead)
-        self.source = source.reader()
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        x = self.source(first, last)[:1].clone(memory_format=LAYOUT)
-        self.source.forget(last)
-        return x
-
-
-class InPrecision(RollingMap):
-    """A map in another precision."""
-
-    def __init__(self, source: RollingMap, precision: torch.dtype) -> None:
-        super().__init__(source.height, source.step, source.ahead)
-        self.source, self.precision = source.reader(), precision
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        x = self.source(first, last).to(self.precision)
-        self.source.forget(last)
-        return x
-
-
-class Joined(RollingMap):
-    """The channels of several maps, one after the other."""
-
-    def __init__(self, sources: Sequence[RollingMap]) -> None:
+    def __init__(self, function: Callable[..., Tensor], *sources: RollingMap) -> None:
         super().__init__(sources[0].height, sources[0].step, max(source.ahead for source in sources))
-        self.sources = [source.reader() for source in sources]
+        self.function, self.sources = function, [source.reader() for source in sources]
 
     def _compute(self, first: int, last: int) -> Tensor:
-        parts = read_all(self.sources, first, last)
+        made = self.function(*read_all(self.sources, first, last))
         for source in self.sources:
             source.forget(last)
-        return torch.cat(parts, 1).contiguous(memory_format=LAYOUT)
+        return made
+
+
+def added(own: RollingMap, other: RollingMap, slope: float | None = None, *, kept: bool = False) -> Mapped:
+    """`own` + `other`; in the memory of `own`, which then nothing else may read, unless that is `kept`."""
+
+    def add(x: Tensor, y: Tensor) -> Tensor:
+        total = x + y if kept else x.add_(y)
+        return total if slope is None else F.leaky_relu_(total, slope)
+
+    return Mapped(add, own, other)
+
+
+def left_view(source: RollingMap) -> Mapped:
+    """The left view of both."""
+    return Mapped(lambda x: x[:1].clone(memory_format=LAYOUT), source)
+
+
+def joined(*sources: RollingMap) -> Mapped:
+    """The channels of several maps, one after the other."""
+    return Mapped(lambda *parts: torch.cat(parts, 1).contiguous(memory_format=LAYOUT), *sources)
 
 
 class Enlarged(RollingMap):
@@ -272,21 +249,29 @@ def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None
 def residual(source: RollingMap, body: nn.Sequential, slope: float | None = None) -> RollingMap:
     """source + body(source), a residual block of either network (batch norm folded), and a rectifier."""
     first, second = (layer for layer in body if isinstance(layer, nn.Conv2d))
-    return Sum(convolution(convolution(source, first, SLOPE), second), source, slope)
+    return added(convolution(convolution(source, first, SLOPE), second), source, slope)
 
 
 def gathered(map_: RollingMap, rows: int, into: Tensor | None = None) -> Tensor:
     """All of a map, computed `rows` rows at a time; `into` the memory given."""
-    reader = map_.reader()
-    if rows >= map_.height and into is None:
-        return reader(0, map_.height)
-    for first, last in strips(map_.height, rows):
-        part = reader(first, last)
+    return gathered_all([map_], rows, None if into is None else [into])[0]
+
+
+def gathered_all(
+    maps: Sequence[RollingMap], rows: int, into: Sequence[Tensor] | None = None
+) -> Sequence[Tensor]:
+    """As `gathered`, of several maps of one height."""
+    readers, height = [map_.reader() for map_ in maps], maps[0].height
+    if rows >= height and into is None:
+        return read_all(readers, 0, height)
+    for first, last in strips(height, rows):
+        parts = read_all(readers, first, last)
         if into is None:
-            shape = (*part.shape[:2], map_.height, part.shape[3])
-            into = part.new_empty(shape).to(memory_format=LAYOUT)
-        into[:, :, first:last] = part
-        del part
-        reader.forget(last)
+            shapes = [(*part.shape[:2], height, part.shape[3]) for part in parts]
+            into = [parts[0].new_empty(shape).to(memory_format=LAYOUT) for shape in shapes]
+        for whole, part, reader in zip(into, parts, readers, strict=True):
+            whole[:, :, first:last] = part
+            reader.forget(last)
+        del parts, part
     assert into is not None
     return into

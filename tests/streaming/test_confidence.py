@@ -21,7 +21,7 @@ def confidence(disparity: Tensor, there: Tensor, back: Tensor, pieces: int = 1) 
     rows = len(disparity)
     cycle = Cycle(disparity, first_row=7)
     size = -(-WIDTH // pieces)
-    for use, attention in ((cycle.leave, there), (cycle.come_back, back)):
+    for use, attention in ((cycle.to_right, there), (cycle.and_back, back)):
         for row in range(0, rows, 2):
             for first in range(0, WIDTH, size):
                 last = min(first + size, WIDTH)

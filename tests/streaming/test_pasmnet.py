@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from in_strips import matched, matched_whole
 from plain_confidence import plain_confidence
-from random_networks import CountedRows, normalised, pasmnet, picture_pair
+from random_networks import normalised, pasmnet, picture_pair
 from reference import reference_matching
 from torch import Tensor
 
 from pamcli.networks.parallax import VALID_MASS, clean_mask, received_mass
-from pamcli.networks.pasmnet import Matching
 from pamcli.streaming import attention as streamed_attention
 from pamcli.streaming.folding import folded
-from pamcli.streaming.matching import StreamedMatching, lowered
+from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet import StreamedPASMnet
 
 SIZES = [(32, 32), (32, 160), (64, 96), (96, 64), (160, 96), (224, 32)]
@@ -27,33 +27,16 @@ def streamed() -> StreamedPASMnet:
     return StreamedPASMnet(folded(pasmnet()))
 
 
-def run(
-    streamed: StreamedPASMnet, views: Tensor, prior: int | None, strip: int | None, confidence: bool = False
-) -> StreamedMatching:
-    _, _, height, width = views.shape
-    rows = CountedRows(views)
-    with torch.inference_mode():
-        found = streamed.match(rows, height, width, prior, strip=strip, confidence=confidence)
-    assert rows.asked == list(range(height)), "every row is read once"
-    return found
-
-
-def plain(views: Tensor, prior: int | None) -> Matching:
-    with torch.inference_mode():
-        found: Matching = pasmnet()(views[:1], views[1:], prior)
-    return found
-
-
 @pytest.mark.parametrize("prior", [None, 16, 32, 64])
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_strips_of_any_height_give_the_plain_result(
     streamed: StreamedPASMnet, height: int, width: int, prior: int | None
 ) -> None:
     views = normalised(picture_pair(height, width))
-    expected = plain(views, prior)
+    expected = matched_whole(pasmnet(), views, prior)
     mass = received_mass(expected.maps[-1].left_to_right)
     for strip in (32, 64, 96, None):
-        found = run(streamed, views, prior, strip, confidence=True)
+        found = matched(streamed, views, prior, strip, confidence=True)
         assert found.disparity.dtype == torch.float32
         assert (found.disparity - expected.disparity).abs().max() < 1e-3
         # Of what little a pixel near the threshold receives, and of the sums of many larger shares.
@@ -69,8 +52,8 @@ def test_strips_of_any_height_give_the_plain_result(
 
 def test_the_prior_and_the_mask_matter_in_these_tests() -> None:
     views = normalised(picture_pair(64, 96))
-    expected = plain(views, None)
-    assert (plain(views, 32).disparity - expected.disparity).abs().max() > 1
+    expected = matched_whole(pasmnet(), views, None)
+    assert (matched_whole(pasmnet(), views, 32).disparity - expected.disparity).abs().max() > 1
     assert 0.05 < expected.maps[-1].valid_left.float().mean() < 0.95
 
 
@@ -78,7 +61,7 @@ def test_it_equals_the_authors_order_of_operations(streamed: StreamedPASMnet) ->
     views = normalised(picture_pair(64, 96, seed=8))
     with torch.inference_mode():
         reference = reference_matching(pasmnet(), views[:1], views[1:])
-    found = run(streamed, views, None, 32)
+    found = matched(streamed, views, None, 32)
     assert (found.disparity - reference.disparity).abs().max() < 1e-3
     assert torch.equal(found.valid_left, reference.stages[-1].valid_left)
 
@@ -88,10 +71,10 @@ def test_how_many_lines_are_looked_at_at_once_does_not_matter(
     streamed: StreamedPASMnet, map_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views = normalised(picture_pair(96, 64))
-    expected = plain(views, None)
+    expected = matched_whole(pasmnet(), views, None)
     monkeypatch.setattr(streamed_attention, "MAP_BYTES", map_bytes)
     for strip in (32, None):
-        found = run(streamed, views, None, strip, confidence=True)
+        found = matched(streamed, views, None, strip, confidence=True)
         assert (found.disparity - expected.disparity).abs().max() < 1e-3
         assert found.confidence is not None
         sure = plain_confidence(expected.disparity, expected.maps[-1])
@@ -104,7 +87,7 @@ def test_at_the_threshold_of_the_valid_mask(
 ) -> None:
     """The threshold is moved onto one pixel's own sum, then a hair to either side of it."""
     views = normalised(picture_pair(64, 96))
-    mass = received_mass(plain(views, None).maps[-1].left_to_right)
+    mass = received_mass(matched_whole(pasmnet(), views, None).maps[-1].left_to_right)
     ordered = mass.flatten().sort().values
     gaps = ordered[1:] - ordered[:-1]
     near = (ordered[:-1] - VALID_MASS).abs() + (gaps < 4e-5) * 10
@@ -113,7 +96,7 @@ def test_at_the_threshold_of_the_valid_mask(
     assert above - below >= 4e-5
     for threshold, share in ((below - 1e-5, 0), (below + 1e-5, 1), (above - 1e-5, 1)):
         monkeypatch.setattr("pamcli.networks.parallax.VALID_MASS", threshold)
-        found = run(streamed, views, None, strip)
+        found = matched(streamed, views, None, strip)
         assert int((found.received <= threshold).sum()) == place + share
         assert torch.equal(found.received > threshold, mass > threshold)
         assert torch.equal(found.valid_left, clean_mask(mass > threshold))
@@ -123,12 +106,12 @@ def test_exactly_at_the_threshold_a_pixel_is_not_valid(
     streamed: StreamedPASMnet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views = normalised(picture_pair(64, 96))
-    received = run(streamed, views, None, 32).received
+    received = matched(streamed, views, None, 32).received
     threshold = float(received[0, 8, 12])
     seen: list[Tensor] = []
     monkeypatch.setattr("pamcli.networks.parallax.VALID_MASS", threshold)
     monkeypatch.setattr("pamcli.networks.parallax.clean_mask", lambda valid, _: seen.append(valid) or valid)
-    run(streamed, views, None, 32)
+    matched(streamed, views, None, 32)
     assert not seen[0][0, 8, 12]
     assert torch.equal(seen[0], received > threshold)
 
@@ -136,7 +119,7 @@ def test_exactly_at_the_threshold_a_pixel_is_not_valid(
 def test_attention_in_float32_in_any_precision_of_the_network() -> None:
     views = normalised(picture_pair(64, 96))
     half = StreamedPASMnet(folded(pasmnet()).bfloat16())
-    found = run(half, views.bfloat16(), None, 32, confidence=True)
+    found = matched(half, views.bfloat16(), None, 32, confidence=True)
     assert found.confidence is not None
     for values in (found.disparity, found.received, found.confidence):
         assert values.dtype == torch.float32
@@ -153,7 +136,7 @@ def test_a_lower_precision_spares_the_layer_that_reads_the_pictures() -> None:
     assert {key.rsplit(".", 1)[0] for key in kept} == {"hourglass.E0.body.0.0"}
     assert torch.equal(lower.hourglass.E0.body[0][0].weight, first)
     views = normalised(picture_pair(64, 96))
-    assert run(StreamedPASMnet(lower), views, None, 32).disparity.isfinite().all()
+    assert matched(StreamedPASMnet(lower), views, None, 32).disparity.isfinite().all()
 
 
 def test_channels_lie_side_by_side_wherever_a_convolution_reads(
@@ -169,7 +152,7 @@ def test_channels_lie_side_by_side_wherever_a_convolution_reads(
         return convolve(x, weight, *rest, **named)
 
     monkeypatch.setattr(F, "conv2d", noted)
-    run(streamed, normalised(picture_pair(64, 96)), None, 32)
+    matched(streamed, normalised(picture_pair(64, 96)), None, 32)
     assert len(seen) > 100
     assert all(seen)
 
@@ -178,14 +161,14 @@ def test_the_network_itself_is_left_alone() -> None:
     network = pasmnet()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     views = normalised(picture_pair(32, 64))
-    expected = plain(views, None)
-    run(StreamedPASMnet(folded(network)), views, None, 32)
+    expected = matched_whole(pasmnet(), views, None)
+    matched(StreamedPASMnet(folded(network)), views, None, 32)
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
-    assert torch.equal(plain(views, None).disparity, expected.disparity)
+    assert torch.equal(matched_whole(pasmnet(), views, None).disparity, expected.disparity)
 
 
 def test_the_confidence_matters_in_these_tests() -> None:
     views = normalised(picture_pair(64, 96))
-    expected = plain(views, None)
+    expected = matched_whole(pasmnet(), views, None)
     sure = plain_confidence(expected.disparity, expected.maps[-1])
     assert (sure - plain_confidence(expected.disparity + 8, expected.maps[-1])).abs().max() > 0.01

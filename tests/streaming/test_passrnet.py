@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from random_networks import CountedRows, passrnet, picture_pair
+from in_strips import enlarged
+from random_networks import passrnet, picture_pair
 from reference import reference_super_resolution
 from torch import Tensor
 
@@ -18,21 +19,7 @@ SIZES = [(8, 8), (9, 31), (7, 50), (33, 20), (61, 17)]
 
 
 def run(scale: int, views: Tensor, strip: int | None, both: bool = True) -> Tensor:
-    """The enlarged views, written strip by strip."""
-    _, _, height, width = views.shape
-    out = torch.full((2 if both else 1, 3, scale * height, scale * width), torch.nan)
-    rows = CountedRows(views)
-
-    def write(view: int, first: int, picture: Tensor) -> None:
-        place = out[view, :, first : first + picture.shape[1]]
-        assert picture.dtype == torch.float32
-        assert place.isnan().all(), "every row is written once"
-        place.copy_(picture)
-
-    with torch.inference_mode():
-        StreamedPASSRnet(folded(passrnet(scale))).enlarge(rows, height, width, write, both=both, strip=strip)
-    assert rows.asked == list(range(height)), "every row is read once"
-    return out
+    return enlarged(StreamedPASSRnet(folded(passrnet(scale))), views, strip, both)
 
 
 @pytest.mark.parametrize("scale", [2, 4])
@@ -55,13 +42,8 @@ def test_the_last_layers_as_one_at_every_scale(scale: int) -> None:
     torch.manual_seed(scale)
     network = folded(PASSRnet(scale))
     views = picture_pair(9, 13, shift=3)
-    found = torch.full((1, 3, 9 * scale, 13 * scale), torch.nan)
-
-    def write(view: int, first: int, picture: Tensor) -> None:
-        found[view, :, first : first + picture.shape[1]] = picture
-
+    found = enlarged(StreamedPASSRnet(network), views, 4, both=False)
     with torch.inference_mode():
-        StreamedPASSRnet(network).enlarge(lambda a, b: views[:, :, a:b], 9, 13, write, both=False, strip=4)
         expected = network(views[:1], views[1:]).left
     assert expected.std() > 0.01
     assert (found - expected).abs().max() < 1e-5
@@ -96,12 +78,5 @@ def test_another_precision_of_the_network_gives_float32_pictures() -> None:
     views = picture_pair(16, 20, shift=3)
     exact = run(2, views, None)
     half = StreamedPASSRnet(folded(passrnet(2)).bfloat16())
-    found = torch.zeros_like(exact)
-
-    def write(view: int, first: int, picture: Tensor) -> None:
-        assert picture.dtype == torch.float32
-        found[view, :, first : first + picture.shape[1]] = picture
-
-    with torch.inference_mode():
-        half.enlarge(lambda a, b: views[:, :, a:b].bfloat16(), 16, 20, write, both=True, strip=4)
+    found = enlarged(half, views.bfloat16(), 4)
     assert 0 < (found - exact).abs().mean() < 0.02

@@ -15,12 +15,12 @@ from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
     Given,
-    Joined,
     RollingMap,
     Shuffled,
-    Sum,
     Whole,
+    added,
     gathered,
+    joined,
 )
 
 HEIGHTS = [1, 2, 3, 4, 7, 12, 30]
@@ -49,15 +49,15 @@ LAYERS: dict[str, Layer] = {
         lambda x: F.conv2d(x, kernel(3), padding=4, dilation=4),
     ),
     "sum": (
-        lambda x: Sum(Convolution(x, kernel(3, 3)), x, SLOPE),
+        lambda x: added(Convolution(x, kernel(3, 3)), x, SLOPE),
         lambda x: F.leaky_relu(F.conv2d(x, kernel(3, 3), padding=1) + x, SLOPE),
     ),
     "sum of what is read elsewhere": (
-        lambda x: Sum(x, Convolution(x, kernel(3, 3)), kept=True),
+        lambda x: added(x, Convolution(x, kernel(3, 3)), kept=True),
         lambda x: F.conv2d(x, kernel(3, 3), padding=1) + x,
     ),
     "joined": (
-        lambda x: Joined([x, Convolution(x, kernel(3))]),
+        lambda x: joined(x, Convolution(x, kernel(3))),
         lambda x: torch.cat((x, F.conv2d(x, kernel(3), padding=1)), 1),
     ),
     "enlarged": (lambda x: Enlarged(x, SLOPE), lambda x: F.leaky_relu(upsample(x), SLOPE)),
@@ -113,7 +113,7 @@ def test_a_skip_connection_past_smaller_maps() -> None:
     for step in (1, 4, 6, 64):
         source = Given(CountedRows(picture), 64)
         small = Convolution(Convolution(source, down[0], stride=2), down[1], stride=2)
-        x = Sum(Enlarged(Enlarged(Convolution(small, down[0]))), source)
+        x = added(Enlarged(Enlarged(Convolution(small, down[0]))), source)
         assert (gathered(x, step) - plain(picture)).abs().max() < 1e-5
 
 
@@ -171,6 +171,6 @@ def test_a_map_that_several_read_is_not_computed_in_pieces() -> None:
 
     x = Given(given, 40)
     wide = Convolution(Convolution(x, kernel(3, 3), dilation=4), kernel(3, 3))
-    branches = Joined([Convolution(x, kernel(3, 1), dilation=d) for d in (1, 8, 2)])
-    gathered(Sum(Sum(x, branches, kept=True), wide), 10)
+    branches = joined(*(Convolution(x, kernel(3, 1), dilation=d) for d in (1, 8, 2)))
+    gathered(added(added(x, branches, kept=True), wide), 10)
     assert asked == [(0, 18), (18, 28), (28, 38), (38, 40)]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from random_networks import CountedRows, normalised, pasmnet2, picture_pair
-from torch import Tensor
+from in_strips import matched, matched_whole
+from random_networks import normalised, pasmnet2, picture_pair
 
 from pamcli.networks.parallax import received_mass
-from pamcli.networks.pasmnet import Matching
 from pamcli.streaming import attention as streamed_attention
 from pamcli.streaming import pasmnet2 as module
 from pamcli.streaming.folding import folded
-from pamcli.streaming.matching import StreamedMatching, lowered
+from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet2 import KeptAttention, StreamedPASMnet2
 
 SIZES = [(32, 32), (32, 160), (64, 96), (224, 32), (352, 64)]
@@ -23,33 +22,16 @@ def streamed() -> StreamedPASMnet2:
     return StreamedPASMnet2(folded(pasmnet2()))
 
 
-def run(
-    streamed: StreamedPASMnet2, views: Tensor, prior: int | None, strip: int | None, confidence: bool = False
-) -> StreamedMatching:
-    _, _, height, width = views.shape
-    rows = CountedRows(views)
-    with torch.inference_mode():
-        found = streamed.match(rows, height, width, prior, strip=strip, confidence=confidence)
-    assert rows.asked == list(range(height)), "every row is read once"
-    return found
-
-
-def plain(views: Tensor, prior: int | None) -> Matching:
-    with torch.inference_mode():
-        found: Matching = pasmnet2()(views[:1], views[1:], prior)
-    return found
-
-
 @pytest.mark.parametrize("prior", [None, 16, 48])
 @pytest.mark.parametrize(("height", "width"), SIZES)
 def test_strips_of_any_height_give_the_plain_result(
     streamed: StreamedPASMnet2, height: int, width: int, prior: int | None
 ) -> None:
     views = normalised(picture_pair(height, width))
-    expected = plain(views, prior)
+    expected = matched_whole(pasmnet2(), views, prior)
     mass = received_mass(expected.maps[-1].left_to_right)
     for strip in (32, 96, None):
-        found = run(streamed, views, prior, strip, confidence=True)
+        found = matched(streamed, views, prior, strip, confidence=True)
         assert found.disparity.dtype == torch.float32
         assert (found.disparity - expected.disparity).abs().max() < 2e-3
         assert ((found.received - mass).abs() / mass.clamp(min=1)).max() < 1e-4
@@ -63,10 +45,10 @@ def test_how_many_lines_are_looked_at_at_once_does_not_matter(
     streamed: StreamedPASMnet2, map_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views = normalised(picture_pair(288, 64))
-    expected = plain(views, None)
+    expected = matched_whole(pasmnet2(), views, None)
     monkeypatch.setattr(streamed_attention, "MAP_BYTES", map_bytes)
     for strip in (32, None):
-        assert (run(streamed, views, None, strip).disparity - expected.disparity).abs().max() < 2e-3
+        assert (matched(streamed, views, None, strip).disparity - expected.disparity).abs().max() < 2e-3
 
 
 def test_no_more_rows_of_attention_are_kept_than_are_looked_up(
@@ -74,10 +56,10 @@ def test_no_more_rows_of_attention_are_kept_than_are_looked_up(
 ) -> None:
     views = normalised(picture_pair(480, 32))
     monkeypatch.setattr(streamed_attention, "MAP_BYTES", 1)
-    run(streamed, views, None, 32)
+    matched(streamed, views, None, 32)
     monkeypatch.setattr(module, "LAG", module.LAG - 16)
     with pytest.raises(AssertionError, match="forgotten"):
-        run(streamed, views, None, 32)
+        matched(streamed, views, None, 32)
 
 
 def test_what_no_pixel_may_look_at_is_zero_in_what_is_kept() -> None:
@@ -99,6 +81,6 @@ def test_what_no_pixel_may_look_at_is_zero_in_what_is_kept() -> None:
 
 def test_a_lower_precision_is_near_and_leaves_disparity_in_float32() -> None:
     views = normalised(picture_pair(64, 96))
-    found = run(StreamedPASMnet2(lowered(folded(pasmnet2()), torch.bfloat16)), views, None, 32, True)
+    found = matched(StreamedPASMnet2(lowered(folded(pasmnet2()), torch.bfloat16)), views, None, 32, True)
     assert found.disparity.dtype == torch.float32
-    assert (found.disparity - plain(views, None).disparity).abs().median() < 2
+    assert (found.disparity - matched_whole(pasmnet2(), views, None).disparity).abs().median() < 2

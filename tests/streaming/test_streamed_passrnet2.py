@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from random_networks import CountedRows, passrnet2, picture_pair
+from in_strips import enlarged
+from random_networks import passrnet2, picture_pair
 from torch import Tensor
 
 from pamcli.streaming import passrnet2 as streamed
@@ -12,21 +13,7 @@ from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 
 
 def run(scale: int, views: Tensor, strip: int | None, both: bool = True) -> Tensor:
-    """The enlarged views, written strip by strip."""
-    _, _, height, width = views.shape
-    out = torch.full((2 if both else 1, 3, scale * height, scale * width), torch.nan)
-    rows = CountedRows(views)
-
-    def write(view: int, first: int, picture: Tensor) -> None:
-        place = out[view, :, first : first + picture.shape[1]]
-        assert picture.dtype == torch.float32
-        assert place.isnan().all(), "every row is written once"
-        place.copy_(picture)
-
-    with torch.inference_mode():
-        StreamedPASSRnet2(passrnet2(scale)).enlarge(rows, height, width, write, both=both, strip=strip)
-    assert rows.asked == list(range(height)), "every row is read once"
-    return out
+    return enlarged(StreamedPASSRnet2(passrnet2(scale)), views, strip, both)
 
 
 @pytest.mark.parametrize("scale", [2, 3, 4])
