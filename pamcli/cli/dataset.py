@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -17,8 +17,8 @@ import typer
 
 from pamcli.cli import completion, prepare, statistics
 from pamcli.cli.console import Console, one_line
-from pamcli.cli.groups import command, group
-from pamcli.cli.options import Overwrite, Quiet, Text
+from pamcli.cli.groups import command, flag, group, option
+from pamcli.cli.options import Quiet, Text
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import listed, shown
@@ -120,16 +120,11 @@ class Sheet:
     """The contact sheet."""
 
     panel: ClassVar[str] = "Output"
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The picture: .png, .jpg, .webp, .tif.")
-    ]
-    count: Annotated[
-        int,
-        typer.Option(
-            "--count", min=1, max=_MOST_ROWS, help="Samples, spread evenly over the set (or its ?first=N)."
-        ),
-    ] = 8
-    overwrite: Overwrite = False
+    output: Path = option("The picture: .png, .jpg, .webp, .tif.", "-o", default=MISSING, metavar="FILE")
+    count: int = option(
+        "Samples, spread evenly over the set (or its ?first=N).", default=8, min=1, max=_MOST_ROWS
+    )
+    overwrite: bool = flag("Replace results that exist.")
 
 
 @command(

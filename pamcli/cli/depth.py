@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.groups import argument, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import InputError, UsageError
@@ -28,25 +27,16 @@ class Stored:
     """Which disparities, and the pictures that they belong to."""
 
     panel: ClassVar[str] = "Input"
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DISPARITY...",
-            help="Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, or a template with {}.",
-            show_default=False,
-        ),
-    ] = field()
-    picture: Annotated[
-        str | None,
-        typer.Option(
-            "--picture",
-            metavar="FILE|FOLDER|TEMPLATE",
-            help="The left pictures, of the same names, for the colours of the points.",
-        ),
-    ] = None
-    max_pixels: Annotated[
-        str, typer.Option("--max-pixels", metavar="N|none", help="Refuse files with more pixels, unread.")
-    ] = "400000000"
+    inputs: list[str] = argument(
+        "Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, or a template with {}.",
+        default=MISSING,
+        metavar="DISPARITY...",
+        show_default=False,
+    )
+    picture: str | None = option(
+        "The left pictures, of the same names, for the colours of the points.", metavar="FILE|FOLDER|TEMPLATE"
+    )
+    max_pixels: str = option("Refuse files with more pixels, unread.", default="400000000", metavar="N|none")
 
     def find(self) -> tuple[Pairing, bool]:
         """Disparities with their pictures (None: without), and whether they are a batch.
@@ -87,15 +77,11 @@ class Depths(Metric):
     """The results in metres."""
 
     panel: ClassVar[str] = "Output"
-    depth: Annotated[
-        str | None,
-        typer.Option(
-            "--depth",
-            "-o",
-            metavar="FILE|FOLDER|TEMPLATE|-",
-            help="Depth: .tif or .npy (metres), .png (16 bits, millimetres).",
-        ),
-    ] = None
+    depth: str | None = option(
+        "Depth: .tif or .npy (metres), .png (16 bits, millimetres).",
+        "-o",
+        metavar="FILE|FOLDER|TEMPLATE|-",
+    )
 
 
 def command(

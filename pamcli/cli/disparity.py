@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
+from pamcli.cli.groups import option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import UsageError
@@ -46,68 +45,35 @@ AUTO_PERCENTILES = (1, 99)
 class Maps(options.Results):
     """The results that are asked for, and where they go. Raises UsageError for values without sense."""
 
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|FOLDER|TEMPLATE|-",
-            help="Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel).",
-        ),
-    ] = None
-    output_right: Annotated[
-        str | None, typer.Option("--output-right", metavar="FILE|...", help="Disparity of the right view.")
-    ] = None
-    color_map: Annotated[
-        str | None,
-        typer.Option("--color-map", metavar="FILE|...", help="The disparity as colours; unknown is black."),
-    ] = None
-    visible: Annotated[
-        str | None,
-        typer.Option("--visible", metavar="FILE|...", help="Mask (.png): 255 where both views see a pixel."),
-    ] = None
-    confidence: Annotated[
-        str | None,
-        typer.Option("--confidence", metavar="FILE|...", help="How sure the disparity is, in [0, 1]."),
-    ] = None
-    page: Annotated[
-        str | None,
-        typer.Option(
-            "--page",
-            metavar="FILE|...",
-            help="A page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a "
-            "point cloud; of a batch with an index.",
-        ),
-    ] = None
-    format_name: Annotated[
-        Literal["pfm", "png", "npy", "tif"] | None,
-        typer.Option(
-            "--format", help="Of disparities in a folder or on stdout; by default pfm.", show_default=False
-        ),
-    ] = None
-    color_range: Annotated[
-        str | None,
-        typer.Option(
-            "--range",
-            metavar="MIN:MAX|auto",
-            show_default=False,
-            help="Disparities between which the colours run, by default 0:192; auto: one range for the whole "
-            "batch, which is known, and reported, at its end.",
-        ),
-    ] = None
-    unknown: Annotated[
-        Literal["occluded", "none"],
-        typer.Option(
-            "--unknown",
-            help="Pixels of the left view to mark as unknown in -o, --color-map, depth and points.",
-        ),
-    ] = "none"
-    min_confidence: Annotated[
-        float | None,
-        typer.Option(
-            "--min-confidence", metavar="T", help="Mark pixels less confident than T (0 to 1) as unknown too."
-        ),
-    ] = None
+    output: str | None = option(
+        "Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel).",
+        "-o",
+        metavar="FILE|FOLDER|TEMPLATE|-",
+    )
+    output_right: str | None = option("Disparity of the right view.", metavar="FILE|...")
+    color_map: str | None = option("The disparity as colours; unknown is black.", metavar="FILE|...")
+    visible: str | None = option("Mask (.png): 255 where both views see a pixel.", metavar="FILE|...")
+    confidence: str | None = option("How sure the disparity is, in [0, 1].", metavar="FILE|...")
+    page: str | None = option(
+        "A page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a "
+        "point cloud; of a batch with an index.",
+        metavar="FILE|...",
+    )
+    format_name: Literal["pfm", "png", "npy", "tif"] | None = option(
+        "Of disparities in a folder or on stdout; by default pfm.", "--format"
+    )
+    color_range: str | None = option(
+        "Disparities between which the colours run, by default 0:192; auto: one range for the whole "
+        "batch, which is known, and reported, at its end.",
+        "--range",
+        metavar="MIN:MAX|auto",
+    )
+    unknown: Literal["occluded", "none"] = option(
+        "Pixels of the left view to mark as unknown in -o, --color-map, depth and points.", default="none"
+    )
+    min_confidence: float | None = option(
+        "Mark pixels less confident than T (0 to 1) as unknown too.", metavar="T"
+    )
 
     def __post_init__(self) -> None:
         least = self.min_confidence

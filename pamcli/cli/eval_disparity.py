@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from pamcli.cli import evaluation, options
+from pamcli.cli.groups import option
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
@@ -21,36 +20,18 @@ if TYPE_CHECKING:
 class Input(evaluation.Measured):
     """Disparities to measure. Raises UsageError for what goes with files alone."""
 
-    prediction_scale: Annotated[
-        float,
-        typer.Option(
-            "--prediction-scale", metavar="X", help="What the numbers in the files are multiplied by."
-        ),
-    ] = 1.0
-    prediction_seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--prediction-seconds",
-            metavar="S",
-            help="What the program took for a pair: Middlebury's and ETH3D's archives state it.",
-        ),
-    ] = None
-    max_gt: Annotated[
-        float | None,
-        typer.Option("--max-gt", metavar="PX", help="Count only truth below this, as the paper: 192."),
-    ] = None
-    resize: Annotated[
-        str | None,
-        typer.Option("--resize", metavar="WxH", help="Bring pictures and truth to this size first."),
-    ] = None
-    study: Annotated[
-        Literal["resolution", "range"] | None,
-        typer.Option(
-            "--study",
-            help="resolution: also with pictures of 0.25 to 2 times the size; range: also by range of the "
-            "truth and with fixed maximum disparities.",
-        ),
-    ] = None
+    prediction_scale: float = option(
+        "What the numbers in the files are multiplied by.", default=1.0, metavar="X"
+    )
+    prediction_seconds: float | None = option(
+        "What the program took for a pair: Middlebury's and ETH3D's archives state it.", metavar="S"
+    )
+    max_gt: float | None = option("Count only truth below this, as the paper: 192.", metavar="PX")
+    resize: str | None = option("Bring pictures and truth to this size first.", metavar="WxH")
+    study: Literal["resolution", "range"] | None = option(
+        "resolution: also with pictures of 0.25 to 2 times the size; range: also by range of the "
+        "truth and with fixed maximum disparities."
+    )
 
     def __post_init__(self) -> None:
         if self.study == "resolution" and self.predictions is not None:
@@ -74,10 +55,7 @@ class Input(evaluation.Measured):
 class Output(evaluation.Shown):
     """Figures, or a benchmark's archive."""
 
-    submission: Annotated[
-        Path | None,
-        typer.Option("--submission", metavar="FILE.zip", help="Write the archive that the benchmark takes."),
-    ] = None
+    submission: Path | None = option("Write the archive that the benchmark takes.", metavar="FILE.zip")
 
 
 def command(

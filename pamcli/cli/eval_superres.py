@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from pamcli.cli import evaluation, options
+from pamcli.cli.groups import flag, option
 from pamcli.cli.superres import Upscaling
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable, write_atomically
@@ -28,27 +27,19 @@ if TYPE_CHECKING:
 class Input(evaluation.Measured):
     """Pictures to measure."""
 
-    baseline_only: Annotated[
-        bool, typer.Option("--baseline-only", help="Bicubic alone: no network is loaded.")
-    ] = False
-    right_view: Annotated[
-        Literal["both", "right", "left"],
-        typer.Option(
-            "--right-view",
-            help="left: the network gets the left view twice. right: the right one. both: tells besides "
-            "what the second view is worth, for two thirds more time.",
-        ),
-    ] = "both"
+    baseline_only: bool = flag("Bicubic alone: no network is loaded.")
+    right_view: Literal["both", "right", "left"] = option(
+        "left: the network gets the left view twice. right: the right one. both: tells besides what the "
+        "second view is worth, for two thirds more time.",
+        default="both",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output(evaluation.Shown):
     """Figures, and the enlarged views."""
 
-    save: Annotated[
-        Path | None,
-        typer.Option("--save", metavar="FOLDER", help="Write enlarged views: <name>_left.png, _right.png."),
-    ] = None
+    save: Path | None = option("Write enlarged views: <name>_left.png, _right.png.", metavar="FOLDER")
 
 
 def command(

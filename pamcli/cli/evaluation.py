@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from pamcli.cli import completion
 from pamcli.cli.console import Console, one_line
-from pamcli.cli.options import Compute, Overwrite, Precision
+from pamcli.cli.groups import flag, option
+from pamcli.cli.options import PRECISION, Compute, Precision
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import listed
@@ -28,26 +27,16 @@ class Measured:
     """What is measured."""
 
     panel: ClassVar[str] = "Input"
-    data: Annotated[
-        list[str],
-        typer.Option(
-            "--data",
-            metavar="NAME[/SPLIT]:PATH[?key=value&...]",
-            help="A data set of `pam dataset list`; may be given several times.",
-            autocompletion=completion.data,
-        ),
-    ]
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            "--predictions",
-            metavar="FOLDER",
-            help="Measure these files, made by any program, not a network.",
-        ),
-    ] = None
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Leave out samples that have no prediction.")
-    ] = False
+    data: list[str] = option(
+        "A data set of `pam dataset list`; may be given several times.",
+        default=MISSING,
+        metavar="NAME[/SPLIT]:PATH[?key=value&...]",
+        autocompletion=completion.data,
+    )
+    predictions: Path | None = option(
+        "Measure these files, made by any program, not a network.", metavar="FOLDER"
+    )
+    allow_missing: bool = flag("Leave out samples that have no prediction.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,30 +44,18 @@ class Shown:
     """Where the figures go."""
 
     panel: ClassVar[str] = "Output"
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of tables.")] = (
-        False
-    )
-    per_image: Annotated[
-        Path | None,
-        typer.Option("--per-image", metavar="FILE.csv", help="Write the figures of every picture."),
-    ] = None
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            "--report", metavar="FILE.html", help="Write a report that a browser shows, in one file."
-        ),
-    ] = None
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Show published rows of the same sets beside it.")
-    ] = False
-    overwrite: Overwrite = False
+    as_json: bool = flag("One JSON object on stdout instead of tables.", "--json")
+    per_image: Path | None = option("Write the figures of every picture.", metavar="FILE.csv")
+    report: Path | None = option("Write a report that a browser shows, in one file.", metavar="FILE.html")
+    compare: bool = flag("Show published rows of the same sets beside it.")
+    overwrite: bool = flag("Replace results that exist.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(Compute):
     """As figures are computed: in fp32, if nothing else is said."""
 
-    precision: Precision = "fp32"
+    precision: Precision = option(PRECISION, default="fp32")
 
 
 WORST = 5
@@ -88,9 +65,9 @@ WORST = 5
 def check_files(shown: Shown, more: Sequence[Path] = ()) -> None:
     """The files that are to be written, before any work. Raises UsageError, OutputError."""
     per_image, report = shown.per_image, shown.report
-    for path, suffix, option in ((per_image, ".csv", "--per-image"), (report, ".html", "--report")):
+    for path, suffix, name in ((per_image, ".csv", "--per-image"), (report, ".html", "--report")):
         if path is not None and path.suffix.lower() != suffix:
-            raise UsageError(f"{option} {path} must end in {suffix}")
+            raise UsageError(f"{name} {path} must end in {suffix}")
     files = [path for path in (per_image, report, *more) if path is not None]
     existing = [path for path in files if path.exists()]
     if existing and not shown.overwrite:

@@ -1,14 +1,15 @@
-"""Groups of options: the annotated fields of a dataclass become parameters of every command that takes it.
+"""Groups of options: the fields of a dataclass become parameters of every command that takes it.
 
     @dataclass(frozen=True, kw_only=True)
     class Compute:
         panel: ClassVar[str] = "Performance"
-        device: Annotated[str, typer.Option("--device", help="...")] = "auto"
+        device: str = option("auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
 
     @command(app, "disparity", "Disparity of a pair.", "pam disparity left.png right.png -o d.pfm")
     def disparity(compute: Compute) -> None: ...
 
-A new option is a new field. `panel` is the heading of a class's fields in `--help`, and of its subclasses'.
+A new option is a new field, which names it. `panel` is the heading of a class's fields in `--help`, and of
+its subclasses'.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from inspect import Parameter, Signature, get_annotations, signature
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -30,6 +30,24 @@ PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance"
 """In this order."""
 
 _PLACEHOLDERS = {"<int range>": "N", "<int>": "N", "<float>": "X", "<str>": "TEXT", "<path>": "PATH"}
+
+
+def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """A field that becomes an option, its default None. names: short ones beside the field's own, or others.
+
+    default: `dataclasses.MISSING` for an option that must be given. more: as of `typer.Option`.
+    """
+    return field(default=default, metadata={"names": names, "help": help_text, **more})
+
+
+def flag(help_text: str, *names: str, **more: Any) -> Any:
+    """A field that becomes an option without a value, its default False."""
+    return option(help_text, *names, default=False, **more)
+
+
+def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
+    """A field that becomes an argument. default: as of `option`. more: as of `typer.Argument`."""
+    return field(default=default, metadata={"help": help_text, **more})
 
 
 def group(help_text: str, *, completion: bool = False) -> typer.Typer:
@@ -88,17 +106,21 @@ def unfolded(function: Callable[..., None]) -> Callable[..., None]:
 
 def _parameters(cls: type[Any]) -> list[Parameter]:
     """Of the fields, a class's own before those of its bases."""
-    hints = get_type_hints(cls, include_extras=True)
+    hints = get_type_hints(cls)
     found = []
     lineage: list[Any] = list(cls.__mro__)
-    for field in fields(cls):
-        depth = next(i for i, base in enumerate(lineage) if field.name in get_annotations(base))
-        annotation = copy(hints[field.name])
-        annotation.__metadata__ = tuple(map(copy, annotation.__metadata__))  # of this class alone
-        for each in annotation.__metadata__:
-            each.rich_help_panel = each.rich_help_panel or lineage[depth].panel
-        default = Parameter.empty if field.default is field.default_factory else field.default
-        parameter = Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    for each in fields(cls):
+        depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
+        more = {"rich_help_panel": lineage[depth].panel, **each.metadata}
+        if (names := more.pop("names", None)) is None:
+            info = typer.Argument(**more)
+        elif any(name.startswith("--") for name in names):
+            info = typer.Option(*names, **more)
+        else:
+            info = typer.Option(f"--{each.name.replace('_', '-')}", *names, **more)
+        default = Parameter.empty if each.default is MISSING else each.default
+        annotation: Any = Annotated.__class_getitem__((hints[each.name], info))  # type: ignore[attr-defined]
+        parameter = Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         found.append((depth, parameter))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
 

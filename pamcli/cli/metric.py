@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pamcli.cli.batch import Encoded
 from pamcli.cli.console import Console
+from pamcli.cli.groups import option
 from pamcli.cli.jobs import Target
 from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import OutputKind
@@ -30,26 +29,13 @@ class Files:
     """A calibration in files. Raises UsageError for numbers of cameras that are none."""
 
     panel: ClassVar[str] = "Calibration"
-    calibration: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--calibration",
-            metavar="FILE",
-            help="OpenCV, ROS, Kalibr, KITTI or Middlebury. Twice for two files: ROS's left and right, or "
-            "OpenCV's intrinsics and extrinsics.",
-            show_default=False,
-        ),
-    ] = None
-    cameras: Annotated[
-        str | None,
-        typer.Option(
-            "--cameras", metavar="L:R", help="Left and right one in a file that has several, as in 0:1."
-        ),
-    ] = None
-    baseline: Annotated[
-        float | None,
-        typer.Option("--baseline", metavar="METRES", help="Distance of the cameras, instead of the file's."),
-    ] = None
+    calibration: list[str] | None = option(
+        "OpenCV, ROS, Kalibr, KITTI or Middlebury. Twice for two files: ROS's left and right, or "
+        "OpenCV's intrinsics and extrinsics.",
+        metavar="FILE",
+    )
+    cameras: str | None = option("Left and right one in a file that has several, as in 0:1.", metavar="L:R")
+    baseline: float | None = option("Distance of the cameras, instead of the file's.", metavar="METRES")
 
     def __post_init__(self) -> None:
         _check_number("--baseline", self.baseline, above=0)
@@ -87,15 +73,8 @@ class Files:
 class Cameras(Files):
     """The calibration of rectified pictures, in files or by hand. Raises UsageError for nonsense."""
 
-    focal: Annotated[
-        float | None, typer.Option("--focal", metavar="PX", help="Focal length of the rectified pictures.")
-    ] = None
-    doffs: Annotated[
-        float | None,
-        typer.Option(
-            "--doffs", metavar="PX", help="x of the right principal point minus that of the left one."
-        ),
-    ] = None
+    focal: float | None = option("Focal length of the rectified pictures.", metavar="PX")
+    doffs: float | None = option("x of the right principal point minus that of the left one.", metavar="PX")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,31 +111,14 @@ class Metric:
     """The results in metres. Raises UsageError for values without sense."""
 
     panel: ClassVar[str] = "Calibration"
-    depth: Annotated[
-        str | None,
-        typer.Option(
-            "--depth", metavar="FILE|...", help="Depth: .tif or .npy (metres), .png (16 bits, millimetres)."
-        ),
-    ] = None
-    point_cloud: Annotated[
-        str | None,
-        typer.Option("--point-cloud", metavar="FILE|...", help="Coloured points (.ply), in metres."),
-    ] = None
-    depth_error: Annotated[
-        str | None,
-        typer.Option(
-            "--depth-error", metavar="FILE|...", help="One standard deviation of depth, as --depth."
-        ),
-    ] = None
-    disparity_error: Annotated[
-        float, typer.Option("--disparity-error", metavar="PX", help="That of disparity, for --depth-error.")
-    ] = 0.5
-    max_depth: Annotated[
-        float | None, typer.Option("--max-depth", metavar="METRES", help="What is farther is unknown.")
-    ] = None
-    stride: Annotated[
-        int, typer.Option("--stride", min=1, metavar="N", help="A point of every N-th column and row.")
-    ] = 1
+    depth: str | None = option(
+        "Depth: .tif or .npy (metres), .png (16 bits, millimetres).", metavar="FILE|..."
+    )
+    point_cloud: str | None = option("Coloured points (.ply), in metres.", metavar="FILE|...")
+    depth_error: str | None = option("One standard deviation of depth, as --depth.", metavar="FILE|...")
+    disparity_error: float = option("That of disparity, for --depth-error.", default=0.5, metavar="PX")
+    max_depth: float | None = option("What is farther is unknown.", metavar="METRES")
+    stride: int = option("A point of every N-th column and row.", default=1, min=1, metavar="N")
 
     def __post_init__(self) -> None:
         _check_number("--max-depth", self.max_depth, above=0)

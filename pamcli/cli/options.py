@@ -6,26 +6,17 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-import typer
+from typing import Any, ClassVar, Literal
 
 from pamcli.cli import completion
 from pamcli.cli.console import Console
+from pamcli.cli.groups import argument, flag, option
 from pamcli.errors import UsageError
 from pamcli.files.finding import shown
 from pamcli.files.suffixes import Layout
 
-SkipUnpaired = Annotated[
-    bool, typer.Option("--skip-unpaired", help="Go on without pictures that have no partner.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace results that exist.")]
-Precision = Annotated[
-    Literal["auto", "fp32", "bf16", "fp16"],
-    typer.Option(
-        "--precision", help="Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
-    ),
-]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+PRECISION = "Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,61 +24,34 @@ class Pairs:
     """Which pictures belong together. Raises UsageError for what contradicts itself."""
 
     panel: ClassVar[str] = "Input"
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="LEFT RIGHT",
-            help="Two pictures, two folders (paired by equal stem), or two templates in which {} stands for "
-            "the same text. With --packed: pictures or folders that hold both views, or - for stdin.",
-            show_default=False,
-        ),
-    ] = None
-    pairs: Annotated[
-        str | None,
-        typer.Option(
-            "--pairs",
-            metavar="FILE",
-            help="A list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.",
-        ),
-    ] = None
-    null: Annotated[
-        bool, typer.Option("-0", "--null", help="The list is NUL-separated: left NUL right NUL.")
-    ] = False
-    packed: Annotated[
-        Layout | None,
-        typer.Option(
-            "--packed",
-            help="One picture holds both views. lr: the left view on the left; rl: on the right "
-            "(cross-eyed); tb: the left view on top; bt: below; -half: squeezed into the frame of one view; "
-            "auto: as the file says, which .mpo and .jps do without being asked.",
-        ),
-    ] = None
-    side_by_side: Annotated[bool, typer.Option("--side-by-side", help="The same as --packed lr.")] = False
-    root: Annotated[
-        Path | None,
-        typer.Option(
-            "--root",
-            metavar="DIR",
-            help="Results of a list mirror the paths of its left pictures below this folder, by default the "
-            "current one.",
-            show_default=False,
-        ),
-    ] = None
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            "--shard",
-            metavar="I/N",
-            help="Every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
-        ),
-    ] = None
-    skip_unpaired: SkipUnpaired = False
-    max_pixels: Annotated[
-        str,
-        typer.Option(
-            "--max-pixels", metavar="N|none", help="Refuse pictures with more pixels, before decoding them."
-        ),
-    ] = "400000000"
+    inputs: list[str] | None = argument(
+        "Two pictures, two folders (paired by equal stem), or two templates in which {} stands for "
+        "the same text. With --packed: pictures or folders that hold both views, or - for stdin.",
+        metavar="LEFT RIGHT",
+        show_default=False,
+    )
+    pairs: str | None = option(
+        "A list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.", metavar="FILE"
+    )
+    null: bool = flag("The list is NUL-separated: left NUL right NUL.", "-0", "--null")
+    packed: Layout | None = option(
+        "One picture holds both views. lr: the left view on the left; rl: on the right "
+        "(cross-eyed); tb: the left view on top; bt: below; -half: squeezed into the frame of one view; "
+        "auto: as the file says, which .mpo and .jps do without being asked."
+    )
+    side_by_side: bool = flag("The same as --packed lr.")
+    root: Path | None = option(
+        "Results of a list mirror the paths of its left pictures below this folder, by default the "
+        "current one.",
+        metavar="DIR",
+    )
+    shard: str | None = option(
+        "Every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.", metavar="I/N"
+    )
+    skip_unpaired: bool = flag("Go on without pictures that have no partner.")
+    max_pixels: str = option(
+        "Refuse pictures with more pixels, before decoding them.", default="400000000", metavar="N|none"
+    )
 
     def __post_init__(self) -> None:
         if self.side_by_side and self.packed not in (None, "lr"):
@@ -128,14 +92,9 @@ class Results:
     """What happens to results that exist, and how the new ones are told."""
 
     panel: ClassVar[str] = "Output"
-    skip_existing: Annotated[
-        bool, typer.Option("--skip-existing", help="Leave out pairs whose results all exist.")
-    ] = False
-    overwrite: Overwrite = False
-    jsonl: Annotated[
-        bool,
-        typer.Option("--jsonl", help="One JSON object a pair on stdout, instead of the paths written."),
-    ] = False
+    skip_existing: bool = flag("Leave out pairs whose results all exist.")
+    overwrite: bool = flag("Replace results that exist.")
+    jsonl: bool = flag("One JSON object a pair on stdout, instead of the paths written.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,52 +102,34 @@ class Network:
     """Whose weights."""
 
     panel: ClassVar[str] = "Network"
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            "--weights",
-            metavar="NAME|PATH|hf:...",
-            help="A name of `pam weights list`, a file, or hf:owner/repo/file.safetensors[@revision].",
-            autocompletion=completion.weights,
-            show_default=False,
-        ),
-    ] = None
+    weights: str | None = option(
+        "A name of `pam weights list`, a file, or hf:owner/repo/file.safetensors[@revision].",
+        metavar="NAME|PATH|hf:...",
+        autocompletion=completion.weights,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Matching(Network):
     """A network for disparity. Raises UsageError for a prior that is none."""
 
-    max_disparity: Annotated[
-        str | None,
-        typer.Option(
-            "--max-disparity",
-            metavar="N|none",
-            show_default=False,
-            help="Search only disparities below N px (rounded up to a multiple of 16); by default what is "
-            "stored with the weights.",
-        ),
-    ] = None
-    min_disparity: Annotated[
-        int,
-        typer.Option(
-            "--min-disparity",
-            min=-100_000,
-            max=100_000,
-            metavar="N",
-            help="Search from N px, below 0 for pictures that were shifted onto each other or converge.",
-        ),
-    ] = 0
-    enlarge: Annotated[
-        str | None,
-        typer.Option(
-            "--enlarge",
-            metavar="N|auto",
-            show_default=False,
-            help="Match pictures N times (1 to 4) as large as they are: finer, for N² times the time; auto "
-            "enlarges small ones alone. By default auto, and 1 for the paper's network.",
-        ),
-    ] = None
+    max_disparity: str | None = option(
+        "Search only disparities below N px (rounded up to a multiple of 16); by default what is "
+        "stored with the weights.",
+        metavar="N|none",
+    )
+    min_disparity: int = option(
+        "Search from N px, below 0 for pictures that were shifted onto each other or converge.",
+        default=0,
+        min=-100_000,
+        max=100_000,
+        metavar="N",
+    )
+    enlarge: str | None = option(
+        "Match pictures N times (1 to 4) as large as they are: finer, for N² times the time; auto "
+        "enlarges small ones alone. By default auto, and 1 for the paper's network.",
+        metavar="N|auto",
+    )
 
     def __post_init__(self) -> None:
         _ = self.prior, self.times
@@ -224,9 +165,7 @@ class Device:
     """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
 
     panel: ClassVar[str] = "Performance"
-    device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.")
-    ] = "auto"
+    device: str = option("auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?|mps", self.device):
@@ -237,17 +176,11 @@ class Device:
 class Compute(Device):
     """Where and how to compute, in how much memory. Raises UsageError for a size that is none."""
 
-    precision: Precision = "auto"
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            "--max-memory",
-            metavar="SIZE",
-            help="Memory that pam may take in all, as in 4GB, 1.5GiB or 800MB; by default what is free "
-            "allows.",
-            show_default=False,
-        ),
-    ] = None
+    precision: Precision = option(PRECISION, default="auto")
+    max_memory: str | None = option(
+        "Memory that pam may take in all, as in 4GB, 1.5GiB or 800MB; by default what is free allows.",
+        metavar="SIZE",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -264,10 +197,7 @@ class Workers:
     """Processes that share the work."""
 
     panel: ClassVar[str] = "Performance"
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, help="Processes.", show_default="processors, at most 8"),
-    ] = None
+    workers: int | None = option("Processes.", min=1, show_default="processors, at most 8")
 
     @property
     def count(self) -> int:
@@ -282,7 +212,7 @@ class Answer:
     """Text or JSON, for commands with one answer."""
 
     panel: ClassVar[str] = "Output"
-    json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False
+    json: bool = flag("One JSON object instead of text.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +220,7 @@ class Text:
     """Text or JSON, for commands whose answer is a list."""
 
     panel: ClassVar[str] = "Output"
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="JSON instead of text, one object a line.")] = False
+    jsonl: bool = flag("JSON instead of text, one object a line.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,9 +228,7 @@ class Quiet:
     """How much is said, for commands without details."""
 
     panel: ClassVar[str] = "Messages"
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only warnings and errors.")] = (
-        False
-    )
+    quiet: bool = flag("No progress, only warnings and errors.", "-q")
 
     def console(self, **more: Any) -> Console:
         """The console that talks so. more: other fields of it."""
@@ -311,7 +239,7 @@ class Quiet:
 class Messages(Quiet):
     """How much is said."""
 
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what is used and done.")] = False
+    verbose: bool = flag("Say what is used and done.", "-v")
 
     def console(self, **more: Any) -> Console:
         """The console that talks so. more: other fields of it."""

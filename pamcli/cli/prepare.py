@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
 from pamcli.cli.console import Console, one_line
-from pamcli.cli.options import Quiet, SkipUnpaired, Text, Workers
+from pamcli.cli.groups import argument, flag, option
+from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.errors import BATCH_FAILED, UsageError
 from pamcli.files.finding import listed, read_text, shown
 
@@ -28,56 +29,29 @@ class Input:
     """Pairs to cut. Raises UsageError for options that do not go together."""
 
     panel: ClassVar[str] = "Input"
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="INPUT...",
-            help="Folders or zip archives with NAME_L.png, NAME_R.png, nested or not; pairs of a data set as "
-            "NAME:PATH; with --from-stereograms, folders or archives of those.",
-        ),
-    ]
-    add: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add",
-            metavar="NAME:PATH",
-            help="Pairs of another data set, numbered before the others; middlebury is halved first.",
-        ),
-    ] = None
-    list_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--list", metavar="FILE", help="Take these pairs alone: NAME or SOURCE/NAME a line, * for any."
-        ),
-    ] = None
-    split: Annotated[Split, typer.Option("--split", help="Which part of the published set is cut.")] = "train"
-    from_stereograms: Annotated[
-        bool,
-        typer.Option(
-            "--from-stereograms",
-            help="INPUT holds stereograms: rectify them to pairs; cut these with --scale.",
-        ),
-    ] = False
-    layout: Annotated[
-        Literal["auto", "cross", "parallel"] | None,
-        typer.Option(
-            "--layout",
-            help="Of the stereograms: cross-eyed, parallel, or found out for each.",
-            show_default="auto",
-        ),
-    ] = None
-    infinity: Annotated[
-        Literal["yes", "no", "auto"] | None,
-        typer.Option(
-            "--infinity",
-            help="Whether the farthest thing in them is infinitely far; auto sets aside the unclear.",
-            show_default=False,
-        ),
-    ] = None
-    skip_unpaired: SkipUnpaired = False
-    skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Finish without pictures that cannot be read.")
-    ] = False
+    inputs: list[str] = argument(
+        "Folders or zip archives with NAME_L.png, NAME_R.png, nested or not; pairs of a data set as "
+        "NAME:PATH; with --from-stereograms, folders or archives of those.",
+        default=MISSING,
+        metavar="INPUT...",
+    )
+    add: list[str] | None = option(
+        "Pairs of another data set, numbered before the others; middlebury is halved first.",
+        metavar="NAME:PATH",
+    )
+    list_file: Path | None = option(
+        "Take these pairs alone: NAME or SOURCE/NAME a line, * for any.", "--list", metavar="FILE"
+    )
+    split: Split = option("Which part of the published set is cut.", default="train")
+    from_stereograms: bool = flag("INPUT holds stereograms: rectify them to pairs; cut these with --scale.")
+    layout: Literal["auto", "cross", "parallel"] | None = option(
+        "Of the stereograms: cross-eyed, parallel, or found out for each.", show_default="auto"
+    )
+    infinity: Literal["yes", "no", "auto"] | None = option(
+        "Whether the farthest thing in them is infinitely far; auto sets aside the unclear."
+    )
+    skip_unpaired: bool = flag("Go on without pictures that have no partner.")
+    skip_damaged: bool = flag("Finish without pictures that cannot be read.")
 
     def __post_init__(self) -> None:
         if (self.layout or self.infinity) and not self.from_stereograms:
@@ -100,20 +74,13 @@ class Input:
 class Output(Text):
     """The patches."""
 
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Patches go into x2, x4 or patches_x2 ... in it."
-        ),
-    ]
-    scale: Annotated[
-        Literal["2", "4"] | None,
-        typer.Option("--scale", help="By how much the patches are reduced.", show_default=False),
-    ] = None
-    store: Annotated[
-        Literal["packed", "folders"],
-        typer.Option("--store", help="One file, quick to read; or the authors' tree of PNG files."),
-    ] = "packed"
+    output: Path = option(
+        "Patches go into x2, x4 or patches_x2 ... in it.", "-o", default=MISSING, metavar="FOLDER"
+    )
+    scale: Literal["2", "4"] | None = option("By how much the patches are reduced.")
+    store: Literal["packed", "folders"] = option(
+        "One file, quick to read; or the authors' tree of PNG files.", default="packed"
+    )
 
 
 def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
 from pamcli.cli.console import Console
+from pamcli.cli.groups import flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Files
 from pamcli.cli.superres import LEFT, RIGHT
@@ -36,32 +35,19 @@ CHECKED = 8
 class Rectified(options.Results):
     """Where the rectified pictures go."""
 
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|FOLDER|TEMPLATE|-",
-            help="The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
-        ),
-    ] = None
-    output_right: Annotated[
-        str | None, typer.Option("--output-right", metavar="FILE|...", help="The right picture.")
-    ] = None
-    format_name: Annotated[
-        Literal["png", "tif", "jpg", "webp"] | None,
-        typer.Option(
-            "--format", help="Of pictures in a folder or on stdout; by default png.", show_default=False
-        ),
-    ] = None
-    output_calibration: Annotated[
-        str | None,
-        typer.Option(
-            "--output-calibration",
-            metavar="FILE",
-            help="Of the rectified pictures, for `pam disparity`; by default calibration.yaml beside them.",
-        ),
-    ] = None
+    output: str | None = option(
+        "The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
+        "-o",
+        metavar="FILE|FOLDER|TEMPLATE|-",
+    )
+    output_right: str | None = option("The right picture.", metavar="FILE|...")
+    format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
+        "Of pictures in a folder or on stdout; by default png.", "--format"
+    )
+    output_calibration: str | None = option(
+        "Of the rectified pictures, for `pam disparity`; by default calibration.yaml beside them.",
+        metavar="FILE",
+    )
 
     @property
     def kinds(self) -> dict[OutputKind, str | None]:
@@ -73,31 +59,16 @@ class Rectified(options.Results):
 class Views(Files):
     """Which cameras, and which part of their pictures. Raises UsageError for what contradicts itself."""
 
-    alpha: Annotated[
-        float,
-        typer.Option(
-            "--alpha",
-            min=0,
-            max=1,
-            metavar="0...1",
-            help="0: only pixels that the cameras saw; 1: all that they saw, with black around it.",
-        ),
-    ] = 0.0
-    size: Annotated[
-        str | None,
-        typer.Option(
-            "--size", metavar="WxH", help="Of the rectified pictures, by default that of the given ones."
-        ),
-    ] = None
-    fisheye: Annotated[
-        bool, typer.Option("--fisheye", help="An OpenCV file's coefficients are of its fisheye model.")
-    ] = False
-    uncalibrated: Annotated[
-        bool,
-        typer.Option(
-            "--uncalibrated", help="Without a calibration, from what both pictures show: no distances."
-        ),
-    ] = False
+    alpha: float = option(
+        "0: only pixels that the cameras saw; 1: all that they saw, with black around it.",
+        default=0.0,
+        min=0,
+        max=1,
+        metavar="0...1",
+    )
+    size: str | None = option("Of the rectified pictures, by default that of the given ones.", metavar="WxH")
+    fisheye: bool = flag("An OpenCV file's coefficients are of its fisheye model.")
+    uncalibrated: bool = flag("Without a calibration, from what both pictures show: no distances.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

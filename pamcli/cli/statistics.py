@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
 from pamcli.cli import completion
 from pamcli.cli.console import Console, one_line
+from pamcli.cli.groups import argument, option
 from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.errors import InputError
 
@@ -27,20 +28,13 @@ class Sets:
     """What is looked at."""
 
     panel: ClassVar[str] = "Input"
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA",
-            help="NAME[/SPLIT]:PATH[?key=value&...], or a folder of prepare-flickr1024.",
-            autocompletion=completion.data,
-        ),
-    ]
-    count: Annotated[
-        int | None,
-        typer.Option(
-            "--count", min=1, help="Look at so many pairs, spread over the set.", show_default="all"
-        ),
-    ] = None
+    data: list[str] = argument(
+        "NAME[/SPLIT]:PATH[?key=value&...], or a folder of prepare-flickr1024.",
+        default=MISSING,
+        metavar="DATA",
+        autocompletion=completion.data,
+    )
+    count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all")
 
 
 def command(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.groups import flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
@@ -31,63 +30,31 @@ DEFAULT_SCALE = "4"
 class Larger(options.Results):
     """Where the larger pictures go."""
 
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|FOLDER|TEMPLATE|-",
-            help="The left picture, larger (.png, .tif, .jpg, .webp); a folder receives both pictures.",
-        ),
-    ] = None
-    output_right: Annotated[
-        str | None, typer.Option("--output-right", metavar="FILE|...", help="The right picture, larger.")
-    ] = None
-    output_packed: Annotated[
-        str | None,
-        typer.Option("--output-packed", metavar="FILE|...", help="Both larger pictures in one."),
-    ] = None
-    packing: Annotated[
-        Packing,
-        typer.Option(
-            "--packing",
-            help="How: as of --packed; red-cyan is for glasses, red of the left, the rest of the right.",
-        ),
-    ] = "lr"
-    quality: Annotated[
-        int | None,
-        typer.Option(
-            "--quality",
-            metavar="N",
-            min=1,
-            max=100,
-            show_default=False,
-            help="Of JPEG and WebP, 1 to 100; by default JPEG at 95 and lossless WebP.",
-        ),
-    ] = None
-    format_name: Annotated[
-        Literal["png", "tif", "jpg", "webp"] | None,
-        typer.Option(
-            "--format", help="Of pictures in a folder or on stdout; by default png.", show_default=False
-        ),
-    ] = None
+    output: str | None = option(
+        "The left picture, larger (.png, .tif, .jpg, .webp); a folder receives both pictures.",
+        "-o",
+        metavar="FILE|FOLDER|TEMPLATE|-",
+    )
+    output_right: str | None = option("The right picture, larger.", metavar="FILE|...")
+    output_packed: str | None = option("Both larger pictures in one.", metavar="FILE|...")
+    packing: Packing = option(
+        "How: as of --packed; red-cyan is for glasses, red of the left, the rest of the right.", default="lr"
+    )
+    quality: int | None = option(
+        "Of JPEG and WebP, 1 to 100; by default JPEG at 95 and lossless WebP.", metavar="N", min=1, max=100
+    )
+    format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
+        "Of pictures in a folder or on stdout; by default png.", "--format"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upscaling(options.Network):
     """A network for super-resolution."""
 
-    scale: Annotated[
-        Literal["2", "4"] | None,
-        typer.Option("--scale", help="How many times larger on each side, by default 4.", show_default=False),
-    ] = None
+    scale: Literal["2", "4"] | None = option("How many times larger on each side, by default 4.")
 
-    ensemble: Annotated[
-        bool,
-        typer.Option(
-            "--ensemble", help="The mean over the flips of the pair: finer, in four times the time."
-        ),
-    ] = False
+    ensemble: bool = flag("The mean over the flips of the pair: finer, in four times the time.")
 
     @property
     def factor(self) -> int | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
 
 from pamcli.cli.console import Console, one_line
-from pamcli.cli.groups import command, group
+from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.network import find_weights
-from pamcli.cli.options import Answer, Overwrite, Text, number_or_none
+from pamcli.cli.options import Answer, Text, number_or_none
 from pamcli.errors import PamError, UsageError
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
@@ -114,23 +114,17 @@ class Imported:
     """The file that a checkpoint becomes, and what it says about itself."""
 
     panel: ClassVar[str] = "Output"
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="FILE.safetensors", help="The file to write."),
-    ]
-    max_disparity: Annotated[
-        str,
-        typer.Option(
-            "--max-disparity",
-            metavar="N|none",
-            help="The prior that a matching network was trained with: its tensors cannot show it.",
-        ),
-    ] = "none"
-    training: Annotated[str, typer.Option("--training", help="Data and recipe, to be stored.")] = ""
-    licence: Annotated[str, typer.Option("--licence", help="Licence of the weights.")] = "unknown"
-    version: Annotated[str, typer.Option("--version", help="Version of the weights.")] = ""
-    half: Annotated[bool, typer.Option("--half", help="Store half precision, in half the bytes.")] = False
-    overwrite: Overwrite = False
+    output: Path = option("The file to write.", "-o", default=MISSING, metavar="FILE.safetensors")
+    max_disparity: str = option(
+        "The prior that a matching network was trained with: its tensors cannot show it.",
+        default="none",
+        metavar="N|none",
+    )
+    training: str = option("Data and recipe, to be stored.", default="")
+    licence: str = option("Licence of the weights.", default="unknown")
+    version: str = option("Version of the weights.", default="")
+    half: bool = flag("Store half precision, in half the bytes.")
+    overwrite: bool = flag("Replace results that exist.")
 
 
 @command(

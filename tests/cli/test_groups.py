@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Annotated, Any, ClassVar
 
 import pytest
@@ -12,25 +12,25 @@ import typer
 from typer.testing import CliRunner
 
 from pamcli.cli import app as pam
-from pamcli.cli.groups import PANELS, command, group, unfolded
+from pamcli.cli.groups import PANELS, command, group, option, unfolded
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     panel: ClassVar[str] = "Output"
-    folder: Annotated[str, typer.Option("--folder", metavar="FOLDER", help="Where.")]
+    folder: str = option("Where.", default=MISSING, metavar="FOLDER")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedPlace(Place):
     panel: ClassVar[str] = "Network"
-    name: Annotated[str, typer.Option("--name", help="What.")] = "result"
+    name: str = option("What.", default="result")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
     panel: ClassVar[str] = "Performance"
-    cores: Annotated[int, typer.Option("--cores", min=1, help="How many.")] = 2
+    cores: int = option("How many.", default=2, min=1)
 
 
 def program(function: Any) -> typer.Typer:
@@ -99,9 +99,9 @@ def test_every_command_has_two_examples_and_help_and_a_panel_for_each_option(eac
     examples = each.epilog.split("\n")[1:]
     assert len(examples) == 2
     assert all(example.startswith(name) for example in examples)
-    for option in each.params:
-        assert option.help, option.name
-        assert option.rich_help_panel in PANELS, option.name
+    for parameter in each.params:
+        assert parameter.help, parameter.name
+        assert parameter.rich_help_panel in PANELS, parameter.name
 
 
 def test_help_is_as_wide_as_the_terminal() -> None:
