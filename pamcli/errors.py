@@ -1,7 +1,8 @@
 """Every error that a user can cause, with the exit code it ends in.
 
 The command line turns a `PamError` into one line (`message`, then `hint`: what to do about it);
-a program that uses the library catches `PamError`, or the subclass it cares about.
+a program that uses the library catches `PamError`, or the subclass it cares about. A hint names a setting
+as the library does, in backticks (`max_pixels`); the command line shows it as its option.
 """
 
 from __future__ import annotations

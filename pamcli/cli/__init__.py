@@ -26,7 +26,7 @@ from pamcli.cli import (
     train,
     weights,
 )
-from pamcli.cli.console import complain, guard_streams
+from pamcli.cli.console import complain, guard_streams, said
 from pamcli.cli.groups import command, group
 from pamcli.errors import InputError, OutputError, PamError, UsageError
 
@@ -160,7 +160,7 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     except USAGE_ERROR as error:
         code = _explain_usage(error)
     except PamError as error:
-        complain(str(error), error)
+        complain(said(error), error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130

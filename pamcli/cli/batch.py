@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
-from pamcli.cli.console import CLOSED_PIPE, Console, reading_stdin
+from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
 from pamcli.errors import BATCH_FAILED, PamError
 
@@ -57,7 +57,7 @@ class Task(ABC, Generic[Result]):
         """What looks wrong with it, a warning each."""
         from pamcli.imaging.preflight import check_pair
 
-        return check_pair(pair.left.pixels, pair.right.pixels).warnings()
+        return [as_options(line) for line in check_pair(pair.left.pixels, pair.right.pixels).warnings()]
 
     def check(self, target: Target, pair: StereoPair) -> None:
         """Raise PamError where a result cannot be encoded as asked, before the network runs."""
@@ -226,7 +226,7 @@ class _Reporter:
                     **done.facts,
                     "status": status,
                     "code": error.exit_code if error else 0,
-                    "error": str(error) if error else None,
+                    "error": said(error) if error else None,
                     "warnings": list(done.warnings),
                 }
             )
@@ -240,7 +240,7 @@ class _Reporter:
         if error is not None:
             if not self.plan.batch:
                 raise error
-            self.console.error(str(error), error)
+            self.console.error(said(error), error)
 
     @contextmanager
     def stop_told(self, task: Task[Any]) -> Iterator[None]:

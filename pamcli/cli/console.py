@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TextIO
 
-from pamcli.errors import InputError, OutputError
+from pamcli.errors import InputError, OutputError, PamError
 
 CLOSED_PIPE = 141
 """Exit code when nobody reads stdout any more, as a program ends that the signal stops."""
@@ -73,6 +74,16 @@ def complain(message: str, error: BaseException | None = None) -> None:
     if error is not None and os.environ.get("PAM_TRACEBACK"):
         traceback.print_exception(error)
     _say(f"error: {message}")
+
+
+def as_options(text: str) -> str:
+    """What the library calls `max_pixels` is --max-pixels to whoever types."""
+    return re.sub(r"`([a-z_]+)`", lambda match: "--" + match[1].replace("_", "-"), text)
+
+
+def said(error: PamError) -> str:
+    """Message and hint, on the command line."""
+    return f"{error.message} ({as_options(error.hint)})" if error.hint else error.message
 
 
 def one_line(text: str) -> str:

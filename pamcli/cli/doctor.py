@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from pamcli import __version__
-from pamcli.cli.console import Console, one_line
+from pamcli.cli.console import Console, one_line, said
 from pamcli.cli.options import Answer
 from pamcli.errors import PamError
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
@@ -40,7 +40,7 @@ def command(text: Answer) -> None:
         try:
             facts[name] = find()
         except PamError as error:
-            facts[name] = f"FAILED: {error}"
+            facts[name] = f"FAILED: {said(error)}"
             failures.append(error)
     if text.json:
         console.record({**facts, "ok": not failures})

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from pamcli.cli.console import Console, one_line
+from pamcli.cli.console import Console, one_line, said
 from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import Answer, Text, number_or_none
@@ -102,7 +102,7 @@ def verify(
             load_network(path)
         except PamError as error:
             failures.append(error)
-            console.error(f"{name}: {error}")
+            console.error(f"{name}: {said(error)}")
         else:
             console.result(f"{name}: ok, sha256 {sha256(path)}")
     if failures:

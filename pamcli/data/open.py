@@ -1,4 +1,4 @@
-"""What `--data` says, and the data set it means: NAME[/SPLIT]:PATH[?key=value&...].
+"""What a text such as pairs:mine says, and the data set it means: NAME[/SPLIT]:PATH[?key=value&...].
 
 Of data sets that need no folder, NAME[?key=value&...] is enough.
 """
@@ -84,7 +84,7 @@ def _spec(text: str, info: SourceInfo, split: str, path: Path | None, query: str
 
 
 def open_data(data: str | DataSpec) -> Source:
-    """The data set that `--data` means; its samples are listed, no picture is read.
+    """The data set that a text means; its samples are listed, no picture is read.
 
     Raises UsageError as `parse_data` does, InputError: no such folder, or its tree is not recognised.
     """

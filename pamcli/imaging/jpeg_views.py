@@ -13,7 +13,7 @@ from pamcli.imaging.raster import decoding, quiet
 
 _DISPARITY = "Multi-Frame Image: (Disparity)"
 _THUMBNAIL = "Large Thumbnail"
-_SAY_HOW = "say how it holds both views: --packed lr, rl, tb or bt"
+_SAY_HOW = "say how it holds both views: `packed` lr, rl, tb or bt"
 
 
 def holds_two_views(stream: BinaryIO, name: str) -> bool:

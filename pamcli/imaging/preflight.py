@@ -63,7 +63,7 @@ class PairCheck:
         if self.exchanged:
             lines.append(
                 f"the views look exchanged (median disparity {self.median_disparity:.1f} px): swap the two "
-                "arguments; for a packed picture take --packed rl instead of lr, or bt instead of tb"
+                "arguments; for a packed picture take `packed` rl instead of lr, or bt instead of tb"
             )
         if self.vertical_error > MAX_VERTICAL_ERROR:
             if abs(self.vertical_offset) > 0.5 * self.vertical_error:

@@ -125,5 +125,5 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
     if max_pixels is not None and width * height > max_pixels:
         raise InputError(
             f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}",
-            "raise the limit with --max-pixels N, or lift it with --max-pixels none",
+            "raise the limit with `max_pixels` N, or lift it with `max_pixels` none",
         )

@@ -66,7 +66,7 @@ def read_packed_pair(
         if len(views) == 2:
             if layout not in ("auto", "lr", "rl"):
                 raise InputError(
-                    f"{name} holds two pictures, not one with both views", f"leave out --packed {layout}"
+                    f"{name} holds two pictures, not one with both views", f"leave out `packed` {layout}"
                 )
             left, right = (
                 decode_picture(io.BytesIO(view), f"{name}, picture {number}", max_pixels)
@@ -86,7 +86,7 @@ def _halved(picture: Picture, layout: Layout, name: str) -> StereoPair:
     if length % 2:
         raise InputError(
             f"{name}: {'a width' if axis else 'a height'} of {length} px cannot be halved",
-            f"--packed {layout} wants both views in one picture, equally large",
+            f"`packed` {layout} wants both views in one picture, equally large",
         )
     height, width = picture.pixels.shape[:2]
     views = []

@@ -23,7 +23,7 @@ class Compute:
 
     @classmethod
     def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> Compute:
-        """From the values of `--device` and `--precision`.
+        """From the names of a device and a precision.
 
         "auto" takes the first GPU, else the CPU, and fp32; with `reduce`, what a CPU computes in hardware (on
         GPUs nobody has measured yet what a lower precision costs). Raises UsageError for a value that does
@@ -33,9 +33,9 @@ class Compute:
             raise UsageError(f"no precision {precision!r}", f"one of auto, {', '.join(PRECISIONS)}")
         chosen = _device(device)
         if precision == "fp16" and chosen.type == "cpu":
-            raise DeviceError("fp16 needs a GPU", "use --precision fp32 or bf16 on the CPU")
+            raise DeviceError("fp16 needs a GPU", "use `precision` fp32 or bf16 on the CPU")
         if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
-            raise DeviceError(f"{chosen} cannot compute in bf16", "use --precision fp16 or fp32")
+            raise DeviceError(f"{chosen} cannot compute in bf16", "use `precision` fp16 or fp32")
         if precision == "auto":
             precision = hardware_precision(chosen) if reduce and chosen.type == "cpu" else "fp32"
         return cls(chosen, precision)
@@ -91,7 +91,7 @@ def _device(text: str) -> torch.device:
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
-            raise DeviceError(f"this machine has no {text} ({count} CUDA devices)", "use --device cpu")
+            raise DeviceError(f"this machine has no {text} ({count} CUDA devices)", "use `device` cpu")
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise DeviceError("this machine has no mps device", "use --device cpu")
+        raise DeviceError("this machine has no mps device", "use `device` cpu")
     return device

@@ -201,8 +201,8 @@ def choose_strip(
     needed = min(footprint.peak(least), footprint.peak(footprint.comfortable))
     if allowed is not None and needed > allowed:
         raise DeviceError(
-            f"a pair of {width} x {height} pixels does not fit into --max-memory {readable(max_memory)}",
-            f"--max-memory {readable(taken + AT_ONCE * pictures + needed)} is the least that would do",
+            f"a pair of {width} x {height} pixels does not fit into {readable(max_memory)} of memory",
+            f"`max_memory` {readable(taken + AT_ONCE * pictures + needed)} is the least that would do",
         )
     if free is not None and needed > free:
         raise DeviceError(

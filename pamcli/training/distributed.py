@@ -82,7 +82,7 @@ class Processes:
         return self.rank == 0
 
     def device(self, asked: str) -> str:
-        """The value of `--device` for this process: of several, each takes its own GPU.
+        """The device for this process: of several, each takes its own GPU.
 
         Raises UsageError for several processes on one GPU, DeviceError for fewer GPUs than processes.
         """
@@ -93,12 +93,12 @@ class Processes:
         if asked == "cpu":
             return asked
         if asked != "cuda":
-            raise UsageError(f"{self.world} processes cannot share {asked}", "use --device cuda or cpu")
+            raise UsageError(f"{self.world} processes cannot share {asked}", "use `device` cuda or cpu")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if self.local_rank >= count:
             raise DeviceError(
                 f"no GPU for process {self.local_rank + 1} of this machine, which has {count}",
-                "lower --nproc_per_node, or use --device cpu",
+                "lower --nproc_per_node, or use `device` cpu",
             )
         return f"cuda:{self.local_rank}"
 
@@ -137,7 +137,7 @@ class Processes:
             if isinstance(error, dist.DistError) or "gloo" in str(error):
                 raise PamError(
                     f"process {self.rank} of {self.world} has lost the others: {_line(error)}",
-                    "one of them ended: see what it said, then go on with --resume",
+                    "one of them ended: see what it said, then go on with `resume`",
                 ) from error
             raise
         finally:

@@ -182,7 +182,7 @@ class Examples(Dataset[Example]):
                 stored = height // sample.low_left.shape[0]
                 raise UsageError(
                     f"the patches of {sample.name} are of x{stored}, the training is of x{scale}",
-                    f"prepare some with --scale {scale}",
+                    f"prepare some with `scale` {scale}",
                 )
             if self.augmentation.keeps_pixels and crop.scale_x == crop.scale_y == 1:
                 # Stored as the whole picture reduced, so that the patch's borders are right, too.
@@ -320,7 +320,7 @@ def loader(
             raise
         raise DeviceError(
             "a process that prepares training data was killed, most likely for want of memory",
-            "give fewer --workers, a smaller batch, or more shared memory (/dev/shm)",
+            "give fewer `workers`, a smaller batch, or more shared memory (/dev/shm)",
         ) from None
     finally:
         del batches  # ends the workers now, and not when nobody holds the traceback of an error any more

@@ -132,5 +132,5 @@ def _flat(entry: Entry, prefix: str = "") -> dict[str, float]:
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
     return OutputError(
-        f"cannot write {path}: {error.strerror or error}", "make room, then go on with --resume"
+        f"cannot write {path}: {error.strerror or error}", "make room, then go on with `resume`"
     )

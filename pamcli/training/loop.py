@@ -316,7 +316,7 @@ class _Writer:
 def _diverged(what: str) -> PamError:
     return PamError(
         f"{what}; the last checkpoint is from before",
-        "start again with a lower --learning-rate; from last.safetensors, if there is one: --from",
+        "start again with a lower `learning_rate`; from last.safetensors, if there is one: `from`",
     )
 
 
@@ -387,5 +387,5 @@ def _fitting(recipe: Recipe) -> Iterator[None]:
         height, width = recipe.crop
         raise DeviceError(
             f"a batch of {recipe.batch} pairs of {width}x{height} does not fit into memory",
-            "start again with a smaller --batch or --crop",
+            "start again with a smaller `batch` or `crop`",
         ) from error

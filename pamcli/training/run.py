@@ -200,7 +200,7 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
     Raises UsageError: no data, or pairs without truth where all that is learned from is the truth.
     """
     if not recipe.data:
-        raise UsageError("no data is given", "--data NAME:PATH; pam dataset list shows the names")
+        raise UsageError("no data is given", "`data` NAME:PATH; pam dataset list shows the names")
     specs = [parse_data(text) for text in recipe.data]
     sources = [(spec, open_data(spec)) for spec in specs]
     if not recipe.losses.need_truth:
@@ -210,7 +210,7 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
             if not source.has_truth():
                 raise UsageError(
                     f"{shown(spec.text)} has no true disparity, and the recipe {recipe.name} learns from it",
-                    "--unsupervised learns from pairs alone"
+                    "`unsupervised` learns from pairs alone"
                     if recipe.task == "disparity"
                     else "charbonnier, or another term that needs none, learns from pairs alone",
                 )

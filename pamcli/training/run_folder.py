@@ -12,7 +12,7 @@ from pamcli.files.finding import shown
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of `-o`. Only the main process writes into it."""
+    """The folder of a run. Only the main process writes into it."""
 
     path: Path
 
@@ -50,7 +50,7 @@ class RunFolder:
             check_writable(self.recipe)
             return
         if self.path.exists():
-            hint = f"--resume {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
+            hint = f"`resume` {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
             raise UsageError(f"{shown(self.path)} holds something already", hint)
         check_writable(self.recipe)
 

@@ -78,7 +78,7 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     wanted = recipe.architecture
     matching_alone = (spec.architecture, wanted, recipe.anew) == ("pasmnet", "pasmnet2", HEAD)
     if spec.architecture != wanted and not matching_alone:
-        raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another --from")
+        raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another `from`")
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
         raise UsageError(
             f"{weights} enlarges {spec.scale} times, and {recipe.scale} times is trained",

@@ -38,7 +38,7 @@ CROP = (160, 240)
 
 @dataclass(frozen=True)
 class Validated:
-    """What weights reach on the sets of `--val`."""
+    """What weights reach on the sets to validate on."""
 
     figure: float
     """The one that "best" goes by: the mean of the sets' figures."""
@@ -71,7 +71,7 @@ def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class Validator:
-    """The sets of `--val`, listed once."""
+    """The sets to validate on, listed once."""
 
     def __init__(self, sets: Sequence[tuple[DataSpec, Source]], scale: int | None) -> None:
         """scale: of super-resolution; None = disparity."""
@@ -87,7 +87,7 @@ class Validator:
             source = open_data(spec)
             if scale is None and source.load(0).disparity is None:
                 raise InputError(
-                    f"--val {text} has no true disparity", "validate on a set that comes with ground truth"
+                    f"{text} has no true disparity", "validate on a set that comes with ground truth"
                 )
             sets.append((spec, source))
         return cls(sets, scale)

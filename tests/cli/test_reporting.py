@@ -177,7 +177,7 @@ def put_larger_pair() -> None:
     ("case", "said", "remedy"),
     [
         ("good", None, None),
-        ("exchanged", "the views look exchanged", "swap the two arguments"),
+        ("exchanged", "the views look exchanged", "take --packed rl"),
         ("vertical", "matches sit 3.0 px lower in the right view", "rectify it first"),
         ("identical", "both pictures are identical", "give the two views of a scene"),
     ],

@@ -79,7 +79,7 @@ def test_a_place_without_pairs_says_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no pair of pictures \(expected NAME_L.png"):
         published_pairs(tmp_path, "train")
     tree(tmp_path, {"Validation/0001": SMALL})
-    with pytest.raises(InputError, match=r"no pair of the split train, but 1 of validation \(--split valid"):
+    with pytest.raises(InputError, match=r"no pair of the split train, but 1 of validation \(`split` valid"):
         published_pairs(tmp_path, "train")
 
 

@@ -222,7 +222,7 @@ class TestThePixelLimit:
             f"{path} has 100000 x 100000 = 10,000,000,000 pixels, over the limit of 400,000,000"
         )
         assert caught.value.hint is not None
-        assert "--max-pixels" in caught.value.hint
+        assert "`max_pixels`" in caught.value.hint
 
     def test_of_a_jpeg(self) -> None:
         with pytest.raises(InputError, match=r"60000 x 60000 = 3,600,000,000 pixels"):

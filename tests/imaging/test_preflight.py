@@ -66,7 +66,7 @@ def test_exchanged_views_are_found() -> None:
     (line,) = check.warnings()
     assert "exchanged" in line
     assert "swap the two arguments" in line
-    assert "--packed rl" in line
+    assert "`packed` rl" in line
 
 
 def test_cameras_that_converge_are_no_exchange() -> None:

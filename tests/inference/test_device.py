@@ -47,7 +47,7 @@ def test_a_gpu_is_taken_by_its_number(machine: Callable[..., None]) -> None:
     machine(gpus=2)
     assert Compute.choose("cuda", "fp16").device == torch.device("cuda")
     assert Compute.choose("cuda:1", "bf16").device == torch.device("cuda:1")
-    with pytest.raises(DeviceError, match=r"no cuda:2 \(2 CUDA devices\) \(use --device cpu\)"):
+    with pytest.raises(DeviceError, match=r"no cuda:2 \(2 CUDA devices\) \(use `device` cpu\)"):
         Compute.choose("cuda:2")
 
 

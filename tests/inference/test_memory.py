@@ -115,7 +115,7 @@ def test_a_limit_below_what_is_needed_is_refused_with_what_would_do(
     loaded = network.load(device="cpu", max_memory=10_000_000)
     view = np.zeros((64, 64, 3), np.uint8)
     with pytest.raises(
-        DeviceError, match=r"does not fit into --max-memory 10MB \(--max-memory .*B is the least"
+        DeviceError, match=r"does not fit into 10MB of memory \(`max_memory` .*B is the least"
     ):
         loaded(view, view)
 

@@ -87,9 +87,9 @@ def test_the_least_limit_that_would_do_is_named_and_does(monkeypatch: pytest.Mon
     footprint = Footprint(fixed=300_000_000, per_row=10_000_000, rows=(32, 160, 32))
     given = {"width": 60, "height": 40, "pictures": 1_000_000, "device": CPU, "taken": 123_456_789}
     monkeypatch.setattr(strip_choice, "free_memory", lambda device: 10**12)
-    with pytest.raises(DeviceError, match="60 x 40 pixels does not fit into --max-memory 700MB") as caught:
+    with pytest.raises(DeviceError, match="60 x 40 pixels does not fit into 700MB") as caught:
         choose_strip(footprint, max_memory=700_000_000, **given)  # type: ignore[arg-type]
-    assert caught.value.hint == "--max-memory 747MB is the least that would do"
+    assert caught.value.hint == "`max_memory` 747MB is the least that would do"
     assert choose_strip(footprint, max_memory=747_000_000, **given) == 32  # type: ignore[arg-type]
     with pytest.raises(DeviceError):
         choose_strip(footprint, max_memory=746_000_000, **given)  # type: ignore[arg-type]

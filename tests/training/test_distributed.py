@@ -245,7 +245,7 @@ def test_where_one_fails_the_others_end_with_one_line(tmp_path: Path) -> None:
     assert failed == (7, "pam: the disk is full\n")
     assert code == PamError.exit_code
     assert stderr.startswith("pam: process 0 of 2 has lost the others: ")
-    assert "--resume" in stderr
+    assert "`resume`" in stderr
     assert stderr.count("\n") == 1
 
 

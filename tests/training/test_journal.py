@@ -98,7 +98,7 @@ def test_a_full_disk_is_one_line_that_names_the_log(tmp_path: Path, monkeypatch:
 
     with Journal(RunFolder(tmp_path), 0) as journal:
         monkeypatch.setattr(module, "_line", full)
-        with pytest.raises(OutputError, match=r"log\.jsonl: No space left on device .*--resume"):
+        with pytest.raises(OutputError, match=r"log\.jsonl: No space left on device .*`resume`"):
             journal.write(entry(20))
 
 

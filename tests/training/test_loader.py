@@ -149,7 +149,7 @@ def test_a_killed_worker_is_one_line() -> None:
     made = Examples([(Deadly(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
     with pytest.raises(DeviceError, match="was killed") as caught:
         next(loader(made, 0, 2, 1, workers=1))
-    assert "--workers" in str(caught.value)
+    assert "`workers`" in str(caught.value)
 
 
 class Interrupted(Stored):

@@ -247,7 +247,7 @@ def test_a_batch_that_does_not_fit_is_one_line(tmp_path: Path, error: Exception)
         return plain_loss(network, batch)
 
     run.loss = huge
-    with pytest.raises(DeviceError, match=r"2 pairs of 512x256 does not fit .*--batch or --crop"):
+    with pytest.raises(DeviceError, match=r"2 pairs of 512x256 does not fit .*`batch` or `crop`"):
         run.go()
     assert run.kept == [3]
 

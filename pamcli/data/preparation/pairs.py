@@ -113,7 +113,7 @@ def _none(place: Path, split: str, others: Mapping[str, int]) -> InputError:
         there = listed([f"{count} of {name}" for name, count in others.items()])
         return InputError(
             f"{shown(place)} holds no pair of the split {split}, but {there}",
-            f"--split {next(iter(others))} takes those",
+            f"`split` {next(iter(others))} takes those",
         )
     return InputError(
         f"{shown(place)} holds no pair of pictures",

@@ -120,7 +120,7 @@ def plan_preparation(
             given = pair.left.size()
         except InputError as error:
             if not skip_damaged:
-                raise InputError(error.message, "mend it, or leave it out with --skip-damaged") from None
+                raise InputError(error.message, "mend it, or leave it out with `skip_damaged`") from None
             unreadable.append((str(pair), error.message))
             pictures.append([str(pair), 0, 0])
             continue

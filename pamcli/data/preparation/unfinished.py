@@ -138,7 +138,7 @@ def check_space(path: Path, needed: int, files: int) -> None:
         if files > left:
             raise OutputError(
                 f"{shown(path)} needs {files:,} files, and the disk has room for {left:,}",
-                "take --store packed, or write to another disk",
+                "take `store` packed, or write to another disk",
             )
 
 
