@@ -231,7 +231,7 @@ def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalib
 
 
 def middlebury(lines: Mapping[str, str]) -> StoredCalibration:
-    """cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height."""
+    """cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height, ndisp."""
 
     def camera(key: str) -> Floats:
         return matrix(re.sub(r"[\[\];,]", " ", lines.get(key, "")).split() or None, key, 3, 3)
@@ -251,8 +251,10 @@ def middlebury(lines: Mapping[str, str]) -> StoredCalibration:
     if "width" in lines:
         size = size_of([lines["width"], lines.get("height")], "width x height")
     fx, fy = float(left[0, 0]), float(left[1, 1])
+    principal = float(left[0, 2]), float(left[1, 2])
+    bound = number(lines["ndisp"].split(), "ndisp") if lines.get("ndisp") else 0
     calibration = Calibration(
-        fx, baseline, offset, (float(left[0, 2]), float(left[1, 2])), size, None if fx == fy else fy
+        fx, baseline, offset, principal, size, None if fx == fy else fy, bound if bound > 0 else None
     )
     return StoredCalibration("Middlebury", None, calibration, notes)
 

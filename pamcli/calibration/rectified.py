@@ -38,6 +38,8 @@ class Calibration:
     """(width, height) of the pictures that this is for; None = not known."""
     focal_length_y: float | None = None
     """Pixels, where pixels are not square; None = `focal_length`."""
+    ndisp: float | None = None
+    """Middlebury's bound on the disparities, pixels; None = not stated."""
 
     def __post_init__(self) -> None:
         for name, value in {
@@ -92,6 +94,7 @@ class Calibration:
             principal=scaled_point(self.principal, x, y) if self.principal else middle,
             size=(width, height),
             focal_length_y=None if self.focal_length_y is None else y * self.focal_length_y,
+            ndisp=None if self.ndisp is None else x * self.ndisp,
         )
 
     def depth(self, disparity: NDArray[np.generic]) -> NDArray[np.float32]:

@@ -78,7 +78,7 @@ def _train(task: Task, given: Training) -> None:
         from pamcli.training import run
         from pamcli.training.distributed import Processes
         from pamcli.training.loop import Stop
-        from pamcli.training.observers import Nobody
+        from pamcli.training.observers import NoObserver
 
     machine = run.Machine(given.device, given.wandb, given.workers)
     stop = Stop(given.max_minutes)
@@ -89,7 +89,8 @@ def _train(task: Task, given: Training) -> None:
     from pamcli.cli.training_progress import watching
 
     is_main = Processes.from_environment().is_main
-    with _signals(stop), watching(console, recipe.batch) if is_main else nullcontext(Nobody()) as observer:
+    observed = watching(console, recipe.batch) if is_main else nullcontext(NoObserver())
+    with _signals(stop), observed as observer:
         if given.resume is None:
             outcome = run.start(recipe, folder, machine, stop, observer)
         else:

@@ -59,7 +59,7 @@ class _Lines:
         for line in validated.lines():
             self.console.inform(f"validation at step {step}: {line}{' (best)' if best else ''}")
 
-    def told(self, message: str) -> None:
+    def informed(self, message: str) -> None:
         self.console.inform(message)
 
     def figures(self, entry: Entry) -> list[str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import re
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.sample import Calibration
+from pamcli.calibration.files import read_calibration
+from pamcli.calibration.rectified import Calibration
 from pamcli.errors import InputError
-from pamcli.files.finding import read_text, shown
+from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 
@@ -56,42 +55,12 @@ def disparity_of_depth(depth: NDArray[np.generic], calibration: Calibration) -> 
     return np.where(metres > 0, disparity, np.float32(np.nan))
 
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+def read_rectified_calibration(path: Path, cameras: tuple[int, int] | None = None) -> Calibration:
+    """What a calibration file says of the rectified pictures; see `read_calibration`.
 
-
-def _fields(path: Path, separator: str) -> dict[str, list[float]]:
-    """Lines "name<separator>numbers" by their names."""
-    found = {}
-    for line in read_text(path).splitlines():
-        name, mark, numbers = line.partition(separator)
-        if mark:
-            found[name.strip()] = [float(number) for number in _NUMBER.findall(numbers)]
-    return found
-
-
-def read_middlebury_calibration(path: Path) -> Calibration:
-    """calib.txt of Middlebury 2014 and later: cam0=[f 0 cx; 0 f cy; 0 0 1], doffs, baseline in mm, ndisp.
-
-    Raises InputError: a field is missing or not positive.
+    Raises InputError naming file and key: a number is missing or not one that a camera can have.
     """
-    fields = _fields(path, "=")
-    focal_length, baseline = ((fields.get(name) or [math.nan])[0] for name in ("cam0", "baseline"))
-    if not (focal_length > 0 and baseline > 0):
-        raise InputError(f"{shown(path)} lacks cam0 or baseline")
-    offset, bound = fields.get("doffs") or [0.0], fields.get("ndisp") or [0.0]
-    return Calibration(focal_length, baseline / 1000, offset[0], bound[0] if bound[0] > 0 else None)
-
-
-def read_kitti_calibration(path: Path, left: str, right: str) -> Calibration:
-    """KITTI's "P2: 12 numbers" or "P_rect_02: 12 numbers": projections of the rectified cameras.
-
-    left, right: the names of the two cameras' lines. Raises InputError: one is missing or malformed.
-    """
-    fields = _fields(path, ":")
-    projections = fields.get(left, []), fields.get(right, [])
-    if any(len(projection) != 12 or projection[0] <= 0 for projection in projections):
-        raise InputError(f"{shown(path)} lacks {left} or {right}, each of 12 numbers")
-    focal_length = projections[0][0]
-    # P = K [I | t], so the fourth number of a row is f * t_x: minus f times the camera's place on the line.
-    baseline = (projections[0][3] - projections[1][3]) / focal_length
-    return Calibration(focal_length, baseline)
+    rectified = read_calibration(path, cameras=cameras).rectified
+    if rectified is None:
+        raise InputError(f"{shown(path)} says nothing of rectified pictures")
+    return rectified

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.data.sample import Calibration, Sample
+from pamcli.calibration.rectified import Calibration
+from pamcli.data.sample import Sample
 from pamcli.data.source import Files, Source
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown

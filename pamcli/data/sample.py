@@ -7,19 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-
-@dataclass(frozen=True)
-class Calibration:
-    """Geometry of a rectified pair: depth = focal_length * baseline / (disparity + offset)."""
-
-    focal_length: float
-    """Pixels of the pictures as stored."""
-    baseline: float
-    """Metres."""
-    offset: float = 0.0
-    """Middlebury's doffs, pixels: horizontal distance of the principal points."""
-    ndisp: float | None = None
-    """Middlebury's bound on the disparities, pixels; None = not stated."""
+from pamcli.calibration.rectified import Calibration
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ def resize_sample(sample: Sample, width: int, height: int) -> Sample:
             focal_length=calibration.focal_length * ratio,
             offset=calibration.offset * ratio,
             ndisp=None if calibration.ndisp is None else calibration.ndisp * ratio,
+            principal=None,  # of another aspect, perhaps
+            size=None,
+            focal_length_y=None,
         )
     return replace(
         sample,

@@ -13,34 +13,24 @@ class Observer(Protocol):
 
     def started(self, step: int, steps: int) -> None:
         """The run begins, or goes on after `step` steps."""
+        return
 
     def stepped(self, step: int) -> None:
         """A step is done; nothing is known of it."""
+        return
 
     def logged(self, entry: Entry) -> None:
         """A line of the log was written."""
+        return
 
     def validated(self, step: int, validated: Validated, best: bool) -> None:
         """The network was measured; best: as never before."""
+        return
 
-    def told(self, message: str) -> None:
+    def informed(self, message: str) -> None:
         """Something that a person should know."""
+        return
 
 
-class Nobody:
-    """Watches what other processes than the main one do."""
-
-    def started(self, step: int, steps: int) -> None:
-        pass
-
-    def stepped(self, step: int) -> None:
-        pass
-
-    def logged(self, entry: Entry) -> None:
-        pass
-
-    def validated(self, step: int, validated: Validated, best: bool) -> None:
-        pass
-
-    def told(self, message: str) -> None:
-        pass
+class NoObserver(Observer):
+    """Does nothing, for other processes than the main one."""

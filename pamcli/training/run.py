@@ -27,7 +27,7 @@ from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, wandb_run
 from pamcli.training.loop import Outcome, Stop, Trainer
-from pamcli.training.observers import Nobody, Observer
+from pamcli.training.observers import NoObserver, Observer
 from pamcli.training.precision import reproducible, training_compute
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipe_files import read_made_with, read_recipe, recipe_json
@@ -108,7 +108,7 @@ def _run(
     resumed: bool,
 ) -> Outcome:
     if not processes.is_main:
-        observer = Nobody()
+        observer = NoObserver()
     if recipe.batch % processes.world:
         raise UsageError(
             f"a batch of {recipe.batch} pairs cannot be shared by {processes.world} processes",
@@ -157,17 +157,17 @@ def _run(
             recipe.wide,
         )
         stack.enter_context(_closed(batches))
-        observer.told(f"{about}; on {compute.device} in {compute.precision}")
+        observer.informed(f"{about}; on {compute.device} in {compute.precision}")
         if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
-            observer.told("this CPU emulates bf16, many times slower than fp32")
+            observer.informed("this CPU emulates bf16, many times slower than fp32")
         if before.get("precision", compute.precision) != compute.precision:
-            observer.told(f"the run began in {before['precision']}: from here on its figures differ")
+            observer.informed(f"the run began in {before['precision']}: from here on its figures differ")
         if not recipe.validation:
-            observer.told("without data to validate on there is no best: the last weights are the result")
+            observer.informed("without data to validate on there is no best: the last weights are the result")
         if trainer.step == steps:
-            observer.told(f"all {steps} steps have been taken; more steps would extend it")
+            observer.informed(f"all {steps} steps have been taken; more steps would extend it")
         elif trainer.step:
-            observer.told(f"goes on after step {trainer.step}")
+            observer.informed(f"goes on after step {trainer.step}")
         stack.enter_context(reproducible(compute.device))
         return trainer.run(batches, folder, journal, validator, stop, observer)
 
@@ -234,7 +234,7 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
 def _newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:
     checkpoint, damaged = newest_checkpoint(folder.checkpoints)
     for path in damaged:
-        observer.told(f"{shown(path)} is damaged and left out")
+        observer.informed(f"{shown(path)} is damaged and left out")
     if damaged and checkpoint is None:
         raise ModelError(f"no checkpoint in {shown(folder.checkpoints)} is whole", "start a new run")
     return checkpoint

@@ -11,8 +11,8 @@ import pytest
 import source_trees
 from source_trees import HEIGHT, MIDDLEBURY_CALIBRATION, TREES, WIDTH, levels, pair, pfm, text
 
+from pamcli.calibration.rectified import Calibration
 from pamcli.data.open import open_data
-from pamcli.data.sample import Calibration
 from pamcli.data.source import Source
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, UsageError
@@ -121,7 +121,7 @@ def test_kitti2012(tmp_path: Path) -> None:
     sample = source.load(1)
     assert first_row(sample.disparity, 3) == [2.5, NAN, 65535 / 256]
     assert sample.foreground is None
-    assert sample.calibration == Calibration(700, 380 / 700)
+    assert sample.calibration == Calibration(700, 380 / 700, 0, (600, 180))
 
 
 def test_kitti2012_in_grey(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_kitti2012_in_grey(tmp_path: Path) -> None:
     (training / "colored_1").rename(training / "image_1")
     source = open_data(f"kitti2012:{tmp_path}")
     assert source.missing == ("no colour pictures (colored_0, colored_1)",)
-    assert source.load(0).calibration == Calibration(700, 380 / 700)
+    assert source.load(0).calibration == Calibration(700, 380 / 700, 0, (600, 180))
 
 
 def test_middlebury_2014(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_middlebury_2014(tmp_path: Path) -> None:
     assert first_row(sample.right_disparity, 2) == [30.5, 1]
     assert sample.visible is not None
     assert sample.visible[0, :3].tolist() == [True, False, False]
-    assert sample.calibration == Calibration(3979.911, 0.193001, 124.343)
+    assert sample.calibration == Calibration(3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988))
 
 
 def test_middlebury_evaluation_tree(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pamcli.calibration.rectified import Calibration
 from pamcli.data.open import open_data
-from pamcli.data.sample import Calibration, Sample
+from pamcli.data.sample import Sample
 from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_run import DisparityProtocol, evaluate_disparity, measure_disparity

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pamcli.data.sample import Calibration, Sample
+from pamcli.calibration.rectified import Calibration
+from pamcli.data.sample import Sample
 from pamcli.evaluation.resized import resize_sample
 from pamcli.imaging.resize import imresize_to
 

@@ -21,7 +21,7 @@ from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal
 from pamcli.training.loop import Outcome, Stop, Trainer
-from pamcli.training.observers import Nobody
+from pamcli.training.observers import NoObserver
 from pamcli.training.precision import reproducible
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import RECIPES
@@ -83,7 +83,7 @@ class Run:
 
         with Journal(self.folder, trainer.step) as journal, reproducible(torch.device("cpu")):
             return trainer.run(
-                batches(), self.folder, journal, validator, stop or Stop(), observer or Nobody()
+                batches(), self.folder, journal, validator, stop or Stop(), observer or NoObserver()
             )
 
     @property
@@ -212,7 +212,7 @@ def test_weights_that_are_not_finite_are_never_kept(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     trainer = run.trainer()
 
-    class Poisoning(Nobody):
+    class Poisoning(NoObserver):
         def stepped(self, step: int) -> None:
             if step == 3:
                 trainer.network.load_state_dict(
@@ -312,7 +312,7 @@ def test_the_best_weights_are_those_of_the_lowest_d1(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", VALIDATING)
     best: list[bytes] = []
 
-    class Watching(Nobody):
+    class Watching(NoObserver):
         def validated(self, step: int, validated: Validated, best_yet: bool) -> None:
             best.append(run.folder.best.read_bytes())
 

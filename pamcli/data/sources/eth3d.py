@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from pamcli.data.decoding import read_mask, read_middlebury_calibration, read_positive_disparity
+from pamcli.data.decoding import read_mask, read_positive_disparity, read_rectified_calibration
 from pamcli.data.listing import Listed, Part, both_there, existing, folders, root_of, truths
 from pamcli.data.source import Files, SourceInfo
 
@@ -14,7 +14,7 @@ _TRUTH = (
     *truths(read_positive_disparity, "two_view_training_gt"),
     Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
 )
-_CALIBRATION = Part("calibration", "calibration (calib.txt)", read_middlebury_calibration)
+_CALIBRATION = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:

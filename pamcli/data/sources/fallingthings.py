@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.calibration.rectified import Calibration
 from pamcli.data.decoding import disparity_of_depth, read_levels
 from pamcli.data.listing import Listed, Part, by_stem, existing, folders_below, paired, root_of
-from pamcli.data.sample import Calibration
 from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import read_text, shown
@@ -28,7 +28,7 @@ def _calibration(path: Path, camera: int) -> Calibration:
     try:
         settings = json.loads(read_text(path))["camera_settings"][camera]["intrinsic_settings"]
         return Calibration(float(settings["fx"]), _BASELINE)
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, InputError):
         raise InputError(f"{shown(path)} does not tell fx of camera {camera}") from None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.decoding import read_kitti_calibration, read_mask
+from pamcli.data.decoding import read_mask, read_rectified_calibration
 from pamcli.data.listing import Listed, Part, by_stem, existing, paired, root_of
 from pamcli.data.source import Files, Key, SourceInfo
 from pamcli.imaging.disparity_files import read_disparity
@@ -27,7 +27,7 @@ def _known(path: Path) -> NDArray[np.bool_]:
     return known
 
 
-def _parts(occ: str, noc: str, foreground: str, calibration: str, cameras: tuple[str, str]) -> list[Part]:
+def _parts(occ: str, noc: str, foreground: str, calibration: str, cameras: tuple[int, int]) -> list[Part]:
     parts = [
         Part("occ", f"truth of all pixels ({occ})"),
         Part("noc", f"truth of visible pixels ({noc})"),
@@ -35,8 +35,7 @@ def _parts(occ: str, noc: str, foreground: str, calibration: str, cameras: tuple
         Part("disparity", read=read_disparity),
         Part("visible", read=_known),
     ]
-    left, right = cameras
-    read = partial(read_kitti_calibration, left=left, right=right)
+    read = partial(read_rectified_calibration, cameras=cameras)
     return [*parts, Part("calibration", f"calibration ({calibration})", read)]
 
 
@@ -44,7 +43,7 @@ def open_2012(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     folder = root_of(root, "data_stereo_flow", "Kitti2012", "KITTI2012", holds=_SPLITS) / split
     color = (folder / "colored_0").is_dir() or (folder / "colored_1").is_dir()
     views = ("colored_0", "colored_1") if color else ("image_0", "image_1")
-    cameras = ("P2", "P3") if color else ("P0", "P1")
+    cameras = (2, 3) if color else (0, 1)
     grey = [] if color or not (folder / "image_0").is_dir() else ["no colour pictures (colored_0, colored_1)"]
     return _opened(folder, views, ("disp_occ", "disp_noc", "", "calib"), cameras, keys, grey)
 
@@ -52,14 +51,14 @@ def open_2012(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
 def open_2015(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     folder = root_of(root, "data_scene_flow", "Kitti2015", "KITTI2015", holds=_SPLITS) / split
     truths = ("disp_occ_0", "disp_noc_0", "obj_map", "calib_cam_to_cam")
-    return _opened(folder, ("image_2", "image_3"), truths, ("P_rect_02", "P_rect_03"), keys, [])
+    return _opened(folder, ("image_2", "image_3"), truths, (2, 3), keys, [])
 
 
 def _opened(
     folder: Path,
     views: tuple[str, str],
     beside: tuple[str, str, str, str],
-    cameras: tuple[str, str],
+    cameras: tuple[int, int],
     keys: Mapping[str, str],
     absent: list[str],
 ) -> Listed:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pamcli.data.decoding import (
     read_levels,
     read_mask,
-    read_middlebury_calibration,
+    read_rectified_calibration,
     read_scaled_disparity,
 )
 from pamcli.data.listing import Listed, Part, both_there, folders, folders_below, root_of
@@ -89,7 +89,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         Part("right_disparity", read=read),
         Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
     )
-    calibration = Part("calibration", "calibration (calib.txt)", read_middlebury_calibration)
+    calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
     parts = (*truth, calibration) if split == "training" else (calibration,)
     return Listed(found, parts, unpaired=unpaired)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.calibration.rectified import Calibration
 from pamcli.data.decoding import disparity_of_depth, read_levels
 from pamcli.data.listing import Listed, by_stem, existing, folders, paired, truths
-from pamcli.data.sample import Calibration
 from pamcli.data.source import Files, Key, SourceInfo
 
 _CALIBRATION = Calibration(focal_length=725.0087, baseline=0.532725)
