@@ -77,6 +77,9 @@ class Start:
 
     panel: ClassVar[str] = "Network"
     from_weights: str | None = option("Weights to begin with, as of --weights.", "--from", metavar="WEIGHTS")
+    variant: str | None = option(
+        "Parts unlike the paper's, as blocks=2,refinement=none.", metavar="KEY=VALUE,..."
+    )
     only: str | None = option("Let parts of the network learn, as refine or pam.", metavar="PART,...")
     anew: str | None = option("Begin a part with fresh weights in spite of --from.", metavar="PART")
 

@@ -72,6 +72,8 @@ def info(weights: WeightsName, text: Answer) -> None:
         console.record(values)
         return
     for key, value in values.items():
+        if key == "parameters":
+            value = f"{value} ({value / 1e6:.2f}M)"
         if value not in (None, ""):
             console.result(f"{key.replace('_', ' '):14} {one_line(str(value))}")
 

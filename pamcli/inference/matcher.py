@@ -18,6 +18,7 @@ from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor, reduc
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.pictures import PairRows, moved
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
+from pamcli.inference.whole import WholePASMnet, whole_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMnet
@@ -116,11 +117,13 @@ class StereoMatcher:
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
         self.network = network = folded(network).to(compute.device)
-        self.streamed: StreamedPASMnet | StreamedPASMnet2 = (
-            StreamedPASMnet2(lowered(network, compute.dtype))
-            if isinstance(network, PASMnet2)
-            else StreamedPASMnet(lowered(network, compute.dtype))
-        )
+        self.streamed: StreamedPASMnet | StreamedPASMnet2 | WholePASMnet
+        if isinstance(network, PASMnet2):
+            self.streamed = StreamedPASMnet2(lowered(network, compute.dtype))
+        elif spec.streamed:
+            self.streamed = StreamedPASMnet(lowered(network, compute.dtype))
+        else:
+            self.streamed = WholePASMnet(network, compute)
         self.spec = spec
         self.compute = compute
         self.min_disparity = min_disparity
@@ -274,14 +277,17 @@ class StereoMatcher:
 
     def _strip(self, pair: PairRows, extras: Collection[str]) -> int:
         """Rows to compute at a time. Raises DeviceError."""
-        footprint = matching_footprint(
-            pair.width,
-            pair.height,
-            self.compute.dtype.itemsize,
-            updates=isinstance(self.streamed, StreamedPASMnet2),
-            confidence="confidence" in extras,
-            right="right_disparity" in extras or "visible" in extras,
-        )
+        if self.spec.streamed:
+            footprint = matching_footprint(
+                pair.width,
+                pair.height,
+                self.compute.dtype.itemsize,
+                updates=isinstance(self.streamed, StreamedPASMnet2),
+                confidence="confidence" in extras,
+                right="right_disparity" in extras or "visible" in extras,
+            )
+        else:
+            footprint = whole_footprint(self.spec, pair.width, pair.height)
         return choose_strip(
             footprint,
             width=pair.picture_width,

@@ -15,6 +15,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.pictures import PairRows, write_rows
 from pamcli.inference.strip_choice import choose_strip, upscaling2_footprint, upscaling_footprint
+from pamcli.inference.whole import WholePASSRnet, whole_footprint
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import locate
@@ -54,12 +55,14 @@ class StereoUpscaler:
 
         `ensemble`: the mean over the flips of the pair, for four times the work.
         """
-        self.network = folded(network).to(compute.device, compute.dtype)
-        self.streamed: StreamedPASSRnet | StreamedPASSRnet2
+        self.network = folded(network).to(compute.device, compute.dtype if spec.streamed else None)
+        self.streamed: StreamedPASSRnet | StreamedPASSRnet2 | WholePASSRnet
         if isinstance(self.network, PASSRnet2):
             self.streamed = StreamedPASSRnet2(self.network)
-        else:
+        elif spec.streamed:
             self.streamed = StreamedPASSRnet(self.network)
+        else:
+            self.streamed = WholePASSRnet(self.network, compute)
         self.spec = spec
         self.compute = compute
         self.max_memory = max_memory
@@ -132,8 +135,11 @@ class StereoUpscaler:
         pair = PairRows(left, right, smallest=SMALLEST_SIDE)
         height, width, scale = pair.height, pair.width, self.scale
         given = (left, right) if both else (left,)
-        counted = upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint
-        footprint = counted(width, height, self.compute.dtype.itemsize, scale=scale, views=len(given))
+        if self.spec.streamed:
+            counted = upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint
+            footprint = counted(width, height, self.compute.dtype.itemsize, scale=scale, views=len(given))
+        else:
+            footprint = whole_footprint(self.spec, width, height)
         results = kept + sum(scale**2 * view.nbytes for view in given)
         strip = choose_strip(
             footprint.with_results(results),

@@ -5,7 +5,7 @@ Shapes: B batch, H rows, W columns of the pictures that the network is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -134,6 +134,10 @@ def superres_terms(
             assert right_high is not None, "a right result and nothing to compare it with"
             both = (error(result.left, left_high), error(result.right, right_high))
             entries.append((name, weight / 2, both))
+    if result.maps is None:
+        if weights.of_attention or weights.likelihood:
+            raise ValueError("these loss weights need attention, and the network has none")
+        return _by_name(entries)
     entries += _pam(result.maps, left_low, right_low, 1, weights, 1.0, truth)
     if weights.likelihood and truth is not None:
         seen = _within_limit(truth, weights).seen()
@@ -184,9 +188,17 @@ def _unsupervised_matching(
         yield "photometric", weights.photometric, (photometric(left, right, matching.disparity, valid),)
     if weights.smoothness:
         yield "smoothness", weights.smoothness, (edge_aware_smoothness(matching.disparity, left),)
-    if weights.pam and (weights.pam_photometric or weights.pam_smoothness or weights.pam_cycle):
-        for maps, stride, share in zip(matching.maps, STAGE_STRIDES, STAGE_WEIGHTS, strict=True):
+    if weights.of_attention:
+        for maps, stride, share in _stages(matching, STAGE_WEIGHTS):
             yield from _pam(maps, left, right, stride, weights, share, truth)
+
+
+def _stages(matching: Matching, shares: Sequence[float]) -> Iterator[tuple[ParallaxMaps, int, float]]:
+    """Maps, stride and share of each stage; the only one of a variant of one scale has the shares of all."""
+    count = len(matching.maps)
+    if count == 1:
+        shares = [sum(shares)]
+    return zip(matching.maps, STAGE_STRIDES[-count:], shares, strict=True)
 
 
 def _pam(
@@ -240,7 +252,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
     if weights.likelihood:
-        for maps, stride, share in zip(matching.maps, STAGE_STRIDES, weights.likelihood_shares, strict=True):
+        for maps, stride, share in _stages(matching, weights.likelihood_shares):
             if share:
                 yield (
                     "likelihood",

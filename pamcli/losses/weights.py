@@ -57,6 +57,11 @@ class LossWeights:
         return any((self.refined, self.updates, self.estimate, self.initial, self.likelihood))
 
     @property
+    def of_attention(self) -> bool:
+        """Some term of L_PAM counts."""
+        return bool(self.pam and (self.pam_photometric or self.pam_smoothness or self.pam_cycle))
+
+    @property
     def need_truth(self) -> bool:
         return self.supervised or self.mask_by_truth_below is not None
 

@@ -61,11 +61,17 @@ class Matching:
 class PASMnet(nn.Module):
     """Disparity of the left view of a rectified pair, without a maximum."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        hourglass: Hourglass | None = None,
+        cas_pam: CascadedParallaxAttention | None = None,
+        refine: Refinement | None = None,
+    ) -> None:
+        """The published network; parts that are given take the place of its own (see `variants`)."""
         super().__init__()
-        self.hourglass = Hourglass()
-        self.cas_pam = CascadedParallaxAttention()
-        self.refine = Refinement()
+        self.hourglass = Hourglass() if hourglass is None else hourglass
+        self.cas_pam = CascadedParallaxAttention() if cas_pam is None else cas_pam
+        self.refine = Refinement() if refine is None else refine
 
     def forward(
         self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = False
@@ -77,18 +83,19 @@ class PASMnet(nn.Module):
         """
         F1, F2, F3, F4, _ = self.hourglass(torch.cat((left, right)))
         costs, _ = self.cas_pam(F1, F2, F3)
-        maps = stage_maps(costs, (0, 1, 2) if all_stages else (2,), max_disparity)
+        maps = stage_maps(costs if all_stages else costs[-1:], max_disparity)
         initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
         disparity, estimate = self.refine(initial[:, None], F4[: len(left)])
         return Matching(disparity, initial, maps, estimate)
 
 
-def stage_maps(costs: Costs, stages: Sequence[int], max_disparity: int | None) -> tuple[ParallaxMaps, ...]:
-    """Output modules of some of the stages (0, 1, 2); `max_disparity` in pixels of the input."""
-    limits = [None if max_disparity is None else max_disparity // STAGE_STRIDES[stage] for stage in stages]
+def stage_maps(costs: Costs, max_disparity: int | None) -> tuple[ParallaxMaps, ...]:
+    """Output modules of the last stages, as many as have costs; `max_disparity` in pixels of the input."""
+    strides = STAGE_STRIDES[-len(costs) :]
+    limits = [None if max_disparity is None else max_disparity // stride for stride in strides]
     return tuple(
-        parallax_maps(*costs[stage], ordered=True, max_disparity=limit)
-        for stage, limit in zip(stages, limits, strict=True)
+        parallax_maps(*cost, ordered=True, max_disparity=limit)
+        for cost, limit in zip(costs, limits, strict=True)
     )
 
 
@@ -135,24 +142,26 @@ class ParallaxAttentionBlock(nn.Module):
 
 
 class Stage(nn.Module):
-    """Four parallax-attention blocks.
+    """Four parallax-attention blocks, `pab1` to `pab4`.
 
     A block adds query * key / C to the cost of the one before it (Equations 5 to 7), and features never
     depend on the cost: so the four products are one product of the concatenated queries and keys.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, blocks: int = 4) -> None:
         super().__init__()
         self.width = width
-        self.pab1 = ParallaxAttentionBlock(width)
-        self.pab2 = ParallaxAttentionBlock(width)
-        self.pab3 = ParallaxAttentionBlock(width)
-        self.pab4 = ParallaxAttentionBlock(width)
+        for place in range(1, blocks + 1):
+            self.add_module(f"pab{place}", ParallaxAttentionBlock(width))
+
+    @property
+    def blocks(self) -> list[ParallaxAttentionBlock]:
+        return [block for block in self.children() if isinstance(block, ParallaxAttentionBlock)]
 
     def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(2B, C, H, W) to features (2B, C, H, W), and right->left and left->right cost (B, H, W, W)."""
         queries, keys = [], []
-        for block in (self.pab1, self.pab2, self.pab3, self.pab4):
+        for block in self.blocks:
             views, query, key = block(views)
             queries.append(query)
             keys.append(key)
@@ -168,11 +177,12 @@ class Stage(nn.Module):
 class CascadedParallaxAttention(nn.Module):
     """Matching costs from coarse to fine (Figure 11b)."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: int = 4) -> None:
+        """`blocks`: of each stage."""
         super().__init__()
-        self.stage1 = Stage(128)
-        self.stage2 = Stage(96)
-        self.stage3 = Stage(64)
+        self.stage1 = Stage(128, blocks)
+        self.stage2 = Stage(96, blocks)
+        self.stage3 = Stage(64, blocks)
         self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
         self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
 

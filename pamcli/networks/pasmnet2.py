@@ -74,7 +74,7 @@ class PASMnet2(nn.Module):
         """`left`, `right` (B, 3, 4 H, 4 W), `max_disparity` and `all_stages` as of `PASMnet.forward`."""
         F1, F2, F3, early, half = self.hourglass(torch.cat((left, right)))
         costs, matched = self.cas_pam(F1, F2, F3)
-        *coarser, eighth, quarter = stage_maps(costs, (0, 1, 2) if all_stages else (1, 2), max_disparity)
+        *coarser, eighth, quarter = stage_maps(costs if all_stages else costs[1:], max_disparity)
         initial, mass = windowed_regression(quarter.right_to_left)
         received = received_mass(quarter.left_to_right).clamp(max=LARGEST_RECEIVED)
         trust = mass.detach(), received

@@ -27,26 +27,33 @@ class SuperResolution:
     """(B, 3, scale H, scale W), RGB, about [0, 1]."""
     right: Tensor | None
     """The same of the right view, if it was asked for."""
-    maps: ParallaxMaps
-    """Attention over the whole row and valid masks, at low resolution."""
+    maps: ParallaxMaps | None
+    """Attention over the whole row and valid masks, at low resolution; None: of a variant without any."""
 
 
 class PASSRnet(nn.Module):
     """Enlarges the left view (and the right) of a rectified pair by `scale`, with detail from the other."""
 
-    def __init__(self, scale: int) -> None:
+    def __init__(
+        self,
+        scale: int,
+        pyramid: type[ResidualASPP] | None = None,
+        pam: ParallaxAttention | None = None,
+    ) -> None:
+        """The published network; parts that are given take the place of its own (see `variants`)."""
         super().__init__()
         self.scale = scale
+        pyramid = ResidualASPP if pyramid is None else pyramid
         self.init_feature = nn.Sequential(
             conv(3, WIDTH),
             nn.LeakyReLU(SLOPE),
             ResidualBlock(),
-            ResidualASPP(),
+            pyramid(),
             ResidualBlock(),
-            ResidualASPP(),
+            pyramid(),
             ResidualBlock(),
         )
-        self.pam = ParallaxAttention()
+        self.pam = ParallaxAttention() if pam is None else pam
         self.upscale = nn.Sequential(
             ResidualBlock(),
             ResidualBlock(),
@@ -86,10 +93,12 @@ class ResidualASPP(nn.Module):
     `convR_G` is the convolution with the R-th dilation rate of group G, `b_G` joins group G's three.
     """
 
+    dilations = DILATIONS
+
     def __init__(self) -> None:
         super().__init__()
         for group in (1, 2, 3):
-            for rank, dilation in enumerate(DILATIONS, 1):
+            for rank, dilation in enumerate(self.dilations, 1):
                 branch = nn.Conv2d(WIDTH, WIDTH, 3, padding=dilation, dilation=dilation, bias=False)
                 self.add_module(f"conv{rank}_{group}", nn.Sequential(branch, nn.LeakyReLU(SLOPE)))
             self.add_module(f"b_{group}", conv(WIDTH * len(DILATIONS), WIDTH, 1))
@@ -97,10 +106,14 @@ class ResidualASPP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out, inner = x, x
         for group in (1, 2, 3):
-            branches = [getattr(self, f"conv{rank}_{group}")(inner) for rank in (1, 2, 3)]
-            inner = getattr(self, f"b_{group}")(torch.cat(branches, 1))
+            inner = self.group(inner, group)
             out = out + inner
         return out
+
+    def group(self, x: Tensor, group: int) -> Tensor:
+        branches = [getattr(self, f"conv{rank}_{group}")(x) for rank in (1, 2, 3)]
+        joined: Tensor = getattr(self, f"b_{group}")(torch.cat(branches, 1))
+        return joined
 
 
 class ParallaxAttention(nn.Module):
@@ -114,7 +127,7 @@ class ParallaxAttention(nn.Module):
         self.b3 = conv(WIDTH, WIDTH, 1, bias=True)
         self.fusion = conv(2 * WIDTH + 1, WIDTH, 1, bias=True)
 
-    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, ParallaxMaps]:
+    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, ParallaxMaps | None]:
         """(2B, C, H, W) to fused features of the left view, or of both, joined in the batch, and the maps."""
         adapted = self.rb(views)
         query_left, query_right = self.b1(adapted).chunk(2)
@@ -125,11 +138,15 @@ class ParallaxAttention(nn.Module):
             ordered=False,
             pad_closing=True,
         )
+        return self.fused(views, maps, both=both), maps
+
+    def fused(self, views: Tensor, maps: ParallaxMaps, *, both: bool) -> Tensor:
+        """Features of a view with those that its attention gathers from the other."""
         left, right = views.chunk(2)
         fused = self._fuse(left, right, maps.right_to_left, maps.valid_left)
         if both:
             fused = torch.cat((fused, self._fuse(right, left, maps.left_to_right, maps.valid_right)))
-        return fused, maps
+        return fused
 
     def _fuse(self, own: Tensor, other: Tensor, attention: Tensor, valid: Tensor) -> Tensor:
         gathered = gather_features(attention, self.b3(other))

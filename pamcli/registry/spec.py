@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pamcli.errors import ModelError
+from pamcli.errors import ModelError, UsageError
+from pamcli.registry.variants import PAPER, variant_of
 
 MATCHING = ("pasmnet", "pasmnet2")
 """Architectures that find disparity."""
@@ -18,9 +19,6 @@ ENLARGING = ("passrnet", "passrnet2")
 """Architectures that enlarge both views."""
 
 ARCHITECTURES = (*MATCHING, *ENLARGING)
-VARIANTS = ("paper",)
-"""Configurations of the networks that this version can build; "paper" is the published one."""
-
 PASSRNET_SCALES = (2, 3, 4, 8)
 """Enlargements that a PASSRnet may have been trained for; the shipped ones enlarge 2 and 4 times."""
 
@@ -37,8 +35,8 @@ class ModelSpec:
 
     architecture: str
     """"pasmnet", "pasmnet2" (stereo matching), "passrnet" or "passrnet2" (super-resolution)."""
-    variant: str = "paper"
-    """Which configuration of the architecture the tensors belong to."""
+    variant: str = PAPER
+    """Which form of the architecture the tensors belong to, as `variants.variant_of` reads it."""
     scale: int | None = None
     """Enlargement of a PASSRnet, one of `PASSRNET_SCALES`; None for the others."""
     max_disparity: int | None = None
@@ -54,10 +52,11 @@ class ModelSpec:
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
             raise ModelError(f"unknown architecture {self.architecture!r}", "a newer pam may know it")
-        if self.variant not in VARIANTS:
-            raise ModelError(
-                f"unknown variant {self.variant!r} of {self.architecture}", "a newer pam may know it"
-            )
+        try:
+            variant_of(self.architecture, self.variant)
+        except UsageError as error:
+            what = f"unknown variant {self.variant!r} of {self.architecture}"
+            raise ModelError(what, f"a newer pam may know it; {error}") from error
         if (self.architecture in ENLARGING) != (self.scale is not None):
             raise ModelError("a scale belongs to super-resolution, and each of its networks has one")
         if self.scale is not None and self.scale not in PASSRNET_SCALES:
@@ -65,6 +64,12 @@ class ModelSpec:
         check_max_disparity(self.max_disparity)
         if self.max_disparity is not None and self.architecture not in MATCHING:
             raise ModelError("a maximum disparity belongs to stereo matching only")
+
+    @property
+    def streamed(self) -> bool:
+        """The network is computed row by row, in bounded memory; a few variants only on whole pictures."""
+        variant = variant_of(self.architecture, self.variant)
+        return variant is None or variant.streamed
 
     def to_metadata(self) -> dict[str, str]:
         """Strings for a safetensors header; absent values are left out."""

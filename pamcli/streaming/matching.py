@@ -101,7 +101,7 @@ def features_below(net: Hourglass, quarter: Tensor, strip: int) -> Features:
 
 @dataclass(frozen=True)
 class StageWeights:
-    """The four blocks of a stage.
+    """The blocks of a stage, four or fewer.
 
     Head features are the keys, and what `attention.query_of_keys` makes of them, divided by C, the queries.
     """
@@ -117,14 +117,13 @@ class StageWeights:
 
     @classmethod
     def of(cls, stage: Stage) -> StageWeights:
-        blocks = (stage.pab1, stage.pab2, stage.pab3, stage.pab4)
         queries = []
-        for block in blocks:
+        for block in stage.blocks:
             query, key = block.query[0], block.key[0]
             assert isinstance(query, nn.Conv2d)
             assert isinstance(key, nn.Conv2d)
             queries.append(query_of_keys(query, key, stage.width))
-        return cls(tuple(block.head for block in blocks), tuple(queries))
+        return cls(tuple(block.head for block in stage.blocks), tuple(queries))
 
 
 class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
@@ -235,7 +234,8 @@ class RollingStage:
             read.forget(first)
         parts = [read(first, last) for read in reversed(self.readers)][::-1]  # the last: it drives the others
         _, channels, rows, width = parts[0].shape
-        query, key = (parts[0].new_empty((rows, width, 4 * channels), dtype=torch.float32) for _ in range(2))
+        shape = rows, width, len(parts) * channels
+        query, key = (parts[0].new_empty(shape, dtype=torch.float32) for _ in range(2))
         for place, (f, (weight, bias)) in enumerate(zip(parts, self.weights.queries, strict=True)):
             these = slice(place * channels, (place + 1) * channels)
             query[..., these] = F.conv2d(f[view : view + 1], weight, bias)[0].permute(1, 2, 0)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pamcli.networks.blocks import SLOPE, upsample
 from pamcli.networks.parallax import fill_occlusions, regress_disparity, valid_mask
 from pamcli.networks.pasmnet import PASMnet, blended
+from pamcli.networks.variants import Unrefined
 from pamcli.streaming.attention import Block
 from pamcli.streaming.confidence import Cycle
 from pamcli.streaming.matching import (
@@ -82,6 +83,8 @@ class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
     def _refine(self, initial: Tensor, features: Tensor, strip: int) -> Tensor:
         """As `Refinement.forward`."""
         net = self.network.refine
+        if isinstance(net, Unrefined):
+            return 4 * upsample(initial, 4)
         scaled = initial / 32
         x0 = encoded(joined(Whole(scaled.to(features.dtype)), Whole(features)), net.E0)
         x1 = encoded(x0, net.E1)

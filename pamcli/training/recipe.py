@@ -17,6 +17,7 @@ from pamcli.checked import Count, FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.registry.spec import PASSRNET_SCALES
+from pamcli.registry.variants import PAPER, Variant, variant_of
 from pamcli.training.augmentation import Augmentation
 from pamcli.training.schedules import Schedule
 
@@ -87,8 +88,8 @@ class Recipe:
     """The peak of the schedule."""
     network: Network | None = None
     """None: the first of `NETWORKS`."""
-    variant: Literal["paper"] = "paper"
-    """Which configuration of the network, as its weights say; there is one so far."""
+    variant: str = PAPER
+    """Which form of the network, as its weights say: see `registry.variants`."""
     data: tuple[str, ...] = ()
     """Data sets, as DataSpec writes them."""
     validation: tuple[str, ...] = ()
@@ -143,6 +144,7 @@ class Recipe:
             raise UsageError(f"{self.architecture} is none of the networks of {self.task}: {networks}")
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("a run has a number of steps or of epochs", "give one of them")
+        _ = self.form
         if self.batch % self.accumulate:
             raise UsageError(f"a batch of {self.batch} pairs has no {self.accumulate} equal parts")
         if self.max_disparity is not None and self.max_disparity % 16:
@@ -169,11 +171,18 @@ class Recipe:
         for name in OTHERS_TERMS[self.architecture]:
             if getattr(self.losses, name):
                 raise UsageError(f"the loss of {self.architecture} has no term {name}")
+        attention = self.losses.of_attention or self.losses.likelihood
+        if attention and self.form is not None and not self.form.attends:
+            raise UsageError(
+                f"a network with {self.variant} has no attention for the loss to look at",
+                "pam and likelihood are then 0",
+            )
         if not (self.losses.supervised or self.learns_without_truth):
             raise UsageError("every term of the loss is switched off", "one must weigh more than 0")
 
     def _check_parts(self) -> None:
-        known = PARTS[self.architecture]
+        without = () if self.form is None else self.form.without
+        known = [part for part in PARTS[self.architecture] if part not in without]
         named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
         wrong = [name for name in named if name.split(".")[0] not in known]
         if self.anew is not None and self.anew not in known:
@@ -185,6 +194,11 @@ class Recipe:
     def architecture(self) -> Network:
         """The network that is trained."""
         return NETWORKS[self.task][0] if self.network is None else self.network
+
+    @property
+    def form(self) -> Variant | None:
+        """What `variant` says; None: the network has one form alone. Raises UsageError."""
+        return variant_of(self.architecture, self.variant)
 
     def rate_of(self, key: str) -> float:
         """Factor of the learning rate of a weight by its key; 0: it does not learn."""
@@ -199,9 +213,8 @@ class Recipe:
     @property
     def learns_without_truth(self) -> bool:
         """Some term learns from pairs whose disparity is not known."""
-        of_attention = self.losses.pam_photometric or self.losses.pam_smoothness or self.losses.pam_cycle
         pictures = self.losses.super_resolution or self.losses.charbonnier
-        return bool(self.losses.photometric or pictures or (self.losses.pam and of_attention))
+        return bool(self.losses.photometric or pictures or self.losses.of_attention)
 
     def steps_of(self, pairs: int | None) -> int:
         """Steps of the run; `pairs` is the length of a pass over the data, None where it is endless.

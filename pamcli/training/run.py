@@ -157,6 +157,9 @@ def _run(
             recipe.wide,
         )
         stack.enter_context(_closed(batches))
+        millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
+        form = "" if recipe.form is None else f", variant {recipe.form}"
+        observer.informed(f"{recipe.architecture}{form}: {millions:.2f}M parameters")
         observer.informed(f"{about}; on {compute.device} in {compute.precision}")
         if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
             observer.informed("this CPU emulates bf16, many times slower than fp32")

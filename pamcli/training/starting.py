@@ -9,9 +9,11 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.networks.blocks import ResidualBlock as RefinementBlock
 from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
+from pamcli.networks.variants import CascadedASPP, SinglePicture
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.registry.variants import variant_of
 from pamcli.training.recipe import HEAD, PARTS, Recipe, part_of
 from pamcli.training.tasks import model_spec
 
@@ -79,6 +81,11 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     matching_alone = (spec.architecture, wanted, recipe.anew) == ("pasmnet", "pasmnet2", HEAD)
     if spec.architecture != wanted and not matching_alone:
         raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another `from`")
+    if not matching_alone and variant_of(wanted, spec.variant) != recipe.form:
+        raise UsageError(
+            f"{weights} is {wanted} in the variant {spec.variant}, and {recipe.variant} is trained",
+            "weights begin a run of their own variant alone",
+        )
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
         raise UsageError(
             f"{weights} enlarges {spec.scale} times, and {recipe.scale} times is trained",
@@ -122,11 +129,16 @@ def start_as_upscaler(network: PASSRnet) -> None:
     for module in network.modules():
         if isinstance(module, ResidualBlock):
             _quieten(module.body[2])
+        elif isinstance(module, CascadedASPP):
+            for group in (1, 2, 3):
+                _pass_on(getattr(module, f"conv1_{group}")[0], {channel: channel for channel in picture})
+                _pass_on(getattr(module, f"b_{group}"), {channel: channel for channel in picture})
         elif isinstance(module, ResidualASPP):
             for group in (1, 2, 3):
                 _quieten(getattr(module, f"b_{group}"))
-    width = network.pam.fusion.out_channels
-    _pass_on(network.pam.fusion, {channel: width + channel for channel in picture})
+    if not isinstance(network, SinglePicture):
+        width = network.pam.fusion.out_channels
+        _pass_on(network.pam.fusion, {channel: width + channel for channel in picture})
 
     spread, blend, last = network.upscale[4], network.upscale[6], network.upscale[7]
     assert isinstance(spread, nn.Conv2d)

@@ -9,6 +9,7 @@ from pamcli.inference.device import Compute
 from pamcli.losses.total import Terms, Truth, matching_terms, superres_terms, total_loss
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.spec import ModelSpec
+from pamcli.registry.variants import PAPER
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
 from pamcli.training.recipe import Recipe
@@ -86,7 +87,7 @@ def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     """What the weights file of a run says about itself. training: data, recipe and figures in a sentence."""
     return ModelSpec(
         architecture=recipe.architecture,
-        variant=recipe.variant,
+        variant=PAPER if recipe.form is None else str(recipe.form),
         scale=recipe.scale,
         max_disparity=recipe.max_disparity,
         training=training,

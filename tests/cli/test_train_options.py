@@ -61,6 +61,23 @@ def pairs(here: Path) -> Path:
             ["-o", "run", "--data", "procedural", "--from", "pasmnet", "--loss", "estimate=0.5"],
             ["estimate", "begins anew", "dead"],
         ),
+        (
+            ["-o", "run", "--data", "procedural", "--variant", "block=2"],
+            ["'block=2'", "did you mean blocks", "refinement"],
+        ),
+        (["-o", "run", "--data", "procedural", "--variant", "blocks=5"], ["'5'", "one of 4, 3, 2, 1"]),
+        (
+            ["-o", "run", "--data", "procedural", "--network", "pasmnet2", "--variant", "blocks=2"],
+            ["pasmnet2 has no variants"],
+        ),
+        (
+            ["-o", "run", "--data", "procedural", "--variant", "blocks=2", "--from", "pasmnet"],
+            ["variant paper, and blocks=2 is trained"],
+        ),
+        (
+            ["-o", "run", "--data", "procedural", "--variant", "refinement=none", "--only", "refine"],
+            ["no part 'refine'", "here: hourglass, cas_pam"],
+        ),
         (["-o", "run", "--data", "procedural", "--only", "nose"], ["no part 'nose'", "refine"]),
         (["-o", "run", "--data", "procedural", "--anew", "upscale"], ["no part 'upscale'", "refine"]),
         (

@@ -20,6 +20,7 @@ from pamcli.registry.spec import read_header
 from pamcli.training.recipe_files import read_recipe
 
 STEPS = 4
+NO_PAM = ["--loss", "pam=0", "--loss", "likelihood=0"]
 COMMON = ["--batch", "2", "--workers", "0", "--device", "cpu", "--seed", "3"]
 TINY = ["--data", "procedural", "--crop", "64x32", "--steps", str(STEPS), "--checkpoint-every", "1", *COMMON]
 
@@ -79,6 +80,35 @@ def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair
     weights = ("--weights", whole / "last.safetensors", "--device", "cpu")
     run = pam("disparity", "left.png", "right.png", "-o", "d.pfm", *weights)
     assert (run.code, run.lines) == (0, ["d.pfm"])
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "parameters"),
+    [
+        ("disparity", ["--variant", "scales=1,blocks=1", "--crop", "64x32", "--data", "procedural"], "5.48M"),
+        (
+            "superres",
+            ["--variant", "views=left", "--scale", "2", "--crop", "24x16", "--data", "procedural", *NO_PAM],
+            "1.28M",
+        ),
+    ],
+)
+def test_a_variant_is_trained_stored_and_used_like_any_network(
+    task: str, options: list[str], parameters: str, small_pair: Path
+) -> None:
+    run = pam("train", task, *options, "--steps", "1", *COMMON, "-o", "run")
+    assert run.code == 0, run.stderr
+    assert f"variant {options[1]}: {parameters} parameters" in run.stderr
+    weights = run.lines[0]
+    info = pam("weights", "info", weights)
+    assert f"variant        {options[1]}" in info.lines
+    assert any(line.startswith("parameters ") and f"({parameters})" in line for line in info.lines)
+    output = ["-o", "d.pfm"] if task == "disparity" else ["-o", "l2.png", "r2.png"]
+    used = pam(task, "left.png", "right.png", *output, "--weights", weights, "--device", "cpu")
+    assert used.code == 0, used.stderr
+    again = pam("train", task, *options[2:], "--from", weights, "--steps", "1", *COMMON, "-o", "again")
+    assert again.code == 0, again.stderr
+    assert read_header(Path("again/last.safetensors")).spec.variant == options[1]
 
 
 def test_a_run_killed_in_the_middle_goes_on_bit_for_bit(whole: Path) -> None:

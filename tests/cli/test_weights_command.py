@@ -108,7 +108,7 @@ def test_info_of_a_path(here: Path) -> None:
     assert value_of(run, "max disparity") == "192"
     assert value_of(run, "path") == "mine.safetensors"
     assert value_of(run, "licence") == "unknown"
-    assert value_of(run, "parameters") == str(read_header(shipped("pasmnet")).parameters)
+    assert value_of(run, "parameters") == f"{read_header(shipped('pasmnet')).parameters} (7.82M)"
 
 
 @pytest.mark.parametrize(

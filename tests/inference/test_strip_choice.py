@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from alive_tensors import AliveTensors
 
 from pamcli.errors import DeviceError
 from pamcli.inference import strip_choice
+from pamcli.inference.alive_tensors import AliveTensors
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.pipeline import AT_ONCE
 from pamcli.inference.strip_choice import (

@@ -11,11 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class AliveTensors(TorchDispatchMode):
+class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Inside this context, `peak` is the most bytes that tensors made inside it took."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
         self.sizes: dict[int, int] = {}
 

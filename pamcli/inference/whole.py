@@ -1,0 +1,87 @@
+"""Variants of the networks that are not streamed: run on whole pairs, but called as the streamed ones are.
+
+Memory grows with the rows times the square of the columns: `whole_footprint` counts it, so that what cannot
+fit is refused before it is tried.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from pamcli.inference.alive_tensors import AliveTensors
+from pamcli.inference.device import Compute
+from pamcli.inference.strip_choice import LIBRARIES, WHOLE_SCATTER, Footprint
+from pamcli.networks.parallax import received_mass
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.load import build_network
+from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.attention import Block
+from pamcli.streaming.confidence import Cycle
+from pamcli.streaming.matching import StreamedMatching
+from pamcli.streaming.passrnet import Write
+from pamcli.streaming.strips import Rows
+
+
+class WholePASMnet:
+    """As `streaming.pasmnet.StreamedPASMnet`."""
+
+    def __init__(self, network: PASMnet, compute: Compute) -> None:
+        self.network, self.compute = network, compute
+
+    def match(
+        self,
+        rows: Rows,
+        height: int,
+        width: int,
+        max_disparity: int | None = None,
+        *,
+        strip: int | None = None,
+        confidence: bool = False,
+    ) -> StreamedMatching:
+        """`strip` is of no effect."""
+        views = rows(0, height)
+        with self.compute.autocast():
+            found = self.network(views[:1], views[1:], max_disparity)
+        maps, sure = found.maps[-1], None
+        if confidence:
+            cycle = Cycle(F.avg_pool2d(found.disparity, 4)[0, 0] / 4, 0)
+            lines, block = (0, height // 4), Block(0, width // 4, 0, width // 4)
+            cycle.to_right(lines, block, maps.right_to_left[0])
+            cycle.and_back(lines, block, maps.left_to_right[0])
+            sure = cycle.confidence()[None]
+        return StreamedMatching(found.disparity, maps.valid_left, received_mass(maps.left_to_right), sure)
+
+
+class WholePASSRnet:
+    """As `streaming.passrnet.StreamedPASSRnet`."""
+
+    def __init__(self, network: PASSRnet, compute: Compute) -> None:
+        self.network, self.compute = network, compute
+
+    def enlarge(
+        self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
+    ) -> None:
+        """`strip` is of no effect."""
+        views = rows(0, height)
+        with self.compute.autocast():
+            found = self.network(views[:1], views[1:], both=both)
+        write(0, 0, found.left[0])
+        if found.right is not None:
+            write(1, 0, found.right[0])
+
+
+@cache
+def whole_footprint(spec: ModelSpec, width: int, height: int) -> Footprint:
+    """Of a variant on a pair of `width` x `height` px: what tensors take, counted without computing them."""
+    with FakeTensorMode(), torch.inference_mode():
+        network = build_network(spec).eval()
+        left, right = torch.empty(2, 1, 3, height, width)
+        with AliveTensors() as alive:
+            network(left, right, **({} if spec.scale is None else {"both": True}))
+    per_row = -(-int(WHOLE_SCATTER * alive.peak) // height)
+    return Footprint(fixed=LIBRARIES, per_row=per_row, rows=(height, height, height))

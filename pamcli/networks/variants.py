@@ -1,0 +1,231 @@
+"""Parts of the paper's ablation studies that its final networks do not have (Tables 1, 2, 4, 10 and 11).
+
+Each is a subclass of the part whose place it takes, and is called as that is. Shapes: as in `pasmnet` and
+`passrnet`; D disparities of a cost volume, in pixels of its scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pamcli.networks.blocks import SLOPE, conv, conv_unit, upsample
+from pamcli.networks.parallax import ParallaxMaps, parallax_maps
+from pamcli.networks.pasmnet import (
+    STAGE_STRIDES,
+    CascadedParallaxAttention,
+    Costs,
+    Hourglass,
+    PASMnet,
+    Refinement,
+    Stage,
+)
+from pamcli.networks.passrnet import WIDTH, ParallaxAttention, PASSRnet, ResidualASPP, SuperResolution
+
+
+def varied_pasmnet(features: str, scales: int, blocks: int, refinement: str, volume: int | str) -> PASMnet:
+    """A PASMnet of other parts; what they are is said by `registry.variants.PASMnetVariant`."""
+    hourglass = Hourglass() if features == "hourglass" else Pyramid()
+    if isinstance(volume, int):
+        cascade: CascadedParallaxAttention = CostVolumes(volume)
+    else:
+        cascade = CascadedParallaxAttention(blocks) if scales == 3 else SingleScale(blocks)
+    return PASMnet(hourglass, cascade, Refinement() if refinement == "hourglass" else Unrefined())
+
+
+def varied_passrnet(
+    scale: int, views: str, pyramid: str, matching: str, transition: str, volume: int | str
+) -> PASSRnet:
+    """A PASSRnet of other parts; what they are is said by `registry.variants.PASSRnetVariant`."""
+    whole = {"both": PASSRnet, "left": SinglePicture, "twice": SamePicture}[views]
+    groups = {"residual": ResidualASPP, "cascaded": CascadedASPP, "plain": PlainASPP}[pyramid]
+    pam: ParallaxAttention | None = None
+    if isinstance(volume, int):
+        pam = CostVolume(volume)
+    elif matching == "stacked":
+        pam = Stacked()
+    elif transition == "none":
+        pam = Untransitioned()
+    made: PASSRnet = whole(scale, groups, pam)
+    return made
+
+
+class Pyramid(Hourglass):
+    """Features of each scale as the encoder finds them: nothing comes back from coarser ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.E4, self.D0, self.D1, self.D2, self.D3
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        x0 = self.E0(views)  # H/2
+        x1 = self.E1(x0)  # H/4
+        x2 = self.E2(x1)  # H/8
+        return self.E3(x2), x2, x1, x1, x0
+
+
+class SingleScale(CascadedParallaxAttention):
+    """Matching costs at a quarter of the size alone."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__(blocks)
+        del self.stage1, self.stage2, self.b2, self.b3
+
+    def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
+        views, *cost = self.stage3(f3)
+        return [(cost[0], cost[1])], views
+
+
+class Unrefined(Refinement):
+    """The initial disparity, enlarged."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+
+    def forward(self, initial: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        enlarged = 4 * upsample(initial, 4)
+        return enlarged, enlarged
+
+
+class CostVolumes(CascadedParallaxAttention):
+    """Costs of a fixed range of disparities, from coarse to fine, by 3D convolutions."""
+
+    def __init__(self, max_disparity: int) -> None:
+        super().__init__(blocks=0)
+        counts = [max_disparity // stride for stride in STAGE_STRIDES]
+        self.stage1, self.stage2, self.stage3 = map(VolumeStage, (128, 96, 64), counts)
+
+    def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
+        volume1 = self.stage1(f1)
+        views = self.b2(torch.cat((upsample(f1), f2), 1))
+        volume2 = self.stage2(views) + _upsampled_volume(volume1)
+        views = self.b3(torch.cat((upsample(views), f3), 1))
+        volume3 = self.stage3(views) + _upsampled_volume(volume2)
+        return [_volume_costs(volume) for volume in (volume1, volume2, volume3)], views
+
+
+class VolumeStage(Stage):
+    """Four 3D convolutions over both views' features side by side, for each disparity.
+
+    Their width makes the network about as large as the published one is.
+    """
+
+    def __init__(self, width: int, disparities: int) -> None:
+        nn.Module.__init__(self)
+        self.disparities = disparities
+        inner = 13 * width // 16
+        self.head = conv_unit(width, inner, 1)
+        layers: list[nn.Module] = []
+        for inputs in (2 * inner, inner, inner):
+            layers += [_conv3d(inputs, inner), nn.BatchNorm3d(inner), nn.LeakyReLU(SLOPE)]
+        self.body = nn.Sequential(*layers, _conv3d(inner, 1))
+
+    def forward(self, views: Tensor) -> Tensor:  # type: ignore[override]
+        """(2B, C, H, W) to costs (B, D, H, W)."""
+        left, right = self.head(views).chunk(2)
+        slices = [torch.cat((left, _shifted(right, d)), 1) for d in range(self.disparities)]
+        costs: Tensor = self.body(torch.stack(slices, 2))[:, 0]  # of (B, 2C', D, H, W)
+        return costs.float()
+
+
+def _conv3d(inputs: int, outputs: int) -> nn.Conv3d:
+    return nn.Conv3d(inputs, outputs, 3, padding=1, bias=False)
+
+
+def _shifted(right: Tensor, disparity: int) -> Tensor:
+    """What the right view shows at j - d, in column j: zero where that is outside."""
+    return F.pad(right, (disparity, 0))[..., : right.shape[-1]]
+
+
+def _upsampled_volume(volume: Tensor) -> Tensor:
+    """(B, D, H, W) to (B, 2D, 2H, 2W)."""
+    return F.interpolate(volume[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
+
+
+def _volume_costs(volume: Tensor) -> tuple[Tensor, Tensor]:
+    """Costs (B, D, H, W) as right->left and left->right ones (B, H, W, W), -inf beyond the range."""
+    count, disparities, height, width = volume.shape
+    column = torch.arange(width, device=volume.device)
+    d = column[:, None] - column  # (W, V)
+    places = d.clamp(0, disparities - 1).expand(count, height, width, width)
+    costs = volume.permute(0, 2, 3, 1).gather(-1, places)
+    costs = costs.masked_fill((d < 0) | (d >= disparities), -torch.inf)
+    return costs, costs.transpose(2, 3)
+
+
+class CascadedASPP(ResidualASPP):
+    """Groups of dilated convolutions one behind the other, without residual connections."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for group in (1, 2, 3):
+            x = self.group(x, group)
+        return x
+
+
+class PlainASPP(ResidualASPP):
+    """Ordinary convolutions in place of dilated ones."""
+
+    dilations = (1, 1, 1)
+
+
+class Untransitioned(ParallaxAttention):
+    """Queries and keys of the same features that are fused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rb = nn.Identity()  # type: ignore[assignment]
+
+
+class Stacked(ParallaxAttention):
+    """Features of both views, fused as they stand."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+        self.fusion = conv(2 * WIDTH, WIDTH, 1, bias=True)
+
+    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, ParallaxMaps | None]:
+        left, right = views.chunk(2)
+        own, other = (views, torch.cat((right, left))) if both else (left, right)
+        return self.fusion(torch.cat((other, own), 1)), None
+
+
+class CostVolume(ParallaxAttention):
+    """Two 3D convolutions over the difference of the views at each disparity give the costs."""
+
+    def __init__(self, disparities: int) -> None:
+        nn.Module.__init__(self)
+        self.disparities = disparities
+        self.body = nn.Sequential(_conv3d(WIDTH, WIDTH), nn.LeakyReLU(SLOPE), _conv3d(WIDTH, WIDTH))
+        self.b3 = nn.Identity()  # type: ignore[assignment]
+        self.fusion = conv(2 * WIDTH + 1, WIDTH, 1, bias=True)
+
+    def forward(self, views: Tensor, *, both: bool) -> tuple[Tensor, ParallaxMaps | None]:
+        left, right = views.chunk(2)
+        volume = torch.stack([left - _shifted(right, d) for d in range(self.disparities)], 2)
+        costs = _volume_costs(self.body(volume).float().mean(1))
+        maps = parallax_maps(*costs, ordered=True, pad_closing=True)
+        return self.fused(views, maps, both=both), maps
+
+
+class SinglePicture(PASSRnet):
+    """Enlarges each picture by itself."""
+
+    def __init__(self, scale: int, pyramid: type[ResidualASPP], pam: ParallaxAttention | None) -> None:
+        super().__init__(scale, pyramid, pam)
+        del self.pam
+
+    def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
+        features = self.init_feature(torch.cat((left, right)) if both else left)
+        pictures = self.upscale(features).float().chunk(2 if both else 1)
+        return SuperResolution(pictures[0], pictures[1] if both else None, None)
+
+
+class SamePicture(PASSRnet):
+    """The published network, given the same picture as both views."""
+
+    def forward(self, left: Tensor, right: Tensor, *, both: bool = False) -> SuperResolution:
+        found = super().forward(left, left)
+        return replace(found, right=super().forward(right, right).left) if both else found

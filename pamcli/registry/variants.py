@@ -1,0 +1,127 @@
+"""Variants of the paper's two networks, as its ablation tables have them: plain values. No torch here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_type_hints
+
+from pamcli.errors import UsageError
+
+PAPER = "paper"
+"""The published network, of which every other variant is a change."""
+
+
+@dataclass(frozen=True)
+class _Variant:
+    def __str__(self) -> str:
+        """What differs from the published network, as `variant_of` reads it."""
+        changes = ((field, getattr(self, field.name)) for field in fields(self))
+        return ",".join(f"{f.name}={value}" for f, value in changes if value != f.default) or PAPER
+
+
+@dataclass(frozen=True)
+class PASMnetVariant(_Variant):
+    """What a PASMnet is made of (Tables 1, 2 and 4). Raises UsageError for parts that exclude each other."""
+
+    features: Literal["hourglass", "pyramid"] = "hourglass"
+    """pyramid: of each scale what the encoder finds, with nothing from the coarser ones."""
+    scales: Literal[3, 1] = 3
+    """1: matching costs at a quarter of the size alone, not from coarse to fine."""
+    blocks: Literal[4, 3, 2, 1] = 4
+    """Parallax-attention blocks of a stage."""
+    refinement: Literal["hourglass", "none"] = "hourglass"
+    """none: the initial disparity is enlarged, and that is all."""
+    volume: Literal["none", 64, 96, 128, 192, 256] = "none"
+    """Disparities, pixels, of 4D cost volumes with four 3D convolutions each in place of the attention."""
+
+    def __post_init__(self) -> None:
+        if self.volume != "none" and (self.scales, self.blocks) != (3, 4):
+            raise UsageError("a cost volume takes the place of all blocks of three scales", "leave these out")
+
+    @property
+    def streamed(self) -> bool:
+        """It is computed row by row, in bounded memory; else on the whole picture."""
+        return (self.features, self.scales, self.volume) == ("hourglass", 3, "none")
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """Parts of the published network that are not there."""
+        return ("refine",) if self.refinement == "none" else ()
+
+    @property
+    def attends(self) -> bool:
+        """There are attention maps, for losses to look at: a cost volume is made into such, too."""
+        return True
+
+
+@dataclass(frozen=True)
+class PASSRnetVariant(_Variant):
+    """What a PASSRnet is made of (Tables 10 and 11). Raises UsageError for parts that exclude each other."""
+
+    views: Literal["both", "left", "twice"] = "both"
+    """left: each picture is enlarged by itself; twice: each stands in the place of the other view, too."""
+    pyramid: Literal["residual", "cascaded", "plain"] = "residual"
+    """cascaded: groups of dilated convolutions without residual connections; plain: without dilation."""
+    matching: Literal["attention", "stacked"] = "attention"
+    """stacked: features of both views side by side, as they are."""
+    transition: Literal["block", "none"] = "block"
+    """none: attention compares the features without a residual block of its own."""
+    volume: Literal["none", 16, 32, 64] = "none"
+    """Disparities, low-resolution pixels, of a 4D cost volume in place of the attention."""
+
+    def __post_init__(self) -> None:
+        matches = self.views == "left", self.matching == "stacked", self.transition == "none"
+        if sum((*matches, self.volume != "none")) > 1:
+            raise UsageError(
+                "views=left, matching, transition and volume exclude each other", "change one of them"
+            )
+
+    @property
+    def streamed(self) -> bool:
+        """As of `PASMnetVariant`."""
+        return self == PASSRnetVariant()
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """As of `PASMnetVariant`."""
+        return ("pam",) if self.views == "left" else ()
+
+    @property
+    def attends(self) -> bool:
+        """As of `PASMnetVariant`."""
+        return self.views != "left" and self.matching == "attention"
+
+
+Variant = PASMnetVariant | PASSRnetVariant
+VARIANTS: Mapping[str, type[Variant]] = {"pasmnet": PASMnetVariant, "passrnet": PASSRnetVariant}
+
+
+def variant_of(architecture: str, text: str) -> Variant | None:
+    """The variant that a text names, as "blocks=2,refinement=none" or "paper"; None: there is one form alone.
+
+    Raises UsageError: no such key, a value that it cannot have, parts that exclude each other.
+    """
+    kind = VARIANTS.get(architecture)
+    if text == PAPER:
+        return None if kind is None else kind()
+    if kind is None:
+        raise UsageError(f"{architecture} has no variants", f"those of {' and '.join(VARIANTS)} are known")
+    known = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
+    values: dict[str, Any] = {}
+    for part in text.split(","):
+        key, equals, given = (each.strip() for each in part.partition("="))
+        if not equals or key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            guess = f"did you mean {near[0]}? " if near else ""
+            raise UsageError(
+                f"{part.strip()!r} is no part of a variant of {architecture}",
+                f"{guess}KEY=VALUE,... with the keys {', '.join(known)}",
+            )
+        chosen = [value for value in known[key] if str(value) == given]
+        if not chosen:
+            values_known = ", ".join(map(str, known[key]))
+            raise UsageError(f"{key} of {architecture} cannot be {given!r}", f"one of {values_known}")
+        values[key] = chosen[0]
+    return kind(**values)

@@ -1,0 +1,61 @@
+"""What a variant's text says, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pamcli.errors import ModelError, UsageError
+from pamcli.registry.load import build_network, load_network, save_network
+from pamcli.registry.spec import ModelSpec, read_header
+from pamcli.registry.variants import PASMnetVariant, PASSRnetVariant, variant_of
+
+
+def test_a_text_is_read_and_written_shortly() -> None:
+    assert variant_of("pasmnet", "paper") == PASMnetVariant()
+    assert variant_of("pasmnet", "blocks=4,scales=3") == PASMnetVariant()
+    found = variant_of("pasmnet", "refinement=none, blocks=2")
+    assert found == PASMnetVariant(blocks=2, refinement="none")
+    assert str(found) == "blocks=2,refinement=none"
+    assert str(PASSRnetVariant()) == "paper"
+    assert variant_of("passrnet", "volume=64") == PASSRnetVariant(volume=64)
+    assert variant_of("pasmnet2", "paper") is None
+
+
+@pytest.mark.parametrize(
+    ("architecture", "text", "said"),
+    [
+        ("pasmnet", "block=2", r"'block=2' is no part .*did you mean blocks\?.*features, scales, blocks"),
+        ("pasmnet", "blocks=5", r"blocks of pasmnet cannot be '5' \(one of 4, 3, 2, 1\)"),
+        ("pasmnet", "blocks", "'blocks' is no part"),
+        ("pasmnet", "", "'' is no part"),
+        ("pasmnet", "volume=100", "one of none, 64, 96"),
+        ("pasmnet", "volume=64,blocks=1", "a cost volume takes the place"),
+        ("passrnet", "blocks=1", "views, pyramid, matching"),
+        ("passrnet", "views=left,transition=none", "exclude each other"),
+        ("passrnet", "volume=64,matching=stacked", "exclude each other"),
+        ("pasmnet2", "blocks=1", r"pasmnet2 has no variants \(those of pasmnet and passrnet"),
+    ],
+)
+def test_what_is_no_variant_is_refused_with_what_there_is(architecture: str, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        variant_of(architecture, text)
+
+
+def test_weights_say_their_variant_and_others_tensors_are_refused(tmp_path: Path) -> None:
+    spec = ModelSpec("pasmnet", variant="blocks=1,refinement=none")
+    state = build_network(spec).state_dict()
+    save_network(state, spec, tmp_path / "one.safetensors")
+    assert read_header(tmp_path / "one.safetensors").spec.variant == "blocks=1,refinement=none"
+    network, found = load_network(tmp_path / "one.safetensors")
+    assert found == spec
+    assert network.state_dict().keys() == state.keys()
+    wrong = ModelSpec("pasmnet", variant="blocks=2,refinement=none")
+    save_network(state, wrong, tmp_path / "two.safetensors")
+    with pytest.raises(
+        ModelError, match=r"two.safetensors does not fit pasmnet with blocks=2,.*pab2.* is missing"
+    ):
+        load_network(tmp_path / "two.safetensors")
+    with pytest.raises(ModelError, match=r"unknown variant 'blocks=9' of pasmnet \(a newer pam may know"):
+        ModelSpec("pasmnet", variant="blocks=9")
