@@ -42,7 +42,6 @@ AS_IN_RECIPES = (
     "clip",
     "accumulate",
     "network",
-    "variant",
     "scale",
 )
 """Options that have the name and the form of the recipe's value."""
@@ -142,7 +141,6 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
 
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
     """
-    from pamcli.training.recipe import NETWORKS
     from pamcli.training.recipe_files import changed, read_recipe
     from pamcli.training.recipes import default_recipe, named_recipe
 
@@ -188,9 +186,11 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
             changes.setdefault("max_disparity", stored.max_disparity)
         elif task == "superres" and stored.scale is not None and not file:
             changes.setdefault("scale", stored.scale)
-        if stored.architecture == (network or NETWORKS[task][0]) and not file:
-            changes.setdefault("variant", stored.variant)
     settings = {f"losses.{name}": weight for name, _, weight in (t.partition("=") for t in given.loss or ())}
+    if given.variant is not None:  # together with the losses, which must suit it
+        settings["variant"] = given.variant
+    elif stored is not None and stored.variant != recipe.variant and network is None and not file:
+        settings["variant"] = stored.variant
     settings |= {key: value for key, _, value in (text.partition("=") for text in given.settings or ())}
     recipe = replace(recipe, **changes) if not settings else changed(replace(recipe, **changes), settings)
     if unsupervised and recipe.losses.need_truth:
