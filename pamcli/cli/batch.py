@@ -31,7 +31,7 @@ class Encoded:
     warnings: Sequence[str] = ()
 
 
-class Task(ABC, Generic[Result]):
+class Operation(ABC, Generic[Result]):
     """What a command does with a pair."""
 
     constants: Mapping[str, Any]
@@ -99,28 +99,28 @@ class Done:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_jobs(plan: Plan, task: Task[Any], console: Console) -> None:
+def run_jobs(plan: Plan, operation: Operation[Any], console: Console) -> None:
     """Work off the jobs and report them; exits with 6 when a pair of a batch failed.
 
     The error of a pair that is not part of a batch is raised.
     """
     from pamcli.inference.pipeline import run_overlapped
 
-    steps = _Steps(plan, task)
-    report = _Reporter(plan, console, task.constants)
+    steps = _Steps(plan, operation)
+    report = _Reporter(plan, console, operation.constants)
     waiting: list[Outcome[Job, Done]] = []
     outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
-    with report.stop_told(task), console.progress("pairs", plan.total) as bar, closing(outcomes):
+    with report.on_stop(operation), console.progress("pairs", plan.total) as bar, closing(outcomes):
         for outcome in outcomes:
             bar.advance(skipped=outcome.job.skip)
-            if task.whole_batch_first:
+            if operation.whole_batch_first:
                 waiting.append(outcome)
             else:
                 report(outcome)
     for outcome in waiting:
         report(steps.finish(outcome))
     if plan.batch:
-        task.end_batch()
+        operation.end_batch()
     report.close()
 
 
@@ -142,7 +142,7 @@ class _Steps:
     """Loading, computing and saving of a job; each runs in a thread of its own. None: the job is skipped."""
 
     plan: Plan
-    task: Task[Any]
+    operation: Operation[Any]
 
     def load(self, job: Job) -> _Loaded | None:
         from pamcli.files.atomic import check_writable
@@ -153,33 +153,33 @@ class _Steps:
             return None
         for path in job.outputs.values():
             check_writable(path)
-        pair = self.task.read(job, self.plan.selection.layout, self.plan.selection.most_pixels)
+        pair = self.operation.read(job, self.plan.selection.layout, self.plan.selection.most_pixels)
         for target in job.targets:
-            self.task.check(target, pair)
-        return _Loaded(pair, self.task.look(pair))
+            self.operation.check(target, pair)
+        return _Loaded(pair, self.operation.look(pair))
 
     def compute(self, job: Job, loaded: _Loaded | None) -> _Computed | None:
         if loaded is None:
             return None
         start = time.perf_counter()
-        result = self.task.apply(job, loaded.pair)
+        result = self.operation.apply(job, loaded.pair)
         return _Computed(loaded, result, time.perf_counter() - start)
 
     def save(self, job: Job, computed: _Computed | None) -> Done:
         if computed is None:
             return Done()
         pair, result = computed.loaded.pair, computed.result
-        facts = self.task.facts(result)
-        warnings = computed.loaded.warnings or self.task.doubts(result)
+        facts = self.operation.facts(result)
+        warnings = computed.loaded.warnings or self.operation.doubts(result)
         done = Done(pair.width, pair.height, computed.seconds, warnings, facts=facts)
-        return self._write(job, done, lambda target: self.task.encode(target, pair, result))
+        return self._write(job, done, lambda target: self.operation.encode(target, pair, result))
 
     def finish(self, outcome: Outcome[Job, Done]) -> Outcome[Job, Done]:
         """The outcome after what needed the whole batch is written."""
         if outcome.saved is None:
             return outcome
         try:
-            done = self._write(outcome.job, outcome.saved, self.task.encode_at_the_end)
+            done = self._write(outcome.job, outcome.saved, self.operation.encode_at_the_end)
         except PamError as error:
             return replace(outcome, saved=None, error=error)
         return replace(outcome, saved=done)
@@ -243,14 +243,14 @@ class _Reporter:
             self.console.error(said(error), error)
 
     @contextmanager
-    def stop_told(self, task: Task[Any]) -> Iterator[None]:
+    def on_stop(self, operation: Operation[Any]) -> Iterator[None]:
         """Where Ctrl-C or SIGTERM stops a batch, say how far it came and how it goes on."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit) as stop:
             if self.plan.batch and getattr(stop, "code", None) != CLOSED_PIPE:
                 go_on = "the same command with --skip-existing goes on"
-                if task.whole_batch_first:
+                if operation.whole_batch_first:
                     go_on = "results of the whole batch come at its end: begin anew"
                 self.console.inform(f"stopped after {self.summary()}; {go_on}")
             raise

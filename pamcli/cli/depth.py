@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pamcli.cli import options
-from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.groups import argument, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Cameras, InMetres, Metric
@@ -116,7 +116,7 @@ class _Map:
         return int(self.disparity.shape[0])
 
 
-class _Converting(Task[None]):
+class _Converting(Operation[None]):
     constants: Mapping[str, Any] = {}
 
     def __init__(self, metric: InMetres) -> None:

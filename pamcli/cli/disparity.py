@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
-from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.groups import option
 from pamcli.cli.jobs import Job, Target, plan_jobs
@@ -76,6 +76,7 @@ class Maps(options.Results):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         least = self.min_confidence
         if least is not None and not 0 <= least <= 1:  # also true for NaN
             raise UsageError(f"--min-confidence {least:g} is not between 0 and 1")
@@ -165,7 +166,7 @@ def command(
         run_jobs(plan, _Matching(matcher, output, in_metres, Path(spool), console, index), console)
 
 
-class _Matching(Task["StereoResult"]):
+class _Matching(Operation["StereoResult"]):
     def __init__(
         self,
         matcher: StereoMatcher,

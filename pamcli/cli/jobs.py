@@ -120,13 +120,12 @@ def plan_jobs(
     stdout = _stdout_targets(options, format_name, batch, console)
     policy = {"overwrite": results.overwrite, "skip_existing": results.skip_existing}
     if pairing is None:
-        check_existing([], **policy)
         share = selection.share
         jobs = itertools.islice(_stream(selection, names, policy), share.start, None, share.step)
         return Plan(selection, jobs, batch, None)
     if selection.skip_unpaired:
-        for orphan in pairing.unpaired:
-            console.warn(f"{orphan} has no partner and is left out")
+        for path in pairing.unpaired:
+            console.warn(f"{path} has no partner and is left out")
     else:
         require_all_paired(pairing)
     outputs = names.all_paths(pairing.pairs)

@@ -147,15 +147,15 @@ class InMetres:
 
     def __init__(self, calibration: Calibration, asked: Metric, console: Console) -> None:
         self.calibration, self.asked, self.console = calibration, asked, console
-        self.told: set[tuple[int, int]] = set()
+        self.scaled_sizes: set[tuple[int, int]] = set()
 
     def check(self, width: int, height: int) -> None:
         """Raise InputError where the calibration is for other pictures, and say where it is scaled."""
         scaled = self.calibration.for_size(width, height)
         scaled.reprojection()  # knows the baseline
         size = self.calibration.size
-        if size not in (None, scaled.size) and scaled.size not in self.told:
-            self.told.add((width, height))
+        if size not in (None, scaled.size) and scaled.size not in self.scaled_sizes:
+            self.scaled_sizes.add((width, height))
             self.console.inform(
                 f"the calibration of {size[0]} x {size[1]} is scaled to {width} x {height}: "
                 f"focal length {scaled.focal_length:g} px"

@@ -89,12 +89,16 @@ class Pairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What happens to results that exist, and how the new ones are told."""
+    """What happens to results that exist, and how the new ones are reported. Raises UsageError."""
 
     panel: ClassVar[str] = "Output"
     skip_existing: bool = flag("Leave out pairs whose results all exist.")
     overwrite: bool = flag("Replace results that exist.")
     jsonl: bool = flag("One JSON object a pair on stdout, instead of the paths written.")
+
+    def __post_init__(self) -> None:
+        if self.overwrite and self.skip_existing:
+            raise UsageError("--overwrite and --skip-existing contradict each other", "give one of them")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
-from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.groups import flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
@@ -107,12 +107,12 @@ def command(pairs: options.Pairs, output: Rectified, views: Views, messages: opt
     """
     console = messages.console(jsonl=output.jsonl)
     plan = plan_jobs(pairs, output, output.kinds, output.format_name, console)
-    task = _Rectifying(views, output, views.rig(console), plan.batch, console)
-    run_jobs(plan, task, console)
-    if plan.batch and task.offsets:
+    operation = _Rectifying(views, output, views.rig(console), plan.batch, console)
+    run_jobs(plan, operation, console)
+    if plan.batch and operation.offsets:
         console.inform(
-            f"median vertical offset {task.offsets[len(task.offsets) // 2]:.2f} px, largest "
-            f"{task.offsets[-1]:.2f} px in {len(task.offsets)} pairs that were checked"
+            f"median vertical offset {operation.offsets[len(operation.offsets) // 2]:.2f} px, largest "
+            f"{operation.offsets[-1]:.2f} px in {len(operation.offsets)} pairs that were checked"
         )
 
 
@@ -123,7 +123,7 @@ class _Result:
     check: PairCheck | None
 
 
-class _Rectifying(Task[_Result]):
+class _Rectifying(Operation[_Result]):
     def __init__(
         self, views: Views, asked: Rectified, rig: Rig | None, batch: bool, console: Console
     ) -> None:

@@ -58,7 +58,7 @@ def command(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
         if text.jsonl:
             console.record(_record(label, figures))
         else:
-            _tell(label, figures, console)
+            _print_duplicates(label, figures, console)
         rows.append((label, figures))
     if not text.jsonl:
         _show(rows, console)
@@ -86,7 +86,7 @@ def _chosen(text: str, source: Source, count: int | None, console: Console) -> t
     return source, [round(index * (len(source) - 1) / max(count - 1, 1)) for index in range(count)]
 
 
-def _tell(text: str, figures: SetFigures, console: Console) -> None:
+def _print_duplicates(text: str, figures: SetFigures, console: Console) -> None:
     for first, second in figures.copies:
         console.result(one_line(f"{text}: {second} is a copy of {first}"))
     for first, second in figures.near_copies:

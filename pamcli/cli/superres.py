@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
-from pamcli.cli.batch import Encoded, Task, run_jobs
+from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.groups import flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.files.outputs import OutputKind
@@ -85,7 +85,7 @@ def command(
     run_jobs(plan, _Upscaling(upscaler, output), console)
 
 
-class _Upscaling(Task["dict[str, np.ndarray]"]):
+class _Upscaling(Operation["dict[str, np.ndarray]"]):
     def __init__(self, upscaler: StereoUpscaler, asked: Larger) -> None:
         self.upscaler, self.asked = upscaler, asked
         self.constants: Mapping[str, Any] = upscaler.compute.describe()

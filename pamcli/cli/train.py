@@ -97,7 +97,7 @@ def _train(task: Task, given: Training) -> None:
             outcome = run.resume(folder, machine, stop, observer, given.steps)
     if is_main:
         weights = folder.best if folder.best.is_file() else folder.last
-        _tell_end(task, folder.path, outcome, console, weights)
+        _report_end(task, folder.path, outcome, console, weights)
     if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
         raise typer.Exit(code)
 
@@ -227,7 +227,7 @@ def _signals(stop: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell_end(task: Task, run: Path, outcome: Outcome, console: Console, weights: Path) -> None:
+def _report_end(task: Task, run: Path, outcome: Outcome, console: Console, weights: Path) -> None:
     if outcome.stopped is not None:
         console.inform(f"stopped after step {outcome.step}; to go on: pam train {task} --resume {run}")
     if console.jsonl:

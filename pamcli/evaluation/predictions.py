@@ -97,7 +97,9 @@ def open_disparities(
     0, two files of one name. InputError: a folder that cannot be read.
     """
     if not (scale > 0 and math.isfinite(scale)):
-        raise UsageError(f"--prediction-scale {scale:g} is not above 0", "1 means that the files hold pixels")
+        raise UsageError(
+            f"a scale of predictions of {scale:g} is not above 0", "1 means that the files hold pixels"
+        )
     files, missing = _found(folder, names, DISPARITY_SUFFIXES)
     _refuse_missing(folder, missing, bool(files), allow_missing, DISPARITY_SUFFIXES)
     return DisparityPredictions(folder, files, tuple(missing), scale)
@@ -170,7 +172,7 @@ def _refuse_missing(
     raise UsageError(
         f"{len(missing)} missing in {shown(folder)}: {listed(missing)}",
         f"they are called as the samples are, for example {shown(example)}; "
-        "--allow-missing measures without them",
+        "`allow_missing` measures without them",
     )
 
 

@@ -62,8 +62,8 @@ class OutputPlan:
         """Path of every result of one pair, by the names of the kinds, the main one first.
 
         The third column of a pair list stands in for the main option. Raises UsageError where its suffix
-        is unknown, contradicts --format, neither column nor any option names a result, or the pair has no key
-        and needs one.
+        is unknown, contradicts the format, neither column nor any option names a result, or the pair has no
+        key and needs one.
         """
         at = "" if pair.line is None else f"line {pair.line}: "
         paths = {}
@@ -76,7 +76,7 @@ class OutputPlan:
             if pair.key is None:
                 raise UsageError(
                     f"{at}{shown(pair.left)} lies above the folder whose paths results mirror",
-                    "--root DIR names one that holds all pictures of the list",
+                    "`root` DIR names one that holds all pictures of the list",
                 )
             paths[target.kind.name] = target.path(pair.key)
         if not paths and pair.line is not None:
@@ -103,8 +103,8 @@ def plan_outputs(
 
     `options` holds every kind with the text of its option, or None where it was not given; the first kind
     is the main one. For one pair a text is a file name or a folder (existing, or with a slash at its end);
-    in a batch it is a template with `{}` or a folder (also any name without suffix). `format_name` (as in
-    --format pfm) is the suffix of the main result in a folder, and of the kinds with the same suffixes.
+    in a batch it is a template with `{}` or a folder (also any name without suffix). `format_name`, as "pfm",
+    is the suffix of the main result in a folder, and of the kinds with the same suffixes.
 
     Raises UsageError for an unknown suffix or format, a format that contradicts the main suffix, and a
     plain file name in a batch.
@@ -115,7 +115,7 @@ def plan_outputs(
         format_suffix = "." + format_name.lower().removeprefix(".")
         if format_suffix not in main.suffixes:
             names = ", ".join(suffix[1:] for suffix in main.suffixes)
-            raise UsageError(f"unknown format {shown(format_name)}", f"--format takes {names}")
+            raise UsageError(f"unknown format {shown(format_name)}", f"`format` takes {names}")
     main_text = options[main]
     folder = main_text if main_text and names_folder(main_text, batch) else None
     asked = [
@@ -171,8 +171,8 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
         )
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
         raise UsageError(
-            f"{what or kind.option} {shown(text)} contradicts --format {format_suffix[1:]}",
-            "drop one of them",
+            f"{what or kind.option} {shown(text)} contradicts the format {format_suffix[1:]}",
+            "drop one of them, the name or `format`",
         )
 
 
@@ -263,11 +263,9 @@ def check_existing(
 ) -> list[bool]:
     """Whether each pair is to be skipped: with `skip_existing`, where every result asked for exists.
 
-    Raises UsageError where both flags are given, where a result's name is that of a folder, and, without
-    either flag, where a result exists already (the first five and the count).
+    Raises UsageError where a result's name is that of a folder and, with neither `overwrite` nor
+    `skip_existing`, where a result exists already (the first five and the count).
     """
-    if overwrite and skip_existing:
-        raise UsageError("--overwrite and --skip-existing contradict each other", "give one of them")
     there = [[path for path in paths.values() if os.path.exists(path)] for paths in outputs]
     existing = [path for paths in there for path in paths]
     folders = [path for path in existing if os.path.isdir(path)]
@@ -277,7 +275,7 @@ def check_existing(
         count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
         raise UsageError(
             f"{count} already: {listed(existing)}",
-            "--overwrite replaces them, --skip-existing leaves them out",
+            "`overwrite` replaces them, `skip_existing` leaves them out",
         )
     return [
         skip_existing and bool(paths) and len(found) == len(paths)

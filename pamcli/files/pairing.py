@@ -182,7 +182,7 @@ def packed_pictures(
             if not packed:
                 raise UsageError(
                     f"no picture in {shown(path)} says that it holds both views, as {_PACKED} do",
-                    "give a left and a right folder, or --packed lr, rl, tb or bt",
+                    "give a left and a right folder, or `packed` lr, rl, tb or bt",
                 )
             found += packed
             alone += [file for file in inside if file not in packed]
@@ -203,7 +203,7 @@ def require_all_paired(pairing: Pairing) -> None:
     if count:
         raise UsageError(
             f"{_files(count)} without a partner: {listed(pairing.unpaired)}",
-            "--skip-unpaired leaves them out",
+            "`skip_unpaired` leaves them out",
         )
 
 
@@ -317,7 +317,7 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairNam
     if nul and len(columns) != 2:
         raise UsageError("a left picture without its right one")
     if any("\0" in column for column in columns):
-        raise UsageError("NUL characters, but -0 (for NUL-separated lists) is not given")
+        raise UsageError("NUL characters in a list of lines", "`null` is for NUL-separated lists")
     if not nul and len(columns) not in (2, 3):
         raise UsageError(
             f"{len(columns)} column{'s' if len(columns) > 1 else ''} instead of 2 or 3",

@@ -1,4 +1,4 @@
-"""The networks that come with pam, and how any `--weights` value becomes a file. No torch here."""
+"""The networks that come with pam, and how any name of weights becomes a file. No torch here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def weights_folder() -> Path:
 
 
 def locate(weights: str | Path, *, check: bool = True) -> Located:
-    """File behind a `--weights` value: a registered name, a path, or hf:owner/repo/file[@revision].
+    """File behind a name of weights: a registered name, a path, or hf:owner/repo/file[@revision].
 
     A registered name wins; anything with a separator or a suffix is a path, and so is every `Path`. With
     `check`, the sha256 of a registered file must be the recorded one. Raises ModelError, and UsageError for a

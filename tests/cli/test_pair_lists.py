@@ -138,10 +138,10 @@ def test_all_bad_lines_of_a_file_are_found_before_any_work() -> None:
         (listed("day/1 > x.xyz"), [], "line 1: the result x.xyz has the suffix .xyz"),
         (listed("day/1 > -"), [], "line 1: the result - has no suffix"),
         (listed("day/1 > x.pfm", "night/3"), [], "line 2: no output"),
-        (listed("day/1 > x.pfm"), ["--format", "npy"], "line 1: the result x.pfm contradicts --format npy"),
+        (listed("day/1 > x.pfm"), ["--format", "npy"], "line 1: the result x.pfm contradicts the format npy"),
         (b"", ["-o", "o/"], "list.tsv holds no pair"),
         (b"\n\r\n", ["-o", "o/"], "list.tsv holds no pair"),
-        (b"day/1_L.png\0day/1_R.png\0", ["-o", "o/"], "line 1: NUL characters, but -0"),
+        (b"day/1_L.png\0day/1_R.png\0", ["-o", "o/"], "line 1: NUL characters in a list of lines"),
         (b"day/1_L.png\0", ["-o", "o/", "-0"], "line 1: a left picture without its right one"),
     ],
 )

@@ -51,7 +51,7 @@ def test_other_units_are_scaled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf")])
 def test_a_scale_that_is_none_is_refused(tmp_path: Path, scale: float) -> None:
-    with pytest.raises(UsageError, match="--prediction-scale"):
+    with pytest.raises(UsageError, match="a scale of predictions"):
         open_disparities(tmp_path, ["x"], scale=scale)
 
 
@@ -59,7 +59,7 @@ def test_missing_ones_are_named_unless_they_may_be_missing(tmp_path: Path) -> No
     put(tmp_path / "a.pfm")
     with pytest.raises(UsageError, match=r"2 missing .*: b, c/d") as raised:
         open_disparities(tmp_path, ["a", "b", "c/d"])
-    assert "--allow-missing" in (raised.value.hint or "")
+    assert "`allow_missing`" in (raised.value.hint or "")
     found = open_disparities(tmp_path, ["a", "b", "c/d"], allow_missing=True)
     assert found.missing == ("b", "c/d")
     assert list(found.files) == ["a"]

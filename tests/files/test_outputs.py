@@ -110,8 +110,8 @@ def test_a_batch_takes_templates() -> None:
         ({"output": "out/{}.x"}, True, ["the suffix .x"]),
         ({"output": ""}, False, ["--output names nothing"]),
         ({"output": "-"}, True, ["one result of one pair"]),
-        ({"output": "d.pfm", "format_name": "npy"}, False, ["--output d.pfm", "--format npy"]),
-        ({"output": "{}.png", "format_name": "tif"}, True, ["--output {}.png", "--format tif"]),
+        ({"output": "d.pfm", "format_name": "npy"}, False, ["--output d.pfm", "the format npy"]),
+        ({"output": "{}.png", "format_name": "tif"}, True, ["--output {}.png", "the format tif"]),
         ({"output": "out/", "format_name": "exr"}, True, ["unknown format exr", "pfm, png, npy, tif"]),
     ],
 )
@@ -145,7 +145,7 @@ def test_the_third_column_replaces_the_main_name() -> None:
     }
     assert list(names(plan(color="out/", batch=True), listed)) == ["disparity", "color_map"]
     assert names(plan(batch=True), listed) == {"disparity": "mine.npy"}
-    with pytest.raises(UsageError, match=r"line 3: the result mine\.npy contradicts --format pfm"):
+    with pytest.raises(UsageError, match=r"line 3: the result mine\.npy contradicts the format pfm"):
         plan("out/", batch=True, format_name="pfm").paths(listed)
 
 
@@ -258,8 +258,8 @@ def test_existing_results_are_refused_without_a_flag() -> None:
         check_existing(paths, overwrite=False, skip_existing=False)
     text = str(error.value)
     assert "7 results exist already: 0.pfm, 1.pfm, 2.pfm, 3.pfm, 4.pfm and 2 more" in text
-    assert "--overwrite" in text
-    assert "--skip-existing" in text
+    assert "`overwrite`" in text
+    assert "`skip_existing`" in text
     assert check_existing(paths, overwrite=True, skip_existing=False) == [False] * 8
     assert check_existing(paths, overwrite=False, skip_existing=True) == [True] * 7 + [False]
 
@@ -273,9 +273,7 @@ def test_a_pair_is_skipped_when_every_result_exists() -> None:
     assert check_existing([{}], overwrite=False, skip_existing=True) == [False]
 
 
-def test_flags_that_contradict_and_folders_in_the_way() -> None:
-    with pytest.raises(UsageError, match="contradict"):
-        check_existing([], overwrite=True, skip_existing=True)
+def test_folders_in_the_way() -> None:
     Path("a.pfm").mkdir()
     for flags in ((True, False), (False, True), (False, False)):
         with pytest.raises(UsageError, match=r"a folder has the name of a result: a\.pfm"):

@@ -99,7 +99,7 @@ def test_orphans_are_named_by_the_caller_s_choice() -> None:
         require_all_paired(pairing)
     text = one_line(error)
     assert "7 files without a partner: l/o0.png, l/o1.png, l/o2.png, l/o3.png, l/o4.png and 2 more" in text
-    assert "--skip-unpaired" in text
+    assert "`skip_unpaired`" in text
 
 
 def test_two_pictures_of_one_stem() -> None:
