@@ -17,7 +17,7 @@
 | (not the paper's) | PASMnet 2: the same matching, another head | `pasmnet2.PASMnet2` |
 | Section 5.1, Figure 6 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
 | Tables 1, 2, 4, 10, 11 | what the ablation studies put in the place of these parts | `variants` |
-| none | its attention between gated blocks, both views at once | `passrnet2.PASSRnet2`, `Exchange` |
+| none | its attention between gated blocks, and between pixels | `passrnet2`: `Exchange`, `SubpixelDetail` |
 
 Equations 10 to 18 are the losses', which have a room of their own. `pamcli/streaming/` runs the same networks
 in the memory of a few rows.

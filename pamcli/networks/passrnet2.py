@@ -27,6 +27,12 @@ WIDTH = 64
 BLOCKS = 16
 EXCHANGES = (3, 7, 11, 15)
 """Blocks behind which the views exchange features."""
+DETAIL_BEHIND = 7
+"""The exchange whose attention says where the other view's pixels lie between those of this one."""
+PHASES = 4
+"""Positions between two pixels that `SubpixelDetail` tells apart."""
+DETAIL_GAIN = 10.0
+"""What is left of colours in [0, 1] beyond interpolation is small: brought to the size of features."""
 
 
 class PASSRnet2(nn.Module):
@@ -38,6 +44,7 @@ class PASSRnet2(nn.Module):
         self.first = conv(3, WIDTH, bias=True)
         self.blocks = nn.ModuleList(GatedBlock() for _ in range(BLOCKS))
         self.exchanges = nn.ModuleDict({str(depth): Exchange() for depth in EXCHANGES})
+        self.detail = SubpixelDetail()
         self.last = conv(WIDTH, 3 * scale**2, bias=True)
         for parameter in self.last.parameters():  # it begins as bicubic enlargement
             nn.init.zeros_(parameter)
@@ -50,6 +57,8 @@ class PASSRnet2(nn.Module):
             views = block(views)
             if depth in EXCHANGES:
                 views, maps = self.exchanges[str(depth)](views)
+            if depth == DETAIL_BEHIND:
+                views = views + self.detail(pictures, maps)
         learned = F.pixel_shuffle(self.last(views).float(), self.scale)
         enlarged = (learned + bicubic(pictures.float(), self.scale)).chunk(2)
         return SuperResolution(enlarged[0], enlarged[1] if both else None, _with_masks(*maps))
@@ -138,6 +147,46 @@ class Exchange(nn.Module):
         values_left, values_right = _scaled(self.value, self.scale, views).chunk(2)
         gathered = torch.cat((gather_features(maps[0], values_right), gather_features(maps[1], values_left)))
         return views + gathered, maps
+
+
+class SubpixelDetail(nn.Module):
+    """What the other view shows between the pixels of this one: what an enlargement lacks.
+
+    The pixel of the other view that is attended to most lies beside this pixel by a part of a pixel (its
+    phase), which the attention on it and its neighbours tells. Its colour less what this view, interpolated
+    there, has is what interpolation misses; it is sorted by phase, weighted by the attention that tells it,
+    and joined to the features by what begins at zero.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.join = nn.Conv2d(4 * PHASES, WIDTH, 1)
+        nn.init.zeros_(self.join.weight)
+        nn.init.zeros_(self.join.bias)  # type: ignore[arg-type]
+
+    def forward(self, pictures: Tensor, maps: tuple[Tensor, Tensor]) -> Tensor:
+        """`pictures` (2B, 3, H, W) in [0, 1] and both maps of an `Exchange` to features (2B, C, H, W)."""
+        left, right = pictures.float().chunk(2)
+        detail = torch.cat((_between(left, right, maps[0]), _between(right, left, maps[1])))
+        return self.join(detail.to(self.join.weight.dtype))  # type: ignore[no-any-return]
+
+
+def _between(own: Tensor, other: Tensor, attention_map: Tensor) -> Tensor:
+    """Views (B, 3, H, W), the map of `own` (B, H, W, V): weights and detail by phase (B, 4 PHASES, H, W)."""
+    attended = attention_map.argmax(-1, keepdim=True)  # (B, H, W, 1)
+    steps = torch.arange(-1, 2, device=own.device)
+    near = (attended + steps).clamp(0, attention_map.shape[-1] - 1)
+    weights = attention_map.gather(-1, near) * (near == attended + steps)
+    mass = weights.sum(-1)
+    phase = (attended[..., 0] - (weights * near).sum(-1) / mass).clamp(-0.5, 0.5)[:, None]
+    seen = other.gather(3, attended[..., 0][:, None].expand_as(own))
+    padded = F.pad(own, (1, 1, 0, 0), mode="replicate")
+    slope = torch.where(phase > 0, padded[..., 2:] - own, own - padded[..., :-2])
+    beyond = DETAIL_GAIN * (seen - (own + phase * slope))
+    centres = ((torch.arange(PHASES, device=own.device) + 0.5) / PHASES - 0.5).view(-1, 1, 1)
+    distance = (phase.clamp(0.5 / PHASES - 0.5, 0.5 - 0.5 / PHASES) - centres).abs()
+    by_phase = (1 - PHASES * distance).clamp(min=0) * mass[:, None]  # (B, PHASES, H, W)
+    return torch.cat((by_phase, (beyond[:, :, None] * by_phase[:, None]).flatten(1, 2)), 1)
 
 
 def _with_masks(right_to_left: Tensor, left_to_right: Tensor) -> ParallaxMaps:

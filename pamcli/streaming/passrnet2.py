@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pamcli.networks.passrnet2 import EXCHANGES, Exchange, GatedBlock, PASSRnet2, bicubic
+from pamcli.networks.passrnet2 import (
+    DETAIL_BEHIND,
+    EXCHANGES,
+    GatedBlock,
+    PASSRnet2,
+    SubpixelDetail,
+    bicubic,
+)
 from pamcli.streaming.attention import lines_at_once
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Convolution, Given, Mapped, RollingMap, Shuffled, convolution
@@ -53,7 +60,9 @@ class StreamedPASSRnet2:
             mixed = Convolution(Mapped(block.spread, x), mix.weight, mix.bias, groups=mix.groups)
             x = Mapped(block.join, x, mixed)
             if depth in EXCHANGES:
-                x = Mapped(_exchanged(network.exchanges[str(depth)]), x)
+                detail = network.detail if depth == DETAIL_BEHIND else None
+                sources = (x,) if detail is None else (x, given)
+                x = Mapped(_exchanged(network.exchanges[str(depth)], detail), *sources)
         learned = Shuffled(convolution(x, network.last), network.scale)
         picture = Mapped(
             lambda own, base: own.float() + base, learned, Bicubic(given, network.scale)
@@ -65,12 +74,16 @@ class StreamedPASSRnet2:
             picture.forget(last)
 
 
-def _exchanged(exchange: torch.nn.Module) -> Callable[[Tensor], Tensor]:
-    """For a few lines at a time: their attention maps are large."""
-    assert isinstance(exchange, Exchange)
+def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[..., Tensor]:
+    """For a few lines at a time: their attention maps are large. With `detail`, of features and pictures."""
 
-    def run(views: Tensor) -> Tensor:
-        lines = lines_at_once(views.shape[3], views.shape[3])
-        return torch.cat([exchange(views[:, :, a:b])[0] for a, b in strips(views.shape[2], lines)], 2)
+    def some(views: Tensor, *pictures: Tensor) -> Tensor:
+        views, maps = exchange(views)
+        return views if detail is None else views + detail(*pictures, maps)
+
+    def run(*sources: Tensor) -> Tensor:
+        _, _, height, width = sources[0].shape
+        lines = lines_at_once(width, width)
+        return torch.cat([some(*(x[:, :, a:b] for x in sources)) for a, b in strips(height, lines)], 2)
 
     return run

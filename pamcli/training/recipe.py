@@ -44,7 +44,7 @@ PARTS: Mapping[Network, tuple[str, ...]] = {
     "pasmnet": ("hourglass", "cas_pam", "refine"),
     "pasmnet2": ("hourglass", "cas_pam", HEAD),
     "passrnet": ("init_feature", "pam", "upscale"),
-    "passrnet2": ("first", "blocks", "exchanges", "last"),
+    "passrnet2": ("first", "blocks", "exchanges", "detail", "last"),
 }
 """Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
 

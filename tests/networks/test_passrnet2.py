@@ -8,10 +8,10 @@ from random_networks import passrnet2, picture_pair
 
 from pamcli.losses.total import Truth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
-from pamcli.networks.passrnet2 import EXCHANGES, PASSRnet2, bicubic
+from pamcli.networks.passrnet2 import DETAIL_GAIN, EXCHANGES, PHASES, PASSRnet2, _between, bicubic
 
 
-@pytest.mark.parametrize(("scale", "parameters"), [(2, 468_748), (3, 477_403), (4, 489_520)])
+@pytest.mark.parametrize(("scale", "parameters"), [(2, 469_836), (3, 478_491), (4, 490_608)])
 def test_its_size(scale: int, parameters: int) -> None:
     assert sum(p.numel() for p in PASSRnet2(scale).parameters()) == parameters
 
@@ -35,6 +35,22 @@ def test_exchanged_views_give_exchanged_pictures() -> None:
     torch.testing.assert_close(there.right, back.left)
     torch.testing.assert_close(there.maps.right_to_left, back.maps.left_to_right)
     assert passrnet2(2)(views[:1], views[1:]).right is None
+
+
+def test_detail_is_what_the_other_view_has_beyond_interpolation_sorted_by_its_place() -> None:
+    """Matches of a quarter of a pixel to the right, attended to by 3 : 1, in one row of a known picture."""
+    own = torch.tensor([0.2, 0.4, 0.2, 0.6]).expand(1, 3, 1, 4).contiguous()
+    other = torch.tensor([0.9, 0.5, 0.1, 0.7]).expand(1, 3, 1, 4).contiguous()
+    maps = torch.zeros(1, 1, 4, 4)
+    maps[0, 0, 1] = torch.tensor([0, 0.2, 0.6, 0])  # its match is 1.75: pixel 2 lies 0.25 to its right
+    maps[0, 0, [0, 2, 3], [0, 2, 3]] = 1  # exactly there
+    found = _between(own, other, maps)[0, :, 0]
+    weights, detail = found[:PHASES], found[PHASES:].view(3, PHASES, 4)
+    torch.testing.assert_close(weights[:, 1], 0.8 * torch.tensor([0, 0, 0.5, 0.5]))  # centres 0.125 and 0.375
+    torch.testing.assert_close(weights[:, 0], torch.tensor([0, 0.5, 0.5, 0]))
+    beyond = 0.1 - (0.4 + 0.25 * (0.2 - 0.4))
+    torch.testing.assert_close(detail[0, :, 1], DETAIL_GAIN * beyond * weights[:, 1])
+    torch.testing.assert_close(detail[2, :, 3], DETAIL_GAIN * (0.7 - 0.6) * weights[:, 3])
 
 
 def test_rows_are_enlarged_with_what_the_other_view_has_in_them() -> None:
