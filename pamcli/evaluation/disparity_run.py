@@ -21,7 +21,6 @@ from pamcli.evaluation.disparity_metrics import (
     ImageFigures,
 )
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
-from pamcli.evaluation.published import published_disparity
 from pamcli.evaluation.report_pictures import Example, consistency_panels, disparity_example
 from pamcli.evaluation.resized import resize_sample
 from pamcli.evaluation.results import (
@@ -29,8 +28,7 @@ from pamcli.evaluation.results import (
     Cost,
     Evaluation,
     compared,
-    data_fact,
-    frame_facts,
+    facts_of,
     opened,
     set_notes,
 )
@@ -147,24 +145,20 @@ def evaluate_disparity(
             again = partial(measure_disparity, source.label, source, protocol=protocol)
             studied.append(studies.study(study, one, method, again))
     network = method.network if isinstance(method, NetworkMethod) else None
-    facts = frame_facts(method.facts())
+    run = []
     if network is not None:
         limit = network.max_disparity
-        facts.append(("maximum disparity", "none" if limit is None else f"{limit} px"))
+        run.append(("maximum disparity", "none" if limit is None else f"{limit} px"))
     cost = Cost.of([image.seconds for one in measured for image in one.images], network)
-    facts += cost.facts("network with confidence (and visibility, where it is measured)")
-    facts.append(data_fact(sets, [one.summary.images for one in measured]))
+    run += cost.facts("network with confidence (and visibility, where it is measured)")
+    facts = facts_of(method.facts(), run, sets, [one.summary.images for one in measured])
     warnings = tuple(f"{one.label}: {line}" for one in measured for line in one.warnings)
     notes += [*set_notes(sets, [one.notes for one in measured]), *warnings]
     numbers = {"sets": [tables.numbers(one) for one in measured], **cost.numbers()}
     published: dict[str, Table] = {}
     if compare:
-        own = {
-            source.spec.info.name: one.summary.pooled
-            for source, one in zip(sets, measured, strict=True)
-            if source.spec
-        }
-        published, numbers["published"], unknown = compared(sets, published_disparity, own, method.name)
+        own = [one.summary.pooled for one in measured]
+        published, numbers["published"], unknown = compared(sets, own, method.name)
         notes += unknown
     study_tables: tuple[Table, ...] = ()
     if study is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from pamcli import __version__
 from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.data.source import Source
 from pamcli.errors import UsageError
-from pamcli.evaluation.published import Figures, PublishedRow, published_table
+from pamcli.evaluation.published import Figures, published_rows, published_table
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import Example
 from pamcli.evaluation.tables import Table, csv_table, json_value, text_table
@@ -82,19 +82,20 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
     return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
 
 
-def frame_facts(method: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What was measured, with what, when."""
+def facts_of(
+    method: Sequence[tuple[str, str]],
+    more: Sequence[tuple[str, str]],
+    sets: Sequence[Source],
+    counts: Sequence[int],
+) -> list[tuple[str, str]]:
+    """What was measured, with what, when, on which data. more: of the run. counts: pairs of each set."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
-    return [*method, ("pam", f"{__version__}, Python {platform.python_version()}"), ("date", today)]
-
-
-def data_fact(sets: Sequence[Source], counts: Sequence[int]) -> tuple[str, str]:
-    """Every set as it was given, with the number of pairs measured."""
     texts = [shown(source.spec.text if source.spec else source.label) for source in sets]
     named = [
         f"{text} ({count} pair{'' if count == 1 else 's'})" for text, count in zip(texts, counts, strict=True)
     ]
-    return "data", ", ".join(named)
+    version = f"{__version__}, Python {platform.python_version()}"
+    return [*method, ("pam", version), ("date", today), *more, ("data", ", ".join(named))]
 
 
 def set_notes(sets: Sequence[Source], notes: Sequence[Sequence[str]]) -> list[str]:
@@ -111,20 +112,18 @@ def set_notes(sets: Sequence[Source], notes: Sequence[Sequence[str]]) -> list[st
 
 
 def compared(
-    sets: Sequence[Source],
-    find: Callable[[str], Sequence[PublishedRow]],
-    own: Mapping[str, Figures],
-    method: str,
+    sets: Sequence[Source], own: Sequence[Figures], method: str, scale: int | None = None
 ) -> tuple[dict[str, Table], dict[str, Any], list[str]]:
     """Published rows of every set that has some, by its name, below this evaluation's own.
 
-    find: rows by the name of a set. own: figures by region or protocol, by the name of a set. Returns tables,
-    the published rows for JSON, and notes on the sets without any.
+    own: figures of each set by region or protocol. scale: of super-resolution. Returns tables, the published
+    rows for JSON, and notes on the sets without any.
     """
     tables, rows, notes = {}, {}, []
-    for name in dict.fromkeys(source.spec.info.name for source in sets if source.spec):
-        if found := find(name):
-            tables[name] = published_table(found, name, own.get(name), method)
+    figures = {source.spec.info.name: each for source, each in zip(sets, own, strict=True) if source.spec}
+    for name, each in figures.items():
+        if found := published_rows(name, scale):
+            tables[name] = published_table(found, name, each, method)
             rows[name] = [
                 {key: json_value(value) for key, value in row.items()}
                 for row in published_table(found, name).rows

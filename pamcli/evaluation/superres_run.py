@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Source
 from pamcli.evaluation.methods import Method, NetworkMethod, Views
-from pamcli.evaluation.published import published_superres
 from pamcli.evaluation.report_pictures import Example, superres_example
 from pamcli.evaluation.results import (
     WORST,
     Cost,
     Evaluation,
     compared,
-    data_fact,
-    frame_facts,
+    facts_of,
     opened,
     set_notes,
 )
@@ -96,12 +94,12 @@ def evaluate_superres(
                 source.label, source, scale, name, enlarge, alone=alone, worst=worst, advance=advance
             )
         )
-    facts = frame_facts([("method", "bicubic alone")] if method is None else method.facts())
+    described = [("method", "bicubic alone")] if method is None else method.facts()
     if isinstance(method, NetworkMethod):
-        facts[0] = ("network", name or "")
-    facts.append(("scale", f"x{scale}"))
+        described[0] = ("network", name or "")
     cost = Cost.of([pair.seconds for one in measured for pair in one.pairs], network)
-    facts += [*cost.facts("network alone"), data_fact(sets, [len(one.pairs) for one in measured])]
+    run = [("scale", f"x{scale}"), *cost.facts("network alone")]
+    facts = facts_of(described, run, sets, [len(one.pairs) for one in measured])
     worth = {one.label: one.second_view for one in measured if one.second_view is not None}
     facts += [("second view", f"{gain:+.3f} dB on the left one, {label}") for label, gain in worth.items()]
     notes += set_notes(sets, [one.notes for one in measured])
@@ -110,14 +108,8 @@ def evaluate_superres(
     numbers = {"scale": scale, "summary": json_rows(summary), **cost.numbers(), "second_view": worth}
     published: dict[str, Table] = {}
     if compare:
-        own = {
-            source.spec.info.name: one.means[name or BICUBIC]
-            for source, one in zip(sets, measured, strict=True)
-            if source.spec
-        }
-        published, numbers["published"], unknown = compared(
-            sets, lambda data: published_superres(data, scale), own, name or BICUBIC
-        )
+        own = [one.means[name or BICUBIC] for one in measured]
+        published, numbers["published"], unknown = compared(sets, own, name or BICUBIC, scale)
         notes += unknown
     return Evaluation(
         title=f"Super-resolution x{scale} of {facts[0][1]}",
