@@ -15,9 +15,9 @@ from pamcli.errors import UsageError
 
 Record = TypeVar("Record")
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-FromZero = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+FromZero = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

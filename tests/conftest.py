@@ -25,3 +25,4 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=15, help="mutations of each file that a reader is given")
+    parser.addoption("--kills", type=int, default=2, help="stops at random moments of each command's work")

@@ -62,7 +62,8 @@ class Rig:
     """(width, height) of the pictures; None = not known."""
 
     def __post_init__(self) -> None:
-        error = np.abs(self.rotation @ self.rotation.T - np.eye(3)).max()
+        with np.errstate(all="ignore"):  # of numbers far from any rotation's
+            error = np.abs(self.rotation @ self.rotation.T - np.eye(3)).max()
         if not (error < 1e-3 and np.linalg.det(self.rotation) > 0):  # also true for NaN
             raise InputError("R is no rotation")
         if not np.linalg.norm(self.translation) > 0:

@@ -91,7 +91,7 @@ class Machine(Device):
     precision: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
         "auto: the fastest that the processor has."
     )
-    workers: int | None = option("Processes that prepare examples (0: none of their own).", min=0)
+    workers: int | None = option("Processes that prepare examples (0: none of their own).", min=0, max=256)
 
 
 @dataclass(frozen=True, kw_only=True)

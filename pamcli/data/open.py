@@ -143,8 +143,8 @@ def _names_templates(query: str) -> bool:
 
 
 def _count(value: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) > 0):
-        raise UsageError(f"first={value} is not a whole number above 0")
+    if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) > 0):
+        raise UsageError(f"first={value[:40]} is not a whole number above 0 of at most 18 digits")
     return int(value)
 
 
@@ -153,6 +153,6 @@ def _weight(value: str) -> float:
         weight = float(value)
     except ValueError:
         weight = math.nan
-    if not (weight > 0 and math.isfinite(weight)):
-        raise UsageError(f"weight={value} is not a number above 0")
+    if not 0 < weight <= 1e9:
+        raise UsageError(f"weight={value[:40]} is not a number above 0, at most 1e9")
     return weight

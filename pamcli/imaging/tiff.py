@@ -27,6 +27,9 @@ _COLORS = {_GREY_WHITE_0: 1, _GREY: 1, _RGB: 3, _PALETTE: 1, _INKS: 4, _YCBCR: 3
 _PREMULTIPLIED, _ALPHA = 1, 2  # kinds of extra samples
 _REDUCED, _MASK = 1, 4  # page flags: not pictures of their own
 _JPEG = (6, 7)
+_LIMITED, _SMALLEST = (1, 5, 8, 32773, 32946), 2731
+"""Compressions (none, LZW, deflate, PackBits), and how many times smaller they can be: LZW's codes of 12 bits
+stand for up to 4096 bytes."""
 _MOST_PAGES = 10_000
 _ORIENTATION, _ICC_PROFILE = 274, 34675
 
@@ -143,7 +146,8 @@ def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterato
         # tifffile fills with zeros what it does not find.
         segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
         complete = all(offset and count and offset + count <= size for offset, count in segments)
-        if len(segments) != math.prod(page.chunked) or not complete:
+        too_little = int(page.compression) in _LIMITED and page.nbytes > _SMALLEST * size
+        if len(segments) != math.prod(page.chunked) or not complete or too_little:
             raise EOFError("the file ends too early")
         yield page
 

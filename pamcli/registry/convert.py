@@ -121,6 +121,10 @@ def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
     state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(v, Tensor) for v in state.values()):
         raise ModelError(f"{path} holds no state dict", "pass a .pth or .pth.tar checkpoint of the authors")
+    for key, value in state.items():
+        if value.is_nested or value.is_meta or value.layout != torch.strided:
+            kind = "nested" if value.is_nested else "without values" if value.is_meta else value.layout
+            raise ModelError(f"{path}: {key} is no plain tensor, it is {kind}", "save it anew")
     return {str(key).removeprefix("module."): value for key, value in state.items()}
 
 

@@ -77,8 +77,8 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
             wrong.append(f"{key} is missing")
         elif value.shape != fitting.shape:
             wrong.append(f"{key} is {list(value.shape)}, not {list(fitting.shape)}")
-        elif (value.dtype in STORED) != fitting.is_floating_point() or value.layout != fitting.layout:
-            wrong.append(f"{key} is {value.dtype}, {value.layout}")
+        elif value.dtype not in (STORED if fitting.is_floating_point() else (fitting.dtype,)):
+            wrong.append(f"{key} is {value.dtype}")
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         network = spec.architecture if spec.variant == PAPER else f"{spec.architecture} with {spec.variant}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.registry.variants import PAPER, variant_of
@@ -21,9 +21,6 @@ ENLARGING = ("passrnet", "passrnet2")
 ARCHITECTURES = (*MATCHING, *ENLARGING)
 PASSRNET_SCALES = (2, 3, 4, 8)
 """Enlargements that a PASSRnet may have been trained for; the shipped ones enlarge 2 and 4 times."""
-
-MAX_HEADER_BYTES = 100_000_000
-"""The limit that the safetensors format itself sets."""
 
 
 @dataclass(frozen=True)
@@ -133,24 +130,20 @@ def read_header(path: Path) -> WeightsFile:
     """
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > min(size - 8, MAX_HEADER_BYTES):
-                raise ValueError("header longer than the file")
-            header: dict[str, Any] = json.loads(file.read(length))
-        metadata = dict(header.pop("__metadata__", {}))
-        tensors = [
-            (name, str(tensor["dtype"]), math.prod(int(side) for side in tensor["shape"]))
-            for name, tensor in header.items()
-        ]
+        if not path.is_file():
+            raise SafetensorError("a folder, a pipe or a device")
+        with safe_open(path, "numpy") as file:
+            metadata = file.metadata() or {}
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            tensors = [(name, part.get_dtype(), math.prod(part.get_shape())) for name, part in slices.items()]
     except FileNotFoundError:
         raise ModelError(f"no weights file {path}", "pam weights list shows the names that exist") from None
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from error
+    except SafetensorError as error:
         raise ModelError(
-            f"{path} is not a safetensors file",
-            "a .pth checkpoint of the authors is converted by: pam weights import",
+            f"{path} is not a safetensors file, or is damaged: {error}",
+            "download it again; a .pth checkpoint of the authors is converted by: pam weights import",
         ) from None
     try:
         spec = ModelSpec.from_metadata(metadata)

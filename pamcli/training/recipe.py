@@ -58,7 +58,7 @@ def part_of(key: str, parts: Sequence[str]) -> str:
 SIZE_MULTIPLE = 32
 """PASMnet's crops: both sides are multiples of this."""
 
-Side = Annotated[int, Field(ge=8)]
+Side = Annotated[int, Field(ge=8, le=65_536)]
 
 
 @checked
@@ -79,7 +79,7 @@ class Recipe:
 
     name: str
     task: Task
-    batch: Count
+    batch: Annotated[int, Field(ge=1, le=65_536)]
     """Pairs in a step, over all processes."""
     crop: tuple[Side, Side]
     """Height and width of what the network is given: for super-resolution at low resolution."""
@@ -219,11 +219,14 @@ class Recipe:
     def steps_of(self, pairs: int | None) -> int:
         """Steps of the run; `pairs` is the length of a pass over the data, None where it is endless.
 
-        Raises UsageError: epochs of endless data.
+        Raises UsageError: epochs of endless data, or too many.
         """
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
         if pairs is None:
             raise UsageError("procedural scenes never end: there are no epochs", "give a number of steps")
-        return max(1, math.ceil(self.epochs * pairs / self.batch))
+        steps = max(1, math.ceil(self.epochs * pairs / self.batch))
+        if steps > 10**9:
+            raise UsageError(f"{self.epochs:g} epochs are {steps:,} steps", "a run has at most 1,000,000,000")
+        return steps

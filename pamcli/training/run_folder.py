@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,10 +47,10 @@ class RunFolder:
 
     def require_new(self) -> None:
         """Raise UsageError where something is there already, OutputError where nothing can be written."""
-        if self.path.is_dir() and not any(self.path.iterdir()):
+        if os.path.isdir(self.path) and not any(self.path.iterdir()):
             check_writable(self.recipe)
             return
-        if self.path.exists():
+        if os.path.exists(self.path):
             hint = f"`resume` {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
             raise UsageError(f"{shown(self.path)} holds something already", hint)
         check_writable(self.recipe)

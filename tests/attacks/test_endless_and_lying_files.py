@@ -23,6 +23,7 @@ from pamcli.data.preparation.archives import pictures_below
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.ownership import owned
+from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.tiff import encode_tiff
@@ -45,6 +46,18 @@ def test_a_tiff_whose_directory_points_to_itself_is_refused() -> None:
     struct.pack_into("<I", data, start + 2 + 12 * entries, start)
     with pytest.raises(InputError, match="no end"):
         read_picture(bytes(data), name="loop.tif")
+
+
+def test_no_memory_is_taken_for_a_tiff_that_its_bytes_cannot_fill() -> None:
+    data = encode_tiff(np.zeros((24, 40), np.float32))
+    width, wide = (struct.pack("<HHII", 256, 4, 1, pixels) for pixels in (40, 6_684_712))
+    assert width in data
+    Path("wide.tif").write_bytes(data.replace(width, wide))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="ends too early"):
+        read_disparity(Path("wide.tif"))
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["pipe", "zeros.json"])
@@ -184,6 +197,7 @@ def test_metadata_cannot_command_the_terminal() -> None:
 
 
 LONG = "x" * 300
+TRAIN = ["train", "superres", "--scale", "2", "-o", "run"]
 
 
 @pytest.mark.parametrize(
@@ -192,8 +206,17 @@ LONG = "x" * 300
         (["dataset", "verify", f"kitti2015:{LONG}"], 3),
         (["dataset", "verify", "pairs:~nosuchuser/x"], 3),
         (["dataset", "prepare-flickr1024", LONG, "-o", "out", "--scale", "2"], 3),
-        (["train", "superres", "--scale", "2", "--data", "procedural", "-o", LONG], 3),
+        (["train", "superres", "--scale", "2", "--data", "procedural", "-o", LONG], 7),
         (["train", "superres", "--resume", LONG], 3),
+        ([*TRAIN, "--data", "procedural?first=" + "9" * 5000], 2),
+        ([*TRAIN, "--data", "procedural?weight=" + "9" * 5000], 2),
+        ([*TRAIN, "--data", "pairs:both", "--epochs", "1e308"], 2),
+        ([*TRAIN, "--data", "procedural", "--steps", "9" * 18], 2),
+        ([*TRAIN, "--data", "procedural", "--batch", "9" * 400], 2),
+        ([*TRAIN, "--data", "procedural", "--workers", "9" * 400], 2),
+        ([*TRAIN, "--data", "procedural", "--learning-rate", "1e308"], 2),
+        ([*TRAIN, "--data", "procedural", "--set", "seed=" + "9" * 400], 2),
+        ([*TRAIN, "--data", "procedural", "--set", "schedule.final=1e400"], 2),
         (
             [
                 "disparity",
@@ -211,4 +234,8 @@ LONG = "x" * 300
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
 )
 def test_names_and_numbers_of_extremes_are_refused_in_one_line(command: list[str], code: int) -> None:
+    for side in ("left", "right"):
+        Path("both", side).mkdir(parents=True)
+        os.link(f"{side}.png", f"both/{side}/a.png")
     refuse(pam(*command), code)
+    assert not Path("run").exists()

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
 from calibration_files import ALL
 
 from pamcli.calibration.files import read_calibration
-from pamcli.data.decoding import read_kitti_calibration, read_middlebury_calibration
+from pamcli.data.decoding import read_rectified_calibration
 from pamcli.data.preparation.archives import pictures_below
 from pamcli.data.preparation.manifest import read_checksums
 from pamcli.data.preparation.stores import open_pixels, read_index
@@ -34,7 +35,7 @@ from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.tiff import encode_tiff
-from pamcli.registry.spec import read_header
+from pamcli.registry.spec import ModelSpec, read_header
 
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
 PIXELS = np.arange(24 * 40 * 3, dtype=np.uint8).reshape(24, 40, 3)
@@ -61,7 +62,8 @@ def archive() -> bytes:
 
 
 def safetensors() -> bytes:
-    return (Path(__file__).parents[2] / "weights" / "passrnet-x4.safetensors").read_bytes()[:20_000]
+    spec = ModelSpec("passrnet", scale=4, training="made up")
+    return save({"a": PIXELS.astype(np.float16), "b": DISPARITY}, spec.to_metadata())
 
 
 def recipe(path: Path) -> None:
@@ -103,9 +105,9 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "index.json": (read_index, lambda: json.dumps(INDEX).encode()),
     "manifest.csv": (read_checksums, lambda: b"patch,source,sha256\n000001,a,00ff\n"),
     "recipe.json": (recipe, lambda: b'{"name": "mine", "task": "disparity", "steps": 10, "batch": 2}'),
-    "calib.txt": (read_middlebury_calibration, lambda: b"cam0=[9 0 4; 0 9 3; 0 0 1]\nbaseline=80\ndoffs=1\n"),
+    "calib.txt": (read_rectified_calibration, lambda: b"cam0=[9 0 4; 0 9 3; 0 0 1]\nbaseline=80\ndoffs=1\n"),
     "kitti.txt": (
-        lambda path: read_kitti_calibration(path, "P2", "P3"),
+        lambda path: read_rectified_calibration(path, (2, 3)),
         lambda: b"P2: 9 0 4 1 0 9 3 0 0 0 1 0\nP3: 9 0 4 -3 0 9 3 0 0 0 1 0\n",
     ),
     **{
@@ -162,7 +164,7 @@ def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
     read, make = READERS[name]
     data, path = make(), tmp_path / name
     path.write_bytes(data)
-    if not name.startswith(("calibration", "recipe", "w.", "pairs")):
+    if not name.startswith(("calibration", "recipe", "pairs")):
         read(path)  # whole, it is fine
     for seed in range(request.config.getoption("--seeds")):
         path.write_bytes(mutated(data, seed))

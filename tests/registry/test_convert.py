@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,16 @@ def test_a_scale_that_cannot_be_is_refused(shape: tuple[int, ...], tmp_path: Pat
         read_checkpoint(file)
 
 
+COUNT = "cas_pam.b2.1.num_batches_tracked"
+ODD_COUNTS = (torch.bool, torch.int8, torch.uint16, torch.float32, torch.complex64, torch.float8_e4m3fn)
+
+
+def nested() -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(1, 3)])
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -224,6 +235,11 @@ def test_a_scale_that_cannot_be_is_refused(shape: tuple[int, ...], tmp_path: Pat
         ({"refine.disp.3.weight": torch.zeros(2, 16, 3, 3)}, r"is \[2, 16, 3, 3\], not \[1, 16, 3, 3\]"),
         ({"refine.disp.3.weight": torch.full((1, 16, 3, 3), torch.nan)}, "values that are not finite"),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to_sparse()}, "torch.sparse_coo"),
+        ({"refine.disp.3.weight": torch.empty(1, 16, 3, 3, device="meta")}, "is without values"),
+        ({"refine.disp.3.weight": nested()}, "is nested"),
+        ({COUNT: torch.empty((), dtype=torch.int64, device="meta")}, "is without values"),
+        ({COUNT: nested()}, "is nested"),
+        *(({COUNT: torch.zeros((), dtype=kind)}, f"{COUNT} is {kind}") for kind in ODD_COUNTS),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3, dtype=torch.int32)}, "is torch.int32"),
         ({"refine.disp.3.weight": torch.zeros(1, 16, 3, 3).to(torch.float8_e4m3fn)}, "is torch.float8"),
     ],

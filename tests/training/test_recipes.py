@@ -163,6 +163,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         {"steps": None},
         {"epochs": 2.0},
         {"steps": 0},
+        {"steps": 10**400},
+        {"batch": 10**6},
+        {"crop": (10**400, 512)},
+        {"steps": None, "epochs": 1e308},
+        {"learning_rate": 1e308},
         {"learning_rate": 0.0},
         {"learning_rate": float("nan")},
         {"ema": 1.0},
@@ -226,6 +231,8 @@ def test_epochs_are_whole_passes_over_the_data() -> None:
     assert SCENES.steps_of(36) == SCENES.steps
     with pytest.raises(UsageError, match="never end"):
         recipe.steps_of(None)
+    with pytest.raises(UsageError, match="at most 1,000,000,000"):
+        replace(recipe, epochs=1e9).steps_of(36)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,171 @@
+"""Batches and trainings that are stopped at random moments, again and again: in the end nothing differs.
+
+`pytest tests/attacks/test_random_kills.py --kills 100` stops each of the four commands so often. Each runs in
+a fork of this process, where libraries and networks are loaded already: moments are spent on the work.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from pam_program import pam
+
+from pamcli.cli import main
+from pamcli.inference import matcher, upscaler
+from pamcli.registry.load import load_network
+from pamcli.training.checkpoints import read_checkpoint
+
+SIGNALS = [signal.SIGKILL] * 6 + [signal.SIGTERM, signal.SIGINT]
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
+PAIRS = 6
+BATCHES = {
+    "disparity": ["--color-map", "{out}/"],
+    "superres": ["--scale", "2"],
+}
+TRAININGS = {
+    "disparity": ["--data", "procedural", "--crop", "32x32", "--from", "pasmnet2", "--steps", "3"],
+    "superres": [
+        "--data",
+        "pairs:.?left=l/{}.png&right=r/{}.png",
+        "--crop",
+        "12x12",
+        "--scale",
+        "2",
+        "--steps",
+        "6",
+    ],
+}
+RUN = ["--batch", "1", "--checkpoint-every", "1", "--seed", "3", "--log-every", "1"]
+MACHINE = ["--workers", "0", "--device", "cpu"]
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with small pairs in l/ and r/, and networks that are loaded once."""
+    monkeypatch.chdir(tmp_path)
+    load_once = functools.cache(load_network)
+    for module in (matcher, upscaler):
+        monkeypatch.setattr(module, "load_network", load_once)
+    for side, name in (("l", "left"), ("r", "right")):
+        Path(side).mkdir()
+        view = Image.open(SAMPLE / f"{name}.png").convert("RGB")
+        for number in range(PAIRS):
+            x = 300 + 8 * number
+            view.crop((x, 200, x + 48, 232)).save(f"{side}/{number}.png")
+
+
+def stopped(command: list[str], number: signal.Signals | None, after: float) -> int:
+    """Run `pam` in a fork, and send it a signal after some seconds; its exit code, or -signal."""
+    nothing = open(os.devnull, "w")  # noqa: SIM115 - it is the fork's
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which libraries have started and wait
+        child = os.fork()
+    if not child:
+        code: Any = 99
+        try:
+            sys.stdout = sys.stderr = nothing
+            sys.argv, sys.warnoptions = ["pam", *command], ["error"]
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            os._exit(code)
+    nothing.close()
+    if number is not None:
+        time.sleep(after)
+        os.kill(child, number)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def seconds_of(command: list[str]) -> float:
+    began = time.monotonic()
+    assert stopped(command, None, 0) == 0
+    return time.monotonic() - began
+
+
+def results(folder: str) -> dict[str, bytes]:
+    """What is no unfinished file of a killed process."""
+    found = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    return {name: data for name, data in found.items() if not name.startswith(".pam-")}
+
+
+@pytest.mark.parametrize("command", BATCHES)
+def test_a_batch(command: str, request: pytest.FixtureRequest) -> None:
+    words = [command, "l/", "r/", "--device", "cpu", "-o", "{out}/", *BATCHES[command]]
+    whole, parted = ([word.replace("{out}", name) for word in words] for name in ("whole", "out"))
+    assert pam(*whole).code == 0
+    most = seconds_of([*whole, "--overwrite"])
+    expected = results("whole")
+    assert len(expected) == 2 * PAIRS
+    draw, kills = random.Random(1), 0
+    while kills < request.config.getoption("--kills"):
+        shutil.rmtree("out", ignore_errors=True)
+        while True:
+            number = draw.choice(SIGNALS)
+            code = stopped([*parted, "--skip-existing"], number, most * draw.random())
+            assert code in (0, 130, 143, -signal.SIGKILL), (code, number, kills)
+            if Path("out").exists():
+                assert results("out").items() <= expected.items(), kills
+            if code == 0:
+                break
+            kills += 1
+        assert results("out") == expected, kills
+
+
+def contents(run: Path) -> tuple[bytes, list[Any], list[Any]]:
+    """The weights, the checkpoints without what differs from file to file, and what the log says of steps."""
+    checkpoints = [read_checkpoint(path) for path in sorted((run / "checkpoints").glob("*.pt"))]
+    said = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    steps = [(line["step"], line["losses"]) for line in said]
+    return (run / "last.safetensors").read_bytes(), [*map(plain, map(vars, checkpoints))], steps
+
+
+def plain(value: Any) -> Any:
+    """With bytes for tensors, so that == compares all."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.flatten().view(torch.uint8).numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize("task", TRAININGS)
+def test_a_training(task: str, request: pytest.FixtureRequest) -> None:
+    words = ["train", task, *TRAININGS[task], *RUN, *MACHINE]
+    run = pam(*words, "-o", "whole")
+    assert run.code == 0, run.stderr
+    most = seconds_of([*words, "-o", "again"])
+    expected = contents(Path("whole"))
+    assert len(expected[1]) == 3
+    draw, kills = random.Random(2), 0
+    while kills < request.config.getoption("--kills"):
+        shutil.rmtree("run", ignore_errors=True)
+        while True:
+            begun = Path("run/recipe.json").exists()
+            number = draw.choice(SIGNALS)
+            if not begun:
+                shutil.rmtree("run", ignore_errors=True)
+            command = ["train", task, "--resume", "run", *MACHINE] if begun else [*words, "-o", "run"]
+            code = stopped(command, number, most * draw.random())
+            assert code in (0, 130, 143, -signal.SIGKILL), (code, number, kills)
+            if code == 0:
+                break
+            kills += 1
+        assert contents(Path("run")) == expected, kills
