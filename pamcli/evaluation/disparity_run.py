@@ -21,7 +21,7 @@ from pamcli.evaluation.disparity_metrics import (
     ImageFigures,
 )
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
-from pamcli.evaluation.report_pictures import Example, consistency_panels, disparity_example
+from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity
 from pamcli.evaluation.resized import resize_sample
 from pamcli.evaluation.results import (
     WORST,
@@ -98,7 +98,7 @@ class MeasuredSet:
     label: str
     summary: DisparitySummary
     images: tuple[MeasuredImage, ...]
-    examples: tuple[tuple[int, Example], ...]
+    worst_pairs: tuple[tuple[int, ShownPair], ...]
     """The pictures with the highest D1, worst first, by their place in the set."""
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ def evaluate_disparity(
         studies=study_tables,
         published=published,
         charts=(*(one.chart for one in studied), *tables.charts(measured)),
-        examples=tuple(example for one in measured for _, example in one.examples),
+        worst_pairs=tuple(pair for one in measured for _, pair in one.worst_pairs),
         numbers=numbers,
     )
 
@@ -198,7 +198,7 @@ def measure_disparity(
     """
     meter = DisparityMeter(kitti=protocol.kitti, max_gt=protocol.max_gt, ranges=protocol.ranges)
     images: list[MeasuredImage] = []
-    examples: list[tuple[float, int, Example]] = []
+    worst_pairs: list[tuple[float, int, ShownPair]] = []
     untold: list[str] = []
     ratios: list[float] = []
     clipped = 0
@@ -216,9 +216,9 @@ def measure_disparity(
             figures = meter.add(sample, disparity, visible=found.visible, confidence=found.confidence)
             images.append(MeasuredImage(figures, found.seconds))
             if worst and figures.regions:
-                examples.append((figures.regions["all"]["d1"], index, _example(sample, found, figures)))
-                examples.sort(key=lambda one: -one[0])
-                del examples[worst:]
+                worst_pairs.append((figures.regions["all"]["d1"], index, _shown(sample, found, figures)))
+                worst_pairs.sort(key=lambda one: -one[0])
+                del worst_pairs[worst:]
         advance()
     if len(untold) == len(source):
         raise InputError(
@@ -236,7 +236,7 @@ def measure_disparity(
         label,
         meter.summary(protocol.weights),
         tuple(images),
-        tuple((index, example) for _, index, example in examples),
+        tuple((index, pair) for _, index, pair in worst_pairs),
         tuple(notes),
         tuple(_suspicions(ratios)),
         3.0 if protocol.kitti else 2.0,
@@ -273,11 +273,11 @@ def _suspicions(ratios: list[float]) -> Iterator[str]:
         yield f"the estimates are typically {times} the truth: are they in pixels, not multiplied or divided?"
 
 
-def _example(sample: Sample, found: Estimate, figures: ImageFigures) -> Example:
+def _shown(sample: Sample, found: Estimate, figures: ImageFigures) -> ShownPair:
     assert sample.disparity is not None
     one = figures.regions["all"]
     caption = f"D1 {one['d1']:.1f} %, end-point error {one['epe']:.2f} px"
-    return disparity_example(
+    return shown_disparity(
         sample.name, caption, sample.left, found.disparity, sample.disparity, visible=sample.visible
     )
 
@@ -288,10 +288,10 @@ def _with_consistency(
     """The worst pictures with maps of how far a network contradicts itself: left-right, and in its cycle."""
     if not isinstance(method, NetworkMethod):
         return one
-    examples = []
-    for index, example in one.examples:
+    worst_pairs = []
+    for index, pair in one.worst_pairs:
         sample = protocol_sample(source, index, protocol)
         result = method.network(sample.left, sample.right, extras={"right_disparity", "confidence"})
         panels = consistency_panels(result.disparity, result.right_disparity, result.confidence)
-        examples.append((index, replace(example, panels=(*example.panels, *panels))))
-    return replace(one, examples=tuple(examples))
+        worst_pairs.append((index, replace(pair, panels=(*pair.panels, *panels))))
+    return replace(one, worst_pairs=tuple(worst_pairs))

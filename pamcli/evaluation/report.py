@@ -8,8 +8,8 @@ import jinja2
 from markupsafe import Markup
 
 from pamcli.evaluation.error_map import ERROR_COLORS, ERROR_STEPS
-from pamcli.evaluation.report_charts import CurveChart, Histogram, curve_legend, curves_svg, histogram_svg
-from pamcli.evaluation.report_pictures import Example, data_uri
+from pamcli.evaluation.report_charts import CurveChart, Histogram
+from pamcli.evaluation.report_pictures import ShownPair, data_uri
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table, Value, json_value
 
@@ -17,8 +17,7 @@ _WIDE = 2.0  # from this ratio of width to height on, panels stand two in a row 
 _LONG = 40  # from this many characters on, the text of a cell is broken into lines
 
 
-def render_report(found: Evaluation) -> bytes:
-    """The report as an HTML file in UTF-8, without anything outside it."""
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pamcli.evaluation"),
         autoescape=True,
@@ -26,15 +25,24 @@ def render_report(found: Evaluation) -> bytes:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"cells": _cells, "svg": _svg, "panels": _panels}
-    page = environment.get_template("report.html").render(
-        found=found,
-        error_legend=[
-            (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
-            for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
-        ],
-        has_errors=any(panel.kind == "errors" for example in found.examples for panel in example.panels),
-        definitions=_definitions(found.summary, found.images),
+    environment.filters |= {"cells": _cells, "svg": chart_svg, "panels": _panels}
+    return environment
+
+
+def render_report(found: Evaluation) -> bytes:
+    """The report as an HTML file in UTF-8, without anything outside it."""
+    page = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            found=found,
+            error_legend=[
+                (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
+                for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
+            ],
+            has_errors=any(panel.kind == "errors" for pair in found.worst_pairs for panel in pair.panels),
+            definitions=_definitions(found.summary, found.images),
+        )
     )
     # A lone surrogate, from a file name that is no UTF-8, cannot be encoded.
     return page.encode("utf-8", "replace")
@@ -52,17 +60,16 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
     return found
 
 
-def _svg(chart: Histogram | CurveChart) -> Markup:
-    if isinstance(chart, Histogram):
-        return Markup(histogram_svg(chart))
-    return Markup(curve_legend(chart) + curves_svg(chart))
+def chart_svg(chart: Histogram | CurveChart) -> Markup:
+    """The chart as inline SVG, below a sample of each of its lines with its name."""
+    return Markup(_environment().get_template("chart.html").render(chart.drawn()))
 
 
-def _panels(example: Example) -> dict[str, Any]:
+def _panels(pair: ShownPair) -> dict[str, Any]:
     """How the panels of a pair are laid out, and each with its data: URI and size."""
-    drawn = [(panel, *data_uri(panel)) for panel in example.panels]
+    drawn = [(panel, *data_uri(panel)) for panel in pair.panels]
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
-    crops = any(panel.kind == "crop" for panel in example.panels)
+    crops = any(panel.kind == "crop" for panel in pair.panels)
     return {"layout": "crops" if crops else "wide" if wide else "", "drawn": drawn}
 
 

@@ -1,13 +1,17 @@
-"""The charts of a report, as inline SVG: how errors are spread, and how they fall with confidence."""
+"""The charts of a report: how errors are spread, and how they fall with confidence.
+
+Where each part lies is computed here, in pixels; `templates/chart.html` draws it as inline SVG.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
-from html import escape
+from typing import Any
 
 _WIDTH, _HEIGHT = 560, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 22, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 548, 22, 220
 _BAR_GAP = 3
 
 ERROR_EDGES = (0, 0.25, 0.5, 1, 2, 3, 4, 8, 16, 32, math.inf)
@@ -20,10 +24,9 @@ class Histogram:
 
     title: str
     edges: tuple[float, ...]
-    """Rising, one more than there are counts; the last may be inf."""
+    """px; rising, one more than there are counts; the last may be inf."""
     counts: tuple[int, ...]
-    unit: str = "px"
-    wrong_from: float | None = None
+    wrong_from: float = math.inf
     """Errors from here on count as wrong, and get another colour; one of the edges."""
     without: int = 0
     """Pixels with a truth, but no estimate: a bar of their own where there are any."""
@@ -32,6 +35,47 @@ class Histogram:
     def __post_init__(self) -> None:
         if len(self.edges) != len(self.counts) + 1 or not self.counts:
             raise ValueError("a histogram has one edge more than it has counts, and at least one count")
+
+    def drawn(self) -> dict[str, Any]:
+        """Bars of equal width, whatever they span, as high as the share of the pixels in them."""
+        spans = [
+            (
+                f"{low:g} px and more" if math.isinf(high) else f"{low:g} to {high:g} px",
+                low >= self.wrong_from,
+            )
+            for low, high in itertools.pairwise(self.edges)
+        ]
+        total = sum(self.counts) + self.without or 1
+        shares = [100 * count / total for count in self.counts]
+        if self.without:
+            spans.append(("no estimate", True))
+            shares.append(100 * self.without / total)
+        top, y_ticks = _y_axis(max(shares), " %")
+        step = (_RIGHT - _LEFT) / len(shares)
+        bars = []
+        for index, ((span, wrong), share) in enumerate(zip(spans, shares, strict=True)):
+            x, y = _LEFT + index * step, _y(share, top)
+            bars.append(
+                {
+                    "tip": f"{span}: {share:.2f} %",
+                    "kind": "wrong" if wrong else "right",
+                    "x": round(x + _BAR_GAP / 2, 1),
+                    "middle": round(x + step / 2, 1),
+                    "y": y,
+                    "width": round(step - _BAR_GAP, 1),
+                    "height": round(_BOTTOM - y, 1),
+                    "figure": f"{share:.1f}",
+                }
+            )
+        x_ticks = [
+            (round(_LEFT + index * step, 1), f"{edge:g}")
+            for index, edge in enumerate(self.edges)
+            if math.isfinite(edge)
+        ]
+        if self.without:
+            x_ticks.append((round(_RIGHT - step / 2, 1), "none"))
+        label = f"{self.title}: share of the pixels in each range of errors"
+        return _frame(label, x_ticks, "error (px)", y_ticks) | {"bars": bars}
 
 
 @dataclass(frozen=True)
@@ -61,125 +105,50 @@ class CurveChart:
         if not 1 <= len(self.curves) <= 3:
             raise ValueError("a chart has one to three curves")
 
+    def drawn(self) -> dict[str, Any]:
+        """Lines, from 0 upwards; the first one lies on top."""
+        xs = [x for curve in self.curves for x in curve.x]
+        low, high = min(xs), max(max(xs), min(xs) + 1e-9)
+        known = [y for curve in self.curves for y in curve.y if math.isfinite(y)]
+        top, y_ticks = _y_axis(max(known, default=1), "")
 
-def histogram_svg(histogram: Histogram) -> str:
-    """Bars of equal width, whatever the bins span, as high as the share of the pixels in them."""
-    total = sum(histogram.counts) + histogram.without or 1
-    shares = [100 * count / total for count in histogram.counts]
-    if histogram.without:
-        shares.append(100 * histogram.without / total)
-    ticks = _ticks(max(shares))
-    step = (_WIDTH - _LEFT - _RIGHT) / len(shares)
-    parts = [_y_axis(ticks, "%")]
-    for index, share in enumerate(shares):
-        x, y = _LEFT + index * step, _y(share, ticks[-1])
-        span, wrong = _bin(histogram, index)
-        parts.append(
-            f'<g><title>{escape(span)}: {share:.2f} %</title><rect class="{"wrong" if wrong else "right"}" '
-            f'x="{x + _BAR_GAP / 2:.1f}" y="{y:.1f}" width="{step - _BAR_GAP:.1f}" '
-            f'height="{_y(0, ticks[-1]) - y:.1f}"/>'
-            f'<text class="figure" x="{x + step / 2:.1f}" y="{y - 5:.1f}" text-anchor="middle">'
-            f"{share:.1f}</text></g>"
-        )
-    finite = [edge for edge in histogram.edges if math.isfinite(edge)]
-    parts += [_x_label(_LEFT + index * step, f"{edge:g}") for index, edge in enumerate(finite)]
-    if histogram.without:
-        parts.append(_x_label(_WIDTH - _RIGHT - step / 2, "none"))
-    parts.append(_x_title(f"error ({histogram.unit})"))
-    label = f"{histogram.title}: share of the pixels in each range of errors"
-    return _svg(label, parts)
+        def across(x: float) -> float:
+            return round(_LEFT + (x - low) / (high - low) * (_RIGHT - _LEFT), 1)
+
+        lines = []
+        for index, curve in enumerate(self.curves):
+            tips = [
+                (across(x), _y(y, top), f"{curve.name}, at {x:.3g}: {y:.3g}")
+                for x, y in zip(curve.x, curve.y, strict=True)
+                if math.isfinite(y)
+            ]
+            points = " ".join(f"{x},{y}" for x, y, _ in tips)
+            lines.append({"name": curve.name, "kind": f"c{index}", "points": points, "tips": tips})
+        step = _round_step(high - low)
+        round_numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        x_ticks = [(across(step * index), f"{step * index:g}") for index in round_numbers]
+        names = " and ".join(curve.name for curve in self.curves)
+        label = f"{self.title}: {self.y_title} over {self.x_title}, {names}"
+        return _frame(label, x_ticks, self.x_title, y_ticks) | {"lines": lines, "y_title": self.y_title}
 
 
-def _bin(histogram: Histogram, index: int) -> tuple[str, bool]:
-    """What a bar stands for, and whether it is wrong."""
-    if index == len(histogram.counts):
-        return "no estimate", True
-    low, high = histogram.edges[index : index + 2]
-    span = (
-        f"{low:g} {histogram.unit} and more" if math.isinf(high) else f"{low:g} to {high:g} {histogram.unit}"
-    )
-    return span, histogram.wrong_from is not None and low >= histogram.wrong_from
-
-
-def curves_svg(chart: CurveChart) -> str:
-    """Lines, from 0 upwards."""
-    known = [y for curve in chart.curves for y in curve.y if math.isfinite(y)]
-    xs = [x for curve in chart.curves for x in curve.x]
-    x_low, x_high = min(xs), max(max(xs), min(xs) + 1e-9)
-    ticks = _ticks(max(known, default=1))
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = _LEFT + (x - x_low) / (x_high - x_low) * (_WIDTH - _LEFT - _RIGHT)
-        return across, _y(y, ticks[-1])
-
-    parts = [_y_axis(ticks, ""), _x_title(chart.x_title)]
-    parts += [
-        f'<text x="{_LEFT}" y="12">{escape(chart.y_title)}</text>',
-        *(_x_label(place(x, 0)[0], f"{x:g}") for x in _between(x_low, x_high)),
-    ]
-    for index, curve in reversed(list(enumerate(chart.curves))):  # the measured one lies on top
-        points = [(x, y, *place(x, y)) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y)]
-        line = " ".join(f"{across:.1f},{up:.1f}" for _, _, across, up in points)
-        parts.append(f'<polyline class="curve c{index}" points="{line}"/>')
-        parts += [
-            f'<circle class="point" cx="{across:.1f}" cy="{up:.1f}" r="5">'
-            f"<title>{escape(f'{curve.name}, at {x:.3g}: {y:.3g}')}</title></circle>"
-            for x, y, across, up in points
-        ]
-    names = " and ".join(curve.name for curve in chart.curves)
-    return _svg(f"{chart.title}: {chart.y_title} over {chart.x_title}, {names}", parts)
-
-
-def curve_legend(chart: CurveChart) -> str:
-    """A sample of each line with its name."""
-    items = [
-        f'<span><svg viewBox="0 0 32 10" aria-hidden="true"><path class="curve c{index}" d="M0 5h32"/></svg>'
-        f"{escape(curve.name)}</span>"
-        for index, curve in enumerate(chart.curves)
-    ]
-    return f'<p class="legend">{"".join(items)}</p>'
-
-
-def _svg(label: str, parts: list[str]) -> str:
-    head = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label)}">'
-    return f"{head}{''.join(parts)}</svg>"
+def _frame(
+    label: str, x_ticks: list[tuple[float, str]], x_title: str, y_ticks: list[tuple[float, str]]
+) -> dict[str, Any]:
+    frame = {"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _RIGHT, "label": label}
+    axes = {"x_ticks": x_ticks, "x_title": x_title, "y_ticks": y_ticks, "y_title": ""}
+    return {**frame, **axes, "bars": [], "lines": []}
 
 
 def _y(value: float, top: float) -> float:
-    return _HEIGHT - _BOTTOM - value / top * (_HEIGHT - _BOTTOM - _TOP)
+    return round(_BOTTOM - value / top * (_BOTTOM - _TOP), 1)
 
 
-def _y_axis(ticks: list[float], unit: str) -> str:
-    lines = []
-    for tick in ticks:
-        y = _y(tick, ticks[-1])
-        lines.append(
-            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}{unit and " " + unit}</text>'
-        )
-    return "".join(lines)
-
-
-def _x_label(x: float, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{text}</text>'
-
-
-def _x_title(text: str) -> str:
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    return f'<text x="{middle:.1f}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(text)}</text>'
-
-
-def _ticks(highest: float) -> list[float]:
-    """From 0 to just above `highest`, in about four round steps."""
+def _y_axis(highest: float, unit: str) -> tuple[float, list[tuple[float, str]]]:
+    """Its end just above `highest`, and places and texts of about four round steps from 0 on."""
     step = _round_step(highest if highest > 0 else 1)
-    return [step * index for index in range(math.ceil(highest / step) + 1 if highest > 0 else 5)]
-
-
-def _between(low: float, high: float) -> list[float]:
-    """Round numbers from `low` to `high`."""
-    step = _round_step(high - low)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [step * index for index in range(first, last + 1)]
+    ticks = [step * index for index in range(math.ceil(highest / step) + 1 if highest > 0 else 5)]
+    return ticks[-1], [(_y(tick, ticks[-1]), f"{tick:g}{unit}") for tick in ticks]
 
 
 def _round_step(span: float) -> float:

@@ -35,7 +35,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Example:
+class ShownPair:
     """One pair, shown."""
 
     name: str
@@ -44,7 +44,7 @@ class Example:
     panels: tuple[Panel, ...]
 
 
-def disparity_example(
+def shown_disparity(
     name: str,
     caption: str,
     left: NDArray[np.generic],
@@ -52,7 +52,7 @@ def disparity_example(
     truth: NDArray[np.float32],
     *,
     visible: NDArray[np.bool_] | None = None,
-) -> Example:
+) -> ShownPair:
     """Left view, disparity and truth in one range of colours, and KITTI's error map.
 
     left: (H, W, 3) RGB. disparity, truth: (H, W), pixels, NaN = unknown. visible: (H, W), see `error_map`.
@@ -62,7 +62,7 @@ def disparity_example(
     low, high = (float(np.percentile(known, part)) for part in (1, 99)) if known.size else (0.0, 1.0)
     low, high = math.floor(low), math.ceil(high)
     errors = error_map(disparity, truth, visible=visible, thicken=known.size < _SPARSE * truth.size)
-    return Example(
+    return ShownPair(
         name,
         caption,
         (
@@ -95,7 +95,7 @@ def consistency_panels(
     )
 
 
-def superres_example(
+def shown_superres(
     name: str,
     caption: str,
     bicubic: NDArray[np.uint8],
@@ -103,7 +103,7 @@ def superres_example(
     truth: NDArray[np.uint8],
     *,
     crop: tuple[int, int] = (120, 160),
-) -> Example:
+) -> ShownPair:
     """The left view, and the place where the result is worst: bicubic, result and truth, pixel by pixel.
 
     bicubic, result, truth: (H, W, 3) RGB of one size; result None = bicubic alone was measured.
@@ -116,7 +116,7 @@ def superres_example(
     if result is not None:
         panels.append(Panel("Result", result[cut], "crop"))
     panels.append(Panel("Truth", truth[cut], "crop"))
-    return Example(name, caption, tuple(panels))
+    return ShownPair(name, caption, tuple(panels))
 
 
 def data_uri(panel: Panel) -> tuple[str, int, int]:

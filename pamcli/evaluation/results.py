@@ -15,7 +15,7 @@ from pamcli.data.source import Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.published import Figures, published_rows, published_table
 from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.report_pictures import Example
+from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.evaluation.tables import Table, csv_table, json_value, text_table
 from pamcli.files.finding import shown
 
@@ -46,7 +46,7 @@ class Evaluation:
     published: Mapping[str, Table] = field(default_factory=dict)
     """Rows from papers and benchmarks' pages by data set, below one of this evaluation."""
     charts: tuple[Histogram | CurveChart, ...] = ()
-    examples: tuple[Example, ...] = ()
+    worst_pairs: tuple[ShownPair, ...] = ()
     """The worst pairs, worst first."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     """For JSON, beside facts and notes."""

@@ -16,51 +16,27 @@ Robust Vision Challenge. What is in none of them is said in the notes of a `Subm
 
 from __future__ import annotations
 
+import functools
 import math
-import os
 import re
-import secrets
+import tomllib
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import InputError, OutputError, UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.submission_files import check_disparity, check_seconds
+from pamcli.files.atomic import replacing
 from pamcli.files.finding import listed, shown
 from pamcli.imaging.disparity_files import encode_disparity
 
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
 KINDS = ("kitti2012", "kitti2015", "middlebury", "eth3d")
-
-MIDDLEBURY_TRAINING = _names(
-    "Adirondack ArtL Jadeplant Motorcycle MotorcycleE Piano PianoL Pipes Playroom Playtable PlaytableP "
-    "Recycle Shelves Teddy Vintage"
-)
-MIDDLEBURY_TEST = _names(
-    "Australia AustraliaP Bicycle2 Classroom2 Classroom2E Computer Crusade CrusadeP Djembe DjembeL Hoops "
-    "Livingroom Newkuba Plants Staircase"
-)
-ETH3D_TRAINING = _names(
-    "delivery_area_1l delivery_area_1s delivery_area_2l delivery_area_2s delivery_area_3l delivery_area_3s "
-    "electro_1l electro_1s electro_2l electro_2s electro_3l electro_3s facade_1s forest_1s forest_2s "
-    "playground_1l playground_1s playground_2l playground_2s playground_3l playground_3s terrace_1s "
-    "terrace_2s terrains_1l terrains_1s terrains_2l terrains_2s"
-)
-ETH3D_TEST = _names(
-    "lakeside_1l lakeside_1s sand_box_1l sand_box_1s storage_room_1l storage_room_1s storage_room_2_1l "
-    "storage_room_2_1s storage_room_2_2l storage_room_2_2s storage_room_2l storage_room_2s storage_room_3l "
-    "storage_room_3s tunnel_1l tunnel_1s tunnel_2l tunnel_2s tunnel_3l tunnel_3s"
-)
 
 _LARGEST_FILE = 1 << 29  # bytes: an end to what a crafted archive can unpack to
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say: one submission, one archive, byte for byte
@@ -92,47 +68,39 @@ class Submission:
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """What one benchmark wants, file by file."""
+class Rules:
+    """What one benchmark wants, file by file; the fields are explained in `submissions.toml`."""
 
     training: tuple[str, ...]
-    """Names that may stand alone; empty where only the test set is taken."""
     test: tuple[str, ...]
     disparity: str
-    """Path of a disparity file; {part}, {name}, {method}, {size} are filled in."""
     seconds: str = ""
-    """Path of a file with the runtime; empty = there is none."""
     seconds_before: str = ""
-    """What stands before the number in that file."""
     holes: bool = True
-    """Pixels without an estimate are taken."""
     notes: tuple[str, ...] = ()
 
+    def wanted(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Training alone where that may stand alone and no name is of the test set, else everything."""
+        training_alone = self.training and not set(names) & set(self.test)
+        return self.training if training_alone else (*self.training, *self.test)
 
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(f"{index:06}_10" for index in range(count))
+    def paths(self, name: str, method: str, size: str) -> list[str]:
+        """Of the files of a picture."""
+        part = "training" if name in self.training else "test"
+        templates = [self.disparity, self.seconds] if self.seconds else [self.disparity]
+        return [text.format(part=part, name=name, method=method, size=size) for text in templates]
 
 
-_LAYOUTS = {
-    "kitti2012": _Layout((), _numbered(195), "{name}.png"),
-    "kitti2015": _Layout((), _numbered(200), "disp_0/{name}.png"),
-    "middlebury": _Layout(
-        MIDDLEBURY_TRAINING,
-        MIDDLEBURY_TEST,
-        "{part}{size}/{name}/disp0{method}.pfm",
-        "{part}{size}/{name}/time{method}.txt",
-        holes=False,
-        notes=("unverified: whether the scenes of one archive may have different sizes (F, H, Q)",),
-    ),
-    "eth3d": _Layout(
-        ETH3D_TRAINING,
-        ETH3D_TEST,
-        "low_res_two_view/{name}.pfm",
-        "low_res_two_view/{name}.txt",
-        "runtime ",
-        notes=("unverified: pixels without an estimate are +inf, as for Middlebury",),
-    ),
-}
+@functools.cache
+def rules_of(kind: str) -> Rules:
+    """Of one of `KINDS`. Raises UsageError: no such kind."""
+    if kind not in KINDS:
+        raise UsageError(f"no submission is known for {kind!r}", f"take {', '.join(KINDS)}")
+    text = resources.files("pamcli.evaluation").joinpath("submissions.toml").read_text(encoding="utf-8")
+    given = tomllib.loads(text)[kind]
+    numbered = tuple(f"{index:06}_10" for index in range(given.pop("numbered", 0)))
+    training, test = (tuple(given.pop(part, "").split()) for part in ("training", "test"))
+    return Rules(training, numbered + test, notes=tuple(given.pop("notes", ())), **given)
 
 
 def require_complete(kind: str, names: Iterable[str]) -> None:
@@ -141,13 +109,13 @@ def require_complete(kind: str, names: Iterable[str]) -> None:
     kind: one of `KINDS`. names: of the samples; the last part of each counts ("testing/000000_10"). To be
     asked before the network runs for an hour. Raises UsageError: no such kind.
     """
-    layout = _layout(kind)
+    rules = rules_of(kind)
     given = [_last(name) for name in names]
     if repeated := sorted({name for name in given if given.count(name) > 1}):
         raise InputError(f"two pictures for one file of a {kind} submission: {listed(repeated)}")
-    if strange := [name for name in given if name not in {*layout.training, *layout.test}]:
+    if strange := [name for name in given if name not in {*rules.training, *rules.test}]:
         raise InputError(f"{_counted(strange, 'picture')} not of {kind}: {listed(strange)}")
-    _refuse_missing(kind, [name for name in _wanted(layout, given) if name not in set(given)], "picture")
+    _refuse_missing(kind, [name for name in rules.wanted(given) if name not in set(given)], "picture")
 
 
 def write_submission(
@@ -161,7 +129,7 @@ def write_submission(
     asked for. OutputError: cannot be written. UsageError: no such kind, method or size. No file is left then,
     and one that stood at `path` before stays as it was.
     """
-    layout = _layout(kind)
+    rules = rules_of(kind)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", method) or method.endswith("_s"):
         raise UsageError(
             f"{method!r} cannot be the name of a method in file names",
@@ -172,23 +140,23 @@ def write_submission(
     written: list[str] = []
     sizes: dict[str, tuple[int, int]] = {}
     saturated = 0
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         with zipfile.ZipFile(temporary, "x") as archive:
             for prediction in predictions:
                 name = _last(prediction.name)
-                if name in written or name not in {*layout.training, *layout.test}:
+                if name in written or name not in {*rules.training, *rules.test}:
                     require_complete(kind, [*written, name])
                 written.append(name)
                 if prediction.picture_size is not None:
                     sizes[name] = prediction.picture_size
-                paths = _paths(layout, name, method, size)
+                paths = rules.paths(name, method, size)
                 encoded = encode_disparity(prediction.disparity, Path(paths[0]).suffix)
                 saturated += encoded.saturated
-                check_disparity(paths[0], encoded.data, sizes.get(name), holes=layout.holes)
+                check_disparity(paths[0], encoded.data, sizes.get(name), holes=rules.holes)
                 _add(archive, paths[0], encoded.data)
-                if layout.seconds:
-                    text = f"{layout.seconds_before}{prediction.seconds:.6g}"
-                    check_seconds(paths[1], text.encode(), layout.seconds_before)
+                if rules.seconds:
+                    text = f"{rules.seconds_before}{prediction.seconds:.6g}"
+                    check_seconds(paths[1], text.encode(), rules.seconds_before)
                     _add(archive, paths[1], text.encode())
         require_complete(kind, written)
         submission = verify_submission(temporary, kind, picture_sizes=sizes, shown_as=path)
@@ -213,13 +181,13 @@ def verify_submission(
     belong there, a wrong format or size, a disparity that is negative, NaN, wider than the picture, or below
     1 px everywhere; no runtime. UsageError: no such kind.
     """
-    layout = _layout(kind)
+    rules = rules_of(kind)
     label = shown(shown_as or path)
     sizes = picture_sizes or {}
     try:
         with zipfile.ZipFile(path) as archive:
             held = [info.filename for info in archive.infolist() if not info.is_dir()]
-            wanted = _files(kind, layout, held)
+            wanted = _files(kind, rules, held)
             _check_names(kind, label, held, wanted)
             for file, name in wanted.items():
                 if archive.getinfo(file).file_size > _LARGEST_FILE:
@@ -227,45 +195,27 @@ def verify_submission(
                 data = archive.read(file)
                 where = f"{label}: {file}"
                 if file.endswith(".txt"):
-                    check_seconds(where, data, layout.seconds_before)
+                    check_seconds(where, data, rules.seconds_before)
                 else:
-                    check_disparity(where, data, sizes.get(name), holes=layout.holes)
+                    check_disparity(where, data, sizes.get(name), holes=rules.holes)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise InputError(f"{label} is no zip archive that can be read: {error}") from error
     except OSError as error:
         raise InputError(f"{label} cannot be read: {error.strerror or error}") from error
     pictures = set(wanted.values())
-    notes = [*layout.notes]
-    if layout.training and not pictures & set(layout.test):
-        notes.insert(0, f"only the {len(layout.training)} training scenes: not for the table of the test set")
+    notes = [*rules.notes]
+    if rules.training and not pictures & set(rules.test):
+        notes.insert(0, f"only the {len(rules.training)} training scenes: not for the table of the test set")
     if unchecked := len(pictures - set(sizes)):
         notes.append(f"the size of {unchecked} pictures is not known here and was not checked")
     return Submission(kind, len(pictures), len(wanted), tuple(notes))
-
-
-def _layout(kind: str) -> _Layout:
-    if kind not in _LAYOUTS:
-        raise UsageError(f"no submission is known for {kind!r}", f"take {', '.join(KINDS)}")
-    return _LAYOUTS[kind]
 
 
 def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _wanted(layout: _Layout, names: Iterable[str]) -> tuple[str, ...]:
-    """Training alone where none of the test set is there and training may stand alone, else everything."""
-    training_alone = layout.training and not set(names) & set(layout.test)
-    return layout.training if training_alone else (*layout.training, *layout.test)
-
-
-def _paths(layout: _Layout, name: str, method: str, size: str) -> tuple[str, ...]:
-    part = "training" if name in layout.training else "test"
-    templates = (layout.disparity, layout.seconds) if layout.seconds else (layout.disparity,)
-    return tuple(text.format(part=part, name=name, method=method, size=size) for text in templates)
-
-
-def _files(kind: str, layout: _Layout, held: Iterable[str]) -> dict[str, str]:
+def _files(kind: str, rules: Rules, held: Iterable[str]) -> dict[str, str]:
     """Every file that the archive should hold, with the name of its picture.
 
     Middlebury's method and size are those of the first disparity file; files of another are then extra.
@@ -279,8 +229,7 @@ def _files(kind: str, layout: _Layout, held: Iterable[str]) -> dict[str, str]:
                 names.append(found[2])
     else:
         names = [Path(file).stem for file in held]
-    wanted = _wanted(layout, names)
-    return {file: name for name in wanted for file in _paths(layout, name, method, size)}
+    return {file: name for name in rules.wanted(names) for file in rules.paths(name, method, size)}
 
 
 def _check_names(kind: str, label: str, held: list[str], wanted: Mapping[str, str]) -> None:
@@ -317,20 +266,3 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     info.external_attr = 0o644 << 16
     info.compress_type = zipfile.ZIP_STORED if name.endswith(".png") else zipfile.ZIP_DEFLATED
     archive.writestr(info, data, compresslevel=6)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A new name beside `path`, which is renamed to it when all went well and removed when not."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".pam-{secrets.token_hex(8)}.tmp")
-        try:
-            yield temporary
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-    except OSError as error:
-        raise OutputError(f"cannot write {shown(path)}: {error.strerror or error}") from error

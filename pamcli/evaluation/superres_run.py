@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Source
 from pamcli.evaluation.methods import Method, NetworkMethod, Views
-from pamcli.evaluation.report_pictures import Example, superres_example
+from pamcli.evaluation.report_pictures import ShownPair, shown_superres
 from pamcli.evaluation.results import (
     WORST,
     Cost,
@@ -56,7 +56,7 @@ class MeasuredSet:
     means: dict[str, Figures]
     """Method -> protocol -> metric -> mean over the pairs."""
     pairs: tuple[MeasuredPair, ...]
-    examples: tuple[Example, ...]
+    worst_pairs: tuple[ShownPair, ...]
     """The pairs with the lowest PSNR, worst first."""
     notes: tuple[str, ...]
 
@@ -120,7 +120,7 @@ def evaluate_superres(
         headline=(_by_metric(summary),),
         key_figures=tuple(_key_figures(one, method) for one in measured for method in one.means),
         published=published,
-        examples=tuple(example for one in measured for example in one.examples),
+        worst_pairs=tuple(pair for one in measured for pair in one.worst_pairs),
         numbers=numbers,
     )
 
@@ -169,7 +169,7 @@ def measure_superres(
     Raises InputError as the metrics do.
     """
     pairs: list[MeasuredPair] = []
-    examples: list[tuple[float, Example]] = []
+    worst_pairs: list[tuple[float, ShownPair]] = []
     for index in range(len(source)):
         sample = source.load(index)
         pair = superres_pair(sample.left, sample.right, scale, name=sample.name)
@@ -193,19 +193,19 @@ def measure_superres(
             quality = figures[method or BICUBIC]["left"]["psnr"]
             gain = quality - figures[BICUBIC]["left"]["psnr"]
             caption = f"{quality:.2f} dB (left)" + (f", {gain:+.2f} dB over bicubic" if shown else "")
-            example = superres_example(
+            shown_pair = shown_superres(
                 sample.name, caption, results[BICUBIC][0], shown[0] if shown else None, pair.left
             )
-            examples.append((quality, example))
-            examples.sort(key=lambda one: one[0])
-            del examples[worst:]
+            worst_pairs.append((quality, shown_pair))
+            worst_pairs.sort(key=lambda one: one[0])
+            del worst_pairs[worst:]
         advance()
     methods = [BICUBIC] if method is None else [BICUBIC, method]
     return MeasuredSet(
         label,
         {name: mean_figures([pair.figures[name] for pair in pairs]) for name in methods},
         tuple(pairs),
-        tuple(example for _, example in examples),
+        tuple(shown_pair for _, shown_pair in worst_pairs),
         tuple(source.missing),
     )
 

@@ -9,6 +9,7 @@ import secrets
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from pamcli.errors import OutputError
@@ -86,30 +87,37 @@ def write_atomically(path: Path, data: bytes) -> None:
             while _HELD:
                 os.close(_HELD.pop())
             return
-        target = Path(os.path.realpath(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_and_rename(target, data)
+        with replacing(path) as temporary:
+            # Not tempfile.mkstemp: its 0600 would outlive the rename, while here the umask decides.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            with open(os.open(temporary, flags, 0o666), "wb") as stream:
+                stream.write(data)
     except ValueError as error:  # a NUL character in the path
         raise OutputError(f"cannot write {str(path)!r}: {error}") from error
     except OSError as error:
         raise explained(path, error) from error
 
 
-def _write_and_rename(target: Path, data: bytes) -> None:
-    # The name does not grow with the target's, which may already be as long as a name can be.
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new name beside `path`, which is renamed to it when all went well, and removed when not.
+
+    A symbolic link is followed, missing parent folders are made. Raises OutputError.
+    """
+    target = Path(os.path.realpath(path))
+    # Its length does not grow with the target's, which may already be as long as a name can be.
     temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
     try:
-        # Not tempfile.mkstemp: its 0600 would outlive the rename, while here the umask decides.
-        descriptor = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666
-        )
-        with open(descriptor, "wb") as stream:
-            stream.write(data)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise explained(path, error) from error
 
 
 def explained(path: Path, error: OSError) -> OutputError:

@@ -154,7 +154,7 @@ def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch)
     assert rows["as measured", "all"]["epe"] == 0
     assert rows["20 px", "0 to 16"]["epe"] == 0
     assert rows["20 px", "32 to 64"]["d1"] == 100
-    titles = [panel.title for panel in found.examples[0].panels]
+    titles = [panel.title for panel in found.worst_pairs[0].panels]
     assert titles[-2:] == ["Left-right difference, dark 0 to bright 3 px", "Cycle error, dark 0 to bright 1"]
 
 

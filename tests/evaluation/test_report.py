@@ -17,7 +17,7 @@ import pytest
 
 from pamcli.evaluation.report import render_report
 from pamcli.evaluation.report_charts import Curve, CurveChart, Histogram
-from pamcli.evaluation.report_pictures import disparity_example, superres_example
+from pamcli.evaluation.report_pictures import shown_disparity, shown_superres
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table
 
@@ -63,9 +63,9 @@ def report_data() -> Evaluation:
                 "error (px)",
             ),
         ),
-        examples=(
-            disparity_example(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
-            superres_example("sr", "21 dB", wide, wide, 255 - wide, crop=(10, 10)),
+        worst_pairs=(
+            shown_disparity(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
+            shown_superres("sr", "21 dB", wide, wide, 255 - wide, crop=(10, 10)),
         ),
     )
 
@@ -141,7 +141,7 @@ def test_missing_figures_are_dashes_and_numbers_carry_their_exact_value(page: by
 
 def test_a_report_needs_neither_pictures_nor_charts() -> None:
     data = report_data()
-    bare = replace(data, published={}, charts=(), examples=(), notes=(), key_figures=(), warnings=())
+    bare = replace(data, published={}, charts=(), worst_pairs=(), notes=(), key_figures=(), warnings=())
     parsed = Page(render_report(bare))
     assert not [tag for tag, _ in parsed.elements if tag in ("img", "svg", "figure")]
     assert [text for text in parsed.text_of("h2") if text.strip()] == [
@@ -160,11 +160,11 @@ def test_published_rows_are_folded_below_what_was_measured(page: bytes) -> None:
 def test_the_error_colors_are_explained_where_they_are_used() -> None:
     data = report_data()
     assert b'class="colors"' in render_report(data)
-    assert b'class="colors"' not in render_report(replace(data, examples=data.examples[1:]))
+    assert b'class="colors"' not in render_report(replace(data, worst_pairs=data.worst_pairs[1:]))
 
 
 def test_a_file_name_that_is_no_utf8_does_not_break_the_page() -> None:
-    data = replace(report_data(), title="broken \udcff name", examples=())
+    data = replace(report_data(), title="broken \udcff name", worst_pairs=())
     assert b"broken ? name" in render_report(data)
 
 

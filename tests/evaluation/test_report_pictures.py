@@ -13,8 +13,8 @@ from pamcli.evaluation.report_pictures import (
     MAX_WIDTH,
     Panel,
     data_uri,
-    disparity_example,
-    superres_example,
+    shown_disparity,
+    shown_superres,
 )
 from pamcli.imaging.colormap import colorize
 
@@ -64,7 +64,7 @@ def test_disparity_and_truth_share_their_colors() -> None:
     truth = np.tile(np.linspace(10.4, 59.6, 100, dtype=np.float32), (4, 1))
     estimate = truth + 1
     left = np.zeros((4, 100, 3), np.uint8)
-    example = disparity_example("a", "c", left, estimate, truth)
+    example = shown_disparity("a", "c", left, estimate, truth)
     photo, disparity, true, errors = example.panels
     assert (example.name, example.caption) == ("a", "c")
     assert photo.pixels is left
@@ -80,9 +80,9 @@ def test_a_sparse_truth_is_drawn_thicker_and_none_at_all_is_black() -> None:
     truth[2, 2] = 20
     estimate = np.full((5, 5), 20, np.float32)
     left = np.zeros((5, 5, 3), np.uint8)
-    errors = disparity_example("a", "", left, estimate, truth).panels[3].pixels
+    errors = shown_disparity("a", "", left, estimate, truth).panels[3].pixels
     assert np.count_nonzero(errors.any(axis=2)) == 9
-    nothing = disparity_example("a", "", left, estimate, np.full_like(truth, np.nan))
+    nothing = shown_disparity("a", "", left, estimate, np.full_like(truth, np.nan))
     assert not nothing.panels[3].pixels.any()
 
 
@@ -92,7 +92,7 @@ def test_super_resolution_is_shown_where_it_is_worst() -> None:
     result[31:35, 71:76] = 160
     bicubic = truth.copy()
     bicubic[0, 0] = 255
-    example = superres_example("a", "c", bicubic, result, truth, crop=(4, 5))
+    example = shown_superres("a", "c", bicubic, result, truth, crop=(4, 5))
     left, *cuts = example.panels
     assert [panel.title for panel in cuts] == ["Bicubic", "Result", "Truth"]
     assert {panel.kind for panel in cuts} == {"crop"}
@@ -105,6 +105,6 @@ def test_super_resolution_is_shown_where_it_is_worst() -> None:
 
 def test_bicubic_alone_and_a_picture_smaller_than_the_cut() -> None:
     truth = np.zeros((6, 8, 3), np.uint8)
-    example = superres_example("a", "c", truth + np.uint8(3), None, truth)
+    example = shown_superres("a", "c", truth + np.uint8(3), None, truth)
     assert [panel.title for panel in example.panels[1:]] == ["Bicubic", "Truth"]
     assert example.panels[1].pixels.shape == (6, 8, 3)

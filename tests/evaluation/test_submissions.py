@@ -15,14 +15,11 @@ from PIL import Image
 
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.evaluation.submissions import (
-    ETH3D_TEST,
-    ETH3D_TRAINING,
     KINDS,
-    MIDDLEBURY_TEST,
-    MIDDLEBURY_TRAINING,
     Prediction,
     Submission,
     require_complete,
+    rules_of,
     verify_submission,
     write_submission,
 )
@@ -34,8 +31,8 @@ DISPARITY = np.linspace(0.5, 7.5, HEIGHT * WIDTH, dtype=np.float32).reshape(HEIG
 NAMES = {
     "kitti2012": [f"{index:06}_10" for index in range(195)],
     "kitti2015": [f"testing/{index:06}_10" for index in range(200)],
-    "middlebury": [*MIDDLEBURY_TRAINING, *MIDDLEBURY_TEST],
-    "eth3d": [*ETH3D_TRAINING, *ETH3D_TEST],
+    "middlebury": [*rules_of("middlebury").training, *rules_of("middlebury").test],
+    "eth3d": [*rules_of("eth3d").training, *rules_of("eth3d").test],
 }
 FILES = {"kitti2012": 195, "kitti2015": 200, "middlebury": 60, "eth3d": 94}
 
@@ -114,7 +111,7 @@ def test_the_same_results_are_the_same_bytes(tmp_path: Path) -> None:
 
 def test_middlebury_files_carry_the_name_of_the_method_and_the_size(tmp_path: Path) -> None:
     path = tmp_path / "m.zip"
-    names = [f"trainingQ/{scene}" for scene in MIDDLEBURY_TRAINING]
+    names = [f"trainingQ/{scene}" for scene in rules_of("middlebury").training]
     write_submission(path, "middlebury", predictions(names), method="Mine-2", size="Q")
     assert "trainingQ/Teddy/disp0Mine-2.pfm" in zipfile.ZipFile(path).namelist()
     assert verify_submission(path, "middlebury").pictures == 15
@@ -127,11 +124,11 @@ def test_middlebury_files_carry_the_name_of_the_method_and_the_size(tmp_path: Pa
 
 def test_training_scenes_may_stand_alone_but_test_scenes_may_not(tmp_path: Path) -> None:
     path = tmp_path / "e.zip"
-    submission = write_submission(path, "eth3d", predictions(list(ETH3D_TRAINING)))
+    submission = write_submission(path, "eth3d", predictions(list(rules_of("eth3d").training)))
     assert (submission.pictures, submission.files) == (27, 54)
     assert "only the 27 training scenes" in submission.notes[0]
     with pytest.raises(InputError, match="27 pictures missing: delivery_area_1l"):
-        write_submission(path, "eth3d", predictions(list(ETH3D_TEST)))
+        write_submission(path, "eth3d", predictions(list(rules_of("eth3d").test)))
 
 
 def test_notes_say_what_is_unverified_and_unchecked(tmp_path: Path) -> None:
@@ -161,7 +158,7 @@ def test_an_incomplete_one_is_refused_naming_the_first_five(tmp_path: Path) -> N
 
 def test_what_would_be_incomplete_is_known_before_any_work() -> None:
     require_complete("kitti2012", NAMES["kitti2012"])
-    require_complete("eth3d", [f"two_view_training/{name}" for name in ETH3D_TRAINING])
+    require_complete("eth3d", [f"two_view_training/{name}" for name in rules_of("eth3d").training])
     with pytest.raises(InputError, match="195 pictures missing"):
         require_complete("kitti2012", [])
     with pytest.raises(InputError, match="1 picture not of kitti2012: 000195_10"):
