@@ -34,12 +34,17 @@ class Part:
     read: Callable[[Path], Any] | None = None
     """A module's function, so that a source can be pickled. None: for others to read; its result None: there
     is nothing after all."""
+    file: str = ""
+    """Its file below the folder that `Tree` is given, `{}` for the key of the pair; "" = elsewhere."""
 
 
 def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
-    """Disparity of the left view and, unless it has no name, of the right one, in files of one kind."""
-    both = (Part("disparity", f"truth ({left})", read),)
-    return (*both, Part("right_disparity", f"right truth ({right})", read)) if right else both
+    """Disparity of the left view and, unless it has no name, of the right one, in files of one kind.
+
+    left, right: how they are called, and their files.
+    """
+    both = (("disparity", "truth", left), ("right_disparity", "right truth", right))
+    return tuple(Part(name, f"{what} ({of.replace('{}', '')})", read, of) for name, what, of in both if of)
 
 
 class Listed(Source):
@@ -173,9 +178,50 @@ def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, fro
             waiting += reversed(inner)
 
 
-def existing(**parts: Path) -> dict[str, Path]:
-    """Those parts whose files are there."""
-    return {part: path for part, path in parts.items() if path.is_file()}
+class Tree:
+    """Collects the pairs of a data set, and a line for every view without the other one."""
+
+    def __init__(self, parts: Sequence[Part] = ()) -> None:
+        self.parts = tuple(parts)
+        self.files: list[Files] = []
+        self.unpaired: list[str] = []
+
+    def add(self, name: str, left: Path, right: Path, folder: Path, key: str = "", **parts: Path) -> None:
+        """A pair, where both pictures are there, with those of its parts that are.
+
+        folder: that of all parts with a `file`, in whose name `{}` stands for `key`. parts: those elsewhere.
+        """
+        here, there = left.is_file(), right.is_file()
+        if here and there:
+            known = {part.name: folder / part.file.replace("{}", key) for part in self.parts if part.file}
+            beside = {part: path for part, path in (known | parts).items() if path.is_file()}
+            self.files.append(Files(name, left, right, beside))
+        elif here or there:
+            only, other = (left, "right") if here else (right, "left")
+            self.unpaired.append(f"{shown(only)} has no {other} picture")
+
+    def add_all(
+        self,
+        lefts: Mapping[str, Path],
+        rights: Mapping[str, Path],
+        folder: Path,
+        below: str = "",
+        ending: str = "",
+        disparities: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Pairs of equal keys, called by `below`, key and `ending`; `folder` as of `add`.
+
+        disparities: by their keys, too.
+        """
+        nowhere = Path()
+        for key in sorted(lefts.keys() | rights.keys(), key=natural):
+            views = lefts.get(key, nowhere), rights.get(key, nowhere)
+            parts = {"disparity": disparities[key]} if disparities and key in disparities else {}
+            self.add(f"{below}/{key}{ending}".lstrip("/"), *views, folder, key, **parts)
+
+    def listed(self, absent: Iterable[str] = (), calibration: Calibration | None = None) -> Listed:
+        """As a source; see `Listed`."""
+        return Listed(self.files, self.parts, absent=absent, unpaired=self.unpaired, calibration=calibration)
 
 
 def root_of(root: Path, *below: str, holds: Sequence[str]) -> Path:
@@ -187,22 +233,3 @@ def root_of(root: Path, *below: str, holds: Sequence[str]) -> Path:
         if any((candidate / name).is_dir() for name in holds):
             return candidate
     return root
-
-
-def paired(
-    lefts: Mapping[str, Path], rights: Mapping[str, Path], unpaired: list[str]
-) -> Iterator[tuple[str, Path, Path]]:
-    """Key, left and right picture of every pair; `unpaired` gets a line for every view without the other."""
-    lonely = [(lefts[key], "right") for key in lefts.keys() - rights.keys()]
-    lonely += [(rights[key], "left") for key in rights.keys() - lefts.keys()]
-    lonely.sort(key=lambda item: natural(str(item[0])))
-    unpaired += [f"{shown(path)} has no {other} picture" for path, other in lonely]
-    return ((key, lefts[key], rights[key]) for key in lefts.keys() & rights.keys())
-
-
-def both_there(left: Path, right: Path, unpaired: list[str]) -> bool:
-    """Whether both pictures of a scene's folder are; `unpaired` gets a line where one alone is."""
-    here, there = left.is_file(), right.is_file()
-    if here != there:
-        unpaired.append(f"{shown(left if here else right)} has no {'right' if here else 'left'} picture")
-    return here and there

@@ -24,7 +24,7 @@ class Files:
     name: str
     left: Path
     right: Path
-    parts: Mapping[str, Path] = field(default_factory=dict)
+    parts: dict[str, Path] = field(default_factory=dict)
     """Whatever else is there, by the words of the source: "disparity", "noc", "calibration" ..."""
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_mask
-from pamcli.data.listing import Listed, Part, by_stem, existing, folders, paired, root_of, truths
-from pamcli.data.source import Files, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, by_stem, folders, root_of, truths
+from pamcli.data.source import SourceInfo
 from pamcli.imaging.disparity_files import read_disparity
 
 
@@ -25,26 +25,17 @@ def _disparity(path: Path) -> NDArray[np.float32]:
 
 _PARTS = (
     *truths(_disparity, "disp_00.npy", "disp_02.npy"),
-    Part("visible", "visible pixels (mask_00.png)", read_mask),
+    Part("visible", "visible pixels (mask_00.png)", read_mask, "mask_00.png"),
 )
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "booster_gt", "Booster", "booster", holds=[split]) / split / "balanced"
-    found: list[Files] = []
-    unpaired: list[str] = []
+    tree = Tree(_PARTS if split == "train" else ())
     for scene, folder in folders(home).items():
         lefts, rights = (by_stem(folder / camera, (".png",)) for camera in ("camera_00", "camera_02"))
-        parts = existing(
-            disparity=folder / "disp_00.npy",
-            right_disparity=folder / "disp_02.npy",
-            visible=folder / "mask_00.png",
-        )
-        found += [
-            Files(f"{scene}/{stem}", left, right, parts)
-            for stem, left, right in paired(lefts, rights, unpaired)
-        ]
-    return Listed(found, _PARTS if split == "train" else (), unpaired=unpaired)
+        tree.add_all(lefts, rights, folder, scene)
+    return tree.listed()
 
 
 INFO = SourceInfo(

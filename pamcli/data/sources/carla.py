@@ -6,22 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.decoding import read_positive_disparity
-from pamcli.data.listing import Listed, both_there, existing, folders, root_of, truths
-from pamcli.data.source import Files, SourceInfo
+from pamcli.data.listing import Listed, Tree, folders, root_of, truths
+from pamcli.data.source import SourceInfo
 
 _PARTS = truths(read_positive_disparity, "disp0GT.pfm", "disp1GT.pfm")  # the sign differs between the views
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "carla-highres", holds=["trainingF"]) / "trainingF"
-    found: list[Files] = []
-    unpaired: list[str] = []
+    tree = Tree(_PARTS)
     for name, folder in folders(home).items():
-        left, right = folder / "im0.png", folder / "im1.png"
-        if both_there(left, right, unpaired):
-            parts = existing(disparity=folder / "disp0GT.pfm", right_disparity=folder / "disp1GT.pfm")
-            found.append(Files(name, left, right, parts))
-    return Listed(found, _PARTS, unpaired=unpaired)
+        tree.add(name, folder / "im0.png", folder / "im1.png", folder)
+    return tree.listed()
 
 
 INFO = SourceInfo(

@@ -7,31 +7,22 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_scaled_disparity
-from pamcli.data.listing import Listed, by_stem, existing, folders_below, paired, root_of, truths
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Tree, by_stem, folders_below, root_of, truths
+from pamcli.data.source import Key, SourceInfo
 
 _SETS = ("tree", "shapenet", "reflective", "hole")
-_PARTS = truths(partial(read_scaled_disparity, levels_per_pixel=32), "_left.disp.png", "_right.disp.png")
+_PARTS = truths(partial(read_scaled_disparity, levels_per_pixel=32), "{}_left.disp.png", "{}_right.disp.png")
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "CREStereo", "crestereo", "stereo_trainset/crestereo", holds=_SETS)
-    wanted = keys.get("part", "all")
-    found: list[Files] = []
-    unpaired: list[str] = []
-    for part in _SETS if wanted == "all" else (wanted,):
-        for below, folder, names in folders_below(home / part, depth=2):
-            if not names:
-                continue
+    sets = _SETS if keys.get("part", "all") == "all" else (keys["part"],)
+    tree = Tree(_PARTS)
+    for part in sets:
+        for below, folder, _ in folders_below(home / part, depth=2):
             lefts, rights = (by_stem(folder, (".jpg",), f"_{side}") for side in ("left", "right"))
-            for stem, left, right in paired(lefts, rights, unpaired):
-                parts = existing(
-                    disparity=folder / f"{stem}_left.disp.png",
-                    right_disparity=folder / f"{stem}_right.disp.png",
-                )
-                found.append(Files("/".join(filter(None, (part, below, stem))), left, right, parts))
-    absent = [] if wanted != "all" else [f"no part {part}" for part in _SETS if not (home / part).is_dir()]
-    return Listed(found, _PARTS, absent=absent, unpaired=unpaired)
+            tree.add_all(lefts, rights, folder, f"{part}/{below}".rstrip("/"))
+    return tree.listed([f"no part {part}" for part in sets if not (home / part).is_dir()])
 
 
 INFO = SourceInfo(

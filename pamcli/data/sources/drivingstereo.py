@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_scaled_disparity
-from pamcli.data.listing import Listed, folders_below, paired, root_of, truths
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, folders_below, root_of
+from pamcli.data.source import Key, SourceInfo
 
 _WRAPPER = re.compile(r"(?:left-image|right-image|disparity-map)-(half|full)-size$")
 _LEVELS = {"half": 256, "full": 128}
@@ -26,13 +26,10 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     lefts, rights, truth = (
         _files(root, split, kind, size) for kind in ("left-image", "right-image", "disparity-map")
     )
-    unpaired: list[str] = []
-    found = [
-        Files(key, left, right, {"disparity": truth[key]} if key in truth else {})
-        for key, left, right in paired(lefts, rights, unpaired)
-    ]
     read = partial(read_scaled_disparity, levels_per_pixel=_LEVELS[size])
-    return Listed(found, truths(read, "disparity-map"), unpaired=unpaired)
+    tree = Tree([Part("disparity", "truth (disparity-map)", read)])
+    tree.add_all(lefts, rights, root, disparities=truth)
+    return tree.listed()
 
 
 def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_mask, read_positive_disparity, read_rectified_calibration
-from pamcli.data.listing import Listed, Part, both_there, existing, folders, root_of, truths
-from pamcli.data.source import Files, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, folders, root_of
+from pamcli.data.source import SourceInfo
 
 _TRUTH = (
-    *truths(read_positive_disparity, "two_view_training_gt"),
-    Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
+    Part("disparity", "truth (two_view_training_gt)", read_positive_disparity, "disp0GT.pfm"),
+    Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255), "mask0nocc.png"),
 )
 _CALIBRATION = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
 
@@ -20,22 +20,14 @@ _CALIBRATION = Part("calibration", "calibration (calib.txt)", read_rectified_cal
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     pictures = "two_view_training" if split == "training" else "two_view_test"
     home = root_of(root, "ETH3D", "eth3d", holds=[pictures])
-    found: list[Files] = []
-    unpaired: list[str] = []
+    tree = Tree((*(_TRUTH if split == "training" else ()), _CALIBRATION))
     for name, folder in folders(home / pictures).items():
-        left, right = folder / "im0.png", folder / "im1.png"
-        if both_there(left, right, unpaired):
-            # Either archive may have been unpacked on top of the other one.
-            apart = not (folder / "disp0GT.pfm").is_file()
-            truth = home / "two_view_training_gt" / name if apart else folder
-            parts = existing(
-                calibration=folder / "calib.txt",
-                disparity=truth / "disp0GT.pfm",
-                visible=truth / "mask0nocc.png",
-            )
-            found.append(Files(name, left, right, parts))
-    parts_read = (*(_TRUTH if split == "training" else ()), _CALIBRATION)
-    return Listed(found, parts_read, unpaired=unpaired)
+        # Either archive may have been unpacked on top of the other one.
+        apart = not (folder / "disp0GT.pfm").is_file()
+        truth = home / "two_view_training_gt" / name if apart else folder
+        views = folder / "im0.png", folder / "im1.png"
+        tree.add(name, *views, truth, calibration=folder / "calib.txt")
+    return tree.listed()
 
 
 INFO = SourceInfo(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.decoding import disparity_of_depth, read_levels
-from pamcli.data.listing import Listed, Part, by_stem, existing, folders_below, paired, root_of
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, by_stem, folders_below, root_of
+from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import read_text, shown
 
@@ -43,31 +43,31 @@ def _disparity(path: Path, camera: int) -> NDArray[np.float32] | None:
 
 
 _PARTS = (
-    Part("disparity", "truth (.left.depth.png)", partial(_disparity, camera=0)),
-    Part("right_disparity", "right truth (.right.depth.png)", partial(_disparity, camera=1)),
-    Part("calibration", f"focal length, hence no truth ({_SETTINGS})", partial(_calibration, camera=0)),
+    Part("disparity", "truth (.left.depth.png)", partial(_disparity, camera=0), "{}.left.depth.png"),
+    Part(
+        "right_disparity",
+        "right truth (.right.depth.png)",
+        partial(_disparity, camera=1),
+        "{}.right.depth.png",
+    ),
+    Part(
+        "calibration",
+        f"focal length, hence no truth ({_SETTINGS})",
+        partial(_calibration, camera=0),
+        _SETTINGS,
+    ),
 )
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "fat", "FallingThings", "data", holds=_SETS)
-    wanted = keys.get("part", "all")
-    found: list[Files] = []
-    unpaired: list[str] = []
-    for part in _SETS if wanted == "all" else (wanted,):
-        for below, folder, names in folders_below(home / part, depth=3):
-            if not names:
-                continue
+    sets = _SETS if keys.get("part", "all") == "all" else (keys["part"],)
+    tree = Tree(_PARTS)
+    for part in sets:
+        for below, folder, _ in folders_below(home / part, depth=3):
             lefts, rights = (by_stem(folder, (".png", ".jpg"), f".{side}") for side in ("left", "right"))
-            for number, left, right in paired(lefts, rights, unpaired):
-                parts = existing(
-                    disparity=folder / f"{number}.left.depth.png",
-                    right_disparity=folder / f"{number}.right.depth.png",
-                    calibration=folder / _SETTINGS,
-                )
-                found.append(Files("/".join(filter(None, (part, below, number))), left, right, parts))
-    absent = [] if wanted != "all" else [f"no part {part}" for part in _SETS if not (home / part).is_dir()]
-    return Listed(found, _PARTS, absent=absent, unpaired=unpaired)
+            tree.add_all(lefts, rights, folder, f"{part}/{below}".rstrip("/"))
+    return tree.listed([f"no part {part}" for part in sets if not (home / part).is_dir()])
 
 
 INFO = SourceInfo(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pamcli.data.listing import Listed, by_stem, paired, root_of
+from pamcli.data.listing import Tree, by_stem, root_of
 from pamcli.data.preparation.manifest import read_checksums
 from pamcli.data.preparation.patches import SCALES, Patch, Views, patch_at
 from pamcli.data.preparation.stores import (
@@ -47,8 +47,9 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
         if (root / "pairs").is_dir():  # from stereograms
             folder = root / "pairs"
     lefts, rights = by_stem(folder, ending="_L"), by_stem(folder, ending="_R")
-    unpaired: list[str] = []
-    return Listed([Files(*pair) for pair in paired(lefts, rights, unpaired)], unpaired=unpaired)
+    tree = Tree()
+    tree.add_all(lefts, rights, folder)
+    return tree.listed()
 
 
 class _Patches(Source):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pamcli.data.listing import Listed, by_stem, paired, root_of
-from pamcli.data.source import Files, SourceInfo
+from pamcli.data.listing import Listed, Tree, by_stem, root_of
+from pamcli.data.source import SourceInfo
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -15,8 +15,9 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         {stem.removesuffix(f"_{side}"): path for stem, path in by_stem(home / side).items()}
         for side in ("left", "right")
     )
-    unpaired: list[str] = []
-    return Listed([Files(*pair) for pair in paired(lefts, rights, unpaired)], unpaired=unpaired)
+    tree = Tree()
+    tree.add_all(lefts, rights, home)
+    return tree.listed()
 
 
 INFO = SourceInfo(

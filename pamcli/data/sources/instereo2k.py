@@ -10,22 +10,18 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_scaled_disparity
-from pamcli.data.listing import Listed, both_there, existing, folders_below, root_of, truths
-from pamcli.data.source import Files, SourceInfo
+from pamcli.data.listing import Listed, Tree, folders_below, root_of, truths
+from pamcli.data.source import SourceInfo
 
 _PARTS = truths(partial(read_scaled_disparity, levels_per_pixel=100), "left_disp.png", "right_disp.png")
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "InStereo2k", "InStereo2K", holds=[split]) / split
-    found: list[Files] = []
-    unpaired: list[str] = []
+    tree = Tree(_PARTS)
     for below, folder, _ in folders_below(home, depth=3):  # train is split into part1, part2 ...
-        left, right = folder / "left.png", folder / "right.png"
-        if both_there(left, right, unpaired):
-            parts = existing(disparity=folder / "left_disp.png", right_disparity=folder / "right_disp.png")
-            found.append(Files(below, left, right, parts))
-    return Listed(found, _PARTS, unpaired=unpaired)
+        tree.add(below, folder / "left.png", folder / "right.png", folder)
+    return tree.listed()
 
 
 INFO = SourceInfo(

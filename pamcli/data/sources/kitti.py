@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_mask, read_rectified_calibration
-from pamcli.data.listing import Listed, Part, by_stem, existing, paired, root_of
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, by_stem, root_of
+from pamcli.data.source import Key, SourceInfo
 from pamcli.imaging.disparity_files import read_disparity
 
 _SPLITS = ("training", "testing")
@@ -25,18 +25,6 @@ def _known(path: Path) -> NDArray[np.bool_]:
     # Says nothing where "occ" knows nothing either: there it is False, and no truth is compared.
     known: NDArray[np.bool_] = np.isfinite(read_disparity(path))
     return known
-
-
-def _parts(occ: str, noc: str, foreground: str, calibration: str, cameras: tuple[int, int]) -> list[Part]:
-    parts = [
-        Part("occ", f"truth of all pixels ({occ})"),
-        Part("noc", f"truth of visible pixels ({noc})"),
-        Part("foreground", foreground and f"object maps ({foreground})", read_mask),
-        Part("disparity", read=read_disparity),
-        Part("visible", read=_known),
-    ]
-    read = partial(read_rectified_calibration, cameras=cameras)
-    return [*parts, Part("calibration", f"calibration ({calibration})", read)]
 
 
 def open_2012(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
@@ -63,26 +51,28 @@ def _opened(
     absent: list[str],
 ) -> Listed:
     """beside: the folders of occ, noc, object maps ("" = there are none), and calibration."""
-    occ, noc, foreground, calibration = (folder / name for name in beside)
+    occ, noc, foreground, calibration = beside
+    of, read = "/{}_10.png", partial(read_rectified_calibration, cameras=cameras)
+    parts = [Part("calibration", f"calibration ({calibration})", read, calibration + "/{}.txt")]
+    if folder.name == "training":
+        objects = Part("foreground", f"object maps ({foreground})", read_mask, foreground + of)
+        parts = [
+            Part("occ", f"truth of all pixels ({occ})", None, occ + of),
+            Part("noc", f"truth of visible pixels ({noc})", None, noc + of),
+            *([objects] if foreground else []),
+            Part("disparity", read=read_disparity),
+            Part("visible", "", _known, noc + of),
+            *parts,
+        ]
+    tree = Tree(parts)
     lefts, rights = (by_stem(folder / view, (".png",), "_10") for view in views)
-    found: list[Files] = []
-    unpaired: list[str] = []
-    for number, left, right in paired(lefts, rights, unpaired):
-        file = f"{number}_10.png"
-        parts = existing(occ=occ / file, noc=noc / file, calibration=calibration / f"{number}.txt")
-        if beside[2]:
-            parts |= existing(foreground=foreground / file)
+    tree.add_all(lefts, rights, folder, ending="_10")
+    for files in tree.files:
         # Where only one of the two maps is there, it is the truth; `missing` names those pairs.
         order = ("occ", "noc") if keys.get("truth", "occ") == "occ" else ("noc", "occ")
-        if truth := [parts[name] for name in order if name in parts]:
-            parts["disparity"] = truth[0]
-        if "noc" in parts:
-            parts["visible"] = parts["noc"]
-        found.append(Files(f"{number}_10", left, right, parts))
-    parts_read = _parts(*beside, cameras)
-    if folder.name != "training":
-        parts_read = parts_read[-1:]
-    return Listed(found, parts_read, absent=absent, unpaired=unpaired)
+        if truth := [files.parts[name] for name in order if name in files.parts]:
+            files.parts["disparity"] = truth[0]
+    return tree.listed(absent)
 
 
 _TRUTH = Key("truth", "all measured pixels or the visible ones", ("occ", "noc"), "occ")

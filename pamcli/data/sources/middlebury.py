@@ -30,15 +30,15 @@ from pamcli.data.decoding import (
     read_rectified_calibration,
     read_scaled_disparity,
 )
-from pamcli.data.listing import Listed, Part, both_there, folders, folders_below, root_of
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, folders, folders_below, root_of
+from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import read_disparity
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _Names:
     """The names of the files in a scene's folder; of each the first that is there."""
 
     left: tuple[str, ...]
@@ -47,15 +47,15 @@ class _Layout:
     right_disparity: tuple[str, ...]
 
 
-_LAYOUTS = (
+_NAMES = (
     # 2003 first: its larger sizes hold im0 to im8, and im0 and im1 are not the pair that the truth is for.
-    _Layout(
+    _Names(
         ("im2.png", "im2.ppm"), ("im6.png", "im6.ppm"), ("disp2.png", "disp2.pgm"), ("disp6.png", "disp6.pgm")
     ),
-    _Layout(("im0.png",), ("im1.png",), ("disp0GT.pfm", "disp0.pfm"), ("disp1GT.pfm", "disp1.pfm")),
-    _Layout(("view1.png",), ("view5.png",), ("disp1.png",), ("disp5.png",)),
-    _Layout(("im0.pgm",), ("im1.pgm",), ("disp0.pgm",), ("disp1.pgm",)),
-    _Layout(("scene1.row3.col3.ppm",), ("scene1.row3.col4.ppm",), ("truedisp.row3.col3.pgm",), ()),
+    _Names(("im0.png",), ("im1.png",), ("disp0GT.pfm", "disp0.pfm"), ("disp1GT.pfm", "disp1.pfm")),
+    _Names(("view1.png",), ("view5.png",), ("disp1.png",), ("disp5.png",)),
+    _Names(("im0.pgm",), ("im1.pgm",), ("disp0.pgm",), ("disp1.pgm",)),
+    _Names(("scene1.row3.col3.ppm",), ("scene1.row3.col4.ppm",), ("truedisp.row3.col3.pgm",), ()),
 )
 
 _SCENES_2001 = ("barn1", "barn2", "bull", "poster", "sawtooth", "venus")
@@ -68,6 +68,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "MiddEval3", holds=[f"{part}{s}" for part in ("training", "test") for s in "FHQ"])
     sizes = [s for s in "FHQ" if (home / f"{split}{s}").is_dir()]
     evaluation = any((home / f"{part}{s}").is_dir() for part in ("training", "test") for s in "FHQ")
+    scenes: Mapping[str, Path] = {}
     if evaluation:
         if size is None and len(sizes) > 1:
             raise UsageError(
@@ -77,43 +78,26 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         size = size or (sizes or ["Q"])[0]
         top = f"{split}{size}"
         scenes = {f"{top}/{name}": folder for name, folder in folders(home / top).items()}
-        found, unpaired = _pairs(scenes)
     elif split == "training":
         scenes = {below or root.name: folder for below, folder, _ in folders_below(root, depth=4)}
-        found, unpaired = _pairs(scenes)
-    else:
-        found, unpaired = [], []
     read = partial(_disparity, size=size)
     truth = (
         Part("disparity", "truth", read),
         Part("right_disparity", read=read),
-        Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
+        Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255), "mask0nocc.png"),
     )
-    calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
-    parts = (*truth, calibration) if split == "training" else (calibration,)
-    return Listed(found, parts, unpaired=unpaired)
-
-
-def _pairs(scenes: Mapping[str, Path]) -> tuple[list[Files], list[str]]:
-    found: list[Files] = []
-    unpaired: list[str] = []
+    calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration, "calib.txt")
+    tree = Tree((*(truth if split == "training" else ()), calibration))
     for name, folder in scenes.items():
-        for layout in _LAYOUTS:
-            left, right = _there(folder, layout.left), _there(folder, layout.right)
-            if left and right:
-                parts = {
-                    "disparity": _there(folder, layout.disparity),
-                    "right_disparity": _there(folder, layout.right_disparity),
-                    "visible": _there(folder, ("mask0nocc.png",)),
-                    "calibration": _there(folder, ("calib.txt",)),
-                }
-                there = {part: path for part, path in parts.items() if path}
-                found.append(Files(name, left, right, there))
-                break
+        for names in _NAMES:
+            left, right = _there(folder, names.left), _there(folder, names.right)
             if left or right:
-                both_there(left or folder / layout.left[0], right or folder / layout.right[0], unpaired)
+                truths = {"disparity": names.disparity, "right_disparity": names.right_disparity}
+                there = {part: path for part, of in truths.items() if (path := _there(folder, of))}
+                views = left or folder / names.left[0], right or folder / names.right[0]
+                tree.add(name, *views, folder, **there)
                 break
-    return found, unpaired
+    return tree.listed()
 
 
 def _there(folder: Path, names: tuple[str, ...]) -> Path | None:

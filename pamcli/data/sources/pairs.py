@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pamcli.data.listing import Listed, by_stem, paired, truths
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, by_stem
+from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import UsageError
 from pamcli.files.finding import files_by_text, pictures_by_stem
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
@@ -24,12 +24,9 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         sides = (root / "left", root / "right")
         lefts, rights = (pictures_by_stem(side) if side.is_dir() else {} for side in sides)
         truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)
-    unpaired: list[str] = []
-    found = [
-        Files(stem, left, right, {"disparity": truth[stem]} if stem in truth else {})
-        for stem, left, right in paired(lefts, rights, unpaired)
-    ]
-    return Listed(found, truths(read_disparity, "disparity"), unpaired=unpaired)
+    tree = Tree([Part("disparity", "truth (disparity)", read_disparity)])
+    tree.add_all(lefts, rights, root, disparities=truth)
+    return tree.listed()
 
 
 def _matching(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]:

@@ -12,39 +12,31 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.decoding import read_positive_disparity
-from pamcli.data.listing import Listed, Part, by_stem, existing, folders, folders_below, paired
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, by_stem, folders, folders_below
+from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 
 _PICTURES = (".png", ".webp")
 _PARTS = (
-    Part("disparity", "disparity of the left view", read_positive_disparity),
-    Part("right_disparity", "disparity of the right view", read_positive_disparity),
+    Part("disparity", "disparity of the left view", read_positive_disparity, "left/{}.pfm"),
+    Part("right_disparity", "disparity of the right view", read_positive_disparity, "right/{}.pfm"),
 )
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     wanted, part = f"frames_{keys.get('pass', 'final')}pass", keys.get("part", "all")
-    found: list[Files] = []
-    unpaired: list[str] = []
+    tree = Tree(_PARTS)
     homes = [root, *folders(root).values(), *folders(root / "SceneFlow").values()]
     for home in homes:
         prefix = "" if home == root else f"{home.name}/"
         for below, folder, names in folders_below(home / wanted, depth=4):
-            if not {"left", "right"} & names or not _chosen(below, split, part):
-                continue
-            lefts, rights = by_stem(folder / "left", _PICTURES), by_stem(folder / "right", _PICTURES)
-            truths = home / "disparity" / below
-            for number, left, right in paired(lefts, rights, unpaired):
-                parts = existing(
-                    disparity=truths / "left" / f"{number}.pfm",
-                    right_disparity=truths / "right" / f"{number}.pfm",
-                )
-                found.append(Files(f"{prefix}{below}/{number}", left, right, parts))
-    if not found:
+            if {"left", "right"} & names and _chosen(below, split, part):
+                lefts, rights = by_stem(folder / "left", _PICTURES), by_stem(folder / "right", _PICTURES)
+                tree.add_all(lefts, rights, home / "disparity" / below, prefix + below)
+    if not tree.files:
         _hint_at_the_other_pass(homes, wanted)
-    return Listed(found, _PARTS, unpaired=unpaired)
+    return tree.listed()
 
 
 def _chosen(below: str, split: str, part: str) -> bool:

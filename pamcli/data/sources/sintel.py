@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_mask
-from pamcli.data.listing import Listed, Part, by_stem, existing, folders, paired, root_of, truths
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, by_stem, folders, root_of
+from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 from pamcli.imaging.images import read_picture
@@ -33,28 +33,29 @@ def _visible(occlusions: Path) -> NDArray[np.bool_]:
 
 
 _PARTS = (
-    *truths(_disparity, "disparities"),
-    Part("occlusions", "occluded pixels (occlusions)"),
-    Part("outofframe", "pixels out of frame (outofframe)"),
-    Part("visible", read=_visible),
+    Part("disparity", "truth (disparities)", _disparity, "disparities/{}.png"),
+    Part("occlusions", "occluded pixels (occlusions)", None, "occlusions/{}.png"),
+    Part("outofframe", "pixels out of frame (outofframe)", None, "outofframe/{}.png"),
+    Part("visible", "", _visible, "occlusions/{}.png"),
 )
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "Sintel", "MPI-Sintel-stereo-training", holds=["training"]) / "training"
-    render = keys.get("pass", "final")
-    found: list[Files] = []
-    unpaired: list[str] = []
-    left_scenes, right_scenes = folders(home / f"{render}_left"), folders(home / f"{render}_right")
-    for scene in left_scenes.keys() | right_scenes.keys():
-        lefts, rights = (by_stem(home / f"{render}_{side}" / scene, (".png",)) for side in ("left", "right"))
-        for frame, left, right in paired(lefts, rights, unpaired):
-            kinds = {"disparity": "disparities", "occlusions": "occlusions", "outofframe": "outofframe"}
-            parts = existing(**{part: home / kind / scene / f"{frame}.png" for part, kind in kinds.items()})
-            if "occlusions" in parts and "outofframe" in parts:
-                parts["visible"] = parts["occlusions"]
-            found.append(Files(f"{scene}/{frame}", left, right, parts))
-    return Listed(found, _PARTS, unpaired=unpaired)
+    lefts, rights = (
+        {
+            f"{scene}/{frame}": path
+            for scene, folder in folders(home / f"{keys.get('pass', 'final')}_{side}").items()
+            for frame, path in by_stem(folder, (".png",)).items()
+        }
+        for side in ("left", "right")
+    )
+    tree = Tree(_PARTS)
+    tree.add_all(lefts, rights, home)
+    for files in tree.files:
+        if "outofframe" not in files.parts:
+            files.parts.pop("visible", None)
+    return tree.listed()
 
 
 INFO = SourceInfo(

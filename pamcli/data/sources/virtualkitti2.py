@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.decoding import disparity_of_depth, read_levels
-from pamcli.data.listing import Listed, by_stem, existing, folders, paired, truths
-from pamcli.data.source import Files, Key, SourceInfo
+from pamcli.data.listing import Listed, Part, Tree, by_stem, folders
+from pamcli.data.source import Key, SourceInfo
 
 _CALIBRATION = Calibration(focal_length=725.0087, baseline=0.532725)
-_CAMERAS = ("Camera_0", "Camera_1")
 _SKY = 65535
 _TURNS = ("15-deg-left", "15-deg-right", "30-deg-left", "30-deg-right")
 _VARIATIONS = ("clone", "fog", "morning", "overcast", "rain", "sunset", *_TURNS)
@@ -30,30 +29,24 @@ def _disparity(path: Path) -> NDArray[np.float32]:
     )
 
 
-_PARTS = truths(_disparity, "depth of Camera_0", "depth of Camera_1")
+_PARTS = (
+    Part("disparity", "truth (depth of Camera_0)", _disparity, "Camera_0/depth_{}.png"),
+    Part("right_disparity", "right truth (depth of Camera_1)", _disparity, "Camera_1/depth_{}.png"),
+)
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     pictures = _unpacked(root, "vkitti_2.0.3_rgb")
     depths = _unpacked(root, "vkitti_2.0.3_depth")
     wanted = keys.get("variation", "all")
-    found: list[Files] = []
-    unpaired: list[str] = []
+    tree = Tree(_PARTS)
     for scene, scene_folder in folders(pictures).items():
-        if not scene.startswith("Scene"):
-            continue
-        for variation, folder in folders(scene_folder).items():
-            if wanted not in ("all", variation):
-                continue
-            lefts, rights = (_frames(folder / "frames" / "rgb" / camera) for camera in _CAMERAS)
-            truth = depths / scene / variation / "frames" / "depth"
-            for frame, left, right in paired(lefts, rights, unpaired):
-                parts = existing(
-                    disparity=truth / _CAMERAS[0] / f"depth_{frame}.png",
-                    right_disparity=truth / _CAMERAS[1] / f"depth_{frame}.png",
-                )
-                found.append(Files(f"{scene}/{variation}/{frame}", left, right, parts))
-    return Listed(found, _PARTS, unpaired=unpaired, calibration=_CALIBRATION)
+        for variation, folder in folders(scene_folder).items() if scene.startswith("Scene") else ():
+            if wanted in ("all", variation):
+                views = (_frames(folder / "frames" / "rgb" / f"Camera_{camera}") for camera in (0, 1))
+                below = f"{scene}/{variation}"
+                tree.add_all(*views, depths / below / "frames" / "depth", below)
+    return tree.listed(calibration=_CALIBRATION)
 
 
 def _unpacked(root: Path, archive: str) -> Path:
