@@ -6,8 +6,7 @@ lost to what is behind it. Enlarged pictures lose less, for time that grows with
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,8 +25,6 @@ AUTO_PIXELS = 560_000
 
 AUTO_LEAST = 1.1
 """Less than that is not worth the interpolation."""
-
-Number = TypeVar("Number", bound=np.generic)
 
 
 def checked(enlarge: Enlarge) -> Enlarge:
@@ -56,17 +53,3 @@ def enlarged(view: NDArray[Any], height: int, width: int) -> NDArray[Any]:
     if view.dtype != np.uint8:
         larger.clamp_(0, 1)
     return larger[0].permute(1, 2, 0).numpy()
-
-
-def reducer(height: int, width: int, rows: int, columns: int) -> Callable[[NDArray[Number]], NDArray[Number]]:
-    """Takes values (rows, columns) to (height, width): those at the centres of the pixels.
-
-    Nothing is averaged, for the mean of two sides of an edge is on neither.
-    """
-    row = ((np.arange(height) + 0.5) * rows / height).astype(np.intp)[:, None]
-    column = ((np.arange(width) + 0.5) * columns / width).astype(np.intp)
-
-    def reduced(values: NDArray[Number]) -> NDArray[Number]:
-        return values[row, column]
-
-    return reduced

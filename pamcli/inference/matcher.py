@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.imaging.resize import nearest
 from pamcli.inference.device import Compute
-from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor, reducer
+from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.pictures import PairRows, moved
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
@@ -46,6 +47,9 @@ ROWS_AT_ONCE = 64
 """Rows of which visibility is computed at a time."""
 
 
+_Change = Callable[[NDArray[Any]], NDArray[Any]]
+
+
 @dataclass(frozen=True)
 class StereoResult:
     """What was found out about a pair, at the size of its pictures. What was not asked for is None."""
@@ -68,6 +72,15 @@ class StereoResult:
     def doubtful(self) -> bool:
         """So few pixels are confident that the pictures are probably no pair."""
         return self.confident_share < DOUBTFUL
+
+    def changed(self, left: _Change, right: _Change, *, disparity: _Change) -> StereoResult:
+        """With the arrays of each view changed by a function of its own, and disparities by one more."""
+        return StereoResult(
+            disparity(left(self.disparity)),
+            None if self.right_disparity is None else disparity(right(self.right_disparity)),
+            None if self.visible is None else left(self.visible),
+            None if self.confidence is None else left(self.confidence),
+        )
 
     def disparity_where(
         self, *, visible: bool = False, min_confidence: float | None = None
@@ -194,18 +207,15 @@ class StereoMatcher:
         limit = None if limit is None else -(-(limit - least) // 16) * 16
         found = self._found(*moved(left, right, -least), extras, limit)
         sides = slice(max(-least, 0), max(-least, 0) + width), slice(max(least, 0), max(least, 0) + width)
-        disparity = found.disparity[:, sides[0]] + np.float32(least)
-        right_disparity, visible, confidence = found.right_disparity, found.visible, found.confidence
-        there = np.arange(width) - disparity
-        inside = (there >= 0) & (there <= width - 1)
-        return StereoResult(
-            disparity=disparity,
-            right_disparity=None
-            if right_disparity is None
-            else right_disparity[:, sides[1]] + np.float32(least),
-            visible=None if visible is None else visible[:, sides[0]] & inside,
-            confidence=None if confidence is None else confidence[:, sides[0]].copy(),
+        result = found.changed(
+            lambda values: values[:, sides[0]].copy(),
+            lambda values: values[:, sides[1]],
+            disparity=lambda values: values + np.float32(least),
         )
+        if result.visible is not None:
+            there = np.arange(width) - result.disparity
+            result.visible[(there < 0) | (there > width - 1)] = False
+        return result
 
     def _found(
         self,
@@ -224,15 +234,13 @@ class StereoMatcher:
         larger = (enlarged(view, rows, columns) for view in (left, right))
         limit = None if max_disparity is None else -(-max_disparity * columns // (16 * width)) * 16
         found = self._result(PairRows(*larger, multiple=SIZE_MULTIPLE), extras, limit)
-        reduced = reducer(height, width, rows, columns)
         pixels = np.float32(width / columns)
-        right_disparity, visible, confidence = found.right_disparity, found.visible, found.confidence
-        return StereoResult(
-            disparity=reduced(found.disparity) * pixels,
-            right_disparity=None if right_disparity is None else reduced(right_disparity) * pixels,
-            visible=None if visible is None else reduced(visible),
-            confidence=None if confidence is None else reduced(confidence),
-        )
+
+        def reduced(values: NDArray[Any]) -> NDArray[Any]:
+            # Nothing is averaged, for the mean of two sides of an edge is on neither.
+            return nearest(values, width, height)
+
+        return found.changed(reduced, reduced, disparity=lambda values: values * pixels)
 
     def _result(self, pair: PairRows, extras: Collection[str], max_disparity: int | None) -> StereoResult:
         strip = self._strip(pair, extras)

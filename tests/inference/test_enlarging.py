@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sample_cut import Cut
 
 from pamcli.errors import UsageError
-from pamcli.inference.enlarging import AUTO_PIXELS, enlarged, factor, reducer
+from pamcli.imaging.resize import nearest
+from pamcli.inference.enlarging import AUTO_PIXELS, enlarged, factor
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
@@ -32,11 +35,6 @@ def test_an_enlarged_ramp_is_a_ramp(kind: type[np.generic]) -> None:
     assert np.abs(found[:, 8:112] - middle[:, None]).max() < 1 / 255
 
 
-def test_values_are_taken_at_the_centres_of_pixels() -> None:
-    values = np.arange(36).reshape(6, 6)
-    np.testing.assert_array_equal(reducer(2, 2, 6, 6)(values), values[1::3, 1::3])
-
-
 @pytest.mark.parametrize("times", [0.5, 4.1, float("nan")])
 def test_a_factor_without_sense_is_refused(times: float) -> None:
     with pytest.raises(UsageError, match="1 to 4 times as large"):
@@ -50,7 +48,7 @@ def test_disparity_of_the_enlarged_pair_in_pixels_of_the_given_one(
     finer = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", enlarge=1.5)
     found = finer(cut.left, cut.right)
     plain = matcher(enlarged(cut.left, 144, 240), enlarged(cut.right, 144, 240))
-    reduced = reducer(96, 160, 144, 240)
+    reduced = partial(nearest, width=160, height=96)
     np.testing.assert_array_equal(found.disparity, reduced(plain.disparity) * np.float32(160 / 240))
     for name in ("visible", "confidence"):
         np.testing.assert_array_equal(getattr(found, name), reduced(getattr(plain, name)))
@@ -66,4 +64,4 @@ def test_a_limited_search_is_limited_in_pixels_of_the_given_pair(large: Cut) -> 
     plain = StereoMatcher(network, spec, compute, 64)(
         enlarged(cut.left, 128, 512), enlarged(cut.right, 128, 512), extras=()
     )
-    np.testing.assert_array_equal(limited.disparity, reducer(64, 256, 128, 512)(plain.disparity) / 2)
+    np.testing.assert_array_equal(limited.disparity, nearest(plain.disparity, 256, 64) / 2)
