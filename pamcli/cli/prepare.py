@@ -184,10 +184,10 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
     from pamcli.data.preparation.stores import read_index
     from pamcli.data.preparation.unfinished import size_text
 
-    name = plan.places.store
+    name = plan.paths.store
     if plan.finished:
         console.inform(f"{shown(name)} is finished already")
-        index = read_index(plan.places.index)
+        index = read_index(plan.paths.index)
     else:
         if plan.done:
             console.inform(f"{shown(name)} goes on: {len(plan.done)} of {len(plan.tasks)} pairs are there")

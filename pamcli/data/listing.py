@@ -186,7 +186,15 @@ class Tree:
         self.files: list[Files] = []
         self.unpaired: list[str] = []
 
-    def add(self, name: str, left: Path, right: Path, folder: Path, key: str = "", **parts: Path) -> None:
+    def add(
+        self,
+        name: str,
+        left: Path,
+        right: Path,
+        folder: Path,
+        key: str = "",
+        parts: Mapping[str, Path] | None = None,
+    ) -> None:
         """A pair, where both pictures are there, with those of its parts that are.
 
         folder: that of all parts with a `file`, in whose name `{}` stands for `key`. parts: those elsewhere.
@@ -194,7 +202,7 @@ class Tree:
         here, there = left.is_file(), right.is_file()
         if here and there:
             known = {part.name: folder / part.file.replace("{}", key) for part in self.parts if part.file}
-            beside = {part: path for part, path in (known | parts).items() if path.is_file()}
+            beside = {part: path for part, path in {**known, **(parts or {})}.items() if path.is_file()}
             self.files.append(Files(name, left, right, beside))
         elif here or there:
             only, other = (left, "right") if here else (right, "left")
@@ -217,7 +225,7 @@ class Tree:
         for key in sorted(lefts.keys() | rights.keys(), key=natural):
             views = lefts.get(key, nowhere), rights.get(key, nowhere)
             parts = {"disparity": disparities[key]} if disparities and key in disparities else {}
-            self.add(f"{below}/{key}{ending}".lstrip("/"), *views, folder, key, **parts)
+            self.add(f"{below}/{key}{ending}".lstrip("/"), *views, folder, key, parts)
 
     def listed(self, absent: Iterable[str] = (), calibration: Calibration | None = None) -> Listed:
         """As a source; see `Listed`."""

@@ -22,25 +22,17 @@ from pamcli.data.preparation.patches import (
 from pamcli.data.preparation.stores import (
     Index,
     PackedPicture,
-    Places,
     StoreName,
+    StorePaths,
     allocate,
     patch_boxes,
     pixels_of,
-    read_index,
     write_patch_folder,
     write_pixels,
 )
-from pamcli.data.preparation.unfinished import (
-    Job,
-    Unfinished,
-    check_space,
-    difference,
-    write_json,
-)
-from pamcli.data.preparation.workers import done_in_processes
+from pamcli.data.preparation.unfinished import Request, Unfinished, check_space, write_json
 from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import listed, shown
 
 _PNG_SHARE = 0.8  # of the raw bytes, at most about, that a photograph takes
@@ -49,7 +41,7 @@ _SLACK = 12_000  # ... and what of their disk blocks stays empty, with a folder'
 
 
 @dataclass(frozen=True)
-class Task:
+class PairTask:
     """One pair's work, whatever process does it."""
 
     number: int
@@ -67,10 +59,10 @@ class Plan:
     scale: int
     split: str
     store: StoreName
-    places: Places
+    paths: StorePaths
     work: Unfinished
-    job: Job
-    tasks: tuple[Task, ...]
+    request: Request
+    tasks: tuple[PairTask, ...]
     done: frozenset[int]
     """Numbers of the tasks that an earlier run did."""
     unreadable: tuple[tuple[str, str], ...] = ()
@@ -109,11 +101,11 @@ def plan_preparation(
     header (unless `skip_damaged`), none large enough for a patch; UsageError: the folder holds something
     else, or work with other options; OutputError: no room, no permission.
     """
-    tasks: list[Task] = []
+    tasks: list[PairTask] = []
     unreadable: list[tuple[str, str]] = []
     pictures: list[list[Any]] = []
-    places = Places.of(out, scale, store)
-    work = Unfinished(places.store.with_name(f"{places.store.name}.unfinished"))
+    paths = StorePaths.of(out, scale, store)
+    work = Unfinished(paths.store.with_name(f"{paths.store.name}.unfinished"))
     first, offset = 1, 0
     for pair in pairs:
         try:
@@ -128,26 +120,21 @@ def plan_preparation(
         width, height = cut_size(*given, scale, pair.halved)
         count = len(boxes(height // scale, width // scale))
         picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
-        tasks.append(Task(len(tasks) + 1, pair, picture, scale, store, work))
+        tasks.append(PairTask(len(tasks) + 1, pair, picture, scale, store, work))
         first, offset = first + count, offset + pixels_of(width, height, scale)
     if first == 1:
         least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale}"
         raise InputError(
             f"no picture is large enough for a patch: the smallest that is has {least} pixels", None
         )
-    job = {"options": {"store": store, "scale": scale, "split": split}, "pictures": pictures}
+    request = {"options": {"store": store, "scale": scale, "split": split}, "pictures": pictures}
     check_folder(out)
-    finished = _is_finished(places, job)
-    if not finished:
-        work.check(job)
+    finished = work.is_finished(request, paths.store, paths.index)
     done = frozenset(work.done())
-    plan = Plan(
-        scale, split, store, places, work, job, tuple(tasks), done, tuple(unreadable), finished=finished
-    )
+    plan = Plan(scale, split, store, paths, work, request, tuple(tasks), done, tuple(unreadable), finished)
     if not finished:
-        check_writable(places.store)
         left = sum(task.picture.patches for task in tasks if task.number not in done)
-        check_space(places.store, plan.needed, left * _PATCH_FILES if store == "folders" else 10)
+        check_space(paths.store, plan.needed, left * _PATCH_FILES if store == "folders" else 10)
     return plan
 
 
@@ -158,23 +145,16 @@ def carry_out(
 
     advance: called for each pair. Raises OutputError: a full disk, say; what is done stays done.
     """
-    plan.work.begin(plan.job)
+    plan.work.begin(plan.request)
     if plan.store == "packed":
         last = plan.tasks[-1].picture
         count = last.offset + pixels_of(last.width, last.height, plan.scale)
         allocate(plan.work.store / "pixels.npy", count)
-    for _ in plan.done:
-        advance()
-    todo = [task for task in plan.tasks if task.number not in plan.done]
-    failed = {}
-    for task, result in done_in_processes(prepare_pair, todo, workers):
-        if isinstance(result, InputError):
-            failed[task.number] = (str(task.pair), result.message)
-        advance()
-    return tuple(failed[number] for number in sorted(failed))
+    failed = plan.work.carry_out(prepare_pair, plan.tasks, workers, advance)
+    return tuple((str(plan.tasks[number - 1].pair), why) for number, why in failed.items())
 
 
-def prepare_pair(task: Task) -> None:
+def prepare_pair(task: PairTask) -> None:
     """All patches of one pair. Raises InputError: it cannot be read; OutputError."""
     views = read_views(task.pair, task.scale)
     picture = task.picture
@@ -199,14 +179,14 @@ def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
     checksums = plan.work.done()
     tasks = [task for task in plan.tasks if task.number in checksums]
     left_out = (*plan.unreadable, *failed)
-    index = Index(plan.scale, plan.split, tuple(task.picture for task in tasks), plan.job, left_out)
+    index = Index(plan.scale, plan.split, tuple(task.picture for task in tasks), plan.request, left_out)
     if not index.patches:
         raise InputError("no pair could be read, so there is no patch")
     manifest = encode_manifest(index, [checksums[task.number] for task in tasks])
     beside = plan.store == "folders"
-    write_atomically(plan.places.manifest if beside else plan.work.store / "manifest.csv", manifest)
-    write_json(plan.places.index if beside else plan.work.store / "index.json", index.as_json())
-    plan.work.finish(plan.places.store)
+    write_atomically(plan.paths.manifest if beside else plan.work.store / "manifest.csv", manifest)
+    write_json(plan.paths.index if beside else plan.work.store / "index.json", index.as_json())
+    plan.work.finish(plan.paths.store)
     return index
 
 
@@ -232,18 +212,3 @@ def check_folder(out: Path) -> None:
             f"{shown(out)} holds something else already: {listed(others)}",
             "name a new folder, or one that a run like this made",
         )
-
-
-def _is_finished(places: Places, job: Job) -> bool:
-    if not places.store.exists():
-        return False
-    if not places.index.exists():
-        raise UsageError(
-            f"{shown(places.store)} exists already, and no run of this command finished it",
-            "name another folder",
-        )
-    if other := difference(read_index(places.index).job, job):
-        raise UsageError(
-            f"{shown(places.store)} was made with {other}", "name another folder, or remove this one"
-        )
-    return True

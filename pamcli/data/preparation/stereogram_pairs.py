@@ -19,22 +19,14 @@ import numpy as np
 
 from pamcli.data.preparation.archives import Location, pictures_below
 from pamcli.data.preparation.prepare import check_folder
-from pamcli.data.preparation.unfinished import (
-    Job,
-    Unfinished,
-    check_space,
-    difference,
-    read_json,
-    write_json,
-)
-from pamcli.data.preparation.workers import done_in_processes
+from pamcli.data.preparation.unfinished import Request, Unfinished, check_space, read_json, write_json
 from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.png import encode_png
 
-Outcome = dict[str, Any]
+Report = dict[str, Any]
 """JSON: "picture", "outcome" (pair, set aside, damaged), "reason" or what was found; see `FOUND`."""
 
 SUFFIXES = (*PICTURE_SUFFIXES, ".jps", ".pns")
@@ -71,7 +63,7 @@ class StereogramTask:
 @dataclass(frozen=True)
 class StereogramPlan:
     out: Path
-    job: Job
+    request: Request
     work: Unfinished
     tasks: tuple[StereogramTask, ...]
     done: frozenset[int]
@@ -110,14 +102,11 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
             )
         names[name] = path
         tasks.append(StereogramTask(len(tasks) + 1, path, name, picture.location, options, work))
-    job = {"options": dict(options), "pictures": [task.picture for task in tasks]}
+    request = {"options": dict(options), "pictures": [task.picture for task in tasks]}
     check_folder(out)
-    finished = _is_finished(out, job)
-    if not finished:
-        work.check(job)
-        check_writable(out / "pairs")
+    finished = work.is_finished(request, out / "pairs", out / "stereograms.json")
     done = frozenset(work.done())
-    plan = StereogramPlan(out, job, work, tuple(tasks), done, finished)
+    plan = StereogramPlan(out, request, work, tuple(tasks), done, finished)
     if not finished:
         files = {task.location.path for task in tasks if task.number not in done}
         needed = 6 * sum(file.stat().st_size for file in files)  # PNG of what came as JPEG
@@ -125,39 +114,24 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
     return plan
 
 
-def _is_finished(out: Path, job: Job) -> bool:
-    if not (out / "pairs").exists():
-        return False
-    report = out / "stereograms.json"
-    if not report.exists():
-        raise UsageError(f"{shown(out / 'pairs')} exists already", "name another folder")
-    if other := difference(read_json(report).get("job", {}), job):
-        raise UsageError(f"{shown(out / 'pairs')} was made with {other}", "name another folder")
-    return True
-
-
 def carry_out_stereograms(
     plan: StereogramPlan, workers: int, advance: Callable[[], None] = lambda: None
-) -> tuple[Outcome, ...]:
+) -> tuple[Report, ...]:
     """Rectify what is not done yet and write the report; what became of every picture.
 
     Raises OutputError; what is done stays done.
     """
     if plan.finished:
         return tuple(read_json(plan.report)["pictures"])
-    plan.work.begin(plan.job)
-    for _ in plan.done:
-        advance()
-    todo = [task for task in plan.tasks if task.number not in plan.done]
-    damaged = {}
-    for task, result in done_in_processes(rectify, todo, workers):
-        if isinstance(result, InputError):
-            damaged[task.number] = {"picture": task.picture, "outcome": "damaged", "reason": result.message}
-        advance()
-    done = plan.work.done()
-    outcomes = tuple(done.get(task.number) or damaged[task.number] for task in plan.tasks)
+    plan.work.begin(plan.request)
+    failed = plan.work.carry_out(rectify, plan.tasks, workers, advance)
+    found = plan.work.done() | {
+        number: {"picture": plan.tasks[number - 1].picture, "outcome": "damaged", "reason": why}
+        for number, why in failed.items()
+    }
+    outcomes = tuple(found[task.number] for task in plan.tasks)
     write_atomically(plan.out / "stereograms.csv", _encode_report(outcomes))
-    write_json(plan.report, {"pictures": outcomes, "job": plan.job})
+    write_json(plan.report, {"pictures": outcomes, "job": plan.request})
     plan.work.finish(plan.pairs)
     return outcomes
 
@@ -167,7 +141,7 @@ def rectify(task: StereogramTask) -> None:
     from pamcli.data import stereograms
 
     result = stereograms.rectify_stereogram(task.location.read().pixels, **task.options)
-    outcome: Outcome = {"picture": task.picture}
+    outcome: Report = {"picture": task.picture}
     if isinstance(result, stereograms.SetAside):
         outcome |= {"outcome": "set aside", "reason": result.reason}
     else:
@@ -186,7 +160,7 @@ def _plain(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def _encode_report(outcomes: Sequence[Outcome]) -> bytes:
+def _encode_report(outcomes: Sequence[Report]) -> bytes:
     out = io.StringIO(newline="")
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()

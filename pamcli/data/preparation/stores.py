@@ -45,7 +45,7 @@ VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
 
 
 @dataclass(frozen=True)
-class Places:
+class StorePaths:
     """Where a store and what belongs to it lie below an output folder."""
 
     store: Path
@@ -53,12 +53,12 @@ class Places:
     index: Path
 
     @staticmethod
-    def of(out: Path, scale: int, store: StoreName) -> Places:
+    def of(out: Path, scale: int, store: StoreName) -> StorePaths:
         if store == "packed":
             folder = out / f"x{scale}"
-            return Places(folder, folder / "manifest.csv", folder / "index.json")
+            return StorePaths(folder, folder / "manifest.csv", folder / "index.json")
         name = f"patches_x{scale}"
-        return Places(out / name, out / f"{name}.csv", out / f"{name}.json")
+        return StorePaths(out / name, out / f"{name}.csv", out / f"{name}.json")
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,34 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from pamcli.data.preparation.workers import done_in_processes
 from pamcli.errors import InputError, OutputError, UsageError
-from pamcli.files.atomic import explained, write_atomically
+from pamcli.files.atomic import check_writable, explained, write_atomically
 from pamcli.files.finding import read_text, shown
 
-Job = Mapping[str, Any]
-"""JSON: "options" (name -> value) and "pictures" (a list)."""
+Request = Mapping[str, Any]
+"""What is asked for, as JSON: "options" (name -> value) and "pictures" (a list)."""
+
+
+class Numbered(Protocol):
+    """The work on one picture or pair."""
+
+    @property
+    def number(self) -> int: ...
+
+
+Item = TypeVar("Item", bound=Numbered)
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """The folder of a job; nothing is made before `begin`."""
+    """The folder of a request; nothing is made before `begin`."""
 
     folder: Path
 
@@ -40,22 +51,52 @@ class Unfinished:
     def exists(self) -> bool:
         return (self.folder / "job.json").exists()
 
-    def check(self, job: Job) -> None:
-        """Raise UsageError where the folder is another job's, InputError where that cannot be read."""
-        if self.exists():
-            other = difference(read_json(self.folder / "job.json"), job)
-            if other:
-                raise UsageError(
-                    f"{shown(self.folder)} was begun with {other}",
-                    "repeat that command, or remove the folder, or name another one",
-                )
+    def is_finished(self, request: Request, target: Path, record: Path) -> bool:
+        """Whether the result is at `target` already, by what is recorded of it in `record`.
 
-    def begin(self, job: Job) -> None:
+        Raises UsageError: it is another request's, or this folder is; InputError: that cannot be read;
+        OutputError: it is not there, and cannot be written.
+        """
+        if target.exists():
+            if not record.exists():
+                raise UsageError(
+                    f"{shown(target)} exists already, and no run of this command finished it",
+                    "name another folder",
+                )
+            if other := difference(read_json(record).get("job", {}), request):
+                raise UsageError(
+                    f"{shown(target)} was made with {other}", "name another folder, or remove this one"
+                )
+            return True
+        if self.exists() and (other := difference(read_json(self.folder / "job.json"), request)):
+            raise UsageError(
+                f"{shown(self.folder)} was begun with {other}",
+                "repeat that command, or remove the folder, or name another one",
+            )
+        check_writable(target)
+        return False
+
+    def begin(self, request: Request) -> None:
         """Make the folder. Raises OutputError."""
         with writing(self.store):
             self.store.mkdir(parents=True, exist_ok=True)
         if not self.exists():
-            write_json(self.folder / "job.json", job)
+            write_json(self.folder / "job.json", request)
+
+    def carry_out(
+        self, do: Callable[[Item], None], items: Sequence[Item], workers: int, advance: Callable[[], None]
+    ) -> dict[int, str]:
+        """Do what is not done yet; why some could not be read, by their numbers. advance: called for each."""
+        done = self.done()
+        for _ in done:
+            advance()
+        failed = {}
+        todo = [item for item in items if item.number not in done]
+        for item, result in done_in_processes(do, todo, workers):
+            if isinstance(result, InputError):
+                failed[item.number] = result.message
+            advance()
+        return dict(sorted(failed.items()))
 
     def done(self) -> dict[int, Any]:
         """What came of each picture so far, by its number."""
@@ -79,8 +120,8 @@ class Unfinished:
             shutil.rmtree(self.folder)
 
 
-def difference(old: Job, new: Job) -> str:
-    """In which way two jobs differ, in words; "" where they do not."""
+def difference(old: Request, new: Request) -> str:
+    """In which way two requests differ, in words; "" where they do not."""
     new = json.loads(json.dumps(new))
     for name, value in new["options"].items():
         options = old.get("options")

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pamcli.errors import DeviceError, InputError
 
-Job = TypeVar("Job")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -24,21 +24,21 @@ def default_workers() -> int:
 
 
 def done_in_processes(
-    work: Callable[[Job], Result], jobs: Sequence[Job], workers: int
-) -> Iterator[tuple[Job, Result | InputError]]:
-    """Every job with its result, or with the InputError that it raised, in the order of their ends.
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int
+) -> Iterator[tuple[Item, Result | InputError]]:
+    """Every item with its result, or with the InputError that it raised, in the order of their ends.
 
     work: a module's function; with one worker it runs in this process. Whatever else it raises ends the
-    whole, after the jobs at hand. Raises DeviceError: a process was killed.
+    whole, after the items at hand. Raises DeviceError: a process was killed.
     """
-    if workers <= 1 or len(jobs) <= 1:
-        for job in jobs:
-            yield job, _attempted(work, job)
+    if workers <= 1 or len(items) <= 1:
+        for item in items:
+            yield item, _attempted(work, item)
         return
     # Not forked: threads of this program (the decoders', torch's) would be missing in the copies.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_begin)
-    waiting = {pool.submit(_attempted, work, job): job for job in jobs}
+    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_begin)
+    waiting = {pool.submit(_attempted, work, item): item for item in items}
     try:
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -51,9 +51,9 @@ def done_in_processes(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _attempted(work: Callable[[Job], Result], job: Job) -> Result | InputError:
+def _attempted(work: Callable[[Item], Result], item: Item) -> Result | InputError:
     try:
-        return work(job)
+        return work(item)
     except InputError as error:
         return error
 

@@ -26,7 +26,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         apart = not (folder / "disp0GT.pfm").is_file()
         truth = home / "two_view_training_gt" / name if apart else folder
         views = folder / "im0.png", folder / "im1.png"
-        tree.add(name, *views, truth, calibration=folder / "calib.txt")
+        tree.add(name, *views, truth, parts={"calibration": folder / "calib.txt"})
     return tree.listed()
 
 

@@ -21,8 +21,8 @@ from pamcli.data.preparation.patches import SCALES, Patch, Views, patch_at
 from pamcli.data.preparation.stores import (
     VIEW_FILES,
     Index,
-    Places,
     StoreName,
+    StorePaths,
     open_pixels,
     patch_boxes,
     read_index,
@@ -69,13 +69,8 @@ class _Patches(Source):
 
     def load(self, index: int) -> Sample:
         patch = self.patch(index)
-        return Sample(
-            self.names[index],
-            patch.high_left,
-            patch.high_right,
-            low_left=patch.low_left,
-            low_right=patch.low_right,
-        )
+        low = patch.low_left, patch.low_right
+        return Sample(self.names[index], patch.high_left, patch.high_right, low_left=low[0], low_right=low[1])
 
     def check(self, index: int) -> str | None:
         patch = self.patch(index)
@@ -98,15 +93,11 @@ class PatchFolders(_Patches):
 
     @property
     def files(self) -> tuple[Files, ...]:
-        return tuple(
-            Files(
-                name,
-                self.root / name / VIEW_FILES[0],
-                self.root / name / VIEW_FILES[1],
-                {"low_left": self.root / name / VIEW_FILES[2], "low_right": self.root / name / VIEW_FILES[3]},
-            )
-            for name in self.names
-        )
+        def of(name: str) -> Files:
+            left, right, low_left, low_right = (self.root / name / file for file in VIEW_FILES)
+            return Files(name, left, right, {"low_left": low_left, "low_right": low_right})
+
+        return tuple(map(of, self.names))
 
     def patch(self, index: int) -> Patch:
         paths = [self.root / self.names[index] / file for file in VIEW_FILES]
@@ -125,30 +116,45 @@ class PatchFolders(_Patches):
         return PatchFolders(self.root, self.names[:count], self._manifest)
 
 
-class PackedPatches(_Patches):
-    """Patches in one file that is mapped into memory, when the first is read, in each process."""
+class _Packed(Source):
+    """What one file of pixels holds; it is mapped into memory when the first is read, in each process."""
 
-    def __init__(self, places: Places, index: Index, count: int | None = None) -> None:
-        self._places, self.index = places, index
-        super().__init__(index.names()[:count], places.manifest if places.manifest.is_file() else None)
-        self._ends = list(itertools.accumulate(picture.patches for picture in index.pictures))
-        self._boxes = [patch_boxes(picture, index.scale) for picture in index.pictures]
+    def __init__(self, paths: StorePaths, index: Index) -> None:
+        self._paths, self.index = paths, index
         self._opened: list[Views] = []
 
-    def __reduce__(self) -> tuple[type[PackedPatches], tuple[Places, Index, int]]:
-        return PackedPatches, (self._places, self.index, len(self))
+    def __reduce__(self) -> tuple[type[_Packed], tuple[StorePaths, Index, int]]:
+        return type(self), (self._paths, self.index, len(self))
 
     @property
     def files(self) -> tuple[Files, ...]:
-        pixels = self._places.store / "pixels.npy"
+        pixels = self._paths.store / "pixels.npy"
         return tuple(Files(name, pixels, pixels) for name in self.names)
 
     @property
     def _views(self) -> list[Views]:
-        """Every pair, none of it read yet."""
+        """Every pair, none of it read yet. Raises InputError: damaged, too short."""
         if not self._opened:
-            self._opened = open_views(self._places, self.index)
+            path = self._paths.store / "pixels.npy"
+            pixels = open_pixels(path)
+            try:
+                pictures = self.index.pictures
+                self._opened = [views_in(pixels, picture, self.index.scale) for picture in pictures]
+            except ValueError:
+                raise InputError(
+                    f"{shown(path)} does not hold what {shown(self._paths.index)} says"
+                ) from None
         return self._opened
+
+
+class PackedPatches(_Packed, _Patches):
+    """Patches in one file."""
+
+    def __init__(self, paths: StorePaths, index: Index, count: int | None = None) -> None:
+        _Packed.__init__(self, paths, index)
+        _Patches.__init__(self, index.names()[:count], paths.manifest if paths.manifest.is_file() else None)
+        self._ends = list(itertools.accumulate(picture.patches for picture in index.pictures))
+        self._boxes = [patch_boxes(picture, index.scale) for picture in index.pictures]
 
     def patch(self, index: int) -> Patch:
         picture = bisect.bisect_right(self._ends, index)
@@ -158,85 +164,64 @@ class PackedPatches(_Patches):
 
     def pictures(self) -> PackedPictures:
         """The whole pairs, of which these are windows."""
-        return PackedPictures(self._places, self.index)
+        return PackedPictures(self._paths, self.index)
 
     def first(self, count: int) -> PackedPatches:
-        return PackedPatches(self._places, self.index, count)
+        return PackedPatches(self._paths, self.index, count)
 
 
-class PackedPictures(Source):
+class PackedPictures(_Packed):
     """The whole pictures that a packed store's patches are windows of."""
 
-    def __init__(self, places: Places, index: Index, count: int | None = None) -> None:
-        self._places, self.index = places, index
+    def __init__(self, paths: StorePaths, index: Index, count: int | None = None) -> None:
+        super().__init__(paths, index)
         names = [f"{picture.source}/{picture.name}" for picture in index.pictures]
         self.names = tuple(sorted(names[:count], key=natural))
         self._order = {name: number for number, name in enumerate(names)}
-        self._opened: list[Views] = []
-
-    def __reduce__(self) -> tuple[type[PackedPictures], tuple[Places, Index, int]]:
-        return PackedPictures, (self._places, self.index, len(self))
-
-    @property
-    def files(self) -> tuple[Files, ...]:
-        pixels = self._places.store / "pixels.npy"
-        return tuple(Files(name, pixels, pixels) for name in self.names)
 
     def load(self, index: int) -> Sample:
-        if not self._opened:
-            self._opened = open_views(self._places, self.index)
-        views = self._opened[self._order[self.names[index]]]
+        views = self._views[self._order[self.names[index]]]
         high, low = (np.ascontiguousarray(pixels.transpose(1, 0, 2, 3)) for pixels in (views.high, views.low))
         return Sample(self.names[index], high[0], high[1], low_left=low[0], low_right=low[1])
 
     def first(self, count: int) -> PackedPictures:
-        return PackedPictures(self._places, self.index, count)
-
-
-def open_views(places: Places, index: Index) -> list[Views]:
-    """Every pair of a packed store, none of it read yet. Raises InputError: damaged, too short."""
-    path = places.store / "pixels.npy"
-    pixels = open_pixels(path)
-    try:
-        return [views_in(pixels, picture, index.scale) for picture in index.pictures]
-    except ValueError:
-        raise InputError(f"{shown(path)} does not hold what {shown(places.index)} says") from None
+        return PackedPictures(self._paths, self.index, count)
 
 
 def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     """The patches below an output folder, or in the very folder that is given; None where there are none."""
     stores: tuple[StoreName, ...] = ("packed", "folders")
     wanted = [scale for scale in SCALES if keys.get("scale") in (None, str(scale))]
-    there = [Places.of(root, scale, store) for scale in wanted for store in stores]
-    there = [places for places in there if places.store.is_dir()]
+    there = [StorePaths.of(root, scale, store) for scale in wanted for store in stores]
+    there = [paths for paths in there if paths.store.is_dir()]
     if len(there) > 1:
-        names = " and ".join(places.store.name for places in there)
+        names = " and ".join(paths.store.name for paths in there)
         raise UsageError(f"{shown(root)} has {names}", "say which: ?scale=2 or ?scale=4, or give that folder")
     if there:
-        (places,) = there
+        (paths,) = there
     elif (root / "pixels.npy").is_file():
-        places = Places(root, root / "manifest.csv", root / "index.json")
+        paths = StorePaths(root, root / "manifest.csv", root / "index.json")
     else:
-        places = Places(root, root.with_name(f"{root.name}.csv"), root.with_name(f"{root.name}.json"))
+        paths = StorePaths(root, root.with_name(f"{root.name}.csv"), root.with_name(f"{root.name}.json"))
         if unfinished := sorted(root.glob("*x[24].unfinished")):
             raise InputError(f"{shown(unfinished[0])} is unfinished", "repeat the command that began it")
-    return _opened(places, split, keys.get("view"))
+    return _opened(paths, split, keys.get("view"))
 
 
-def _opened(places: Places, split: str, view: str | None) -> Source | None:
-    index = read_index(places.index) if places.index.is_file() else None
+def _opened(paths: StorePaths, split: str, view: str | None) -> Source | None:
+    index = read_index(paths.index) if paths.index.is_file() else None
     if index is not None and split not in (index.split, "train"):
-        raise InputError(f"{shown(places.store)} holds patches of the split {index.split}, not {split}")
-    if (places.store / "pixels.npy").is_file():
+        raise InputError(f"{shown(paths.store)} holds patches of the split {index.split}, not {split}")
+    if (paths.store / "pixels.npy").is_file():
         if index is None:
-            raise InputError(f"{shown(places.index)} is missing", "prepare the folder anew")
-        return PackedPictures(places, index) if view == "pictures" else PackedPatches(places, index)
-    names = index.names() if index else _folder_names(places.store)
+            raise InputError(f"{shown(paths.index)} is missing", "prepare the folder anew")
+        return PackedPictures(paths, index) if view == "pictures" else PackedPatches(paths, index)
+    names = index.names() if index else _folder_names(paths.store)
     if not names:
         return None
     if view == "pictures":
-        raise UsageError(f"{shown(places.store)} holds patches, no pictures", "packed stores hold both")
-    return PatchFolders(places.store, names, places.manifest if places.manifest.is_file() else None)
+        raise UsageError(f"{shown(paths.store)} holds patches, no pictures", "packed stores hold both")
+    return PatchFolders(paths.store, names, paths.manifest if paths.manifest.is_file() else None)
 
 
 def _folder_names(root: Path) -> tuple[str, ...]:

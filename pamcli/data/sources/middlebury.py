@@ -95,7 +95,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
                 truths = {"disparity": names.disparity, "right_disparity": names.right_disparity}
                 there = {part: path for part, of in truths.items() if (path := _there(folder, of))}
                 views = left or folder / names.left[0], right or folder / names.right[0]
-                tree.add(name, *views, folder, **there)
+                tree.add(name, *views, folder, parts=there)
                 break
     return tree.listed()
 

@@ -43,9 +43,9 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     for scene, scene_folder in folders(pictures).items():
         for variation, folder in folders(scene_folder).items() if scene.startswith("Scene") else ():
             if wanted in ("all", variation):
-                views = (_frames(folder / "frames" / "rgb" / f"Camera_{camera}") for camera in (0, 1))
+                lefts, rights = (_frames(folder / "frames" / "rgb" / f"Camera_{camera}") for camera in (0, 1))
                 below = f"{scene}/{variation}"
-                tree.add_all(*views, depths / below / "frames" / "depth", below)
+                tree.add_all(lefts, rights, depths / below / "frames" / "depth", below)
     return tree.listed(calibration=_CALIBRATION)
 
 
