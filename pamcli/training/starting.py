@@ -13,7 +13,7 @@ from pamcli.networks.variants import CascadedASPP, SinglePicture
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.registry.variants import variant_of
+from pamcli.registry.variants import PAPER, variant_of
 from pamcli.training.recipe import HEAD, PARTS, Recipe, part_of
 from pamcli.training.tasks import model_spec
 
@@ -47,7 +47,9 @@ def starting_network(recipe: Recipe) -> Network:
     for key, parameter in network.named_parameters():
         parameter.requires_grad_(recipe.rate_of(key) > 0)
     if recipe.task == "superres":
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
 
@@ -81,9 +83,10 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     matching_alone = (spec.architecture, wanted, recipe.anew) == ("pasmnet", "pasmnet2", HEAD)
     if spec.architecture != wanted and not matching_alone:
         raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another `from`")
-    if not matching_alone and variant_of(wanted, spec.variant) != recipe.form:
+    taken = variant_of(spec.architecture, PAPER) if matching_alone else recipe.form
+    if variant_of(spec.architecture, spec.variant) != taken:
         raise UsageError(
-            f"{weights} is {wanted} in the variant {spec.variant}, and {recipe.variant} is trained",
+            f"{weights} is a {spec.architecture} in the variant {spec.variant}, not {taken}",
             "weights begin a run of their own variant alone",
         )
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
@@ -107,7 +110,7 @@ def halved_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def start_with_xavier(network: nn.Module) -> None:
     """Xavier's normal initialisation of all convolutions, biases zero (Section 5.4)."""
     for module in network.modules():
-        if isinstance(module, nn.Conv2d):
+        if isinstance(module, nn.Conv2d | nn.Conv3d):
             nn.init.xavier_normal_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)

@@ -72,7 +72,7 @@ def pairs(here: Path) -> Path:
         ),
         (
             ["-o", "run", "--data", "procedural", "--variant", "blocks=2", "--from", "pasmnet"],
-            ["variant paper, and blocks=2 is trained"],
+            ["is a pasmnet in the variant paper, not blocks=2"],
         ),
         (
             ["-o", "run", "--data", "procedural", "--variant", "refinement=none", "--only", "refine"],

@@ -1,0 +1,114 @@
+"""The study scripts: every row of the paper's tables can be trained, and a quick form goes the whole way."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.training.recipe_files import changed
+from pamcli.training.recipes import named_recipe
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "scripts" / "sample"
+Call = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def ablations(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT / "scripts" / "studies")
+    return importlib.import_module("ablations")
+
+
+@pytest.fixture
+def call(
+    ablations: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Call:
+    """Runs the script on a tiny pair with a truth; what it prints."""
+    monkeypatch.chdir(tmp_path)
+    for side in ("left", "right"):
+        (tmp_path / "pair" / side).mkdir(parents=True)
+        view = read_picture(SAMPLE / f"{side}.png").pixels[100:140, 200:296]
+        (tmp_path / "pair" / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
+    (tmp_path / "pair" / "disparity").mkdir()
+    truth = encode_disparity(np.full((40, 96), 9, np.float32), ".pfm").data
+    (tmp_path / "pair" / "disparity" / "a.pfm").write_bytes(truth)
+
+    def run(study: str, *arguments: str) -> tuple[str, str]:
+        where = ["--data", "procedural", "--val", "pairs:pair", "-o", "runs", "--workers", "0"]
+        monkeypatch.setattr(sys, "argv", ["ablations.py", study, *where, "--device", "cpu", *arguments])
+        assert ablations.main() == 0
+        return capsys.readouterr()
+
+    return run
+
+
+def test_every_row_can_be_trained_and_has_a_figure_in_each_column(ablations: ModuleType) -> None:
+    tables = {task: [study.table for study in studies] for task, studies in ablations.STUDIES.items()}
+    assert tables == {"disparity": [1, 2, 4, 5], "superres": [10, 11, 12]}
+    for task, studies in ablations.STUDIES.items():
+        recipe = named_recipe(ablations.RECIPES[task], task)
+        for study, row in ((each, row) for each in studies for row in each.rows):
+            assert len(row.published.split()) == len(study.columns), row
+            weights = dict(f"losses.{loss}".split("=") for loss in row.losses)
+            assert str(changed(recipe, {"variant": row.variant, **weights}).form) == row.variant
+
+
+def test_matchers_are_trained_measured_and_go_on(call: Call) -> None:
+    tiny = ["--tables", "4", "--volume", "64", "--crop", "64x32", "--batch", "1"]
+    shown, _ = call("disparity", *tiny, "--steps", "1", "--commands")
+    commands = [shlex.split(line) for line in shown.splitlines()]
+    assert [command[:3] for command in commands] == [["pam", "train", "disparity"]] * 2
+    assert not Path("runs").exists()
+    out, said = call("disparity", *tiny, "--steps", "1")
+    assert shown.splitlines() == [line for line in said.splitlines() if line.startswith("pam train")]
+    head, _, columns, _, volume, whole = out.splitlines()[:6]
+    assert head.startswith("Table 4: ")
+    assert columns == "|  | steps | parameters | time | EPE | > 1 px | > 3 px |"
+    assert volume.startswith("| cost volume | 1 of 1 at 64x32 | 7.58M (7.35M) | ")
+    assert whole.startswith("| PASMnet | 1 of 1 at 64x32 | 7.82M (7.61M) | 1.0x (1.1x) | ")
+    figures = json.loads(Path("runs/disparity/paper/figures.json").read_text())
+    assert f"| {figures['epe']:.2f} (4.54) |" in whole
+    assert figures["epe"] > 0
+    _, said = call("disparity", *tiny, "--steps", "1")
+    assert "pam train" not in said, "all of it is there"
+    out, said = call("disparity", *tiny, "--steps", "2")
+    assert said.count("--resume") == 2
+    assert "| PASMnet | 2 of 1 at 64x32 |" in out
+    assert json.loads(Path("runs/disparity/paper/figures.json").read_text())["epe"] != figures["epe"]
+
+
+def test_upscalers_are_trained_and_measured(call: Call) -> None:
+    tiny = ["--tables", "11", "--volume", "16", "--crop", "16x8", "--batch", "1"]
+    out, _ = call("superres", *tiny, "--steps", "1")
+    figures = json.loads(Path("runs/superres/paper/figures.json").read_text())
+    assert f"bicubic {figures['bicubic']:.2f} dB" in out
+    assert f"| PASSRnet | 1 of 1 at 16x8 | {figures['psnr']:.2f} (25.43) | " in out
+    assert 0 < figures["psnr"] < figures["bicubic"], "after one step from nothing"
+
+
+def test_operations_are_counted_as_published(ablations: ModuleType) -> None:
+    table = ablations.counts()
+    assert "| 12 | 2880 | 3888 | 16.2x (16.2x) |" in table
+    assert "| 32 | 20480 | 27648 | 23.6x (23.5x) |" in table
+
+
+def test_what_pam_refuses_ends_the_script_in_one_line(
+    ablations: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    where = ["--data", "procedural", "--val", "pairs:none", "-o", str(tmp_path / "runs")]
+    monkeypatch.setattr(sys, "argv", ["ablations.py", "disparity", *where, "--crop", "100x32"])
+    assert ablations.main() == 2
+    assert "ablations: a crop of 100x32 does not fit" in capsys.readouterr().err
