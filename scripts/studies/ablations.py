@@ -18,7 +18,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,8 @@ def main() -> int:
 
 def folder_of(given: argparse.Namespace, row: Row) -> Path:
     """Of the row's run: rows that several tables have are trained once."""
-    return Path(given.folder) / given.study / ",".join((variant_of(given, row), *row.losses))
+    folder: Path = given.folder / given.study
+    return folder / ",".join((variant_of(given, row), *row.losses))
 
 
 def variant_of(given: argparse.Namespace, row: Row) -> str:
