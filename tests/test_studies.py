@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from documents import BLOCKS
 
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture, read_picture
@@ -97,6 +98,21 @@ def test_upscalers_are_trained_and_measured(call: Call) -> None:
     assert f"bicubic {figures['bicubic']:.2f} dB" in out
     assert f"| PASSRnet | 1 of 1 at 16x8 | {figures['psnr']:.2f} (25.43) | " in out
     assert 0 < figures["psnr"] < figures["bicubic"], "after one step from nothing"
+
+
+def test_the_commands_of_the_guide_are_understood(
+    ablations: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = (block for block in BLOCKS if "python scripts/studies" in block.text)
+    for command in block.commands():
+        _, script, *arguments = shlex.split(command)
+        assert ROOT / script == Path(ablations.__file__)
+        monkeypatch.setattr(sys, "argv", [script, *arguments, "--commands"])
+        assert ablations.main() == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert all(line.startswith("pam train ") for line in lines) or "counts" in arguments
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_operations_are_counted_as_published(ablations: ModuleType) -> None:
