@@ -119,7 +119,7 @@ class Known:
     own_rows: float
     """Right y - left y in the data itself, pixels."""
     far_x: Floats
-    """Places among which the smallest disparity is looked for."""
+    """Matches among which the smallest disparity is looked for."""
     far_y: Floats
     far_disparity: Floats
     infinity: bool

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, matrix, number, numbers, size_of
 from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.rig import Camera, Rig, rotation_of
 from pamcli.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -41,33 +41,23 @@ class StoredCalibration:
     """What was taken for granted."""
 
 
-OPENCV_NAMES = {
-    "M1": (
-        "M1",
-        "K1",
-        "cameraMatrix1",
-        "camera_matrix_1",
-        "camera_matrix_left",
-        "left_camera_matrix",
-        "mtx1",
-    ),
-    "M2": (
-        "M2",
-        "K2",
-        "cameraMatrix2",
-        "camera_matrix_2",
-        "camera_matrix_right",
-        "right_camera_matrix",
-        "mtx2",
-    ),
-    "D1": ("D1", "distCoeffs1", "dist_coeffs_1", "distortion_left", "left_distortion", "dist1"),
-    "D2": ("D2", "distCoeffs2", "dist_coeffs_2", "distortion_right", "right_distortion", "dist2"),
-    "R": ("R", "rotation", "rotation_matrix"),
-    "T": ("T", "translation", "translation_vector"),
-    "P1": ("P1",),
-    "P2": ("P2",),
-    "Q": ("Q",),
+_OF_A_SIDE = {
+    "M": "M{n} K{n} cameraMatrix{n} camera_matrix_{n} camera_matrix_{side} {side}_camera_matrix mtx{n}",
+    "D": "D{n} distCoeffs{n} dist_coeffs_{n} distortion_{side} {side}_distortion dist{n}",
 }
+OPENCV_NAMES: dict[str, list[str]] = {
+    **{
+        f"{key}{n}": names.format(n=n, side=side).split()
+        for key, names in _OF_A_SIDE.items()
+        for n, side in ((1, "left"), (2, "right"))
+    },
+    "R": ["R", "rotation", "rotation_matrix"],
+    "T": ["T", "translation", "translation_vector"],
+    "P1": ["P1"],
+    "P2": ["P2"],
+    "Q": ["Q"],
+}
+"""By OpenCV's own names, those that samples and programs give them, too."""
 
 
 def opencv(tree: Tree) -> StoredCalibration:
@@ -98,7 +88,7 @@ def opencv(tree: Tree) -> StoredCalibration:
         rig = Rig(
             cameras[0],
             cameras[1],
-            rotation=_rodrigues(rotation) if rotation.size == 3 else rotation.reshape(3, 3),
+            rotation=rotation_of(rotation) if rotation.size == 3 else rotation.reshape(3, 3),
             translation=numbers(found.get("T", ("T", None))[1], "T", 3),
             size=size,
         )
@@ -297,10 +287,3 @@ def _is_fisheye(model: Any, key: str) -> bool:
     if text in ("", "0", "false", "none", "plumb_bob", "radtan", "pinhole", "rational_polynomial"):
         return False
     raise InputError(f"{key} {text[:30]!r} is not known")
-
-
-def _rodrigues(vector: Floats) -> Floats:
-    import cv2
-
-    rotation: Floats = cv2.Rodrigues(vector)[0]
-    return rotation

@@ -117,23 +117,6 @@ class Calibration:
         per_pixel = np.float32(deviation / (self.focal_length * self._known_baseline()))
         return self.depth(disparity) ** 2 * per_pixel
 
-    def points(self, disparity: NDArray[np.generic], *, first_row: int = 0) -> NDArray[np.float32]:
-        """Disparities (H, W) in pixels to points (H, W, 3) in metres; NaN where the depth is unknown.
-
-        first_row: the picture's row that the first one of `disparity` is; a part of a picture also needs
-        `principal` (see `for_size`).
-        """
-        height, width = disparity.shape
-        center_x, center_y = self.principal or ((width - 1) / 2, (height - 1) / 2)
-        depth = self.depth(disparity)
-        points = np.empty((height, width, 3), np.float32)
-        across = (np.arange(width) - center_x) / self.focal_length
-        down = (np.arange(first_row, first_row + height) - center_y) / self.vertical_focal_length
-        points[..., 0] = depth * across.astype(np.float32)
-        points[..., 1] = depth * down.astype(np.float32)[:, None]
-        points[..., 2] = depth
-        return points
-
     def projections(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """P1 and P2 of OpenCV, (3, 4) each; needs `principal`."""
         assert self.principal is not None

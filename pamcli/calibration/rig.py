@@ -179,6 +179,14 @@ class Rig:
         return Rectification(remap(*maps[0]), remap(*maps[1]), calibration)
 
 
+def rotation_of(vector: Floats) -> Floats:
+    """(3, 3) about the direction of a vector (3,), by its length in radians (Rodrigues)."""
+    import cv2
+
+    rotation: Floats = cv2.Rodrigues(vector)[0]
+    return rotation
+
+
 @dataclass(frozen=True)
 class Rectification:
     """What makes rectified pictures of a rig's: (H, W) or (H, W, C), uint8 or uint16, black outside."""

@@ -12,8 +12,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rig import LARGEST_SIDE, Pixels, Rectification
+from pamcli.calibration.rig import LARGEST_SIDE, Pixels, Rectification, rotation_of
 from pamcli.errors import InputError
+from pamcli.imaging.images import eight_bits
+from pamcli.imaging.matching import grey, match_keypoints
 
 Floats = NDArray[np.float64]
 
@@ -78,32 +80,16 @@ def _matches(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
     """(N, 2) each: x and y of features that the epipolar geometry of most of them agrees with."""
     import cv2
 
-    detector = cv2.SIFT.create(FEATURES)
-    found = []
-    for picture in (left, right):
-        eight_bits = (picture >> 8).astype(np.uint8) if picture.dtype == np.uint16 else picture
-        grey = cv2.cvtColor(np.ascontiguousarray(eight_bits), cv2.COLOR_RGB2GRAY)
-        points, descriptors = detector.detectAndCompute(grey, None)
-        if len(points) < FEWEST_MATCHES:
-            raise InputError(f"only {len(points)} features are found in a picture", "it needs more texture")
-        found.append((points, descriptors))
-    (points1, descriptors1), (points2, descriptors2) = found
-    matcher = cv2.BFMatcher(cv2.NORM_L2)
-    good = [
-        best
-        for best, *second in matcher.knnMatch(descriptors1, descriptors2, 2)
-        if second and best.distance < RIVAL * second[0].distance
-    ]
-    one = np.array([points1[match.queryIdx].pt for match in good]).reshape(-1, 2)
-    two = np.array([points2[match.trainIdx].pt for match in good]).reshape(-1, 2)
-    agree = np.zeros(len(good), bool)
-    if len(good) >= FEWEST_MATCHES:
+    small = [grey(np.ascontiguousarray(eight_bits(view))) for view in (left, right)]
+    one, two = match_keypoints(*small, FEATURES, RIVAL)
+    agree = np.zeros(len(one), bool)
+    if len(one) >= FEWEST_MATCHES:
         _, mask = cv2.findFundamentalMat(one, two, cv2.USAC_MAGSAC, 1.0, 0.999, 10_000)
         if mask is not None:
             agree = mask.ravel().astype(bool)
     if np.count_nonzero(agree) < FEWEST_MATCHES:
         raise InputError(
-            f"only {np.count_nonzero(agree)} of {len(good)} matches between the pictures agree",
+            f"only {np.count_nonzero(agree)} of {len(one)} matches between the pictures agree",
             "do they show one scene, with texture?",
         )
     return one[agree], two[agree]
@@ -117,8 +103,8 @@ def _turned(one: Floats, two: Floats) -> tuple[tuple[Floats, Floats], float]:
     """
 
     def cameras(values: Floats) -> tuple[tuple[Floats, Floats], float]:
-        left = _rotation(np.array([0.0, values[0], values[1]]))
-        return (left, _rotation(values[2:5])), float(np.exp(np.clip(values[5], -3, 3)))
+        left = rotation_of(np.array([0.0, values[0], values[1]]))
+        return (left, rotation_of(values[2:5])), float(np.exp(np.clip(values[5], -3, 3)))
 
     def residuals(values: Floats) -> Floats:
         turns, focal = cameras(values)
@@ -144,13 +130,6 @@ def _turned(one: Floats, two: Floats) -> tuple[tuple[Floats, Floats], float]:
             if damping > 1e9:
                 break
     return cameras(values)
-
-
-def _rotation(vector: Floats) -> Floats:
-    import cv2
-
-    rotation: Floats = cv2.Rodrigues(vector)[0]
-    return rotation
 
 
 def _seen(points: Floats, turn: Floats, focal: float) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -194,11 +195,11 @@ def _reader(magic: bytes, name: str) -> _Reader:
     if magic.startswith(b"RIFF") and magic[8:12] == b"AVI ":
         raise video_error(name)
     if magic.startswith(b"\xff\xd8\xff"):
-        return _read_jpeg
+        return partial(_read_with_pillow, JpegImageFile)
     if magic.startswith(b"BM"):
-        return _read_bmp
+        return partial(_read_with_pillow, BmpImageFile)
     if magic[:1] == b"P" and magic[1:2] in b"123456" and magic[2:3].isspace():
-        return _read_ppm
+        return partial(_read_with_pillow, PpmImageFile)
     if magic[:1] == b"P" and magic[1:2] in b"fF" and magic[2:3].isspace():
         raise InputError(f"{name} holds floating-point numbers (PFM), not a picture", _READABLE)
     if magic[4:11] in (b"ftypiso", b"ftypmp4", b"ftypavc", b"ftypM4V", b"ftypqt ") or magic.startswith(
@@ -208,18 +209,6 @@ def _reader(magic: bytes, name: str) -> _Reader:
     raise InputError(f"{name} is not a picture that can be read", _READABLE)
 
 
-def _read_jpeg(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    return _read_with_pillow(JpegImageFile, stream, name, max_pixels)
-
-
-def _read_bmp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    return _read_with_pillow(BmpImageFile, stream, name, max_pixels)
-
-
-def _read_ppm(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    return _read_with_pillow(PpmImageFile, stream, name, max_pixels)
-
-
 def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
     # The format's own class, not Image.open (which imageio calls too): that one tries every format there
     # is, and has a pixel limit of its own that could only be moved for the whole program.
@@ -227,17 +216,10 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
         with quiet():
             image = plugin(stream)
         check_size(*image.size, name, max_pixels)
-        depth = image.tile[0].args
-        if (
-            image.mode == "RGB"
-            and isinstance(depth, tuple)
-            and isinstance(depth[-1], int)
-            and depth[-1] > 255
-        ):
+        largest = image.tile[0].args[-1] if isinstance(image.tile[0].args, tuple) else None
+        if image.mode == "RGB" and isinstance(largest, int) and largest > 255:
             raise InputError(f"{name} is a PPM of 16 bits a channel", "save it as 16-bit PNG or TIFF")
-        icc_profile = image.info.get("icc_profile")
-        if image.mode == "CMYK":
-            icc_profile = None
+        icc_profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
         exif = image.info.get("exif", b"")
         if image.mode in ("I", "I;16"):
             samples = np.array(image).astype(np.uint16)

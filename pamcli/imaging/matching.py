@@ -1,4 +1,4 @@
-"""What two views share, found by OpenCV: places (SIFT) and disparities of every pixel (semi-global matching).
+"""What two views share, found by OpenCV: features (SIFT) and dense disparities (semi-global matching).
 
 Neither view is taken for the left one: x in the first view and x - disparity in the second show the same
 thing, and disparities have either sign.
@@ -18,10 +18,10 @@ Values = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 AREA = 190_000
-"""Pixels to which views are reduced before places are looked for."""
+"""Pixels to which views are reduced before features are looked for."""
 _KEYPOINTS = 1500
 _RATIO = 0.8
-"""Of a place's distance to the second-best match: Lowe's ratio test."""
+"""Of the distance to the second-best match: Lowe's ratio test."""
 _HALF, _GOOD = 6, 0.75
 """Half a side of the patches that are compared at full size, and the correlation that a match must have."""
 _CONSISTENT = 1.0
@@ -29,8 +29,8 @@ _CONSISTENT = 1.0
 
 
 @dataclass(frozen=True)
-class Places:
-    """N places that both views show; pixels of the full-size views, from the top left pixel's centre."""
+class Matches:
+    """N features that both views show; pixels of the full-size views, from the top left pixel's centre."""
 
     x: Floats
     y: Floats
@@ -42,8 +42,8 @@ class Places:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, keep: NDArray[np.bool_] | NDArray[np.intp]) -> Places:
-        return Places(self.x[keep], self.y[keep], self.disparity[keep], self.dy[keep])
+    def take(self, keep: NDArray[np.bool_] | NDArray[np.intp]) -> Matches:
+        return Matches(self.x[keep], self.y[keep], self.disparity[keep], self.dy[keep])
 
 
 @dataclass(frozen=True)
@@ -87,52 +87,64 @@ def grey(view: Colours) -> Grey:
     return np.asarray(cv2.cvtColor(view, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
 
 
-def find_places(first: NDArray[Any], second: NDArray[Any], reach: tuple[float, float]) -> tuple[Places, int]:
-    """Places of views (H, W, 3), uint8 or uint16, of one size, and by what factor the views were reduced.
+def match_keypoints(
+    first: Grey, second: Grey, most: int, ratio: float, reach: tuple[float, float] | None = None
+) -> tuple[Floats, Floats]:
+    """x and y (N, 2) of SIFT's keypoints in both views that match, each the best for the other.
 
-    reach: largest |disparity| and |dy|, pixels. Places are good to about half a pixel of the reduced views.
+    most: keypoints of a view. ratio: Lowe's, of the distances to the best and the second-best match. reach:
+    largest |x| and |y| between the two, pixels; None: any.
     """
     import cv2
 
+    detector = cv2.SIFT.create(nfeatures=most, contrastThreshold=0.02)
+    (one, here), (two, there) = (detector.detectAndCompute(view, None) for view in (first, second))
+    at, to = (np.array([point.pt for point in points]).reshape(-1, 2) for points in (one, two))
+    pairs: list[tuple[int, int]] = []
+    if len(at) and len(to):
+        near = None
+        if reach is not None:
+            near = (np.abs(at[:, None] - to[None]) <= reach).all(axis=2).astype(np.uint8)
+        matcher = cv2.BFMatcher()
+        backwards = matcher.knnMatch(there, here, 1, None if near is None else near.T.copy())
+        back = {match.queryIdx: match.trainIdx for (match,) in filter(None, backwards)}
+        pairs = [
+            (found[0].queryIdx, found[0].trainIdx)
+            for found in matcher.knnMatch(here, there, 2, near)
+            if len(found) == 2
+            and found[0].distance < ratio * found[1].distance
+            and back.get(found[0].trainIdx) == found[0].queryIdx
+        ]
+    i, j = np.array(pairs, np.intp).reshape(-1, 2).T
+    return at[i], to[j]
+
+
+def find_matches(
+    first: NDArray[Any], second: NDArray[Any], reach: tuple[float, float]
+) -> tuple[Matches, int]:
+    """Matches of views (H, W, 3), uint8 or uint16, of one size, and by what factor the views were reduced.
+
+    reach: largest |disparity| and |dy|, pixels. Matches are good to about half a pixel of the reduced views.
+    """
     factor = reduction(first.shape, AREA, 500)
-    none = Places(*(np.zeros(0) for _ in range(4)))
-    if min(first.shape[:2]) < 2 * _HALF * factor:
-        return none, factor
-    detector = cv2.SIFT.create(nfeatures=_KEYPOINTS, contrastThreshold=0.02)
-    (one, here), (two, there) = (
-        detector.detectAndCompute(grey(reduced(view, factor)), None) for view in (first, second)
-    )
-    if not one or not two:
-        return none, factor
-    at, to = (np.array([point.pt for point in points]) for points in (one, two))
-    offset = at[:, None] - to[None]
-    near = (np.abs(offset) <= np.array(reach) / factor).all(axis=2).astype(np.uint8)
-    matcher = cv2.BFMatcher()
-    back = {m.queryIdx: m.trainIdx for (m,) in filter(None, matcher.knnMatch(there, here, 1, near.T.copy()))}
-    pairs = [
-        (found[0].queryIdx, found[0].trainIdx)
-        for found in matcher.knnMatch(here, there, 2, near)
-        if len(found) == 2
-        and found[0].distance < _RATIO * found[1].distance
-        and back.get(found[0].trainIdx) == found[0].queryIdx
-    ]
-    if not pairs:
-        return none, factor
-    i, j = np.array(pairs).T
-    move = (factor - 1) / 2
-    x, y = (at[i] * factor + move).T
-    disparity, rise = (offset[i, j] * factor).T
-    return Places(x, y, disparity, -rise), factor
+    at = to = np.zeros((0, 2))
+    if min(first.shape[:2]) >= 2 * _HALF * factor:
+        small = [grey(reduced(view, factor)) for view in (first, second)]
+        at, to = match_keypoints(*small, _KEYPOINTS, _RATIO, (reach[0] / factor, reach[1] / factor))
+    (x, y), (disparity, rise) = (at * factor + (factor - 1) / 2).T, ((at - to) * factor).T
+    return Matches(x, y, disparity, -rise), factor
 
 
-def refine_places(
-    first: NDArray[Any], second: NDArray[Any], places: Places, factor: int, most: int
-) -> Places:
-    """At most so many of the places, measured in the full-size views to a fraction of a pixel; see
-    `find_places`."""
+def refine_matches(
+    first: NDArray[Any], second: NDArray[Any], matches: Matches, factor: int, most: int
+) -> Matches:
+    """At most so many of the matches, measured in the full-size views to a fraction of a pixel; see
+    `find_matches`."""
     import cv2
 
-    chosen = places.take(np.unique(np.linspace(0, len(places) - 1, min(most, len(places))).astype(np.intp)))
+    chosen = matches.take(
+        np.unique(np.linspace(0, len(matches) - 1, min(most, len(matches))).astype(np.intp))
+    )
     half, reach = _HALF + factor, factor + 1
     rows = []
     for x, y, disparity, dy in zip(chosen.x, chosen.y, chosen.disparity, chosen.dy, strict=True):
@@ -146,7 +158,7 @@ def refine_places(
             right = there_x + column - reach + _peak(score[row, column - 1 : column + 2])
             below = there_y + row - reach + _peak(score[row - 1 : row + 2, column])
             rows.append((x, y, x - right, below - y))
-    return Places(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
+    return Matches(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
 
 
 def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:

@@ -1,7 +1,7 @@
 """A quick look at a pair before the network sees it: unrelated, exchanged, not rectified, twice the same?
 
-Places that both views show are looked for on a reduced picture, in a band of rows and to BOTH sides; some of
-them are then measured at full size, to a fraction of a pixel. This only yields warnings.
+Features of both views are matched on a reduced picture, in a band of rows and to BOTH sides; some of them are
+then measured at full size, to a fraction of a pixel. This only yields warnings.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.matching import find_places, refine_places
+from pamcli.imaging.matching import find_matches, refine_matches
 
 REACH_X, REACH_Y = 0.4, 0.05
-"""How far to either side, and up and down, a place is looked for, as a share of the width and the longer
+"""How far to either side, and up and down, a feature is looked for, as a share of the width and the longer
 side."""
 REFINED = 48
-"""Places measured at full size, at most."""
+"""Matches measured at full size, at most."""
 ENOUGH_MATCHES = 10
 """Fewer matches give no verdict."""
 RIGHT_SIDE = 0.1
 """Views count as exchanged while less than this share of the matches that take a side take the right one."""
 CONFIRMED = 0.3
-"""Views count as unrelated while less than this share of the places that are looked at in full size are found
-there too: of 73 real pairs it was 0.56 and more, of views of different scenes 0.13 and less
+"""Views count as unrelated while less than this share of the matches looked at in full size are there too: of
+73 real pairs it was 0.56 and more, of views of different scenes 0.13 and less
 (scripts/measure_confidence.py)."""
 MAX_VERTICAL_ERROR = 1.0
 """Pixels by which matches of a rectified pair may lie above or below each other."""
@@ -87,26 +87,26 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
     if _identical(left, right):
         return PairCheck(0, 0.0, False, 0.0, 0.0, True)
     height, width = left.shape[:2]
-    places, factor = find_places(left, right, (REACH_X * width, REACH_Y * max(height, width)))
-    if not len(places):
+    found, factor = find_matches(left, right, (REACH_X * width, REACH_Y * max(height, width)))
+    if not len(found):
         return PairCheck(0, 0.0, False, 0.0, 0.0, False)
-    measured = refine_places(left, right, places, factor, REFINED)
-    looked_at = min(len(places), REFINED)
+    measured = refine_matches(left, right, found, factor, REFINED)
+    looked_at = min(len(found), REFINED)
     if looked_at >= ENOUGH_MATCHES and len(measured) < CONFIRMED * looked_at:
-        return PairCheck(len(places), 0.0, False, 0.0, 0.0, False, unrelated=True)
+        return PairCheck(len(found), 0.0, False, 0.0, 0.0, False, unrelated=True)
     enough = len(measured) >= ENOUGH_MATCHES
-    median = float(np.median((measured if enough else places).disparity))
+    median = float(np.median((measured if enough else found).disparity))
     # What is far away has hardly any disparity and takes no side; one reduced pixel counts `factor`.
-    right_side = np.count_nonzero(places.disparity > factor)
-    wrong_side = np.count_nonzero(places.disparity < -factor)
+    right_side = np.count_nonzero(found.disparity > factor)
+    wrong_side = np.count_nonzero(found.disparity < -factor)
     exchanged = bool(
-        wrong_side >= max(ENOUGH_MATCHES, len(places) / 2)
+        wrong_side >= max(ENOUGH_MATCHES, len(found) / 2)
         and right_side < RIGHT_SIDE * (right_side + wrong_side)
     )
     offset, error = (
         (float(np.median(dy)) for dy in (measured.dy, np.abs(measured.dy))) if enough else (0.0, 0.0)
     )
-    return PairCheck(len(places), median, exchanged, offset, error, False)
+    return PairCheck(len(found), median, exchanged, offset, error, False)
 
 
 def _identical(left: NDArray[np.generic], right: NDArray[np.generic]) -> bool:

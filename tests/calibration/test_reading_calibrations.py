@@ -129,7 +129,9 @@ def test_kitti_odometry(tmp_path: Path) -> None:
 
 def test_middlebury(tmp_path: Path) -> None:
     stored = read(tmp_path, files.MIDDLEBURY)
-    assert stored.rectified == Calibration(3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988))
+    assert stored.rectified == Calibration(
+        3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988), ndisp=280
+    )
     assert stored.notes == []
     (note,) = read(tmp_path, files.MIDDLEBURY.replace("doffs=124.343", "doffs=0")).notes
     assert note == "doffs is 0 px, but the principal points are 124.343 px apart; doffs is taken"

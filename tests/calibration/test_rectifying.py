@@ -151,7 +151,7 @@ def relief(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
 
 def test_pictures_without_features_are_refused() -> None:
     flat = np.full((200, 300, 3), 90, np.uint8)
-    with pytest.raises(InputError, match="only 0 features"):
+    with pytest.raises(InputError, match="only 0 of 0 matches"):
         rectification_by_features(flat, flat)
     noise = [np.random.default_rng(seed).integers(0, 255, (200, 300, 3), np.uint8) for seed in (1, 2)]
     with pytest.raises(InputError, match="matches between the pictures agree"):

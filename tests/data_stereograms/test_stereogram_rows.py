@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.data.stereograms.rows import fit_rows, resampled, turned
-from pamcli.imaging.matching import Places
+from pamcli.imaging.matching import Matches
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.35])
@@ -16,7 +16,7 @@ def test_offset_rotations_and_zoom_are_told_apart_in_spite_of_wrong_matches(wron
     dy = 2 + 0.006 * (x - 299.5) + 0.001 * (y - 199.5) - 0.004 * disparity + rng.normal(0, 0.15, 400)
     bad = np.arange(400) < wrong * 400
     dy[bad] += rng.uniform(-9, 9, bad.sum())
-    fit = fit_rows(Places(x, y, disparity, dy), (400, 600))
+    fit = fit_rows(Matches(x, y, disparity, dy), (400, 600))
     assert fit.offset == pytest.approx(2, abs=0.1)
     assert fit.rotation == pytest.approx(0.006, abs=2e-4)
     assert fit.zoom == pytest.approx(0.001, abs=3e-4)

@@ -1,4 +1,4 @@
-"""Places and disparities of two views, of either sign."""
+"""Matches and disparities of two views, of either sign."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "data_stereograms"))
 from layered_scene import layered_pair, moved
 from PIL import Image
 
-from pamcli.imaging.matching import DenseMatch, find_places, grey, match_densely, refine_places
+from pamcli.imaging.matching import DenseMatch, find_matches, grey, match_densely, refine_matches
 
 
 def matched(move: int) -> tuple[DenseMatch, np.ndarray]:
@@ -52,10 +52,10 @@ def test_places_are_measured_to_a_fraction_of_a_pixel(enlarged: int, deep: bool)
         size = (480 * enlarged, 240 * enlarged)
         views = [np.asarray(Image.fromarray(view).resize(size, Image.Resampling.BICUBIC)) for view in views]
     first, second = (view.astype(np.uint16) * 257 if deep else view for view in views)
-    places, factor = find_places(first, second, (80 * enlarged, 20))
+    places, factor = find_matches(first, second, (80 * enlarged, 20))
     assert factor == enlarged
     assert len(places) > 50
-    found = refine_places(first, second, places, factor, 40)
+    found = refine_matches(first, second, places, factor, 40)
     assert 20 < len(found) <= 40
     assert np.median(found.dy) == pytest.approx(1.4 * enlarged, abs=0.1 * enlarged)
     truth = disparity[(found.y / enlarged).astype(int), (found.x / enlarged).astype(int)] * enlarged

@@ -20,12 +20,12 @@ from pamcli.imaging.matching import (
     Floats,
     Grey,
     Values,
-    find_places,
+    find_matches,
     grey,
     match_densely,
     reduced,
     reduction,
-    refine_places,
+    refine_matches,
 )
 
 LayoutChoice = Literal["auto", "cross", "parallel"]
@@ -45,12 +45,12 @@ MOST_ROTATION = 3.0
 """Degrees by which either view may be turned."""
 MOST_RESIDUAL = 1.0
 """Pixels that rows may typically differ by after the fit."""
-FEWEST_PLACES, FEWEST_SEEN = 30, 0.4
-"""Places, and share of the pixels, that must be found in both views."""
+FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4
+"""Matches, and share of the pixels, that must be found in both views."""
 _AREA, _WIDTH = 260_000, 640
 """Pixels of the views, and their width, at which disparities are found."""
 _SPARE = 0.06
-"""Share of the width by which disparities may exceed the range of the places."""
+"""Share of the width by which disparities may exceed the range of the matches."""
 _TEXTURE, _SMOOTH = 2.0, 0.7
 """Standard deviations over 5 x 5 pixels: grey levels below which a disparity is guessed, and disparities
 above which one of them is wrong or hidden."""
@@ -102,12 +102,12 @@ def rectify_stereogram(
         return boxes
     views = [np.ascontiguousarray(box.of(picture)) for box in boxes]
     size = boxes[0].size
-    places, factor = find_places(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
-    places = refine_places(views[0], views[1], places, factor, 500)
-    fit = fit_rows(places, size) if len(places) >= FEWEST_PLACES else None
-    if fit is None or fit.inliers.sum() < FEWEST_PLACES:
-        found = 0 if fit is None else int(fit.inliers.sum())
-        return SetAside(f"its halves do not show the same: of {len(places)} places {found} match")
+    found, factor = find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
+    matches = refine_matches(views[0], views[1], found, factor, 500)
+    fit = fit_rows(matches, size) if len(matches) >= FEWEST_MATCHES else None
+    if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
+        agree = 0 if fit is None else int(fit.inliers.sum())
+        return SetAside(f"its halves do not show the same: of {len(matches)} places {agree} match")
     if unusable := _too_skew(fit, size):
         return unusable
     maps = fit.maps(size)
@@ -116,7 +116,7 @@ def rectify_stereogram(
     small = [reduced(view, factor) for view in straight]
     greys = [grey(view) for view in small]
     spare = _SPARE * size[1] / factor + 2
-    nearest, farthest = np.percentile(places.disparity[fit.inliers] / factor, (99.5, 0.5))
+    nearest, farthest = np.percentile(matches.disparity[fit.inliers] / factor, (99.5, 0.5))
     match = match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
     if match.first_seen.mean() < FEWEST_SEEN:
         return SetAside(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")

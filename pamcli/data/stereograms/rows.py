@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.matching import Floats, Places
+from pamcli.imaging.matching import Floats, Matches
 
 _NOISE = 0.3
 """Pixels by which a good match is off; what is 4 times as far off counts as wrong."""
@@ -38,7 +38,7 @@ class RowFit:
     zoom: float
     second_rotation: float
     inliers: NDArray[np.bool_]
-    """(N,): the places that the fit explains."""
+    """(N,): the matches that the fit explains."""
     residual: float
     """Median of the inliers' |dy| that is left, pixels."""
 
@@ -56,21 +56,21 @@ class RowFit:
         return turned(size, angles[0]), turned(size, angles[1], zoom, offset)
 
 
-def fit_rows(places: Places, size: tuple[int, int]) -> RowFit:
+def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
     """Reweighted least squares (Geman-McClure weights, their width shrinking to the noise) with weak priors.
 
     size: height and width of the views.
     """
-    x, y = places.x - (size[1] - 1) / 2, places.y - (size[0] - 1) / 2
-    terms = np.stack([np.ones(len(places)), x, y, -places.disparity], axis=1)
-    found = np.array([np.median(places.dy), 0.0, 0.0, 0.0])
+    x, y = matches.x - (size[1] - 1) / 2, matches.y - (size[0] - 1) / 2
+    terms = np.stack([np.ones(len(matches)), x, y, -matches.disparity], axis=1)
+    found = np.array([np.median(matches.dy), 0.0, 0.0, 0.0])
     prior = np.diag((_NOISE / _PRIOR) ** 2)
-    width = max(4 * _NOISE, 1.5 * float(np.median(np.abs(places.dy - found[0]))))
+    width = max(4 * _NOISE, 1.5 * float(np.median(np.abs(matches.dy - found[0]))))
     for _ in range(12):
-        weighted = terms * (1 / (1 + ((places.dy - terms @ found) / width) ** 2) ** 2)[:, None]
-        found = np.linalg.solve(terms.T @ weighted + prior, weighted.T @ places.dy)
+        weighted = terms * (1 / (1 + ((matches.dy - terms @ found) / width) ** 2) ** 2)[:, None]
+        found = np.linalg.solve(terms.T @ weighted + prior, weighted.T @ matches.dy)
         width = max(2 * _NOISE, 0.7 * width)
-    left = np.abs(places.dy - terms @ found)
+    left = np.abs(matches.dy - terms @ found)
     inliers = left <= 4 * _NOISE
     offset, rotation, zoom, second_rotation = (float(value) for value in found)
     residual = float(np.median(left[inliers] if inliers.any() else left))
