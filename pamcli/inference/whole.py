@@ -22,37 +22,30 @@ from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.attention import Block
 from pamcli.streaming.confidence import Cycle
-from pamcli.streaming.matching import StreamedMatching
+from pamcli.streaming.matching import StreamedMatching, StreamedMatchingNetwork
 from pamcli.streaming.passrnet import Write
+from pamcli.streaming.rolling import RollingMap
 from pamcli.streaming.strips import Rows
 
 
-class WholePASMnet:
-    """As `streaming.pasmnet.StreamedPASMnet`."""
+class WholePASMnet(StreamedMatchingNetwork[PASMnet]):
+    """`strip` is of no effect."""
 
     def __init__(self, network: PASMnet, compute: Compute) -> None:
         self.network, self.compute = network, compute
 
-    def match(
-        self,
-        rows: Rows,
-        height: int,
-        width: int,
-        max_disparity: int | None = None,
-        *,
-        strip: int | None = None,
-        confidence: bool = False,
+    def _matched(
+        self, pictures: RollingMap, max_disparity: int | None, strip: int, confidence: bool
     ) -> StreamedMatching:
-        """`strip` is of no effect."""
-        views = rows(0, height)
+        views = pictures.reader()(0, pictures.height)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], max_disparity)
         maps, sure = found.maps[-1], None
         if confidence:
             cycle = Cycle(F.avg_pool2d(found.disparity, 4)[0, 0] / 4, 0)
-            lines, block = (0, height // 4), Block(0, width // 4, 0, width // 4)
-            cycle.to_right(lines, block, maps.right_to_left[0])
-            cycle.and_back(lines, block, maps.left_to_right[0])
+            _, height, width, _ = maps.right_to_left.shape
+            cycle.to_right((0, height), Block(0, width, 0, width), maps.right_to_left[0])
+            cycle.and_back((0, height), Block(0, width, 0, width), maps.left_to_right[0])
             sure = cycle.confidence()[None]
         return StreamedMatching(found.disparity, maps.valid_left, received_mass(maps.left_to_right), sure)
 

@@ -14,16 +14,38 @@ PAPER = "paper"
 
 
 @dataclass(frozen=True)
-class _Variant:
+class Variant:
+    """What a network is made of. Raises UsageError for parts that exclude each other."""
+
+    @property
+    def changes(self) -> list[str]:
+        """What differs from the published network, as KEY=VALUE."""
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        return [f"{field.name}={value}" for field, value in values if value != field.default]
+
     def __str__(self) -> str:
-        """What differs from the published network, as `variant_of` reads it."""
-        changes = ((field, getattr(self, field.name)) for field in fields(self))
-        return ",".join(f"{f.name}={value}" for f, value in changes if value != f.default) or PAPER
+        return ",".join(self.changes) or PAPER
+
+    @property
+    def streamed(self) -> bool:
+        """It is computed row by row, in bounded memory; else on the whole picture."""
+        return all(change.startswith(("blocks=", "refinement=")) for change in self.changes)
+
+    @property
+    def without(self) -> list[str]:
+        """Parts of the published network that are not there."""
+        absent = {"refinement=none": "refine", "views=left": "pam"}
+        return [absent[change] for change in self.changes if change in absent]
+
+    @property
+    def attends(self) -> bool:
+        """There are attention maps, for losses to look at: a cost volume is made into such, too."""
+        return not {"views=left", "matching=stacked"} & {*self.changes}
 
 
 @dataclass(frozen=True)
-class PASMnetVariant(_Variant):
-    """What a PASMnet is made of (Tables 1, 2 and 4). Raises UsageError for parts that exclude each other."""
+class PASMnetVariant(Variant):
+    """Tables 1, 2 and 4."""
 
     features: Literal["hourglass", "pyramid"] = "hourglass"
     """pyramid: of each scale what the encoder finds, with nothing from the coarser ones."""
@@ -40,25 +62,10 @@ class PASMnetVariant(_Variant):
         if self.volume != "none" and (self.scales, self.blocks) != (3, 4):
             raise UsageError("a cost volume takes the place of all blocks of three scales", "leave these out")
 
-    @property
-    def streamed(self) -> bool:
-        """It is computed row by row, in bounded memory; else on the whole picture."""
-        return (self.features, self.scales, self.volume) == ("hourglass", 3, "none")
-
-    @property
-    def without(self) -> tuple[str, ...]:
-        """Parts of the published network that are not there."""
-        return ("refine",) if self.refinement == "none" else ()
-
-    @property
-    def attends(self) -> bool:
-        """There are attention maps, for losses to look at: a cost volume is made into such, too."""
-        return True
-
 
 @dataclass(frozen=True)
-class PASSRnetVariant(_Variant):
-    """What a PASSRnet is made of (Tables 10 and 11). Raises UsageError for parts that exclude each other."""
+class PASSRnetVariant(Variant):
+    """Tables 10 and 11."""
 
     views: Literal["both", "left", "twice"] = "both"
     """left: each picture is enlarged by itself; twice: each stands in the place of the other view, too."""
@@ -72,29 +79,11 @@ class PASSRnetVariant(_Variant):
     """Disparities, low-resolution pixels, of a 4D cost volume in place of the attention."""
 
     def __post_init__(self) -> None:
-        matches = self.views == "left", self.matching == "stacked", self.transition == "none"
-        if sum((*matches, self.volume != "none")) > 1:
-            raise UsageError(
-                "views=left, matching, transition and volume exclude each other", "change one of them"
-            )
-
-    @property
-    def streamed(self) -> bool:
-        """As of `PASMnetVariant`."""
-        return self == PASSRnetVariant()
-
-    @property
-    def without(self) -> tuple[str, ...]:
-        """As of `PASMnetVariant`."""
-        return ("pam",) if self.views == "left" else ()
-
-    @property
-    def attends(self) -> bool:
-        """As of `PASMnetVariant`."""
-        return self.views != "left" and self.matching == "attention"
+        others = {"pyramid=cascaded", "pyramid=plain", "views=twice"}
+        if len({*self.changes} - others) > 1:
+            raise UsageError("views=left, matching, transition and volume exclude each other")
 
 
-Variant = PASMnetVariant | PASSRnetVariant
 VARIANTS: Mapping[str, type[Variant]] = {"pasmnet": PASMnetVariant, "passrnet": PASSRnetVariant}
 
 
