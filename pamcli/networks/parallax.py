@@ -150,10 +150,12 @@ def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
     becomes 0).
     """
     width = disparity.shape[-1]
-    column = torch.arange(width, device=disparity.device)
-    on_left = torch.where(valid, column, -1).cummax(-1).values
-    on_right = torch.where(valid, column, width).flip(-1).cummin(-1).values.flip(-1)
-    source = torch.where(on_left >= 0, on_left, on_right)  # equals `width` where the row has nothing valid
+    column = torch.arange(width, device=disparity.device).expand(valid.shape)
+    nth = valid.long().cumsum(-1)  # of the valid ones of the row, from 1 on
+    where = torch.full((*valid.shape[:-1], width + 2), width, device=disparity.device)
+    where = where.scatter(-1, torch.where(valid, nth, 0), column)
+    # The last valid one, else the next; `width` where the row has none.
+    source = where.gather(-1, torch.where(nth > 0, nth, 1))
     fading = FILL_DECAY ** -(column - source).abs().to(disparity.dtype)
     filled = disparity.gather(-1, source.clamp(max=width - 1)) * fading
     return torch.where(valid | (source == width), disparity, filled)
@@ -225,6 +227,8 @@ def _in_small_region(mask: Tensor, size: int) -> Tensor:
 
 def _largest_around(values: Tensor) -> Tensor:
     """Largest of the 3 x 3 values around each, (B, H, W): of three columns, then of three rows."""
+    if torch.compiler.is_compiling():  # one operation, slower here, where an exported graph would have many
+        return F.max_pool2d(values, 3, 1, 1)
     for dim in (-1, -2):
         largest, size = values.clone(), values.shape[dim] - 1
         for here, beside in ((0, 1), (1, 0)):
