@@ -10,7 +10,6 @@ from pamcli.cli.console import Console
 from pamcli.cli.options import Compute, Matching
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import locate
-from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -59,9 +58,6 @@ def load_upscaler(
 ) -> StereoUpscaler:
     """A PASSRnet, of a certain scale unless that is None. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
-    stored = read_header(path).spec.scale
-    if scale is not None and stored not in (None, scale):
-        raise UsageError(f"{weights} enlarges {stored} times, not {scale}", "leave out --scale or --weights")
     with console.starting(weights):
         from pamcli.inference.upscaler import StereoUpscaler
 
@@ -72,9 +68,12 @@ def load_upscaler(
             max_memory=compute.memory,
             ensemble=ensemble,
         )
+    if scale not in (None, upscaler.scale):
+        said = f"{weights} enlarges {upscaler.scale} times, not {scale}"
+        raise UsageError(said, "leave out --scale or --weights")
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler
 
 
 def _compute(network: StereoMatcher | StereoUpscaler) -> str:
-    return f"{network.compute.device}, {network.compute.precision}"
+    return ", ".join(network.compute.describe().values())

@@ -107,7 +107,7 @@ class Network:
 
     panel: ClassVar[str] = "Network"
     weights: str | None = option(
-        "A name of `pam weights list`, a file, or hf:owner/repo/file.safetensors[@revision].",
+        "A name of `pam weights list`, a file (also .onnx), or hf:owner/repo/file.safetensors[@revision].",
         metavar="NAME|PATH|hf:...",
         autocompletion=completion.weights,
     )
@@ -169,10 +169,12 @@ class Device:
     """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
 
     panel: ClassVar[str] = "Performance"
-    device: str = option("auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
+    device: str = option(
+        "auto, cpu, cuda, cuda:N or mps; tensorrt for .onnx files.", default="auto", metavar="DEVICE"
+    )
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?|mps", self.device):
+        if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps", self.device):
             raise UsageError(f"--device {self.device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
 
 

@@ -1,8 +1,9 @@
-"""pam weights: what networks there are, what a file holds, whether it is whole, and import."""
+"""pam weights: what networks there are, what a file holds, whether it is whole, import and export."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -12,12 +13,12 @@ import typer
 from pamcli.cli.console import Console, one_line, said
 from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.network import find_weights
-from pamcli.cli.options import Answer, Text, number_or_none
+from pamcli.cli.options import Answer, Messages, Text, number_or_none
 from pamcli.errors import PamError, UsageError
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
 
-app = group("The networks' weights: list, describe, verify, import.")
+app = group("The networks' weights: list, describe, verify, import, export.")
 
 WeightsName = Annotated[
     str,
@@ -155,12 +156,7 @@ def import_checkpoint(
     prior = number_or_none(given.max_disparity, "--max-disparity")
     if prior is not None and prior % 16:
         raise UsageError(f"--max-disparity {prior} is not a multiple of 16, as those of checkpoints are")
-    if output.suffix != ".safetensors":
-        raise UsageError(f"{output} must end in .safetensors")
-    if os.path.isdir(output):
-        raise UsageError(f"{output} is a folder", "name a file")
-    if os.path.lexists(output) and not given.overwrite:  # of os.path: a name that cannot be is no error yet
-        raise UsageError(f"{output} exists already", "--overwrite replaces it")
+    _check_output(output, ".safetensors", given.overwrite)
     from pamcli.registry.convert import read_checkpoint
     from pamcli.registry.load import save_network
 
@@ -179,6 +175,76 @@ def import_checkpoint(
     console = Console()
     console.inform(f"{checkpoint} holds a {found.spec.architecture}{scale}, {len(found.state)} tensors")
     console.path(output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """The ONNX file that a network becomes."""
+
+    panel: ClassVar[str] = "Output"
+    output: Path = option("The file to write.", "-o", default=MISSING, metavar="FILE.onnx")
+    size: str = option(
+        "Rows x columns of the pictures, as in 384x1248; dynamic: of any.",
+        default="dynamic",
+        metavar="HxW|dynamic",
+    )
+    half: bool = flag("Convolutions in half precision.")
+    overwrite: bool = flag("Replace results that exist.")
+
+    @property
+    def sides(self) -> tuple[int, int] | None:
+        """Rows and columns; None: of any. Raises UsageError."""
+        if self.size == "dynamic":
+            return None
+        found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", self.size, re.ASCII)
+        if found is None or min(int(found[1]), int(found[2])) < 16:
+            raise UsageError(
+                f"--size {self.size!r} is no size", "rows x columns from 16 on, as in 384x1248, or dynamic"
+            )
+        return int(found[1]), int(found[2])
+
+
+@command(
+    app,
+    "export",
+    "ONNX, for other runtimes.",
+    "pam weights export pasmnet2 -o net.onnx --size 384x1248",
+    "pam weights export passrnet-x2 -o larger.onnx",
+)
+def export_network(weights: WeightsName, given: Exported, messages: Messages) -> None:
+    """Write a network as an ONNX file, which `--weights` takes too, and hold it against PyTorch.
+
+    Whole attention maps bound the size of its pictures: pam guide onnx.
+    """
+    sides = given.sides
+    _check_output(given.output, ".onnx", given.overwrite)
+    console = messages.console()
+    path = find_weights(weights, console)
+    with console.starting(weights):
+        from pamcli.files.atomic import check_writable, write_atomically
+        from pamcli.inference.onnx_export import export
+        from pamcli.registry.load import load_network
+
+    check_writable(given.output)
+    source = {"name": weights, "weights_sha256": sha256(path)}
+    made = export(*load_network(path), sides, half=given.half, source=source)
+    write_atomically(given.output, made.data)
+    quick, slow = made.seconds
+    console.inform(
+        f"{made.size[1]} x {made.size[0]} pixels: {made.mean:.2g} {made.unit} from PyTorch in the mean, "
+        f"{made.largest:.2g} at most; {quick:.2f} s, PyTorch {slow:.2f} s"
+    )
+    console.path(given.output)
+
+
+def _check_output(output: Path, suffix: str, overwrite: bool) -> None:
+    """Raises UsageError."""
+    if output.suffix != suffix:
+        raise UsageError(f"{output} must end in {suffix}")
+    if os.path.isdir(output):
+        raise UsageError(f"{output} is a folder", "name a file")
+    if os.path.lexists(output) and not overwrite:  # of os.path: a name that cannot be is no error yet
+        raise UsageError(f"{output} exists already", "--overwrite replaces it")
 
 
 def _summary(file: WeightsFile) -> dict[str, Any]:

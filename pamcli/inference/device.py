@@ -20,6 +20,8 @@ class Compute:
     device: torch.device
     precision: str
     """"fp32", "bf16" or "fp16"."""
+    runtime: str = ""
+    """What computes where that is not torch."""
 
     @classmethod
     def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> Compute:
@@ -42,7 +44,7 @@ class Compute:
 
     def describe(self) -> dict[str, str]:
         """Device and precision by name."""
-        return {"device": str(self.device), "precision": self.precision}
+        return {"device": self.runtime or str(self.device), "precision": self.precision}
 
     def peak_memory(self) -> int | None:
         """Most bytes that tensors took on a CUDA GPU since the program began; None elsewhere."""
@@ -86,7 +88,8 @@ def _device(text: str) -> torch.device:
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
-        raise UsageError(f"no device {text!r}", "one of auto, cpu, cuda, cuda:N, mps")
+        hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt runs .onnx files alone"
+        raise UsageError(f"no device {text!r}", hint)
     device = torch.device(text)
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0

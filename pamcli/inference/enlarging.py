@@ -34,11 +34,13 @@ def checked(enlarge: Enlarge) -> Enlarge:
     return enlarge
 
 
-def factor(enlarge: Enlarge, height: int, width: int) -> float:
-    """How many times larger a picture of `height` x `width` pixels is matched."""
+def factor(enlarge: Enlarge, height: int, width: int, most: tuple[int, int] | None = None) -> float:
+    """How many times larger a picture of `height` x `width` pixels is matched; auto fits into `most`."""
     if enlarge != "auto":
         return enlarge
     fitting = min(AUTO_MOST, (AUTO_PIXELS / (height * width)) ** 0.5)
+    if most is not None:
+        fitting = min(fitting, most[0] / height, most[1] / width)
     return fitting if fitting >= AUTO_LEAST else 1.0
 
 

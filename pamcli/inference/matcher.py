@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from pamcli.imaging.resize import nearest
 from pamcli.inference.device import Compute
 from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor
 from pamcli.inference.memory import memory_errors, taken_memory
+from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
 from pamcli.inference.pictures import PairRows, moved
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
 from pamcli.inference.whole import WholePASMnet, whole_footprint
@@ -27,8 +29,8 @@ from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate
-from pamcli.registry.load import load_network
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.load import Network, load_network
+from pamcli.registry.spec import MATCHING, ModelSpec
 from pamcli.streaming.folding import folded
 from pamcli.streaming.matching import StreamedMatching, lowered
 from pamcli.streaming.pasmnet import StreamedPASMnet
@@ -111,7 +113,7 @@ class StereoMatcher:
 
     def __init__(
         self,
-        network: PASMnet | PASMnet2,
+        network: PASMnet | PASMnet2 | OnnxNetwork,
         spec: ModelSpec,
         compute: Compute,
         max_disparity: int | None = None,
@@ -129,23 +131,31 @@ class StereoMatcher:
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
-        self.network = network = folded(network).to(compute.device)
-        self.streamed: StreamedPASMnet | StreamedPASMnet2 | WholePASMnet
-        if isinstance(network, PASMnet2):
+        self.streamed: StreamedPASMnet | StreamedPASMnet2 | WholePASMnet | OnnxNetwork
+        mean, std, self.size = IMAGE_MEAN, IMAGE_STD, None
+        if not isinstance(network, OnnxNetwork):
+            network = folded(network).to(compute.device)
+        if isinstance(network, OnnxNetwork):
+            self.streamed, self.size = network, network.size
+            mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
+        elif isinstance(network, PASMnet2):
             self.streamed = StreamedPASMnet2(lowered(network, compute.dtype))
         elif spec.streamed:
             self.streamed = StreamedPASMnet(lowered(network, compute.dtype))
         else:
             self.streamed = WholePASMnet(network, compute)
+        self.network = network
         self.spec = spec
         self.compute = compute
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
         self.max_memory = max_memory
         self.enlarge = checked(enlarge)
+        if isinstance(network, OnnxNetwork):
+            self.enlarge = network.checked(self.max_disparity, min_disparity, enlarge)
         self._taken = taken_memory(compute.device)
-        self._mean = torch.tensor(IMAGE_MEAN, device=compute.device).view(3, 1, 1)
-        self._std = torch.tensor(IMAGE_STD, device=compute.device).view(3, 1, 1)
+        self._mean = torch.tensor(mean, device=compute.device).view(3, 1, 1)
+        self._std = torch.tensor(std, device=compute.device).view(3, 1, 1)
 
     @classmethod
     def load(
@@ -161,8 +171,9 @@ class StereoMatcher:
     ) -> StereoMatcher:
         """Load a network once.
 
-        `weights`: a registered name, a path, or hf:owner/repo/file.safetensors[@revision]; a `Path` is always
-        a path. `device`: auto, cpu, cuda, cuda:N, mps. `precision`: auto, fp32, bf16, fp16.
+        `weights`: a registered name, a path (of an exported .onnx file, too), or
+        hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
+        cuda:N, mps; of .onnx files also tensorrt. `precision`: auto, fp32, bf16, fp16.
         `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
         were trained with. `max_memory`: bytes that the program may take in all. `enlarge`: a factor from 1
         to 4 or "auto", by default what suits the network: "auto" for pasmnet2, 1 for the paper's.
@@ -170,9 +181,15 @@ class StereoMatcher:
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
-        compute = Compute.choose(device, precision, reduce=True)
-        network, spec = load_network(locate(weights).path)
-        if isinstance(network, PASSRnet | PASSRnet2):
+        path = locate(weights).path
+        network: Network | OnnxNetwork
+        if path.suffix == SUFFIX:
+            network = OnnxNetwork(path, device, precision)
+            spec, compute = network.spec, network.compute
+        else:
+            compute = Compute.choose(device, precision, reduce=True)
+            network, spec = load_network(path)
+        if isinstance(network, PASSRnet | PASSRnet2) or spec.architecture not in MATCHING:
             raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet2")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         if enlarge is None:
@@ -225,15 +242,16 @@ class StereoMatcher:
         max_disparity: int | None,
     ) -> StereoResult:
         """Of views whose disparities are not negative."""
-        pair = PairRows(left, right, smallest=SMALLEST_SIDE, multiple=SIZE_MULTIPLE)
+        padded = partial(PairRows, multiple=SIZE_MULTIPLE, size=self.size)
+        pair = padded(left, right, smallest=SMALLEST_SIDE)
         height, width = left.shape[:2]
-        times = factor(self.enlarge, height, width)
+        times = factor(self.enlarge, height, width, self.size)
         if times == 1:
             return self._result(pair, extras, max_disparity)
         rows, columns = round(times * height), round(times * width)
         larger = (enlarged(view, rows, columns) for view in (left, right))
         limit = None if max_disparity is None else -(-max_disparity * columns // (16 * width)) * 16
-        found = self._result(PairRows(*larger, multiple=SIZE_MULTIPLE), extras, limit)
+        found = self._result(padded(*larger), extras, limit)
         pixels = np.float32(width / columns)
 
         def reduced(values: NDArray[Any]) -> NDArray[Any]:
@@ -285,7 +303,9 @@ class StereoMatcher:
 
     def _strip(self, pair: PairRows, extras: Collection[str]) -> int:
         """Rows to compute at a time. Raises DeviceError."""
-        if self.spec.streamed:
+        if isinstance(self.streamed, OnnxNetwork):
+            footprint = self.streamed.footprint(pair.width, pair.height)
+        elif self.spec.streamed:
             footprint = matching_footprint(
                 pair.width,
                 pair.height,

@@ -20,15 +20,22 @@ class PairRows:
     """The rows of a pair as the networks read them, made from its arrays a few at a time.
 
     The edge is repeated at the top and at the right until both sides are multiples of something (as the
-    authors do).
+    authors do), or as long as they have to be.
     """
 
     def __init__(
-        self, left: NDArray[np.generic], right: NDArray[np.generic], *, smallest: int = 1, multiple: int = 1
+        self,
+        left: NDArray[np.generic],
+        right: NDArray[np.generic],
+        *,
+        smallest: int = 1,
+        multiple: int = 1,
+        size: tuple[int, int] | None = None,
     ) -> None:
         """Both views (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1].
 
-        Raises InputError unless they are that, of one size, and at least `smallest` px on each side.
+        `size`: (rows, columns) that they get, in place of `multiple`. Raises InputError unless they are that,
+        of one size, at least `smallest` px on each side, and no larger than `size`.
         """
         for name, view in (("left", left), ("right", right)):
             _check(view, name, smallest)
@@ -41,6 +48,14 @@ class PairRows:
         self.views = left, right
         self.picture_height, self.picture_width = left.shape[:2]
         self.above, self.beside = -self.picture_height % multiple, -self.picture_width % multiple
+        if size is not None:
+            self.above, self.beside = size[0] - self.picture_height, size[1] - self.picture_width
+            if min(self.above, self.beside) < 0:
+                raise InputError(
+                    f"pictures of {self.picture_width} x {self.picture_height} do not fit the network, which "
+                    f"was exported for {size[1]} x {size[0]}",
+                    "export it for their size, or for any",
+                )
         self.height, self.width = self.picture_height + self.above, self.picture_width + self.beside
 
     def mirrored(self) -> PairRows:

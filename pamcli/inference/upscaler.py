@@ -13,14 +13,17 @@ from torch import Tensor
 from pamcli.errors import ModelError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import memory_errors, taken_memory
+from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
 from pamcli.inference.pictures import PairRows, write_rows
 from pamcli.inference.strip_choice import choose_strip, upscaling2_footprint, upscaling_footprint
 from pamcli.inference.whole import WholePASSRnet, whole_footprint
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import locate
-from pamcli.registry.load import load_network
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.load import Network, load_network
+from pamcli.registry.spec import ENLARGING, ModelSpec
 from pamcli.streaming.folding import folded
 from pamcli.streaming.passrnet import StreamedPASSRnet
 from pamcli.streaming.passrnet2 import StreamedPASSRnet2
@@ -44,7 +47,7 @@ class StereoUpscaler:
 
     def __init__(
         self,
-        network: PASSRnet | PASSRnet2,
+        network: PASSRnet | PASSRnet2 | OnnxNetwork,
         spec: ModelSpec,
         compute: Compute,
         *,
@@ -55,14 +58,19 @@ class StereoUpscaler:
 
         `ensemble`: the mean over the flips of the pair, for four times the work.
         """
-        self.network = folded(network).to(compute.device, compute.dtype if spec.streamed else None)
-        self.streamed: StreamedPASSRnet | StreamedPASSRnet2 | WholePASSRnet
-        if isinstance(self.network, PASSRnet2):
-            self.streamed = StreamedPASSRnet2(self.network)
+        self.streamed: StreamedPASSRnet | StreamedPASSRnet2 | WholePASSRnet | OnnxNetwork
+        self.size = None
+        if not isinstance(network, OnnxNetwork):
+            network = folded(network).to(compute.device, compute.dtype if spec.streamed else None)
+        if isinstance(network, OnnxNetwork):
+            self.streamed, self.size = network, network.size
+        elif isinstance(network, PASSRnet2):
+            self.streamed = StreamedPASSRnet2(network)
         elif spec.streamed:
-            self.streamed = StreamedPASSRnet(self.network)
+            self.streamed = StreamedPASSRnet(network)
         else:
-            self.streamed = WholePASSRnet(self.network, compute)
+            self.streamed = WholePASSRnet(network, compute)
+        self.network = network
         self.spec = spec
         self.compute = compute
         self.max_memory = max_memory
@@ -85,9 +93,15 @@ class StereoUpscaler:
         ensemble: bool = False,
     ) -> StereoUpscaler:
         """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
-        compute = Compute.choose(device, precision)
-        network, spec = load_network(locate(weights).path)
-        if not isinstance(network, PASSRnet | PASSRnet2):
+        path = locate(weights).path
+        network: Network | OnnxNetwork
+        if path.suffix == SUFFIX:
+            network = OnnxNetwork(path, device, precision)
+            spec, compute = network.spec, network.compute
+        else:
+            compute = Compute.choose(device, precision)
+            network, spec = load_network(path)
+        if isinstance(network, PASMnet | PASMnet2) or spec.architecture not in ENLARGING:
             raise ModelError(f"{weights} is a {spec.architecture}, which enlarges nothing", "use passrnet-x4")
         return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
@@ -132,10 +146,12 @@ class StereoUpscaler:
     def _enlarge(
         self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool, kept: int = 0
     ) -> list[NDArray[np.generic]]:
-        pair = PairRows(left, right, smallest=SMALLEST_SIDE)
+        pair = PairRows(left, right, smallest=SMALLEST_SIDE, size=self.size)
         height, width, scale = pair.height, pair.width, self.scale
         given = (left, right) if both else (left,)
-        if self.spec.streamed:
+        if isinstance(self.streamed, OnnxNetwork):
+            footprint = self.streamed.footprint(width, height)
+        elif self.spec.streamed:
             counted = upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint
             footprint = counted(width, height, self.compute.dtype.itemsize, scale=scale, views=len(given))
         else:
@@ -160,4 +176,5 @@ class StereoUpscaler:
         with torch.inference_mode(), self.compute.exactly(), memory_errors(width, height):
             enlarged = [np.empty((scale * height, scale * width, 3), view.dtype) for view in given]
             self.streamed.enlarge(rows, height, width, write, both=both, strip=strip)
-        return enlarged
+        within = slice(scale * pair.above, None), slice(scale * pair.picture_width)
+        return [np.ascontiguousarray(view[within]) for view in enlarged]

@@ -185,6 +185,19 @@ def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
     return k, (k >= 0) & (k < width) & ((k - target).abs() <= NEAR)
 
 
+def cycle_confidence(disparity: Tensor, maps: ParallaxMaps) -> Tensor:
+    """Cycle attention that passes near a disparity (B, 1, 4 H, 4 W) and returns near: (B, H, W) in [0, 1].
+
+    `maps` of stage 3. What `pamcli.streaming.confidence` adds up without whole maps.
+    """
+    column = torch.arange(maps.right_to_left.shape[-1], device=disparity.device)
+    target = column - F.avg_pool2d(disparity, 4)[:, 0] / 4  # (B, H, W)
+    near_target = (column - target[..., None]).abs() <= NEAR  # (B, H, W, V)
+    near_home = (column[:, None] - column).abs() <= NEAR  # (W, W)
+    back = torch.matmul(maps.left_to_right, near_home.float()).transpose(2, 3)  # (B, H, W, V)
+    return (maps.right_to_left * near_target * back).sum(-1).clamp(0, 1)
+
+
 def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:
     """Remove specks, fill holes and close gaps of the INVALID set of a mask (B, H, W) bool, image by image.
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from in_strips import matched, matched_whole
-from plain_confidence import plain_confidence
 from random_networks import normalised, pasmnet, picture_pair
 from reference import reference_matching
 from torch import Tensor
 
-from pamcli.networks.parallax import VALID_MASS, clean_mask, received_mass
+from pamcli.networks.parallax import VALID_MASS, clean_mask, cycle_confidence, received_mass
 from pamcli.streaming import attention as streamed_attention
 from pamcli.streaming.folding import folded
 from pamcli.streaming.matching import lowered
@@ -46,7 +45,7 @@ def test_strips_of_any_height_give_the_plain_result(
         if not unsure.any():
             assert torch.equal(found.valid_left, expected.maps[-1].valid_left)
         assert found.confidence is not None
-        sure = plain_confidence(expected.disparity, expected.maps[-1])
+        sure = cycle_confidence(expected.disparity, expected.maps[-1])
         assert (found.confidence - sure).abs().max() < 1e-5
 
 
@@ -77,7 +76,7 @@ def test_how_many_lines_are_looked_at_at_once_does_not_matter(
         found = matched(streamed, views, None, strip, confidence=True)
         assert (found.disparity - expected.disparity).abs().max() < 1e-3
         assert found.confidence is not None
-        sure = plain_confidence(expected.disparity, expected.maps[-1])
+        sure = cycle_confidence(expected.disparity, expected.maps[-1])
         assert (found.confidence - sure).abs().max() < 1e-5
 
 
@@ -170,5 +169,5 @@ def test_the_network_itself_is_left_alone() -> None:
 def test_the_confidence_matters_in_these_tests() -> None:
     views = normalised(picture_pair(64, 96))
     expected = matched_whole(pasmnet(), views, None)
-    sure = plain_confidence(expected.disparity, expected.maps[-1])
-    assert (sure - plain_confidence(expected.disparity + 8, expected.maps[-1])).abs().max() > 0.01
+    sure = cycle_confidence(expected.disparity, expected.maps[-1])
+    assert (sure - cycle_confidence(expected.disparity + 8, expected.maps[-1])).abs().max() > 0.01

@@ -1,0 +1,185 @@
+"""A batch over a cluster: Ray places the workers, each of which holds the network. No torch here."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.inference.pipeline import Outcome, run_overlapped
+
+AT_ONCE = 2
+"""Jobs that a worker has: while one is computed, another is read or written."""
+
+TRIES = 3
+"""A job whose worker ends so many times is given up: it may be what ends them."""
+
+CORES = 4
+"""Of a worker without a GPU, where nodes have so many."""
+
+PATIENCE = 300.0
+"""Seconds until some worker has to be there."""
+
+
+class Steps(Protocol):
+    """What is done with a job; pickled to the workers, which call it in several threads."""
+
+    def start(self) -> None:
+        """Load the network. Raises PamError."""
+
+    def settled(self, job: Any) -> Outcome[Any, Any] | None:
+        """The outcome of a job that needs no worker."""
+
+    def load(self, job: Any) -> Any: ...
+    def compute(self, job: Any, loaded: Any) -> Any: ...
+    def save(self, job: Any, computed: Any) -> Any: ...
+
+
+class Worker:
+    """An actor."""
+
+    def __init__(self, steps: Steps, folder: str) -> None:
+        self.steps, self.folder = steps, folder
+        self.computing = threading.Lock()
+
+    def start(self) -> None:
+        """Raises PamError."""
+        try:
+            os.chdir(self.folder)  # names of pictures may be relative
+        except OSError as error:
+            place = f"the node {socket.gethostname()} has no folder {self.folder}"
+            raise DeviceError(place, "all nodes must see the same folders") from error
+        self.steps.start()
+
+    def run(self, job: Any) -> Outcome[Any, Any]:
+        """Without the job, which the caller has."""
+        (outcome,) = run_overlapped([job], self.steps.load, self._compute, self.steps.save)
+        return replace(outcome, job=None)
+
+    def _compute(self, job: Any, loaded: Any) -> Any:
+        with self.computing:
+            return self.steps.compute(job, loaded)
+
+
+def run_on_ray(
+    jobs: Iterable[Any], steps: Steps, *, address: str = "auto", cores: int | None = None, gpus: bool = True
+) -> Generator[Outcome[Any, Any], None, None]:
+    """Run the steps for every job on a cluster and yield the outcomes as they come.
+
+    `address`: of the cluster; auto: the one that this machine belongs to; local: this machine alone. `cores`:
+    of each worker, where it gets no GPU; with `gpus` each has one if the cluster has any. No more jobs are
+    taken than the workers have (`AT_ONCE` each). Where a node is lost, its jobs are done elsewhere.
+    Raises UsageError, DeviceError, and what `steps.start` raises.
+    """
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise UsageError("ray is not installed", "pip install 'pamcli[ray]'") from None
+    _connect(ray, address)
+    try:
+        count, options = _placed([node["Resources"] for node in ray.nodes() if node["Alive"]], cores, gpus)
+        kind = ray.remote(Worker).options(max_concurrency=AT_ONCE, **options)
+        yield from _spread(ray, iter(jobs), steps, lambda: kind.remote(steps, os.getcwd()), count)
+    finally:
+        ray.shutdown()
+
+
+def _connect(ray: Any, address: str) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    place = address if address in ("auto", "local") or ":" in address else f"{address}:6379"
+    try:
+        ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise DeviceError(
+            f"no Ray cluster answers at {address}", "ray start --head begins one; local is this machine alone"
+        ) from error
+
+
+def _placed(nodes: list[dict[str, float]], cores: int | None, gpus: bool) -> tuple[int, dict[str, int]]:
+    """How many workers the nodes hold, and what Ray gives to each. Raises DeviceError."""
+    graphics = sum(int(node.get("GPU", 0)) for node in nodes) if gpus else 0
+    if graphics:
+        return graphics, {"num_gpus": 1, "num_cpus": 1}
+    processors = [int(node.get("CPU", 0)) for node in nodes]
+    cores = cores or min([CORES, *filter(None, processors)])
+    count = sum(each // cores for each in processors)
+    if not count:
+        raise DeviceError(f"no node of the cluster has {cores} cores")
+    return count, {"num_cpus": cores}
+
+
+def _spread(
+    ray: Any, jobs: Any, steps: Steps, new_worker: Any, count: int
+) -> Generator[Outcome[Any, Any], None, None]:
+    workers: dict[int, Any] = {}
+    load: dict[int, int] = {}
+    """Of the workers that have started."""
+    starting: dict[Any, int] = {}
+    running: dict[Any, tuple[int, Any, int]] = {}
+    again: deque[tuple[Any, int]] = deque()
+    more, failures = True, 0
+
+    def start() -> None:
+        number = len(workers)
+        workers[number] = new_worker()
+        starting[workers[number].start.remote()] = number
+
+    for _ in range(count):
+        start()
+    while True:
+        while (more or again) and (free := [n for n in load if load[n] < AT_ONCE]):
+            try:
+                job, tries = again.popleft() if again else (next(jobs), 1)
+            except StopIteration:
+                more = False
+                break
+            if (outcome := steps.settled(job)) is not None:
+                yield outcome
+                continue
+            number = min(free, key=load.__getitem__)
+            load[number] += 1
+            running[workers[number].run.remote(job)] = number, job, tries
+        if not (more or again or running):
+            return
+        ready, _ = ray.wait([*running, *starting], num_returns=1, timeout=PATIENCE)
+        if not ready and not running:
+            raise DeviceError(f"no node of the cluster took a worker within {PATIENCE:.0f} s")
+        for ref in ready:
+            try:
+                result = ray.get(ref)
+            except PamError as error:  # of `start`
+                raise getattr(error, "cause", error) from None
+            except ray.exceptions.RayError as error:
+                result = error
+            if ref in starting:
+                number = starting.pop(ref)
+                if not isinstance(result, Exception):
+                    load[number] = 0
+                    continue
+                failures += 1
+                if failures > TRIES * count:
+                    reason = str(result).strip().partition("\n")[0]
+                    raise DeviceError(f"workers of the cluster do not start: {reason}") from result
+                start()
+                continue
+            number, job, tries = running.pop(ref)
+            if not isinstance(result, Exception):
+                load[number] -= 1
+                yield replace(result, job=job)
+                continue
+            if load.pop(number, None) is not None:  # the first to tell that this worker is lost
+                start()
+            if tries < TRIES:
+                again.append((job, tries + 1))
+            else:
+                lost = DeviceError(
+                    f"its worker ended {TRIES} times", "too little memory on its node, perhaps"
+                )
+                yield Outcome(job, None, lost)

@@ -1,0 +1,184 @@
+"""pam weights export, and --weights of what it writes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image
+
+from pamcli.inference import onnx_export, onnx_file
+from pamcli.registry.catalog import recorded_sha256
+
+for package in ("onnx", "onnxruntime", "onnxscript"):
+    pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
+
+pytestmark = pytest.mark.usefixtures("networks")
+
+DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy", "--overwrite"]
+SUPERRES = ["superres", "left.png", "right.png", "-o", "x.png", "--output-right", "y.png", "--overwrite"]
+
+
+@pytest.fixture(scope="session")
+def matching(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PASMnet 2, for pictures of any size."""
+    path = tmp_path_factory.mktemp("onnx") / "net.onnx"
+    run = pam("weights", "export", "pasmnet2", "-o", path)
+    assert (run.code, run.lines) == (0, [str(path)]), run.stderr
+    assert "px from PyTorch in the mean" in run.stderr
+    return path
+
+
+@pytest.fixture(scope="session")
+def halved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PASSRnet x2 in half precision, for pictures of 48 x 32."""
+    path = tmp_path_factory.mktemp("onnx") / "larger.onnx"
+    run = pam("weights", "export", "passrnet-x2", "-o", path, "--size", "32x48", "--half")
+    assert (run.code, run.lines) == (0, [str(path)]), run.stderr
+    assert "48 x 32 pixels: " in run.stderr
+    assert "grey levels from PyTorch" in run.stderr
+    return path
+
+
+def test_the_file_says_what_is_needed_to_run_it(matching: Path, halved: Path) -> None:
+    import onnxruntime
+
+    said = {}
+    for path in (matching, halved):
+        session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+        said[path] = session.get_modelmeta().custom_metadata_map
+    assert said[matching]["architecture"] == said[matching]["name"] == "pasmnet2"
+    assert said[matching]["weights_sha256"] == recorded_sha256("pasmnet2")
+    assert (said[matching]["size"], said[matching]["precision"]) == ("dynamic", "fp32")
+    assert "multiples of 32" in said[matching]["padding"]
+    assert (said[halved]["scale"], said[halved]["size"], said[halved]["precision"]) == ("2", "32x48", "fp16")
+
+
+@pytest.mark.parametrize("options", [[], ["--enlarge", "1"], ["--min-disparity", "-8"]], ids=str)
+def test_every_result_is_that_of_pytorch(pair: Path, matching: Path, options: list[str]) -> None:
+    results = ["--output-right", "r.npy", "--visible", "v.png", "--confidence", "c.tif", *options]
+    made = []
+    for weights in ("pasmnet2", matching):
+        run = pam(*DISPARITY, *results, "--weights", weights, "--device", "cpu", "--jsonl")
+        assert run.code == 0, run.stderr
+        visible, confidence = (np.asarray(Image.open(name), float) for name in ("v.png", "c.tif"))
+        made.append((np.load("x.npy"), np.load("r.npy"), visible / 255, confidence))
+    assert run.records[0]["device"] == "onnxruntime cpu"
+    for one, other in zip(*made, strict=True):
+        assert np.std(one) > 0
+        assert np.abs(one - other).mean() < 1e-3
+
+
+@pytest.mark.parametrize("size", [(48, 32), (40, 25)])
+def test_enlarging_in_half_precision_pads_what_is_smaller(
+    small_pair: Path, halved: Path, size: tuple[int, int]
+) -> None:
+    for name in ("left.png", "right.png"):
+        Image.open(name).crop((0, 0, *size)).save(name)
+    made = []
+    for weights in ("passrnet-x2", halved):
+        run = pam(*SUPERRES, "--weights", weights, "--jsonl")
+        assert run.code == 0, run.stderr
+        made.append([np.asarray(Image.open(name), float) for name in ("x.png", "y.png")])
+    assert run.records[0]["precision"] == "fp16"
+    for one, other in zip(*made, strict=True):
+        assert one.shape == other.shape == (2 * size[1], 2 * size[0], 3)
+        assert np.abs(one - other).mean() < 0.5
+        assert size != (48, 32) or np.abs(one - other).max() <= 2
+
+
+def test_larger_pictures_do_not_fit(pair: Path, halved: Path) -> None:
+    with unchanged():
+        refuse(pam(*SUPERRES, "--weights", halved), 3, "pictures of 96 x 64 do not fit", "for 48 x 32")
+
+
+def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> None:
+    for options, code, *said in (
+        (["--max-disparity", "64"], 2, "searches any disparity alone"),
+        (["--precision", "bf16"], 2, "computes in fp32, not in bf16"),
+        (["--device", "mps"], 5, "ONNX Runtime has no mps", "onnxruntime-gpu"),
+        (["--device", "tensorrt"], 5, "ONNX Runtime has no tensorrt"),
+        (["--max-memory", "20MB"], 5, "does not fit into --max-memory 20MB"),
+    ):
+        with unchanged():
+            refuse(pam(*DISPARITY, "--weights", matching, *options), code, *said)
+    with unchanged():
+        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, "runs .onnx files alone")
+        refuse(pam(*DISPARITY, "--weights", halved), 4, "is a passrnet, which finds no disparity")
+        refuse(pam(*SUPERRES, "--weights", matching), 4, "is a pasmnet2, which enlarges nothing")
+        refuse(pam(*SUPERRES, "--weights", halved, "--scale", "4"), 2, "enlarges 2 times, not 4")
+
+
+def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
+    import onnx
+
+    whole = halved.read_bytes()
+    foreign = onnx.load_from_string(whole)
+    del foreign.metadata_props[:]
+    bad = {
+        "is no ONNX file, or is damaged": [b"", b"not ONNX", whole[: len(whole) // 2]],
+        "does not say which network it holds": [foreign.SerializeToString()],
+    }
+    for said, contents in bad.items():
+        for content in contents:
+            Path("bad.onnx").write_bytes(content)
+            with unchanged():
+                refuse(pam(*SUPERRES, "--weights", "bad.onnx"), 4, "bad.onnx", said)
+    refuse(pam(*SUPERRES, "--weights", "none.onnx"), 4, "no weights file none.onnx")
+
+
+def test_without_the_library(pair: Path, halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    for command in ([*SUPERRES, "--weights", halved], ["weights", "export", "pasmnet2", "-o", "n.onnx"]):
+        with unchanged():
+            refuse(pam(*command), 2, "onnxruntime is not installed", "pip install 'pamcli[onnx]'")
+
+
+@pytest.mark.parametrize("size", ["", "384", "384x", "8x64", "-64x64", "64X64", "٦٤x64", "100000x64"])
+def test_what_is_no_size(here: Path, size: str) -> None:
+    run = pam("weights", "export", "pasmnet2", "-o", "n.onnx", "--size", size)
+    refuse(run, 2, f"--size {size!r} is no size", "rows x columns")
+    assert names(".") == []
+
+
+def test_an_output_that_cannot_be(here: Path, halved: Path) -> None:
+    Path("there.onnx").touch()
+    for output, code, said in (("there.onnx", 2, "exists already"), ("n.pt", 2, "must end in .onnx")):
+        with unchanged():
+            refuse(pam("weights", "export", "passrnet-x2", "-o", output), code, said)
+
+
+def test_more_than_the_memory_holds(here: Path) -> None:
+    run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "9000x9000")
+    refuse(run, 5, "9000x9000 needs", "of memory", "are free")
+    assert names(".") == []
+
+
+def test_a_file_that_does_not_do_what_pytorch_does(
+    here: Path, halved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_export, "_as_onnx", lambda *arguments: halved.read_bytes())
+    monkeypatch.setattr(onnx_export, "MOST", {"fp32": {"grey levels": 1e-9}})
+    with unchanged():
+        run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "32x48")
+        refuse(run, 4, "grey levels from PyTorch's", "cannot be exported")
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        ("auto", ["CUDAExecutionProvider", "CPUExecutionProvider"]),
+        ("cpu", ["CPUExecutionProvider"]),
+        ("cuda:1", ["CUDAExecutionProvider", "CPUExecutionProvider"]),
+        ("tensorrt", ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]),
+    ],
+)
+def test_the_device_chooses_the_provider(device: str, expected: list[str]) -> None:
+    available = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    providers, name = onnx_file._providers(available, device)
+    assert [provider for provider, _ in providers] == expected
+    assert providers[0][1].get("device_id", "0") == ("1" if device == "cuda:1" else "0")
+    assert name == ("cuda" if device == "auto" else device)
