@@ -145,4 +145,7 @@ def _providers(available: list[str], device: str) -> tuple[list[tuple[str, dict[
         )
     chosen = {"device_id": number or "0"}
     names = [kind, "cuda"] if kind == "tensorrt" and PROVIDERS["cuda"] in available else [kind]
-    return [*((PROVIDERS[name], chosen) for name in names), (ON_CPU, {})], device
+    return [
+        *((PROVIDERS[name], chosen) for name in names),
+        (ON_CPU, {}),
+    ], kind if device == "auto" else device
