@@ -80,8 +80,8 @@ def _matches(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
     """(N, 2) each: x and y of features that the epipolar geometry of most of them agrees with."""
     import cv2
 
-    small = [grey(np.ascontiguousarray(eight_bits(view))) for view in (left, right)]
-    one, two = match_keypoints(*small, FEATURES, RIVAL)
+    first, second = (grey(np.ascontiguousarray(eight_bits(view))) for view in (left, right))
+    one, two = match_keypoints(first, second, FEATURES, RIVAL)
     agree = np.zeros(len(one), bool)
     if len(one) >= FEWEST_MATCHES:
         _, mask = cv2.findFundamentalMat(one, two, cv2.USAC_MAGSAC, 1.0, 0.999, 10_000)

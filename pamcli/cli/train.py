@@ -23,7 +23,7 @@ from pamcli.errors import UsageError
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
-    from pamcli.training.loop import Outcome, Stop
+    from pamcli.training.loop import RunEnd, Stop
     from pamcli.training.recipe import Recipe, Task
 
 AS_IN_RECIPES = (
@@ -227,7 +227,7 @@ def _signals(stop: Stop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _report_end(task: Task, run: Path, outcome: Outcome, console: Console, weights: Path) -> None:
+def _report_end(task: Task, run: Path, outcome: RunEnd, console: Console, weights: Path) -> None:
     if outcome.stopped is not None:
         console.inform(f"stopped after step {outcome.step}; to go on: pam train {task} --resume {run}")
     if console.jsonl:

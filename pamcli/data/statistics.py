@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,32 +92,25 @@ class SetFigures:
         return float(np.percentile(values, share)) if values.size else float("nan")
 
 
-@dataclass(frozen=True)
-class _Picked:
-    source: Source
-    index: int
-
-
 def set_figures(
     source: Source, indices: Sequence[int], workers: int = 1, advance: Callable[[], None] = lambda: None
 ) -> SetFigures:
     """Figures of the samples `indices` of a source. Damaged samples are listed, not raised."""
     found: dict[int, PairFigures] = {}
     damaged: dict[int, tuple[str, str]] = {}
-    picked = [_Picked(source, index) for index in indices]
-    for each, result in done_in_processes(_figures_of, picked, workers):
+    for index, result in done_in_processes(partial(_figures_of, source), indices, workers):
         if isinstance(result, InputError):
-            damaged[each.index] = (source.names[each.index], result.message)
+            damaged[index] = (source.names[index], result.message)
         else:
-            found[each.index] = result
+            found[index] = result
         advance()
     pairs = tuple(found[index] for index in sorted(found))
     copies, near = _copies(pairs)
     return SetFigures(pairs, tuple(damaged[index] for index in sorted(damaged)), copies, near)
 
 
-def _figures_of(picked: _Picked) -> PairFigures:
-    return pair_figures(picked.source.load(picked.index))
+def _figures_of(source: Source, index: int) -> PairFigures:
+    return pair_figures(source.load(index))
 
 
 def pair_figures(sample: Sample) -> PairFigures:

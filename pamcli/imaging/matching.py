@@ -129,8 +129,8 @@ def find_matches(
     factor = reduction(first.shape, AREA, 500)
     at = to = np.zeros((0, 2))
     if min(first.shape[:2]) >= 2 * _HALF * factor:
-        small = [grey(reduced(view, factor)) for view in (first, second)]
-        at, to = match_keypoints(*small, _KEYPOINTS, _RATIO, (reach[0] / factor, reach[1] / factor))
+        one, two = (grey(reduced(view, factor)) for view in (first, second))
+        at, to = match_keypoints(one, two, _KEYPOINTS, _RATIO, (reach[0] / factor, reach[1] / factor))
     (x, y), (disparity, rise) = (at * factor + (factor - 1) / 2).T, ((at - to) * factor).T
     return Matches(x, y, disparity, -rise), factor
 

@@ -38,7 +38,7 @@ from pamcli.streaming.matching import (
     features_below,
 )
 from pamcli.streaming.rolling import (
-    LAYOUT,
+    MEMORY_FORMAT,
     Enlarged,
     Mapped,
     Reader,
@@ -219,7 +219,7 @@ class Seen(RollingMap):
         self.eighth.forget(last)
         self.start.forget(last)
         shape = surroundings(around, trust[:, 1], trust[:, 2], margin)
-        return torch.cat((log4, log8, shape), 1).contiguous(memory_format=LAYOUT)
+        return torch.cat((log4, log8, shape), 1).contiguous(memory_format=MEMORY_FORMAT)
 
 
 class Mixed(RollingMap):

@@ -18,7 +18,7 @@ from pamcli.networks.parallax import valid_mask
 from pamcli.networks.passrnet import WIDTH, PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.streaming.attention import Block, CostStage, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
-    LAYOUT,
+    MEMORY_FORMAT,
     Convolution,
     Given,
     RollingMap,
@@ -75,7 +75,7 @@ class StreamedPASSRnet:
 
     def _attend(self, rows: Rows, height: int, width: int, both: bool, strip: int) -> tuple[Tensor, Tensor]:
         """Fused features (1 or 2, C, H, W), all but the valid masks' part; received attention (2, H, W)."""
-        fused = self.valid.new_empty((2 if both else 1, WIDTH, height, width)).to(memory_format=LAYOUT)
+        fused = self.valid.new_empty((2 if both else 1, WIDTH, height, width)).to(memory_format=MEMORY_FORMAT)
         received = fused.new_zeros((2, height, width), dtype=torch.float32)
         views = self._features(Given(rows, height))
         adapted = residual(views, self.network.pam.rb.body)

@@ -6,7 +6,7 @@ network runs in the memory of a few rows of each of its maps, with the result of
 picture: at the true edges, and only there, the layers pad as ever.
 
 Shapes: B batch, C channels, H rows, W columns of the map in question. In memory the channels of a pixel lie
-side by side (`LAYOUT`).
+side by side (`MEMORY_FORMAT`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from pamcli.networks.blocks import SLOPE, upsample
 from pamcli.streaming.strips import Rows, coarser, strips
 
-LAYOUT = torch.channels_last
+MEMORY_FORMAT = torch.channels_last
 """Convolutions of few channels are two to four times as fast in it, those of many a little."""
 
 
@@ -125,7 +125,7 @@ class Given(RollingMap):
         self.given = rows
 
     def _compute(self, first: int, last: int) -> Tensor:
-        return self.given(first, last).contiguous(memory_format=LAYOUT)
+        return self.given(first, last).contiguous(memory_format=MEMORY_FORMAT)
 
 
 class Whole(RollingMap):
@@ -203,12 +203,12 @@ def added(own: RollingMap, other: RollingMap, slope: float | None = None, *, kep
 
 def left_view(source: RollingMap) -> Mapped:
     """The left view of both."""
-    return Mapped(lambda x: x[:1].clone(memory_format=LAYOUT), source)
+    return Mapped(lambda x: x[:1].clone(memory_format=MEMORY_FORMAT), source)
 
 
 def joined(*sources: RollingMap) -> Mapped:
     """The channels of several maps, one after the other."""
-    return Mapped(lambda *parts: torch.cat(parts, 1).contiguous(memory_format=LAYOUT), *sources)
+    return Mapped(lambda *parts: torch.cat(parts, 1).contiguous(memory_format=MEMORY_FORMAT), *sources)
 
 
 class Enlarged(RollingMap):
@@ -268,7 +268,7 @@ def gathered_all(
         parts = read_all(readers, first, last)
         if into is None:
             shapes = [(*part.shape[:2], height, part.shape[3]) for part in parts]
-            into = [parts[0].new_empty(shape).to(memory_format=LAYOUT) for shape in shapes]
+            into = [parts[0].new_empty(shape).to(memory_format=MEMORY_FORMAT) for shape in shapes]
         for whole, part, reader in zip(into, parts, readers, strict=True):
             whole[:, :, first:last] = part
             reader.forget(last)

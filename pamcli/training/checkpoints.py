@@ -13,7 +13,6 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,14 +115,9 @@ def _flush_to_disk(path: Path) -> None:
     """Wait until a file and its name would outlive a loss of power."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    with contextlib.suppress(OSError), _opened(path.parent) as folder:  # not every system opens folders
-        os.fsync(folder)
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    with contextlib.suppress(OSError):  # not every system opens folders
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -149,10 +149,6 @@ class Processes:
         """Whether any process says so: if one has to stop, all do."""
         return self.sum_of([flag])[0] > 0
 
-    def barrier(self) -> None:
-        """Wait until all are here."""
-        self.sum_of([0])
-
     def sum_of(self, values: Sequence[float]) -> list[float]:
         """Sums over the processes of numbers on the host, in float64."""
         numbers = torch.tensor(list(values), dtype=torch.float64)
@@ -168,7 +164,7 @@ class Processes:
         dist.all_reduce(counts)
         return counts
 
-    def require_same(self, text: str, what: str = "options") -> None:
+    def require_same(self, text: str) -> None:
         """UsageError on all processes, the same, unless all give the same text (a recipe)."""
         if self.world == 1:
             return
@@ -178,7 +174,7 @@ class Processes:
         others = [str(rank) for rank in range(self.world) if not torch.equal(digests[rank], digests[0])]
         if others:
             who = f"process {others[0]} has" if len(others) == 1 else f"processes {', '.join(others)} have"
-            raise UsageError(f"{who} other {what} than process 0", "start all processes alike")
+            raise UsageError(f"{who} other options than process 0", "start all processes alike")
 
 
 def wrap(network: nn.Module, loss: Loss, processes: Processes, device: torch.device) -> Loss:

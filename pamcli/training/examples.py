@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -289,7 +290,7 @@ def loader(
     rank: int = 0,
     world: int = 1,
     wide: Wide | None = None,
-) -> Iterator[Batch]:
+) -> abc.Generator[Batch, None, None]:
     """The batches of the steps start, start + 1 ... steps - 1, for one of `world` processes.
 
     batch: pairs of this process. Step s takes the positions from s * batch * world on, of which `rank` takes

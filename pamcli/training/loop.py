@@ -59,7 +59,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunEnd:
     """How a run ended."""
 
     step: int
@@ -159,7 +159,7 @@ class Trainer:
         validator: Validator | None,
         stop: Stop,
         observer: Observer,
-    ) -> Outcome:
+    ) -> RunEnd:
         """Take the steps that are left, one a batch. journal: of the main process alone, which writes.
 
         Raises PamError: loss or weights are not finite, no memory, a disk that is full.
@@ -171,7 +171,7 @@ class Trainer:
             if self.processes.any_of(missing):
                 writer.validate()
                 if self.processes.any_of(stop.reason is not None):
-                    return Outcome(self.step, stop.reason or "terminated")
+                    return RunEnd(self.step, stop.reason or "terminated")
         training_mode(self.recipe, self.network)
         sums = _Sums()
         observer.started(self.step, self.steps)
@@ -195,29 +195,25 @@ class Trainer:
                 if asked and not keep:
                     writer.checkpoint()
             if asked and (measure or not end):
-                return Outcome(self.step, stop.reason or "terminated")
+                return RunEnd(self.step, stop.reason or "terminated")
             sums.begin()
-        return Outcome(self.step, None)
+        return RunEnd(self.step, None)
 
     def _validates(self) -> bool:
         due = self.step == self.steps or self.step % self.recipe.validate_every == 0
         return bool(self.recipe.validation) and due
 
 
+@dataclass(frozen=True)
 class _Writer:
     """What a run leaves on the way; only the main process writes."""
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        folder: RunFolder,
-        journal: Journal | None,
-        validator: Validator | None,
-        stop: Stop,
-        observer: Observer,
-    ) -> None:
-        self.trainer, self.folder, self.journal = trainer, folder, journal
-        self.validator, self.stop, self.observer = validator, stop, observer
+    trainer: Trainer
+    folder: RunFolder
+    journal: Journal | None
+    validator: Validator | None
+    stop: Stop
+    observer: Observer
 
     def log(self, sums: _Sums) -> None:
         """Raises PamError where a loss or the gradient was not finite: nothing of it has been kept."""

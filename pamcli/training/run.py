@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_che
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, wandb_run
-from pamcli.training.loop import Outcome, Stop, Trainer
+from pamcli.training.loop import RunEnd, Stop, Trainer
 from pamcli.training.observers import NoObserver, Observer
 from pamcli.training.precision import reproducible, training_compute
 from pamcli.training.recipe import Recipe
@@ -56,7 +55,7 @@ class Machine:
         return max(1, (os.cpu_count() or 1) // processes - 1)
 
 
-def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, observer: Observer) -> Outcome:
+def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, observer: Observer) -> RunEnd:
     """Train by a recipe, into a new folder.
 
     Raises UsageError: the folder holds something, the data does not suit the recipe; and PamError as all
@@ -71,7 +70,7 @@ def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, obser
 
 def resume(
     folder: RunFolder, machine: Machine, stop: Stop, observer: Observer, steps: int | None = None
-) -> Outcome:
+) -> RunEnd:
     """Go on with a run from its newest checkpoint that is whole, or from its start where there is none yet.
 
     steps: as many as it shall have in the end, instead of its recipe's; the learning rate goes on as in a
@@ -106,7 +105,7 @@ def _run(
     observer: Observer,
     *,
     resumed: bool,
-) -> Outcome:
+) -> RunEnd:
     if not processes.is_main:
         observer = NoObserver()
     if recipe.batch % processes.world:
@@ -156,7 +155,7 @@ def _run(
             processes.world,
             recipe.wide,
         )
-        stack.enter_context(_closed(batches))
+        stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
         millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
         form = "" if recipe.form is None else f", variant {recipe.form}"
         observer.informed(f"{recipe.architecture}{form}: {millions:.2f}M parameters")
@@ -275,14 +274,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return said.stdout.strip() or None
-
-
-@contextmanager
-def _closed(batches: Iterator[Any]) -> Iterator[None]:
-    """End the workers with the run, whatever ends it."""
-    try:
-        yield
-    finally:
-        close = getattr(batches, "close", None)
-        if close is not None:
-            close()

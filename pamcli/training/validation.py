@@ -92,10 +92,8 @@ class Validator:
             sets.append((spec, source))
         return cls(sets, scale)
 
-    def better(self, figure: float, than: float | None) -> bool:
+    def better(self, figure: float, than: float) -> bool:
         """D1 is best low, PSNR high."""
-        if than is None:
-            return True
         return figure < than if self.scale is None else figure > than
 
     def measure(

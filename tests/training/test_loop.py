@@ -20,7 +20,7 @@ from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal
-from pamcli.training.loop import Outcome, Stop, Trainer
+from pamcli.training.loop import RunEnd, Stop, Trainer
 from pamcli.training.observers import NoObserver
 from pamcli.training.precision import reproducible
 from pamcli.training.recipe import Recipe
@@ -70,7 +70,7 @@ class Run:
         validator: Validator | None = None,
         observer: Any = None,
         trainer: Trainer | None = None,
-    ) -> Outcome:
+    ) -> RunEnd:
         """before: called with the number of the step (from 1) that is about to be taken."""
         trainer = trainer or self.trainer()
 
@@ -105,7 +105,7 @@ def raises_at(step: int, error: BaseException) -> Callable[[int], None]:
 
 def test_a_run_keeps_its_checkpoints_and_the_average_in_half_precision(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", replace(RECIPE, keep=2))
-    assert run.go() == Outcome(STEPS, None)
+    assert run.go() == RunEnd(STEPS, None)
     assert run.kept == [6, 8]
     found, _ = newest_checkpoint(run.folder.checkpoints)
     assert found is not None
@@ -144,7 +144,7 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path: Path, killed: int) 
     whole.go()
     with pytest.raises(KeyboardInterrupt):  # nothing of the loop runs after it, as after a kill
         parted.go(before=raises_at(killed, KeyboardInterrupt()))
-    assert parted.go() == Outcome(STEPS, None)
+    assert parted.go() == RunEnd(STEPS, None)
     assert parted.folder.last.read_bytes() == whole.folder.last.read_bytes()
     (one, _), (other, _) = (newest_checkpoint(run.folder.checkpoints) for run in (whole, parted))
     assert one is not None
@@ -159,15 +159,15 @@ def test_asked_to_stop_a_run_finishes_its_step_and_can_go_on(tmp_path: Path, rea
     whole.go()
     stop = Stop()
     outcome = run.go(stop=stop, before=lambda step: stop.ask(reason) if step == 5 else None)
-    assert outcome == Outcome(5, reason)
+    assert outcome == RunEnd(5, reason)
     assert run.kept == [3, 5]
-    assert run.go() == Outcome(STEPS, None)
+    assert run.go() == RunEnd(STEPS, None)
     assert run.folder.last.read_bytes() == whole.folder.last.read_bytes()
 
 
 def test_time_that_is_up_stops_after_a_step_with_a_checkpoint(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
-    assert run.go(stop=Stop(max_minutes=1e-9)) == Outcome(1, "time")
+    assert run.go(stop=Stop(max_minutes=1e-9)) == RunEnd(1, "time")
     assert run.kept == [1]
 
 
@@ -274,7 +274,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path, monkeypatch
         run.go()
     assert run.kept == [3]
     monkeypatch.undo()
-    assert run.go() == Outcome(STEPS, None)
+    assert run.go() == RunEnd(STEPS, None)
 
 
 def test_the_gradient_is_clipped(tmp_path: Path) -> None:
@@ -342,10 +342,10 @@ def test_a_stop_gives_up_the_measuring_which_begins_again(tmp_path: Path) -> Non
     run = Run(tmp_path / "run", VALIDATING)
     stop = Stop()
     outcome = run.go(validator=Measured({2: 30.0, 4: 20.0}, stop, asks_at=4), stop=stop)
-    assert outcome == Outcome(4, "terminated")
+    assert outcome == RunEnd(4, "terminated")
     assert run.kept[-1] == 4
     assert [e["step"] for e in run.log if "figure" in e] == [2]
-    assert run.go(validator=Measured({4: 20.0, 6: 25.0, 8: 22.0})) == Outcome(STEPS, None)
+    assert run.go(validator=Measured({4: 20.0, 6: 25.0, 8: 22.0})) == RunEnd(STEPS, None)
     assert [e["step"] for e in run.log if "figure" in e] == [2, 4, 6, 8]
 
 
@@ -353,7 +353,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.go()
     before = run.folder.last.read_bytes()
-    assert run.go() == Outcome(STEPS, None)
+    assert run.go() == RunEnd(STEPS, None)
     assert run.folder.last.read_bytes() == before
 
 

@@ -136,7 +136,6 @@ def test_d1_is_best_low_and_psnr_high() -> None:
     assert disparity.better(20, 30)
     assert not disparity.better(30, 30)
     assert superres.better(30, 20)
-    assert superres.better(1, None)
 
 
 def test_weights_are_kept_in_half_precision_where_they_fit() -> None:

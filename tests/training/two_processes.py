@@ -221,7 +221,7 @@ def batch_norms(processes: Processes) -> dict[str, dict[str, Tensor]]:
 
 def messages(processes: Processes) -> dict[str, Any]:
     me = processes.rank
-    processes.barrier()
+    processes.sum_of([0])
     processes.require_same("the same recipe")
     counts = torch.tensor([me + 1.0, 10.0], requires_grad=True)
     return {
@@ -241,7 +241,7 @@ def other_options(processes: Processes) -> None:
 def one_fails(processes: Processes) -> None:
     if processes.rank == 1:
         raise OutputError("the disk is full")
-    processes.barrier()
+    processes.sum_of([0])
 
 
 SCENARIOS: dict[str, Callable[[Processes], Any]] = {
