@@ -14,6 +14,7 @@ import typer
 from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
 from pamcli.errors import BATCH_FAILED, PamError
+from pamcli.files.atomic import GoneError, Kept, check_writable
 
 if TYPE_CHECKING:
     from pamcli.files.suffixes import Layout
@@ -119,6 +120,7 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console) -> None:
                 report(outcome)
     for outcome in waiting:
         report(steps.finish(outcome))
+    steps.kept.check()
     if plan.batch:
         operation.end_batch()
     report.close()
@@ -143,13 +145,14 @@ class _Steps:
 
     plan: Plan
     operation: Operation[Any]
+    kept: Kept = field(default_factory=Kept)
 
     def load(self, job: Job) -> _Loaded | None:
-        from pamcli.files.atomic import check_writable
-
         if job.error is not None:
             raise job.error
         if job.skip:
+            for path in job.outputs.values():
+                self.kept.add(path)
             return None
         for path in job.outputs.values():
             check_writable(path)
@@ -185,8 +188,6 @@ class _Steps:
         return replace(outcome, saved=done)
 
     def _write(self, job: Job, done: Done, encode: Callable[[Target], Encoded | None]) -> Done:
-        from pamcli.files.atomic import write_atomically
-
         for target in job.targets:
             encoded = encode(target)
             if encoded is None:
@@ -195,7 +196,7 @@ class _Steps:
             if target.path is None:
                 done = replace(done, stdout=encoded.data)
             else:
-                write_atomically(target.path, encoded.data)
+                self.kept.write(target.path, encoded.data)
         return done
 
 
@@ -238,7 +239,7 @@ class _Reporter:
         if status == "skipped":
             self.console.detail(f"{job.names[0]}: every result exists, skipped")
         if error is not None:
-            if not self.plan.batch:
+            if not self.plan.batch or isinstance(error, GoneError):
                 raise error
             self.console.error(said(error), error)
 

@@ -11,7 +11,7 @@ from pamcli.cli import evaluation, options
 from pamcli.cli.groups import flag, option
 from pamcli.cli.superres import Upscaling
 from pamcli.errors import UsageError
-from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.atomic import Kept, check_writable
 from pamcli.files.finding import listed
 from pamcli.files.outputs import check_collisions
 from pamcli.files.pairing import PairName
@@ -83,7 +83,7 @@ def command(
         path = find_weights(name, console)
         upscaler = load_upscaler(name, network.factor, compute, console, ensemble=network.ensemble)
         factor = upscaler.scale
-        keep = None if save is None else partial(_save, save)
+        keep = None if save is None else partial(_save, Kept(), save)
         method = NetworkMethod(
             upscaler, name, path, given.right_view, keep, ", ensemble" if network.ensemble else ""
         )
@@ -99,12 +99,12 @@ def command(
     evaluation.show(found, shown, console)
 
 
-def _save(folder: Path, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
+def _save(kept: Kept, folder: Path, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
     from pamcli.imaging.images import Picture, encode_picture
 
     for view, pixels in (("left", left), ("right", right)):
         file = folder / f"{name}_{view}.png"
-        write_atomically(file, encode_picture(Picture(pixels), ".png", name=str(file)))
+        kept.write(file, encode_picture(Picture(pixels), ".png", name=str(file)))
 
 
 def _check_saved(folder: Path, source: Source, overwrite: bool) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.files.atomic import require_folder
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import is_memory_error
 from pamcli.registry.load import save_network
@@ -251,6 +252,7 @@ class _Writer:
         for key, value in state.network.items():
             if not bool(value.isfinite().all()):
                 raise _diverged(f"the weights are not finite at step {state.step} (first: {key})")
+        require_folder(self.folder.path, self.folder.log.name)
         save_checkpoint(self.folder.checkpoints, state, keep=self.trainer.recipe.keep)
         self.export(None, last=True)
 

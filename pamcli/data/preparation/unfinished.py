@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from pamcli.data.preparation.workers import done_in_processes
 from pamcli.errors import InputError, OutputError, UsageError
-from pamcli.files.atomic import check_writable, explained, write_atomically
+from pamcli.files.atomic import check_writable, explained, require_folder, write_atomically
 from pamcli.files.finding import read_text, shown
 
 Request = Mapping[str, Any]
@@ -108,6 +108,7 @@ class Unfinished:
 
     def mark(self, number: int, result: Any) -> None:
         """Say what came of a picture, after all of it is on the disk. Raises OutputError."""
+        require_folder(self.folder, "job.json")
         write_json(self.folder / "done" / f"{number:06d}.json", result, indent=None)
 
     def finish(self, target: Path) -> None:
