@@ -23,8 +23,8 @@ NAMES = list(eval_trees.BOXES)
 def two_wanted(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The testing pairs of a KITTI 2015 that has two of them."""
     eval_trees.kitti2015(here / "kitti", "testing")
-    layouts = submissions._LAYOUTS
-    monkeypatch.setitem(layouts, "kitti2015", replace(layouts["kitti2015"], test=tuple(NAMES)))
+    rules = replace(submissions.rules_of("kitti2015"), test=tuple(NAMES))
+    monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
     return here / "kitti"
 
 
@@ -80,9 +80,9 @@ def test_a_size_that_is_none_of_the_picture_is_refused(two_wanted: Path, made: d
 def test_middlebury_gets_the_size_of_its_pictures(
     here: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layouts = submissions._LAYOUTS
     scenes = ("Adirondack", "ArtL")
-    monkeypatch.setitem(layouts, "middlebury", replace(layouts["middlebury"], training=scenes))
+    rules = replace(submissions.rules_of("middlebury"), training=scenes)
+    monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
     for scene, sample in zip(scenes, eval_trees.crops(), strict=True):
         folder = here / "MiddEval3" / "trainingQ" / scene
         folder.mkdir(parents=True)
