@@ -63,7 +63,7 @@ def match(
     check_writable(output)
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)
-    prior = Matching(weights=weights or None, min_disparity=least, max_disparity=str(max(most, least + 1)))
+    prior = Matching(weights=weights or None, min_disparity=least, max_disparity=max(most, least + 1))
     matcher = load_matcher(weights or DEFAULT_MATCHING, prior, asked, console)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
     found = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)

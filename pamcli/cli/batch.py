@@ -156,7 +156,7 @@ class _Steps:
             return None
         for path in job.outputs.values():
             check_writable(path)
-        pair = self.operation.read(job, self.plan.selection.layout, self.plan.selection.most_pixels)
+        pair = self.operation.read(job, self.plan.selection.layout, self.plan.selection.max_pixels)
         for target in job.targets:
             self.operation.check(target, pair)
         return _Loaded(pair, self.operation.look(pair))

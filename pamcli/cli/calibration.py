@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import MISSING, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import typer
-
-from pamcli.cli.groups import command, group
+from pamcli.cli import parsing
+from pamcli.cli.groups import argument, command, group, option
 from pamcli.cli.metric import Files
 from pamcli.cli.options import Answer, Messages
 
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 app = group("Calibrations of stereo cameras.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Which calibration."""
+
+    panel: ClassVar[str] = "Input"
+    files: list[str] = argument("One file, or two that belong together.", default=MISSING, metavar="FILE...")
+    cameras: tuple[int, int] | None = option(
+        "Of a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
+    )
+
+
 @command(
     app,
     "show",
@@ -25,25 +36,10 @@ app = group("Calibrations of stereo cameras.")
     "pam calibration show calib.txt",
     "pam calibration show rig.yaml --json",
 )
-def show(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...", help="One file, or two that belong together.", rich_help_panel="Input"
-        ),
-    ],
-    text: Answer,
-    messages: Messages,
-    cameras: Annotated[
-        str | None,
-        typer.Option(
-            "--cameras", metavar="L:R", help="Of a file that has several, as in 0:1.", rich_help_panel="Input"
-        ),
-    ] = None,
-) -> None:
+def show(given: Shown, text: Answer, messages: Messages) -> None:
     """Show what was understood of a calibration: OpenCV, ROS camera_info, Kalibr, KITTI or Middlebury."""
     console = messages.console()
-    stored = Files(calibration=files, cameras=cameras).read(console)
+    stored = Files(calibration=given.files, cameras=given.cameras).read(console)
     facts: dict[str, Any] = {"kind": stored.kind}
     if stored.rig is not None:
         facts |= {"rig": _rig(stored.rig)}

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pamcli.cli import options
+from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.groups import argument, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
@@ -36,7 +36,12 @@ class Stored:
     picture: str | None = option(
         "The left pictures, of the same names, for the colours of the points.", metavar="FILE|FOLDER|TEMPLATE"
     )
-    max_pixels: str = option("Refuse files with more pixels, unread.", default="400000000", metavar="N|none")
+    max_pixels: int | None = option(
+        "Refuse files with more pixels, unread.",
+        default=400_000_000,
+        metavar="N|none",
+        parse=parsing.number_or_none,
+    )
 
     def find(self) -> tuple[Pairing, bool]:
         """Disparities with their pictures (None: without), and whether they are a batch.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pamcli.cli import options
+from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.groups import option
@@ -62,11 +62,12 @@ class Maps(options.Results):
     format_name: Literal["pfm", "png", "npy", "tif"] | None = option(
         "Of disparities in a folder or on stdout; by default pfm.", "--format"
     )
-    color_range: str | None = option(
+    color_range: tuple[float, float] | Literal["auto"] | None = option(
         "Disparities between which the colours run, by default 0:192; auto: one range for the whole "
         "batch, which is known, and reported, at its end.",
         "--range",
         metavar="MIN:MAX|auto",
+        parse=parsing.color_range,
     )
     unknown: Literal["occluded", "none"] = option(
         "Pixels of the left view to mark as unknown in -o, --color-map, depth and points.", default="none"
@@ -82,12 +83,11 @@ class Maps(options.Results):
             raise UsageError(f"--min-confidence {least:g} is not between 0 and 1")
         if self.color_range is not None and self.color_map is None:
             raise UsageError("--range is about the colours of --color-map, which is not asked for")
-        _ = self.colors
 
     @property
     def colors(self) -> tuple[float, float] | None:
         """Disparities between which the colours run; None: of the whole batch."""
-        return DEFAULT_RANGE if self.color_range is None else _parse_range(self.color_range)
+        return None if self.color_range == "auto" else self.color_range or DEFAULT_RANGE
 
     @property
     def kinds(self) -> dict[OutputKind, str | None]:
@@ -137,12 +137,8 @@ def command(
     if output.colors is None and (partly := [option for option, given in parts.items() if given]):
         raise UsageError(f"--range auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
     negative = network.min_disparity < 0
-    if negative and output.color_range is None:
-        output = (
-            replace(output, color_range=f"{network.min_disparity}:{DEFAULT_RANGE[1]:g}")
-            if output.color_map
-            else output
-        )
+    if negative and output.color_map and output.color_range is None:
+        output = replace(output, color_range=(network.min_disparity, DEFAULT_RANGE[1]))
     for kind, text in output.kinds.items():
         ends = f".{output.format_name}" if output.format_name else Path(text or "").suffix
         if negative and text and kind.suffixes == DISPARITY_SUFFIXES and ends.lower() == ".png":
@@ -298,20 +294,3 @@ def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Enc
     share = 100 * colored.saturated / int(np.isfinite(disparity).sum())
     pixels = f"{colored.saturated} pixels ({share:.1f} %) of the colour map"
     return Encoded(data, ["{} lie outside {:g}:{:g} px (--range)".format(pixels, *colors)])
-
-
-LARGEST_RANGE = 1e6
-"""Pixels; beyond it colours and their rounding say nothing."""
-
-
-def _parse_range(text: str) -> tuple[float, float] | None:
-    """MIN:MAX, or None for auto. Raises UsageError."""
-    if text == "auto":
-        return None
-    try:
-        low, high = map(float, text.split(":"))
-    except ValueError:
-        low = high = math.nan
-    if not (-LARGEST_RANGE <= low < high <= LARGEST_RANGE):
-        raise UsageError(f"--range {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or auto")
-    return low, high

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pamcli.cli import evaluation, options
+from pamcli.cli import evaluation, options, parsing
 from pamcli.cli.groups import option
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import DEFAULT_MATCHING
@@ -21,13 +21,20 @@ class Input(evaluation.Measured):
     """Disparities to measure. Raises UsageError for what goes with files alone."""
 
     prediction_scale: float = option(
-        "What the numbers in the files are multiplied by.", default=1.0, metavar="X"
+        "What the numbers in the files are multiplied by.",
+        default=1.0,
+        metavar="X",
+        parse=parsing.above_zero,
     )
     prediction_seconds: float | None = option(
-        "What the program took for a pair: Middlebury's and ETH3D's archives state it.", metavar="S"
+        "What the program took for a pair: Middlebury's and ETH3D's archives state it.",
+        metavar="S",
+        parse=parsing.above_zero,
     )
     max_gt: float | None = option("Count only truth below this, as the paper: 192.", metavar="PX")
-    resize: str | None = option("Bring pictures and truth to this size first.", metavar="WxH")
+    resize: tuple[int, int] | None = option(
+        "Bring pictures and truth to this size first.", metavar="WxH", parse=parsing.picture_size
+    )
     study: Literal["resolution", "range"] | None = option(
         "resolution: also with pictures of 0.25 to 2 times the size; range: also by range of the "
         "truth and with fixed maximum disparities."
@@ -36,19 +43,11 @@ class Input(evaluation.Measured):
     def __post_init__(self) -> None:
         if self.study == "resolution" and self.predictions is not None:
             raise UsageError("--study resolution runs a network, and --predictions has none")
-        if not (self.prediction_scale > 0 and math.isfinite(self.prediction_scale)):
-            raise UsageError(f"--prediction-scale {self.prediction_scale:g} is not above 0")
         most = self.max_gt
         if most is not None and not (math.isfinite(most) and most >= 1):
             raise UsageError(f"--max-gt {most:g} is no number of pixels from 1 up")
         if self.predictions is None and (self.prediction_scale != 1 or self.allow_missing):
             raise UsageError("--prediction-scale and --allow-missing are about --predictions")
-        _ = self.size
-
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """Width and height that pictures are brought to."""
-        return None if self.resize is None else options.picture_size(self.resize, "--resize", 16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +73,7 @@ def command(
     weights, predictions, submission = network.weights, given.predictions, shown.submission
     if predictions is not None and weights is not None:
         raise UsageError("--predictions and --weights contradict each other", "give one of them")
-    if predictions is not None and network.max_disparity is not None:
+    if predictions is not None and network.max_disparity != "stored":
         raise UsageError("--max-disparity is about a network, and none is run")
     if submission is not None:
         if submission.suffix.lower() != ".zip":
@@ -120,7 +119,7 @@ def command(
                 sets,
                 method,
                 max_gt=given.max_gt,
-                resize=given.size,
+                resize=given.resize,
                 study=given.study,
                 compare=shown.compare,
                 worst=evaluation.WORST if shown.report else 0,
@@ -140,7 +139,7 @@ def command(
 
 
 def _check_seconds(seconds: float | None, planned: Planned | None, from_files: bool) -> None:
-    """Raise UsageError where a runtime is lacking, is none, or is asked for by nobody."""
+    """Raise UsageError where a runtime is lacking, or given without need."""
     asked = from_files and planned is not None and planned.states_seconds
     if seconds is None:
         if asked and planned is not None:
@@ -151,5 +150,3 @@ def _check_seconds(seconds: float | None, planned: Planned | None, from_files: b
         return
     if not asked:
         raise UsageError("--prediction-seconds is about files for Middlebury's or ETH3D's archive")
-    if not (seconds > 0 and math.isfinite(seconds)):
-        raise UsageError(f"--prediction-seconds {seconds:g} is not above 0")

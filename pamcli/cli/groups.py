@@ -35,7 +35,8 @@ _PLACEHOLDERS = {"<int range>": "N", "<int>": "N", "<float>": "X", "<str>": "TEX
 def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
     """A field that becomes an option, its default None. names: short ones beside the field's own, or others.
 
-    default: `dataclasses.MISSING` for an option that must be given. more: as of `typer.Option`.
+    default: `dataclasses.MISSING` for an option that must be given. more: as of `typer.Option`, and parse:
+    from text and the name of the option to the value, see `parsing`.
     """
     return field(default=default, metadata={"names": names, "help": help_text, **more})
 
@@ -112,17 +113,24 @@ def _parameters(cls: type[Any]) -> list[Parameter]:
     for each in fields(cls):
         depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
         more = {"rich_help_panel": lineage[depth].panel, **each.metadata}
-        if (names := more.pop("names", None)) is None:
-            info = typer.Argument(**more)
-        elif any(name.startswith("--") for name in names):
-            info = typer.Option(*names, **more)
-        else:
-            info = typer.Option(f"--{each.name.replace('_', '-')}", *names, **more)
+        names, parse, hint = more.pop("names", None), more.pop("parse", None), hints[each.name]
+        if names is not None and not any(name.startswith("--") for name in names):
+            names = (f"--{each.name.replace('_', '-')}", *names)
+        if parse is not None:
+            more["parser"], hint = _parser(parse, names[0]), str
+        info = typer.Argument(**more) if names is None else typer.Option(*names, **more)
         default = Parameter.empty if each.default is MISSING else each.default
-        annotation: Any = Annotated.__class_getitem__((hints[each.name], info))  # type: ignore[attr-defined]
+        annotation: Any = Annotated.__class_getitem__((hint, info))  # type: ignore[attr-defined]
         parameter = Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         found.append((depth, parameter))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
+
+
+def _parser(parse: Callable[[str, str], Any], name: str) -> Callable[[Any], Any]:
+    def parser(value: Any) -> Any:
+        return parse(value, name) if isinstance(value, str) else value  # a default
+
+    return parser
 
 
 class _Command(TyperCommand):

@@ -119,8 +119,8 @@ def plan_jobs(
     )
     stdout = _stdout_targets(options, format_name, batch, console)
     policy = {"overwrite": results.overwrite, "skip_existing": results.skip_existing}
+    share = selection.shard or slice(None)
     if pairing is None:
-        share = selection.share
         jobs = itertools.islice(_stream(selection, names, policy), share.start, None, share.step)
         return Plan(selection, jobs, batch, None)
     if selection.skip_unpaired:
@@ -130,7 +130,7 @@ def plan_jobs(
         require_all_paired(pairing)
     outputs = names.all_paths(pairing.pairs)
     check_collisions(pairing.pairs, outputs)
-    pairs, outputs = pairing.pairs[selection.share], outputs[selection.share]
+    pairs, outputs = pairing.pairs[share], outputs[share]
     skips = check_existing(outputs, **policy)
     planned = [
         Job(pair, [*_files(paths), *stdout], skip, line=pair.line)

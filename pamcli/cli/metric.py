@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pamcli.cli import parsing
 from pamcli.cli.batch import Encoded
 from pamcli.cli.console import Console
 from pamcli.cli.groups import option
@@ -26,7 +27,7 @@ CLOUD = OutputKind("point_cloud", "--point-cloud", (".ply",), "_cloud")
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """A calibration in files. Raises UsageError for numbers of cameras that are none."""
+    """A calibration in files."""
 
     panel: ClassVar[str] = "Calibration"
     calibration: list[str] | None = option(
@@ -34,32 +35,18 @@ class Files:
         "OpenCV's intrinsics and extrinsics.",
         metavar="FILE",
     )
-    cameras: str | None = option("Left and right one in a file that has several, as in 0:1.", metavar="L:R")
-    baseline: float | None = option("Distance of the cameras, instead of the file's.", metavar="METRES")
-
-    def __post_init__(self) -> None:
-        _check_number("--baseline", self.baseline, above=0)
-        _ = self.numbers
-
-    @property
-    def numbers(self) -> tuple[int, int] | None:
-        """Of the left and the right camera."""
-        left, colon, right = (self.cameras or "").partition(":")
-        if self.cameras is None:
-            return None
-        if not (
-            colon and all(n.isascii() and n.isdigit() and len(n) < 3 for n in (left, right)) and left != right
-        ):
-            raise UsageError(
-                f"--cameras {self.cameras!r} is no pair of cameras", "write LEFT:RIGHT, as in 0:1"
-            )
-        return int(left), int(right)
+    cameras: tuple[int, int] | None = option(
+        "Left and right one in a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
+    )
+    baseline: float | None = option(
+        "Distance of the cameras, instead of the file's.", metavar="METRES", parse=parsing.above_zero
+    )
 
     def read(self, console: Console) -> StoredCalibration:
         """What the files say. Raises InputError, UsageError."""
         from pamcli.calibration.files import read_calibration
 
-        stored = read_calibration(*map(Path, self.calibration or []), cameras=self.numbers)
+        stored = read_calibration(*map(Path, self.calibration or []), cameras=self.cameras)
         for note in stored.notes:
             console.inform(f"{self.name}: {note}")
         return stored
@@ -71,15 +58,14 @@ class Files:
 
 @dataclass(frozen=True, kw_only=True)
 class Cameras(Files):
-    """The calibration of rectified pictures, in files or by hand. Raises UsageError for nonsense."""
+    """The calibration of rectified pictures, in files or by hand."""
 
-    focal: float | None = option("Focal length of the rectified pictures.", metavar="PX")
-    doffs: float | None = option("x of the right principal point minus that of the left one.", metavar="PX")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_number("--focal", self.focal, above=0)
-        _check_number("--doffs", self.doffs, above=-math.inf)
+    focal: float | None = option(
+        "Focal length of the rectified pictures.", metavar="PX", parse=parsing.above_zero
+    )
+    doffs: float | None = option(
+        "x of the right principal point minus that of the left one.", metavar="PX", parse=parsing.number
+    )
 
     def rectified(self, console: Console) -> Calibration | None:
         """None where none of the options is given. Raises InputError, UsageError."""
@@ -108,7 +94,7 @@ class Cameras(Files):
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """The results in metres. Raises UsageError for values without sense."""
+    """The results in metres."""
 
     panel: ClassVar[str] = "Calibration"
     depth: str | None = option(
@@ -116,13 +102,13 @@ class Metric:
     )
     point_cloud: str | None = option("Coloured points (.ply), in metres.", metavar="FILE|...")
     depth_error: str | None = option("One standard deviation of depth, as --depth.", metavar="FILE|...")
-    disparity_error: float = option("That of disparity, for --depth-error.", default=0.5, metavar="PX")
-    max_depth: float | None = option("What is farther is unknown.", metavar="METRES")
+    disparity_error: float = option(
+        "That of disparity, for --depth-error.", default=0.5, metavar="PX", parse=parsing.above_zero
+    )
+    max_depth: float | None = option(
+        "What is farther is unknown.", metavar="METRES", parse=parsing.above_zero
+    )
     stride: int = option("A point of every N-th column and row.", default=1, min=1, metavar="N")
-
-    def __post_init__(self) -> None:
-        _check_number("--max-depth", self.max_depth, above=0)
-        _check_number("--disparity-error", self.disparity_error, above=0)
 
     @property
     def kinds(self) -> dict[OutputKind, str | None]:
@@ -193,10 +179,3 @@ class InMetres:
             return Encoded(file.data)
         share = f"{file.saturated} pixels are beyond 65.535 m, the most that a depth PNG can hold"
         return Encoded(file.data, [f"{share}, and unknown in it; .tif and .npy hold any"])
-
-
-def _check_number(option: str, value: float | None, *, above: float) -> None:
-    if value is not None and not (math.isfinite(value) and value > above):
-        raise UsageError(
-            f"{option} {value:g} is no {'number' if above == -math.inf else f'number above {above:g}'}"
-        )

@@ -42,9 +42,9 @@ def load_matcher(weights: str, asked: Matching, compute: Compute, console: Conso
             path,
             device=compute.device,
             precision=compute.precision,
-            max_disparity=asked.prior,
-            max_memory=compute.memory,
-            enlarge=asked.times,
+            max_disparity=asked.max_disparity,
+            max_memory=compute.max_memory,
+            enlarge=asked.enlarge,
             min_disparity=asked.min_disparity,
         )
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
@@ -65,7 +65,7 @@ def load_upscaler(
             path,
             device=compute.device,
             precision=compute.precision,
-            max_memory=compute.memory,
+            max_memory=compute.max_memory,
             ensemble=ensemble,
         )
     if scale not in (None, upscaler.scale):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pamcli.cli import completion
+from pamcli.cli import completion, parsing
 from pamcli.cli.console import Console
 from pamcli.cli.groups import argument, flag, option
 from pamcli.errors import UsageError
@@ -45,12 +44,17 @@ class Pairs:
         "current one.",
         metavar="DIR",
     )
-    shard: str | None = option(
-        "Every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.", metavar="I/N"
+    shard: slice | None = option(
+        "Every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
+        metavar="I/N",
+        parse=parsing.shard,
     )
     skip_unpaired: bool = flag("Go on without pictures that have no partner.")
-    max_pixels: str = option(
-        "Refuse pictures with more pixels, before decoding them.", default="400000000", metavar="N|none"
+    max_pixels: int | None = option(
+        "Refuse pictures with more pixels, before decoding them.",
+        default=400_000_000,
+        metavar="N|none",
+        parse=parsing.number_or_none,
     )
 
     def __post_init__(self) -> None:
@@ -58,33 +62,15 @@ class Pairs:
             raise UsageError(
                 f"--side-by-side and --packed {self.packed} contradict each other", "give one of them"
             )
-        number_or_none(self.max_pixels, "--max-pixels")
         if self.root is not None and self.pairs is None:
             raise UsageError("--root is about the list of --pairs, and there is none")
         if self.root is not None and not self.root.is_dir():
             raise UsageError(f"--root {shown(self.root)} is no folder")
-        _ = self.share
-
-    @property
-    def share(self) -> slice:
-        """Of all pairs, those that are asked for."""
-        found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", self.shard or "1/1")
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise UsageError(
-                f"--shard {self.shard} is none: I/N with I from 1 to N",
-                "with an index that counts from 0, --shard $((INDEX + 1))/N",
-            )
-        return slice(int(found[1]) - 1, None, int(found[2]))
 
     @property
     def layout(self) -> Layout | None:
         """Of pictures that hold both views; None: there are two pictures."""
         return "lr" if self.side_by_side else self.packed
-
-    @property
-    def most_pixels(self) -> int | None:
-        """Of a picture that is decoded."""
-        return number_or_none(self.max_pixels, "--max-pixels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,10 +103,13 @@ class Network:
 class Matching(Network):
     """A network for disparity. Raises UsageError for a prior that is none."""
 
-    max_disparity: str | None = option(
+    max_disparity: int | Literal["stored"] | None = option(
         "Search only disparities below N px (rounded up to a multiple of 16); by default what is "
         "stored with the weights.",
+        default="stored",
         metavar="N|none",
+        parse=parsing.prior,
+        show_default=False,
     )
     min_disparity: int = option(
         "Search from N px, below 0 for pictures that were shifted onto each other or converge.",
@@ -129,39 +118,19 @@ class Matching(Network):
         max=100_000,
         metavar="N",
     )
-    enlarge: str | None = option(
+    enlarge: float | Literal["auto"] | None = option(
         "Match pictures N times (1 to 4) as large as they are: finer, for N² times the time; auto "
         "enlarges small ones alone. By default auto, and 1 for the paper's network.",
         metavar="N|auto",
+        parse=parsing.enlargement,
     )
 
     def __post_init__(self) -> None:
-        _ = self.prior, self.times
-
-    @property
-    def prior(self) -> int | Literal["stored"] | None:
-        """As `StereoMatcher.load` takes it."""
-        if self.max_disparity is None:
-            return "stored"
-        limit = number_or_none(self.max_disparity, "--max-disparity")
-        if limit is not None and limit <= self.min_disparity:
+        limit = self.max_disparity
+        if isinstance(limit, int) and limit <= self.min_disparity:
             raise UsageError(
                 f"--min-disparity {self.min_disparity} and --max-disparity {limit} leave nothing to search"
             )
-        return limit
-
-    @property
-    def times(self) -> float | Literal["auto"] | None:
-        """`enlarge` of `StereoMatcher.load`."""
-        if self.enlarge is None:
-            return None
-        if self.enlarge == "auto":
-            return "auto"
-        with suppress(ValueError):
-            times = float(self.enlarge)
-            if 1 <= times <= 4:
-                return times
-        raise UsageError(f"--enlarge {self.enlarge!r} is neither auto nor a number from 1 to 4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,22 +149,15 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class Compute(Device):
-    """Where and how to compute, in how much memory. Raises UsageError for a size that is none."""
+    """Where and how to compute, in how much memory."""
 
     precision: Precision = option(PRECISION, default="auto")
-    max_memory: str | None = option(
+    max_memory: int | None = option(
         "Memory that pam may take in all, as in 4GB, 1.5GiB or 800MB; by default what is free allows.",
         metavar="SIZE",
+        parse=parsing.memory_size,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.memory
-
-    @property
-    def memory(self) -> int | None:
-        """Bytes; None: what is free allows."""
-        return memory_size(self.max_memory)
+    """Bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,37 +212,3 @@ class Messages(Quiet):
     def console(self, **more: Any) -> Console:
         """The console that talks so. more: other fields of it."""
         return super().console(verbose=self.verbose, **more)
-
-
-def number_or_none(text: str, option: str) -> int | None:
-    """A positive whole number, or None for "none". Raises UsageError."""
-    if text == "none":
-        return None
-    # No number of pixels has more digits than that, and Python refuses to convert thousands of them.
-    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0:
-        return int(text)
-    raise UsageError(f"{option} {text!r} is neither a positive whole number nor none")
-
-
-UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
-
-
-def memory_size(text: str | None) -> int | None:
-    """Bytes of a --max-memory. Raises UsageError."""
-    if text is None:
-        return None
-    units = {unit.lower(): size for unit, size in UNITS.items()}
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([a-z]{2,3})", text.strip().lower(), re.ASCII)
-    if found is None or found[2] not in units or float(found[1]) == 0:
-        raise UsageError(f"--max-memory {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
-    return int(float(found[1]) * units[found[2]])
-
-
-def picture_size(text: str, option: str, least: int = 1) -> tuple[int, int]:
-    """Width and height from WxH. Raises UsageError."""
-    sides = text.lower().split("x")
-    if len(sides) != 2 or not all(
-        s.isascii() and s.isdigit() and len(s) < 6 and least <= int(s) <= 65535 for s in sides
-    ):
-        raise UsageError(f"{option} {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 512x256")
-    return int(sides[0]), int(sides[1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pamcli.cli import options
+from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.groups import flag, option
@@ -66,21 +66,18 @@ class Views(Files):
         max=1,
         metavar="0...1",
     )
-    size: str | None = option("Of the rectified pictures, by default that of the given ones.", metavar="WxH")
+    size: tuple[int, int] | None = option(
+        "Of the rectified pictures, by default that of the given ones.",
+        metavar="WxH",
+        parse=parsing.picture_size,
+    )
     fisheye: bool = flag("An OpenCV file's coefficients are of its fisheye model.")
     uncalibrated: bool = flag("Without a calibration, from what both pictures show: no distances.")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.uncalibrated == bool(self.calibration):
             said = "contradict each other" if self.uncalibrated else "are both missing"
             raise UsageError(f"--calibration and --uncalibrated {said}", "give one of them")
-        _ = self.sides
-
-    @property
-    def sides(self) -> tuple[int, int] | None:
-        """Width and height that are asked for."""
-        return None if self.size is None else options.picture_size(self.size, "--size", 16)
 
     def rig(self, console: Console) -> Rig | None:
         """None: without a calibration. Raises InputError."""
@@ -142,7 +139,7 @@ class _Rectifying(Operation[_Result]):
     def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable
 
-        width, height = self.views.sides or (pair.width, pair.height)
+        width, height = self.views.size or (pair.width, pair.height)
         view = pair.left if target.name == LEFT.name else pair.right
         bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
         check_encodable(target.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(target))
@@ -168,7 +165,7 @@ class _Rectifying(Operation[_Result]):
             from pamcli.calibration.uncalibrated import rectification_by_features
 
             found, matches = rectification_by_features(
-                pair.left.pixels, pair.right.pixels, size=self.views.sides
+                pair.left.pixels, pair.right.pixels, size=self.views.size
             )
             say = self.console.detail if self.batch else self.console.inform
             say(f"rectified by {matches} matches; without a calibration, distances have no scale")
@@ -180,7 +177,7 @@ class _Rectifying(Operation[_Result]):
                     f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
                     f"{size[0]} x {size[1]}"
                 )
-            self.rectification = rig.rectification(alpha=self.views.alpha, size=self.views.sides)
+            self.rectification = rig.rectification(alpha=self.views.alpha, size=self.views.size)
             self.size = size
         if size != self.size:
             assert self.size is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli import options
 from pamcli.cli.console import Console
 from pamcli.cli.network import find_weights
+from pamcli.cli.parsing import number_or_none
 from pamcli.cli.training_options import MatcherTraining, Training, UpscalerTraining
 from pamcli.errors import UsageError
 from pamcli.registry.spec import read_header
@@ -115,10 +114,6 @@ def _check(given: Training) -> None:
         raise UsageError("no folder is given for the run", "-o RUN, or --resume RUN")
     if given.steps is not None and given.epochs is not None:
         raise UsageError("--steps and --epochs contradict each other", "give one of them")
-    for name in ("epochs", "learning_rate", "clip", "max_minutes"):
-        value = getattr(given, name)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise UsageError(f"--{name.replace('_', '-')} {value:g} is not above 0")
     for option, form, texts in (
         ("--loss", "NAME=WEIGHT", given.loss),
         ("--set", "KEY=VALUE", given.settings),
@@ -126,10 +121,8 @@ def _check(given: Training) -> None:
         for text in texts or ():
             if "=" not in text:
                 raise UsageError(f"{option} {text!r} is not {form}")
-    if given.crop is not None:
-        options.picture_size(given.crop, "--crop")
     if isinstance(given, MatcherTraining) and given.max_disparity is not None:
-        options.number_or_none(given.max_disparity, "--max-disparity")
+        number_or_none(given.max_disparity, "--max-disparity")
     from pamcli.data.open import parse_data
 
     for text in [*(given.data or ()), *(given.val or ())]:
@@ -171,11 +164,11 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
     if given.steps is not None or given.epochs is not None:
         changes |= {"steps": given.steps, "epochs": given.epochs}
     if given.crop is not None:
-        changes["crop"] = options.picture_size(given.crop, "--crop")[::-1]
+        changes["crop"] = given.crop[::-1]
     if given.from_weights is not None:
         changes["start"] = given.from_weights
     if prior is not None:
-        most = options.number_or_none(prior, "--max-disparity")
+        most = number_or_none(prior, "--max-disparity")
         changes["max_disparity"] = None if most is None else -(-most // 16) * 16
     if network is not None:
         changes["network"] = network

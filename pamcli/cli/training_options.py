@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pamcli.cli import completion
+from pamcli.cli import completion, parsing
 from pamcli.cli.groups import flag, option
 from pamcli.cli.options import Device, Messages
 
@@ -21,7 +22,9 @@ class Run:
     panel: ClassVar[str] = "Output"
     output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
     resume: Path | None = option("Go on with a run that was stopped.", metavar="RUN")
-    max_minutes: float | None = option("Then stop cleanly; --resume goes on.")
+    max_minutes: float | None = option(
+        "Then stop cleanly; --resume goes on.", metavar="X", parse=parsing.above_zero
+    )
     checkpoint_every: int | None = option("Keep a checkpoint so often.", min=1, metavar="STEPS")
     keep: int | None = option("Checkpoints that stay.", min=1)
     log_every: int | None = option("Write a line of the log so often.", min=1, metavar="STEPS")
@@ -39,7 +42,11 @@ class Source:
         metavar="NAME[/SPLIT]:PATH[?key=value&...]",
         autocompletion=completion.data,
     )
-    crop: str | None = option("Of the pictures that the network is given, pixels.", metavar="WxH")
+    crop: tuple[int, int] | None = option(
+        "Of the pictures that the network is given, pixels.",
+        metavar="WxH",
+        parse=partial(parsing.picture_size, least=1),
+    )
     val: list[str] | None = option("What to measure on; the best weights are kept as best.", metavar="DATA")
     validate_every: int | None = option("Measure on --val so often.", min=1, metavar="STEPS")
 
@@ -53,13 +60,15 @@ class Learning:
         "Of this pam, or of a run folder. Options change it.", metavar="NAME|FILE.json"
     )
     steps: int | None = option("How many batches to learn from; with --resume: more.", min=1)
-    epochs: float | None = option("The same, in passes over the data.")
+    epochs: float | None = option("The same, in passes over the data.", metavar="X", parse=parsing.above_zero)
     batch: int | None = option("Pairs in a step, over all processes of torchrun.", min=1)
-    learning_rate: float | None = option("The highest of the schedule.")
+    learning_rate: float | None = option(
+        "The highest of the schedule.", metavar="X", parse=parsing.above_zero
+    )
     learning_rate_schedule: Literal["constant", "step", "cosine", "one-cycle"] | None = option(
         "How the rate moves, as --set schedule.KEY tunes."
     )
-    clip: float | None = option("Largest norm of the gradient.")
+    clip: float | None = option("Largest norm of the gradient.", metavar="X", parse=parsing.above_zero)
     accumulate: int | None = option("Compute a batch in N parts: less memory.", min=1, metavar="N")
     ema: float | None = option(
         "Of the average of weights, which is kept; 0.99 for short runs.", metavar="DECAY"

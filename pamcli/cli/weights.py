@@ -10,10 +10,11 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from pamcli.cli import parsing
 from pamcli.cli.console import Console, one_line, said
 from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.network import find_weights
-from pamcli.cli.options import Answer, Messages, Text, number_or_none
+from pamcli.cli.options import Answer, Messages, Text
 from pamcli.errors import PamError, UsageError
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
@@ -118,10 +119,11 @@ class Imported:
 
     panel: ClassVar[str] = "Output"
     output: Path = option("The file to write.", "-o", default=MISSING, metavar="FILE.safetensors")
-    max_disparity: str = option(
+    max_disparity: int | None = option(
         "The prior that a matching network was trained with: its tensors cannot show it.",
-        default="none",
         metavar="N|none",
+        parse=parsing.number_or_none,
+        show_default="none",
     )
     training: str = option("Data and recipe, to be stored.", default="")
     licence: str = option("Licence of the weights.", default="unknown")
@@ -152,8 +154,7 @@ def import_checkpoint(
 
     The result is a safetensors file. Nothing in the checkpoint is executed.
     """
-    output = given.output
-    prior = number_or_none(given.max_disparity, "--max-disparity")
+    output, prior = given.output, given.max_disparity
     if prior is not None and prior % 16:
         raise UsageError(f"--max-disparity {prior} is not a multiple of 16, as those of checkpoints are")
     _check_output(output, ".safetensors", given.overwrite)

@@ -187,7 +187,7 @@ def test_options_change_the_recipe(here: Path) -> None:
         recipe="paper-sceneflow",
         steps=7,
         batch=3,
-        crop="128x64",
+        crop=(128, 64),
         learning_rate=0.5,
         loss=["smoothness=0", "mask_by_truth_below=192"],
         seed=9,

@@ -1,0 +1,103 @@
+"""From the text of an option to its value; each raises UsageError, which names the option."""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from typing import Literal
+
+from pamcli.errors import UsageError
+
+UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+LARGEST_RANGE = 1e6
+"""Pixels; beyond it colours and their rounding say nothing."""
+
+
+def above_zero(text: str, option: str) -> float:
+    """A finite number above 0."""
+    return number(text, option, above=0)
+
+
+def number(text: str, option: str, *, above: float = -math.inf) -> float:
+    """A finite number above a limit."""
+    with suppress(ValueError):
+        if math.isfinite(value := float(text)) and value > above:
+            return value
+    raise UsageError(f"{option} {text} is no number" + (f" above {above:g}" if math.isfinite(above) else ""))
+
+
+def number_or_none(text: str, option: str) -> int | None:
+    """A positive whole number, or None for "none"."""
+    if text == "none":
+        return None
+    # No number of pixels has more digits than that, and Python refuses to convert thousands of them.
+    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0:
+        return int(text)
+    raise UsageError(f"{option} {text!r} is neither a positive whole number nor none")
+
+
+def prior(text: str, option: str) -> int | Literal["stored"] | None:
+    """A maximum disparity, px, as `StereoMatcher.load` takes it."""
+    return "stored" if text == "stored" else number_or_none(text, option)
+
+
+def enlargement(text: str, option: str) -> float | Literal["auto"]:
+    """`enlarge` of `StereoMatcher.load`."""
+    if text == "auto":
+        return "auto"
+    with suppress(ValueError):
+        if 1 <= (times := float(text)) <= 4:
+            return times
+    raise UsageError(f"{option} {text!r} is neither auto nor a number from 1 to 4")
+
+
+def memory_size(text: str, option: str) -> int:
+    """Bytes."""
+    units = {unit.lower(): size for unit, size in UNITS.items()}
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([a-z]{2,3})", text.strip().lower(), re.ASCII)
+    if found is None or found[2] not in units or float(found[1]) == 0:
+        raise UsageError(f"{option} {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
+    return int(float(found[1]) * units[found[2]])
+
+
+def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
+    """Width and height from WxH."""
+    sides = text.lower().split("x")
+    if len(sides) != 2 or not all(
+        s.isascii() and s.isdigit() and len(s) < 6 and least <= int(s) <= 65535 for s in sides
+    ):
+        raise UsageError(f"{option} {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 512x256")
+    return int(sides[0]), int(sides[1])
+
+
+def shard(text: str, option: str) -> slice:
+    """Of all pairs, those of a share I/N."""
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise UsageError(
+            f"{option} {text} is none: I/N with I from 1 to N",
+            f"with an index that counts from 0, {option} $((INDEX + 1))/N",
+        )
+    return slice(int(found[1]) - 1, None, int(found[2]))
+
+
+def cameras(text: str, option: str) -> tuple[int, int]:
+    """Numbers of the left and the right camera."""
+    left, _, right = text.partition(":")
+    if left == right or not all(n.isascii() and n.isdigit() and len(n) < 3 for n in (left, right)):
+        raise UsageError(f"{option} {text!r} is no pair of cameras", "write LEFT:RIGHT, as in 0:1")
+    return int(left), int(right)
+
+
+def color_range(text: str, option: str) -> tuple[float, float] | Literal["auto"]:
+    """Disparities between which colours run, px."""
+    if text == "auto":
+        return "auto"
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        low = high = math.nan
+    if not (-LARGEST_RANGE <= low < high <= LARGEST_RANGE):
+        raise UsageError(f"{option} {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or auto")
+    return low, high
