@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import datetime
 import io
 import json
@@ -24,10 +25,20 @@ CLOSED_PIPE = 141
 """Exit code when nobody reads stdout any more, as a program ends that the signal stops."""
 
 
+STDOUT = "standard output"
+
+
 def guard_streams() -> None:
     """Make stdout and stderr end the program properly where they cannot be written to."""
-    sys.stdout = _guarded(sys.stdout, "standard output", "surrogateescape")
+    codecs.register_error("file names", _as_named)
+    sys.stdout = _guarded(sys.stdout, STDOUT, "file names")
     sys.stderr = _guarded(sys.stderr, "standard error", "backslashreplace")
+
+
+def _as_named(error: UnicodeError) -> tuple[bytes, int]:
+    """What the encoding of stdout does not have goes out as it does in names of files."""
+    assert isinstance(error, UnicodeEncodeError)
+    return os.fsencode(error.object[error.start : error.end]), error.end
 
 
 def _guarded(stream: TextIO | None, name: str, errors: str) -> TextIO:
@@ -42,7 +53,10 @@ def _guarded(stream: TextIO | None, name: str, errors: str) -> TextIO:
 
 class _StandardStream(io.FileIO):
     def write(self, data: Any) -> int:
-        """Ends the program quietly when the reader has gone (`| head`); raises OutputError for the rest."""
+        """Ends the program quietly when the reader has gone (`| head`); raises OutputError for the rest.
+
+        Of stderr only words are lost, which keep nobody from the results.
+        """
         try:
             return super().write(data) or 0
         except OSError as error:
@@ -50,6 +64,8 @@ class _StandardStream(io.FileIO):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if isinstance(error, BrokenPipeError):
                 sys.exit(CLOSED_PIPE)
+            if self.name != STDOUT:
+                return len(data)
             raise OutputError(f"cannot write to {self.name}: {error.strerror}") from error
 
 

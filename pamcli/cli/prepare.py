@@ -121,7 +121,7 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
 
 def _check_apart(output: Path, inputs: list[Path]) -> None:
     for place in inputs:
-        if place.is_dir() and output.resolve().is_relative_to(place.resolve()):
+        if place.is_dir() and Path(os.path.realpath(output)).is_relative_to(os.path.realpath(place)):
             raise UsageError(
                 f"{shown(output)} lies in {shown(place)}, which is the input", "name a folder beside it"
             )

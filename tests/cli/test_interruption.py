@@ -213,6 +213,17 @@ def test_stdout_is_full(command: list[str]) -> None:
     assert complaints == b"pam: error: cannot write to standard output: No space left on device\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
+@pytest.mark.parametrize(("right", "code"), [("right.png", 0), ("none.png", 3), ("--bogus", 2)])
+def test_stderr_is_full(right: str, code: int) -> None:
+    """Words that nobody gets keep nobody from the results, and the exit code says what went wrong."""
+    words = ["disparity", "left.png", right, "-o", "d.pfm", "--verbose"]
+    with open("/dev/full", "wb") as full, process(*words, stderr=full) as running:
+        said, _ = running.communicate()
+    assert (running.returncode, said) == (code, b"" if code else b"d.pfm\n")
+    assert Path("d.pfm").exists() == (code == 0)
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_the_caller_has_closed(pictures: list[str], closed: str) -> None:
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]

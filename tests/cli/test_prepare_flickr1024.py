@@ -345,3 +345,26 @@ def test_stats_of_a_tree_of_patches_says_that_it_is_of_patches() -> None:
     run = pam("dataset", "stats", "out/patches_x2", "--workers", "1", "--count", "3", "--jsonl")
     assert "holds patches without their pictures" in run.complaints[0]
     assert run.records[0]["pairs"] == 3
+
+
+@pytest.mark.parametrize("store", ["packed", "folders"])
+def test_names_that_are_no_utf_8(here: Path, store: str) -> None:
+    tree(here / "Flickr1024", {"Train/0001": SMALL})
+    for side in "LR":
+        os.rename(
+            f"Flickr1024/Train/0001_{side}.png", os.fsdecode(b"Flickr1024/Train/\xff_%s.png" % side.encode())
+        )
+    run = pam(*PREPARE, "--store", store)
+    assert result(run)[-1] == {"packed": "out/x2: 1 pair, 2 patches"}.get(
+        store, "out/patches_x2: 1 pair, 2 patches"
+    )
+    assert "finished already" in pam(*PREPARE, "--store", store).stderr
+    manifest = Path("out/x2/manifest.csv" if store == "packed" else "out/patches_x2.csv").read_bytes()
+    assert manifest.splitlines()[1].startswith(b"000001,flickr1024,\xff,")
+    assert result(pam("dataset", "verify", "flickr1024:out"))
+
+
+@pytest.mark.usefixtures("published")
+def test_a_link_to_itself_cannot_be_written_to() -> None:
+    os.symlink("out", "out")
+    refuse(pam(*PREPARE), 7, "cannot write out")

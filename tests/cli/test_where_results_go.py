@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pam_program import files, names, pam, refuse, unchanged
+from pam_program import files, names, pam, process, refuse, unchanged
 
 pytestmark = pytest.mark.usefixtures("networks")
 
@@ -205,3 +205,17 @@ def test_a_name_that_is_no_text(pair: Path) -> None:
     run = pam("disparity", name, "right.png", "-o", "out/")
     assert run.stdout == b"out/caf\xe9.pfm\n"
     refuse(pam("disparity", name, name, "-o", "x.pfm"), 2, r"caf\udce9.png")
+
+
+def test_a_name_that_the_encoding_of_stdout_does_not_have(pair: Path) -> None:
+    command = ["disparity", "left.png", "right.png", "-o", "dü.pfm"]
+    with process(*command, env={**os.environ, "PYTHONIOENCODING": "ascii"}) as running:
+        assert running.communicate() == (os.fsencode("dü.pfm\n"), b"")
+    assert Path("dü.pfm").exists()
+
+
+@pytest.mark.parametrize("output", ["loop.pfm", "loop/x.pfm", "loop/"])
+def test_a_link_to_itself(pair: Path, output: str) -> None:
+    for name in ("loop", "loop.pfm"):
+        os.symlink(name, name)
+    refuse(pam("disparity", "left.png", "right.png", "-o", output), 7, "too many levels of symbolic links")

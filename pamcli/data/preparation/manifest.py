@@ -30,13 +30,13 @@ def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
         for (number, (row, column)), checksum in zip(places, sums, strict=True):
             name = f"{number:06d}"
             writer.writerow([name, picture.source, picture.name, row, column, HEIGHT, WIDTH, checksum])
-    return out.getvalue().encode()
+    return out.getvalue().encode("utf-8", "surrogateescape")  # names need not be UTF-8
 
 
 def read_checksums(path: Path) -> dict[str, str]:
     """Patch -> SHA-256. Raises InputError: missing, damaged."""
     try:
-        with open(path, newline="", encoding="utf-8") as stream:
+        with open(path, newline="", encoding="utf-8", errors="surrogateescape") as stream:
             return {line["patch"]: line["sha256"] for line in csv.DictReader(stream)}
     except OSError as error:
         raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None

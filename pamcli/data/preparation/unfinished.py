@@ -150,7 +150,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
     """The same bytes for the same value. Raises OutputError."""
-    write_atomically(path, (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, (json.dumps(value, indent=indent) + "\n").encode())
 
 
 def read_json(path: Path, kind: type | None = dict) -> Any:
