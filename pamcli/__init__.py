@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from pamcli.errors import PamError
 
 if TYPE_CHECKING:
+    from pamcli.imaging.disparity_files import read_disparity
+    from pamcli.imaging.images import read_picture
     from pamcli.inference.matcher import StereoMatcher, StereoResult
-    from pamcli.inference.reading import read_disparity, read_picture
     from pamcli.inference.upscaler import StereoUpscaler
 
 __version__ = "0.1.0"
@@ -34,8 +35,8 @@ _LAZY = {
     "StereoMatcher": "pamcli.inference.matcher",
     "StereoResult": "pamcli.inference.matcher",
     "StereoUpscaler": "pamcli.inference.upscaler",
-    "read_disparity": "pamcli.inference.reading",
-    "read_picture": "pamcli.inference.reading",
+    "read_disparity": "pamcli.imaging.disparity_files",
+    "read_picture": "pamcli.imaging.images",
 }
 """Names that are imported when they are first used: the command line must not wait for torch or numpy."""
 

@@ -41,14 +41,11 @@ def contact_sheet(
 
 def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
     height = max(1, round(sample.left.shape[0] * width / sample.left.shape[1]))
-    cells: list[NDArray[np.uint8] | None] = [
-        _shrunk(eight_bits(view), width, height) for view in _views(sample)
-    ]
+    left, right = (_shrunk(eight_bits(view), width, height) for view in (sample.left, sample.right))
+    cells: list[NDArray[np.uint8] | None] = [left, right]
     text = f"{sample.name}   {sample.left.shape[1]} x {sample.left.shape[0]}"
     if sample.disparity is None:
-        assert cells[0] is not None
-        assert cells[1] is not None
-        cells += [np.concatenate([cells[0][..., :1], cells[1][..., 1:]], axis=2)]
+        cells += [np.concatenate([left[..., :1], right[..., 1:]], axis=2)]
         text += "   no truth"
     else:
         known = sample.disparity[np.isfinite(sample.disparity)]
@@ -67,19 +64,11 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
     return _with_text(row, text)
 
 
-def _views(sample: Sample) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    return sample.left, sample.right
-
-
 def _visibility(sample: Sample) -> NDArray[np.uint8]:
     """(H, W, 3): black where the truth is known and the mask says no, grey where neither knows anything."""
     assert sample.visible is not None
-    unseen = (
-        _OCCLUDED
-        if sample.disparity is None
-        else np.where(np.isfinite(sample.disparity), _OCCLUDED, _UNKNOWN)
-    )
-    levels = np.where(sample.visible, np.uint8(255), unseen).astype(np.uint8)
+    known = True if sample.disparity is None else np.isfinite(sample.disparity)
+    levels = np.where(sample.visible, np.uint8(255), np.where(known, _OCCLUDED, _UNKNOWN))
     return np.repeat(levels[..., None], 3, axis=2)
 
 

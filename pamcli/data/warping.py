@@ -113,12 +113,11 @@ def readings(sample: Sample) -> Iterator[Fit]:
 
 def _high_pass(picture: NDArray[np.generic]) -> NDArray[np.float32]:
     """(H, W, 3) -> (H, W): grey values less their mean over a box."""
+    import cv2
+
     grey = picture.mean(axis=2, dtype=np.float64)
-    padded = np.pad(grey, _BOX // 2, mode="edge")
-    sums = np.pad(padded.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
-    box = sums[_BOX:, _BOX:] - sums[:-_BOX, _BOX:] - sums[_BOX:, :-_BOX] + sums[:-_BOX, :-_BOX]
-    high: NDArray[np.float32] = (grey - box / _BOX**2).astype(np.float32)
-    return high
+    mean = cv2.blur(grey, (_BOX, _BOX), borderType=cv2.BORDER_REPLICATE)
+    return np.asarray(grey - mean, dtype=np.float32)
 
 
 def _error(to: NDArray[np.float32], source: NDArray[np.float32], disparity: NDArray[np.float32]) -> float:

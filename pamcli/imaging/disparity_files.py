@@ -94,7 +94,7 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
     return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES)
 
 
-def read_disparity(path: Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> np.ndarray:
+def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> np.ndarray:
     """Read a disparity file in the format that the suffix of `path` stands for.
 
     Returns (H, W) float32, pixels; NaN = unknown, whichever way the file says it (inf and NaN in floating
@@ -103,6 +103,7 @@ def read_disparity(path: Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -
     Raises UsageError: unknown suffix. InputError: unreadable, malformed (naming the field), not one channel,
     over the limit.
     """
+    path = Path(path)
     suffix = path.suffix.lower()
     readers = {
         ".pfm": _read_pfm,

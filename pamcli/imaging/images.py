@@ -59,7 +59,7 @@ class Picture:
 
 
 def read_picture(
-    source: Path | bytes, *, max_pixels: int | None = DEFAULT_MAX_PIXELS, name: str | None = None
+    source: str | Path | bytes, *, max_pixels: int | None = DEFAULT_MAX_PIXELS, name: str | None = None
 ) -> Picture:
     """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content, not by its suffix.
 
@@ -72,7 +72,8 @@ def read_picture(
     Raises InputError: missing, a folder, no permission, empty, not a picture, damaged, truncated, over the
     limit, animated, of several pages, floating point, more than 16 bits or an odd number of channels.
     """
-    name = name or (str(source) if isinstance(source, Path) else "the picture")
+    name = name or ("the picture" if isinstance(source, bytes) else str(source))
+    source = Path(source) if isinstance(source, str) else source
     with open_source(source, name) as stream:
         if holds_two_views(stream, name):
             raise InputError(f"{name} holds both views", "give it alone, in place of a left and a right one")

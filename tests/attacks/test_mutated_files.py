@@ -27,8 +27,7 @@ from calibration_files import ALL
 from pamcli.calibration.files import read_calibration
 from pamcli.data.decoding import read_rectified_calibration
 from pamcli.data.preparation.archives import pictures_below
-from pamcli.data.preparation.manifest import read_checksums
-from pamcli.data.preparation.stores import open_pixels, read_index
+from pamcli.data.preparation.stores import open_pixels, read_checksums, read_index
 from pamcli.errors import PamError
 from pamcli.files.pairing import read_pair_list
 from pamcli.imaging.disparity_files import read_disparity

@@ -10,9 +10,8 @@ import torch
 from PIL import Image
 
 from pamcli.data.sample import Sample
-from pamcli.data.scenes.layouts import Scene, make_scene
 from pamcli.data.scenes.render import Layer, Views, render
-from pamcli.data.scenes.scene_pair import scene_pair
+from pamcli.data.scenes.scene import Scene, make_scene, scene_pair
 from pamcli.data.scenes.textures import (
     LEAST_TEXELS,
     TextureFiles,

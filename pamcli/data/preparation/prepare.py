@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pamcli.data.preparation.manifest import encode_manifest
 from pamcli.data.preparation.pairs import Pair
 from pamcli.data.preparation.patches import (
     HEIGHT,
@@ -25,6 +24,7 @@ from pamcli.data.preparation.stores import (
     StoreName,
     StorePaths,
     allocate,
+    encode_manifest,
     patch_boxes,
     pixels_of,
     write_patch_folder,

@@ -13,15 +13,21 @@ Packed, all pixels in one file, of which a patch is a window:
 Patches overlap nearly sevenfold, so whole pictures take a seventh of the room, which then fits into
 memory; the rows of both views lie side by side, so a patch is two short runs of bytes. `numpy.load(...,
 mmap_mode="r")` opens the file; the index holds the offsets.
+
+The manifest of either is a CSV file with a line a patch: its number, the data set and the picture that it is
+from, the row and the column of its top left pixel and its height and width in low resolution, and the SHA-256
+of its pixels (high left, high right, low left, low right).
 """
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
 import shutil
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -213,3 +219,30 @@ def views_in(pixels: Pixels, picture: PackedPicture, scale: int) -> Views:
 def patch_boxes(picture: PackedPicture, scale: int) -> list[tuple[int, int]]:
     """`boxes` of a pair's low resolution."""
     return boxes(picture.height // scale, picture.width // scale)
+
+
+MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "width", "sha256")
+
+
+def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
+    """checksums: of the patches of each picture of the index."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(MANIFEST_COLUMNS)
+    for picture, sums in zip(index.pictures, checksums, strict=True):
+        places = enumerate(patch_boxes(picture, index.scale), start=picture.first)
+        for (number, (row, column)), checksum in zip(places, sums, strict=True):
+            name = f"{number:06d}"
+            writer.writerow([name, picture.source, picture.name, row, column, HEIGHT, WIDTH, checksum])
+    return out.getvalue().encode("utf-8", "surrogateescape")  # names need not be UTF-8
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """Patch -> SHA-256. Raises InputError: missing, damaged."""
+    try:
+        with open(path, newline="", encoding="utf-8", errors="surrogateescape") as stream:
+            return {line["patch"]: line["sha256"] for line in csv.DictReader(stream)}
+    except OSError as error:
+        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
+    except (KeyError, ValueError, csv.Error):
+        raise InputError(f"{shown(path)} is no list of patches") from None

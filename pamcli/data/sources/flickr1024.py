@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from pamcli.data.listing import Tree, by_stem, root_of
-from pamcli.data.preparation.manifest import read_checksums
 from pamcli.data.preparation.patches import SCALES, Patch, Views, patch_at
 from pamcli.data.preparation.stores import (
     VIEW_FILES,
@@ -25,6 +24,7 @@ from pamcli.data.preparation.stores import (
     StorePaths,
     open_pixels,
     patch_boxes,
+    read_checksums,
     read_index,
     views_in,
 )

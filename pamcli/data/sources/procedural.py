@@ -62,7 +62,7 @@ class Scenes(Source):
         Pictures are uint8, both disparities known at every pixel and >= 0, `visible` exact. device:
         what draws them; the result is the same within rounding. Raises InputError: a damaged texture.
         """
-        from pamcli.data.scenes.scene_pair import scene_pair
+        from pamcli.data.scenes.scene import scene_pair
 
         return scene_pair(self._library, series, number, height, width, device)
 

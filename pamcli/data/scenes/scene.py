@@ -1,4 +1,4 @@
-"""What stands where in a scene: a street, loose layers, or a room, filled with objects."""
+"""A scene by its number, and what stands where in it: a street, loose layers, or a room with objects."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from numpy.random import Generator
 
+from pamcli.data.sample import Sample
 from pamcli.data.scenes import looks
-from pamcli.data.scenes.render import Decal, Layer, Reflection
+from pamcli.data.scenes.camera import photograph
+from pamcli.data.scenes.render import Decal, Layer, Reflection, render
 from pamcli.data.scenes.solids import SHADOW_TEXELS, Block, Camera, Light, Vector, face
 from pamcli.data.scenes.stage import CLOSEST, Stage
 from pamcli.data.scenes.streets import make_street
@@ -34,11 +36,33 @@ STREETS = 0.45
 
 @dataclass(frozen=True)
 class Scene:
-    """Layers and how the rig is off."""
+    """Layers, and by how much the pair is not rectified."""
 
     layers: tuple[Layer, ...]
     drift: tuple[float, float]
     """See `render`."""
+
+
+def scene_pair(
+    library: TextureLibrary, seed: int, number: int, height: int, width: int, device: str = "cpu"
+) -> Sample:
+    """The scene `number` of the series `seed`, in pictures of (height, width); always the same one.
+
+    device: where it is drawn; on another one it is the same within rounding.
+    """
+    rng = np.random.default_rng((seed, number))
+    scene = make_scene(rng, library, height, width)
+    sharpness = float(rng.uniform(0.5, 1.1))
+    views = render(scene.layers, height, width, scene.drift, sharpness=sharpness, device=device)
+    left, right = photograph(rng, views.left, views.right)
+    return Sample(
+        name=f"{number:06d}",
+        left=left,
+        right=right,
+        disparity=views.disparity.cpu().numpy(),
+        right_disparity=views.right_disparity.cpu().numpy(),
+        visible=views.visible.cpu().numpy(),
+    )
 
 
 def make_scene(rng: Generator, library: TextureLibrary, height: int, width: int) -> Scene:
@@ -50,8 +74,8 @@ def make_scene(rng: Generator, library: TextureLibrary, height: int, width: int)
     if rng.random() < STREETS:
         return Scene(tuple(make_street(rng, library, height, width, largest)), _drift(rng))
     stage = Stage(rng, library, height, width, largest, focal=width * float(rng.uniform(0.7, 1.6)))
-    layout = _loose if rng.random() < 0.6 else _room
-    layers = [layer for layer in layout(stage) if layer is not None]
+    placed = (_loose if rng.random() < 0.6 else _room)(stage)
+    layers = [layer for layer in placed if layer is not None]
     layers += [layer for layer in _thin_things(stage) if layer is not None]
     backdrop = min(stage.uniform(0.01, 2), 0.1 * largest)
     layers.append(stage.endless(Surface(backdrop), density=stage.uniform(0.5, 1.5)))
