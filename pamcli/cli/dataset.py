@@ -18,9 +18,9 @@ import typer
 from pamcli.cli import completion, prepare, statistics
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.groups import command, flag, group, option
-from pamcli.cli.options import Quiet, Text
+from pamcli.cli.options import Quiet, Text, check_new_file
 from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import listed, shown
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
@@ -154,12 +154,11 @@ def preview(
     from pamcli.data.open import open_data, parse_data
 
     console, output = messages.console(), sheet.output
-    _check_output(output, sheet.overwrite)
+    check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
     if _is_part(output, source):
         raise UsageError(f"{shown(output)} belongs to the data set", "give the sheet another name")
-    check_writable(output)
     if not spec.info.verified:
         console.inform(f"{spec.text}: layout unverified: {spec.info.unverified}")
     for line in source.absent:
@@ -270,19 +269,6 @@ def _report_json(spec: DataSpec, source: Source, findings: list[Finding], consol
             "unverified": spec.info.unverified or None,
         }
     )
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    """Raise UsageError where the sheet cannot or shall not be called that."""
-    if os.path.isdir(output):
-        raise UsageError(f"{shown(output)} is a folder", "name a file")
-    if output.suffix.lower() not in PICTURE_OUTPUT_SUFFIXES:
-        raise UsageError(
-            f"{shown(output)} does not end as pictures do",
-            f"take one of {', '.join(PICTURE_OUTPUT_SUFFIXES)}",
-        )
-    if os.path.lexists(output) and not overwrite:  # of os.path: a name that cannot be is no error yet
-        raise UsageError(f"{shown(output)} exists already", "--overwrite replaces it")
 
 
 def _is_part(output: Path, source: Source) -> bool:

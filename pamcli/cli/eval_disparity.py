@@ -76,8 +76,7 @@ def command(
     if predictions is not None and network.max_disparity != "stored":
         raise UsageError("--max-disparity is about a network, and none is run")
     if submission is not None:
-        if submission.suffix.lower() != ".zip":
-            raise UsageError(f"--submission {submission} must end in .zip")
+        options.check_new_file(submission, ".zip", overwrite=shown.overwrite, option="--submission")
         measuring = {
             "--resize": given.resize,
             "--max-gt": given.max_gt,
@@ -93,7 +92,7 @@ def command(
                 f"--submission measures nothing, and so contradicts {', '.join(asked)}",
                 "run pam eval without it for the figures",
             )
-    evaluation.check_files(shown, [submission] if submission is not None else [])
+    evaluation.check_files(shown)
     sets = evaluation.open_sets(given.data, console)
     if predictions is not None and submission is None:
         evaluation.one_set(sets, "--predictions")
@@ -114,6 +113,7 @@ def command(
     with console.progress("pairs", sum(map(len, sets))) as bar:
         if submission is None or planned is None:
             from pamcli.evaluation.disparity_run import evaluate_disparity
+            from pamcli.evaluation.results import WORST
 
             found = evaluate_disparity(
                 sets,
@@ -122,7 +122,7 @@ def command(
                 resize=given.resize,
                 study=given.study,
                 compare=shown.compare,
-                worst=evaluation.WORST if shown.report else 0,
+                worst=WORST if shown.report else 0,
                 advance=bar.advance,
             )
         else:

@@ -69,6 +69,7 @@ def command(
     if save is not None:
         _check_saved(save, evaluation.one_set(sets, "--save"), shown.overwrite)
     from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
+    from pamcli.evaluation.results import WORST
     from pamcli.evaluation.superres_run import evaluate_superres
 
     method: Method | None = None
@@ -93,7 +94,7 @@ def command(
             method,
             factor,
             compare=shown.compare,
-            worst=evaluation.WORST if shown.report else 0,
+            worst=WORST if shown.report else 0,
             advance=bar.advance,
         )
     evaluation.show(found, shown, console)

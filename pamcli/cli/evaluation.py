@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 from pamcli.cli import completion
 from pamcli.cli.console import Console, one_line
 from pamcli.cli.groups import flag, option
-from pamcli.cli.options import PRECISION, Compute, Precision
+from pamcli.cli.options import PRECISION, Compute, Precision, check_new_file
 from pamcli.errors import UsageError
-from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.finding import listed
+from pamcli.files.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pamcli.data.source import Source
@@ -58,22 +57,11 @@ class Exact(Compute):
     precision: Precision = option(PRECISION, default="fp32")
 
 
-WORST = 5
-"""Pairs that a report shows."""
-
-
-def check_files(shown: Shown, more: Sequence[Path] = ()) -> None:
+def check_files(shown: Shown) -> None:
     """The files that are to be written, before any work. Raises UsageError, OutputError."""
-    per_image, report = shown.per_image, shown.report
-    for path, suffix, name in ((per_image, ".csv", "--per-image"), (report, ".html", "--report")):
-        if path is not None and path.suffix.lower() != suffix:
-            raise UsageError(f"{name} {path} must end in {suffix}")
-    files = [path for path in (per_image, report, *more) if path is not None]
-    existing = [path for path in files if path.exists()]
-    if existing and not shown.overwrite:
-        raise UsageError(f"{listed(existing)} exists already", "--overwrite replaces it")
-    for path in files:
-        check_writable(path)
+    for path, suffix, name in ((shown.per_image, ".csv", "--per-image"), (shown.report, ".html", "--report")):
+        if path is not None:
+            check_new_file(path, suffix, overwrite=shown.overwrite, option=name)
 
 
 def show(found: Evaluation, shown: Shown, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pamcli.cli import completion, parsing
 from pamcli.cli.console import Console
 from pamcli.cli.groups import argument, flag, option
 from pamcli.errors import UsageError
+from pamcli.files.atomic import check_writable
 from pamcli.files.finding import shown
 from pamcli.files.suffixes import Layout
 
@@ -212,3 +214,14 @@ class Messages(Quiet):
     def console(self, **more: Any) -> Console:
         """The console that talks so. more: other fields of it."""
         return super().console(verbose=self.verbose, **more)
+
+
+def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "--output") -> None:
+    """Raise UsageError, OutputError where a file cannot be written, or not without being asked."""
+    if path.suffix.lower() not in suffixes:
+        raise UsageError(f"{option} {shown(path)} must end in {', '.join(suffixes)}")
+    if os.path.isdir(path):
+        raise UsageError(f"{shown(path)} is a folder", "name a file")
+    if os.path.lexists(path) and not overwrite:  # of os.path: a name that cannot be is no error yet
+        raise UsageError(f"{shown(path)} exists already", "--overwrite replaces it")
+    check_writable(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pamcli.cli import parsing
 from pamcli.cli.console import Console, one_line, said
 from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.network import find_weights
-from pamcli.cli.options import Answer, Messages, Text
+from pamcli.cli.options import Answer, Messages, Text, check_new_file
 from pamcli.errors import PamError, UsageError
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
@@ -157,7 +156,7 @@ def import_checkpoint(
     output, prior = given.output, given.max_disparity
     if prior is not None and prior % 16:
         raise UsageError(f"--max-disparity {prior} is not a multiple of 16, as those of checkpoints are")
-    _check_output(output, ".safetensors", given.overwrite)
+    check_new_file(output, ".safetensors", overwrite=given.overwrite)
     from pamcli.registry.convert import read_checkpoint
     from pamcli.registry.load import save_network
 
@@ -218,15 +217,14 @@ def export_network(weights: WeightsName, given: Exported, messages: Messages) ->
     Whole attention maps bound the size of its pictures: pam guide onnx.
     """
     sides = given.sides
-    _check_output(given.output, ".onnx", given.overwrite)
+    check_new_file(given.output, ".onnx", overwrite=given.overwrite)
     console = messages.console()
     path = find_weights(weights, console)
     with console.starting(weights):
-        from pamcli.files.atomic import check_writable, write_atomically
+        from pamcli.files.atomic import write_atomically
         from pamcli.inference.onnx_export import export
         from pamcli.registry.load import load_network
 
-    check_writable(given.output)
     source = {"name": weights, "weights_sha256": sha256(path)}
     made = export(*load_network(path), sides, half=given.half, source=source)
     write_atomically(given.output, made.data)
@@ -236,16 +234,6 @@ def export_network(weights: WeightsName, given: Exported, messages: Messages) ->
         f"{made.largest:.2g} at most; {quick:.2f} s, PyTorch {slow:.2f} s"
     )
     console.path(given.output)
-
-
-def _check_output(output: Path, suffix: str, overwrite: bool) -> None:
-    """Raises UsageError."""
-    if output.suffix != suffix:
-        raise UsageError(f"{output} must end in {suffix}")
-    if os.path.isdir(output):
-        raise UsageError(f"{output} is a folder", "name a file")
-    if os.path.lexists(output) and not overwrite:  # of os.path: a name that cannot be is no error yet
-        raise UsageError(f"{output} exists already", "--overwrite replaces it")
 
 
 def _summary(file: WeightsFile) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,15 +14,14 @@ from numpy.typing import NDArray
 
 from pamcli.data.sample import Sample
 from pamcli.data.source import Source
-from pamcli.evaluation.predictions import open_disparities, open_pictures
+from pamcli.errors import UsageError
+from pamcli.evaluation.predictions import Views, find_disparities, find_views, load_disparity, load_views
 from pamcli.evaluation.superres_metrics import SuperresPair
 from pamcli.files.finding import listed, shown
 from pamcli.registry.catalog import sha256
 
 if TYPE_CHECKING:
     from pamcli.inference.device import Compute
-
-Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,17 @@ class NetworkMethod:
 
 @dataclass(frozen=True)
 class FilesMethod:
-    """Files in a folder, named as the samples are; see `predictions`."""
+    """Files in a folder, named as the samples are; see `predictions`. Raises UsageError: a scale of 0."""
 
     folder: Path
     scale: float = 1.0
     """What the numbers in files of disparity are multiplied by to be pixels."""
     allow_missing: bool = False
     """Samples without a file are left out, and that is said."""
+
+    def __post_init__(self) -> None:
+        if not (self.scale > 0 and math.isfinite(self.scale)):
+            raise UsageError(f"a scale of {self.scale:g}", "1 means that the files hold pixels")
 
     @property
     def name(self) -> str:
@@ -121,17 +125,15 @@ class FilesMethod:
         return [("predictions", shown(self.folder))]
 
     def disparities(self, source: Source) -> tuple[Callable[[Sample], Estimate | None], list[str]]:
-        """As of a network. Raises UsageError, InputError as `open_disparities`."""
-        files = open_disparities(
-            self.folder, source.names, scale=self.scale, allow_missing=self.allow_missing
-        )
+        """As of a network. Raises UsageError, InputError as `find_disparities`."""
+        files = find_disparities(self.folder, source.names, allow_missing=self.allow_missing)
 
         def estimate(sample: Sample) -> Estimate | None:
-            if sample.name not in files.files:
+            if sample.name not in files:
                 return None
-            return Estimate(files.load(sample.name, sample.left.shape))
+            return Estimate(load_disparity(files[sample.name], sample.name, sample.left.shape, self.scale))
 
-        notes = _left_out(files.missing)
+        notes = _left_out(source, files)
         if self.scale != 1:
             notes.append(f"the numbers in the files are multiplied by {self.scale:g}")
         return estimate, notes
@@ -139,17 +141,18 @@ class FilesMethod:
     def enlarged(
         self, source: Source
     ) -> tuple[Callable[[str, SuperresPair], tuple[Views, float | None] | None], list[str]]:
-        """As of a network. Raises UsageError, InputError as `open_pictures`."""
-        files = open_pictures(self.folder, source.names, allow_missing=self.allow_missing)
+        """As of a network. Raises UsageError, InputError as `find_views`."""
+        files = find_views(self.folder, source.names, allow_missing=self.allow_missing)
 
         def enlarge(name: str, pair: SuperresPair) -> tuple[Views, None] | None:
-            return (files.load(name, pair.left.shape), None) if name in files.files else None
+            return (load_views(files[name], pair.left.shape), None) if name in files else None
 
-        return enlarge, _left_out([name for name in source.names if name not in files.files])
+        return enlarge, _left_out(source, files)
 
 
 Method = NetworkMethod | FilesMethod
 
 
-def _left_out(names: tuple[str, ...] | list[str]) -> list[str]:
+def _left_out(source: Source, files: Mapping[str, object]) -> list[str]:
+    names = [name for name in source.names if name not in files]
     return [f"{len(names)} without a prediction, left out: {listed(names)}"] if names else []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pamcli.data.source import Source
 from pamcli.errors import UsageError
-from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
-from pamcli.evaluation.predictions import open_disparities
+from pamcli.evaluation.methods import FilesMethod, Method
+from pamcli.evaluation.predictions import find_disparities, load_disparity
 from pamcli.evaluation.submissions import (
     KINDS,
     Prediction,
@@ -79,18 +79,14 @@ def submit(
 def _predictions(
     source: Source, method: Method, stated: float | None, advance: Callable[[], None]
 ) -> Iterator[Prediction]:
-    files = (
-        open_disparities(method.folder, source.names, scale=method.scale)
-        if isinstance(method, FilesMethod)
-        else None
-    )
+    files = find_disparities(method.folder, source.names) if isinstance(method, FilesMethod) else {}
     for index in range(len(source)):
         sample = source.load(index)
         shape = (int(sample.left.shape[0]), int(sample.left.shape[1]))
-        if files is not None:
-            disparity, seconds = files.load(sample.name, sample.left.shape), stated or math.nan
+        if isinstance(method, FilesMethod):
+            disparity = load_disparity(files[sample.name], sample.name, shape, method.scale)
+            seconds = stated or math.nan
         else:
-            assert isinstance(method, NetworkMethod)
             found = method.disparities_of(sample.left, sample.right)
             disparity, seconds = found.disparity, found.seconds or math.nan
         yield Prediction(sample.name, disparity, seconds, shape)

@@ -281,7 +281,7 @@ def test_preview_refuses_what_it_cannot_write_to(here: Path) -> None:
     preview = ["dataset", "preview", "kitti2015:kitti"]
     with unchanged():
         for name in ("sheet.pfm", "sheet", "-"):
-            refuse(pam(*preview, "-o", name), 2, "does not end as pictures do", ".png, .tif")
+            refuse(pam(*preview, "-o", name), 2, "must end in .png, .tif")
         for option in ([], ["--overwrite"]):
             refuse(pam(*preview, "-o", "folder.png", *option), 2, "folder.png is a folder")
         refuse(pam(*preview, "-o", "file/sheet.png"), 7, "cannot write file/sheet.png")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.predictions import open_disparities, open_pictures
+from pamcli.evaluation.methods import FilesMethod
+from pamcli.evaluation.predictions import find_disparities, find_views, load_disparity, load_views
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture
 
@@ -26,9 +27,8 @@ def picture(path: Path, pixels: np.ndarray) -> None:
 @pytest.mark.parametrize("suffix", [".pfm", ".png", ".npy", ".tif", ".tiff", ".PFM"])
 def test_every_format_is_read_by_the_name_of_the_sample(tmp_path: Path, suffix: str) -> None:
     put(tmp_path / f"000001_10{suffix}")
-    found = open_disparities(tmp_path, ["000001_10"])
-    assert np.array_equal(found.load("000001_10", (2, 3)), MAP, equal_nan=True)
-    assert found.missing == ()
+    found = find_disparities(tmp_path, ["000001_10"])
+    assert np.array_equal(load_disparity(found["000001_10"], "000001_10", (2, 3)), MAP, equal_nan=True)
 
 
 def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> None:
@@ -36,74 +36,72 @@ def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> 
     put(tmp_path / "a.b.npy", MAP + 1)
     put(tmp_path / "a.b_right.pfm")
     put(tmp_path / "a.npy")
-    found = open_disparities(tmp_path, ["TEST/A/0000/left/0006", "a.b"])
-    assert found.files["TEST/A/0000/left/0006"] == tmp_path / "TEST/A/0000/left/0006.pfm"
-    assert found.load("a.b", (2, 3))[0, 0] == 2.5
+    found = find_disparities(tmp_path, ["TEST/A/0000/left/0006", "a.b"])
+    assert found["TEST/A/0000/left/0006"] == tmp_path / "TEST/A/0000/left/0006.pfm"
+    assert load_disparity(found["a.b"], "a.b", (2, 3))[0, 0] == 2.5
 
 
 def test_other_units_are_scaled(tmp_path: Path) -> None:
     put(tmp_path / "x.png", MAP / 4)  # a program that stores 64 for a pixel where KITTI stores 256
-    found = open_disparities(tmp_path, ["x"], scale=4)
-    assert found.load("x", (2, 3)) == pytest.approx(MAP, nan_ok=True, abs=1 / 64)
-    mirrored = open_disparities(tmp_path, ["x"], scale=0.5)
-    assert mirrored.load("x", (2, 3))[1, 0] == 0.5
+    path = tmp_path / "x.png"
+    assert load_disparity(path, "x", (2, 3), scale=4) == pytest.approx(MAP, nan_ok=True, abs=1 / 64)
+    assert load_disparity(path, "x", (2, 3), scale=0.5)[1, 0] == 0.5
 
 
 @pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf")])
 def test_a_scale_that_is_none_is_refused(tmp_path: Path, scale: float) -> None:
-    with pytest.raises(UsageError, match="a scale of predictions"):
-        open_disparities(tmp_path, ["x"], scale=scale)
+    with pytest.raises(UsageError, match="a scale of"):
+        FilesMethod(tmp_path, scale)
 
 
 def test_missing_ones_are_named_unless_they_may_be_missing(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
     with pytest.raises(UsageError, match=r"2 missing .*: b, c/d") as raised:
-        open_disparities(tmp_path, ["a", "b", "c/d"])
+        find_disparities(tmp_path, ["a", "b", "c/d"])
     assert "`allow_missing`" in (raised.value.hint or "")
-    found = open_disparities(tmp_path, ["a", "b", "c/d"], allow_missing=True)
-    assert found.missing == ("b", "c/d")
-    assert list(found.files) == ["a"]
+    found = find_disparities(tmp_path, ["a", "b", "c/d"], allow_missing=True)
+    assert list(found) == ["a"]
 
 
 def test_none_at_all_is_an_error_even_then(tmp_path: Path) -> None:
     put(tmp_path / "other.pfm")
     for allow in (False, True):
         with pytest.raises(UsageError, match="no prediction") as raised:
-            open_disparities(tmp_path, ["a", "b"], allow_missing=allow)
+            find_disparities(tmp_path, ["a", "b"], allow_missing=allow)
         assert "a.pfm" in (raised.value.hint or "")
     with pytest.raises(UsageError, match="no such folder"):
-        open_disparities(tmp_path / "nowhere", ["a"])
+        find_disparities(tmp_path / "nowhere", ["a"])
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "k/a.png")
     put(tmp_path / "k/a.pfm")
     with pytest.raises(UsageError, match=r"two predictions for k/a .*a\.pfm, a\.png"):
-        open_disparities(tmp_path, ["k/a"])
+        find_disparities(tmp_path, ["k/a"])
 
 
 def test_another_size_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
     with pytest.raises(InputError, match=r"a\.pfm is 3 x 2 pixels, the sample a 6 x 4"):
-        open_disparities(tmp_path, ["a"]).load("a", (4, 6, 3))
+        load_disparity(tmp_path / "a.pfm", "a", (4, 6, 3))
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.pfm").write_bytes(b"Pf\n3 2\n-1\nabc")
     with pytest.raises(InputError, match=r"a\.pfm: the data are cut short"):
-        open_disparities(tmp_path, ["a"]).load("a", (2, 3))
+        load_disparity(tmp_path / "a.pfm", "a", (2, 3))
 
 
 def test_enlarged_pairs(tmp_path: Path) -> None:
     left, right = np.random.default_rng(0).integers(0, 256, (2, 4, 6, 3), dtype=np.uint8)
     picture(tmp_path / "k/a_left.png", left)
     picture(tmp_path / "k/a_right.tif", right)
-    found = open_pictures(tmp_path, ["k/a"])
-    views = found.load("k/a", (4, 6))
+    found = find_views(tmp_path, ["k/a"])
+    views = load_views(found["k/a"], (4, 6))
     assert np.array_equal(views[0], left)
     assert np.array_equal(views[1], right)
     with pytest.raises(InputError, match=r"a_left\.png is 6 x 4 pixels, the truth is 8 x 4"):
-        found.load("k/a", (4, 8))
+        load_views(found["k/a"], (4, 8))
 
 
 def test_a_pair_without_one_view_is_missing(tmp_path: Path) -> None:
@@ -112,16 +110,15 @@ def test_a_pair_without_one_view_is_missing(tmp_path: Path) -> None:
     picture(tmp_path / "b_left.png", black)
     picture(tmp_path / "b_right.png", black)
     with pytest.raises(UsageError, match=r"1 missing .*: a_right"):
-        open_pictures(tmp_path, ["a", "b"])
-    found = open_pictures(tmp_path, ["a", "b"], allow_missing=True)
-    assert list(found.files) == ["b"]
-    assert found.missing == ("a_right",)
+        find_views(tmp_path, ["a", "b"])
+    found = find_views(tmp_path, ["a", "b"], allow_missing=True)
+    assert list(found) == ["b"]
     with pytest.raises(UsageError, match="no prediction"):
-        open_pictures(tmp_path, ["a"], allow_missing=True)
+        find_views(tmp_path, ["a"], allow_missing=True)
 
 
 def test_pictures_of_16_bits_are_refused(tmp_path: Path) -> None:
     for view in ("left", "right"):
         picture(tmp_path / f"a_{view}.png", np.zeros((4, 6, 3), np.uint16))
     with pytest.raises(InputError, match=r"a_left\.png has 16 bits"):
-        open_pictures(tmp_path, ["a"]).load("a", (4, 6))
+        load_views(find_views(tmp_path, ["a"])["a"], (4, 6))
