@@ -21,7 +21,7 @@ def read_calibration(*paths: Path, cameras: tuple[int, int] | None = None) -> St
 
     paths: one file, or two that belong together: ROS's of the left and of the right camera, or OpenCV's
     intrinsics and extrinsics. cameras: the numbers of the left and the right one, where a file (Kalibr,
-    KITTI) tells of several. Raises InputError naming file and key: unreadable, no calibration, text or NaN
+    KITTI) describes several. Raises InputError naming file and key: unreadable, no calibration, text or NaN
     where numbers belong, matrices of wrong sizes, singular, left and right exchanged; UsageError: more files.
     """
     if not 1 <= len(paths) <= 2:

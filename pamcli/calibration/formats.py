@@ -34,9 +34,9 @@ class StoredCalibration:
     kind: str
     """Of the file, for people."""
     rig: Rig | None = None
-    """The cameras as they stand; None where the file only tells of rectified pictures."""
+    """The cameras as they stand; None where the file describes rectified pictures alone."""
     rectified: Calibration | None = None
-    """Of rectified pictures; None where the file does not tell of any."""
+    """Of rectified pictures; None where the file describes none."""
     notes: Sequence[str] = ()
     """What was taken for granted."""
 

@@ -29,7 +29,7 @@ def encode_point_cloud(
     disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16 (whose
     upper 8 bits are kept); None = no colours. confidence: (H, W) in [0, 1], kept as a property. max_depth:
     metres, beyond which there are no points. stride: every how many rows and columns a pixel is taken.
-    Raises InputError: the calibration is for another size, or tells no baseline.
+    Raises InputError: the calibration is for another size, or has no baseline.
     """
     height, width = disparity.shape
     calibration = calibration.for_size(width, height)

@@ -159,11 +159,11 @@ def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, co
     from pamcli.data.preparation.pairs import check_names, chosen
     from pamcli.data.preparation.prepare import plan_preparation
 
-    if found.lonely and not given.skip_unpaired:
+    if found.unpaired and not given.skip_unpaired:
         raise UsageError(
-            listed(found.lonely, "; "), "add what is missing, or go on without them: --skip-unpaired"
+            listed(found.unpaired, "; "), "add what is missing, or go on without them: --skip-unpaired"
         )
-    for line in found.lonely:
+    for line in found.unpaired:
         console.warn(f"{line} and is left out")
     if found.other_splits:
         others = listed([f"{_count(count, 'pair')} of {name}" for name, count in found.other_splits.items()])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ class Part:
     name: str
     """In `Files.parts`; where it is read, a field of `Sample`, too."""
     called: str = ""
-    """How it is called where it is lacking: "truth (disp0GT.pfm)"; "" = that is not told."""
+    """How it is called where it is lacking: "truth (disp0GT.pfm)"; "" = its lack is not reported."""
     read: Callable[[Path], Any] | None = None
     """A module's function, so that a source can be pickled. None: for others to read; its result None: there
     is nothing after all."""
@@ -133,31 +134,30 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
     whose suffix comes first in `suffixes` is taken. Raises InputError: the folder cannot be read.
     """
     found: dict[str, Path] = {}
-    for name in _names(folder):
-        stem, suffix = os.path.splitext(name)
+    for entry in _entries(folder):
+        stem, suffix = os.path.splitext(entry.name)
         if suffix.lower() in suffixes and stem.endswith(ending) and len(stem) > len(ending):
             key = stem[: len(stem) - len(ending)]
             other = found.get(key)
             if other is None or suffixes.index(suffix.lower()) < suffixes.index(other.suffix.lower()):
-                found[key] = folder / name
+                found[key] = folder / entry.name
     return found
 
 
 def folders(folder: Path) -> dict[str, Path]:
     """The sub-folders of a folder by their names, in natural order; none where there is no such folder."""
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise InputError(f"the folder {shown(folder)} cannot be read: {error.strerror}") from None
+    names = []
+    for entry in _entries(folder):
+        with suppress(OSError):  # a link to itself is nothing
+            names += [entry.name] if entry.is_dir() else []
     return {name: folder / name for name in sorted(names, key=natural)}
 
 
-def _names(folder: Path) -> list[str]:
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Hidden ones left out; none where there is no such folder. Raises InputError: it cannot be read."""
     try:
-        return [name for name in os.listdir(folder) if not name.startswith(".")]
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -172,7 +172,7 @@ def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, fro
     waiting = [("", folder, depth)]
     while waiting:
         below, path, left = waiting.pop()
-        yield below, path, frozenset(_names(path))
+        yield below, path, frozenset(entry.name for entry in _entries(path))
         if left:
             inner = [(f"{below}/{name}".lstrip("/"), sub, left - 1) for name, sub in folders(path).items()]
             waiting += reversed(inner)
@@ -230,6 +230,21 @@ class Tree:
     def listed(self, absent: Iterable[str] = (), calibration: Calibration | None = None) -> Listed:
         """As a source; see `Listed`."""
         return Listed(self.files, self.parts, absent=absent, unpaired=self.unpaired, calibration=calibration)
+
+
+def views_side_by_side(
+    home: Path, sets: Sequence[str], parts: Sequence[Part], depth: int, suffixes: Sequence[str], ending: str
+) -> Listed:
+    """Sets of pairs, a folder each; anywhere in it both views lie in one folder.
+
+    depth: as of `folders_below`. ending: of the names of pictures before "left" and "right".
+    """
+    tree = Tree(parts)
+    for each in sets:
+        for below, folder, _ in folders_below(home / each, depth):
+            lefts, rights = (by_stem(folder, suffixes, ending + side) for side in ("left", "right"))
+            tree.add_all(lefts, rights, folder, f"{each}/{below}".rstrip("/"))
+    return tree.listed([f"no part {each}" for each in sets if not (home / each).is_dir()])
 
 
 def root_of(root: Path, *below: str, holds: Sequence[str]) -> Path:

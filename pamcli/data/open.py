@@ -95,9 +95,9 @@ def open_data(data: str | DataSpec) -> Source:
     source = spec.info.open(spec.path, spec.split, spec.keys)
     if spec.path is not None and not len(source):
         asked = "".join(f", {key}={value}" for key, value in spec.keys.items())
-        lonely = f"; {source.unpaired[0]}" if source.unpaired else ""
+        unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
         raise InputError(
-            f"{shown(spec.path)} holds no pair of {spec.label}{asked}{lonely}",
+            f"{shown(spec.path)} holds no pair of {spec.label}{asked}{unpaired}",
             f"expected {spec.info.expected(spec.split)}",
         )
     if spec.first is not None:

@@ -81,7 +81,7 @@ class Source(ABC):
         raise NotImplementedError
 
     def check(self, index: int) -> str | None:
-        """What is wrong with one sample, on a line; None where nothing is, or nothing can be told.
+        """What is wrong with one sample, on a line; None where nothing is, or it cannot be known.
 
         Raises InputError as `load` does.
         """

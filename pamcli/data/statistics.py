@@ -149,7 +149,7 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
         return float("nan"), float("nan")
     first, second = (grey(reduced(view, factor)) for view in (left, right))
     match = match_densely(first, second, -round(_BEHIND * width), round(_BEFORE * width))
-    slopes = np.gradient(first.astype(np.float32), axis=1)  # nothing else tells where on the row a pixel is
+    slopes = np.gradient(first.astype(np.float32), axis=1)  # nothing else shows where on the row a pixel is
     agreed = match.first_seen & (cv2.blur(slopes**2, (7, 7)) > _TEXTURE**2)
     if agreed.sum() < max(50, 0.02 * agreed.size):
         return float("nan"), float("nan")

@@ -24,7 +24,7 @@ class Finding:
 
 
 def verify(source: Source, progress: Callable[[int], None] | None = None) -> list[Finding]:
-    """Read every sample of a source and tell what is wrong.
+    """Read every sample of a source; what is wrong with it.
 
     Damage: a view without the other one, a file that cannot be read, sizes that differ, a truth that does
     not warp the right picture onto the left one (scaled, exchanged, turned over, of another pair).

@@ -25,8 +25,8 @@ _SCALES = {
     256.0: "256 times of it fits",
 }
 _NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
-_MOST_PIXELS = 40_000  # known pixels that are compared; more tell nothing new
-_FEWEST_PIXELS = 200  # with fewer nothing can be told
+_MOST_PIXELS = 40_000  # known pixels that are compared; more add nothing
+_FEWEST_PIXELS = 200  # fewer are not enough to judge by
 _LEAST_PIXELS = 0.5  # a truth scaled down to nothing fits whatever is far away, and says nothing
 _BOX = 9  # pixels: what is slower than this (brightness, vignetting) is no part of the comparison
 _LEAST_CONTRAST = 2  # grey levels of 8 bits, as a standard deviation; what has less is mostly noise
@@ -50,7 +50,7 @@ class Fit:
 
 
 def judge(sample: Sample) -> str | None:
-    """What is wrong with the truths of a sample, on a line; None where they fit or nothing can be told."""
+    """What is wrong with the truths of a sample, on a line; None where they fit or cannot be judged."""
     said = None if sample.disparity is None else _judge(sample)
     if said or sample.right_disparity is None:
         return said

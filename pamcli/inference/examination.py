@@ -48,7 +48,7 @@ def memory() -> str:
     """Of the CPU."""
     free = free_memory(torch.device("cpu"))
     return (
-        "not told by the system"
+        "not reported by the system"
         if free is None
         else f"{free / 1e9:.1f} GB free, within the container's limits"
     )

@@ -87,7 +87,7 @@ class Truth(NamedTuple):
 def matching_terms(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None = None
 ) -> Terms:
-    """PASMnet's terms: L_unsup (Equation 16) and the supervised ones, as `weights` tells.
+    """PASMnet's terms: L_unsup (Equation 16) and the supervised ones, as `weights` says.
 
     `left`, `right` (B, 3, H, W) as the network was given them; `matching` with the maps of all three stages
     where an attention term is asked for. V_left of L_p is the mask of stage 3, enlarged by nearest. Which

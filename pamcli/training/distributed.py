@@ -57,7 +57,7 @@ class Processes:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Processes:
-        """As torchrun tells by RANK, LOCAL_RANK and WORLD_SIZE; one process where none of them is set.
+        """As torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; one process where none of them is set.
 
         Raises UsageError for numbers that are missing, are none, or contradict each other.
         """

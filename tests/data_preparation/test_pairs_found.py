@@ -69,7 +69,7 @@ def test_lone_views_are_named(tmp_path: Path) -> None:
     (tmp_path / "Train/0001_L.png").unlink()
     pairs = published_pairs(tmp_path, "train")
     assert [pair.name for pair in pairs.pairs] == ["0002"]
-    assert pairs.lonely == (
+    assert pairs.unpaired == (
         f"{tmp_path}/Train/0001_R.png has no left picture",
         f"{tmp_path}/Train/0003_L.png has no right picture",
     )

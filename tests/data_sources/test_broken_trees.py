@@ -152,7 +152,7 @@ def test_a_kitti_calibration_without_its_numbers(tmp_path: Path) -> None:
 def test_camera_settings_without_a_focal_length(tmp_path: Path) -> None:
     source_trees.fallingthings(tmp_path)
     source_trees.text(tmp_path / "mixed/temple_1/_camera_settings.json", "{}")
-    with pytest.raises(InputError, match="does not tell fx"):
+    with pytest.raises(InputError, match="has no fx"):
         opened("fallingthings", tmp_path).load(0)
 
 

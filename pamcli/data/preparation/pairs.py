@@ -43,14 +43,14 @@ class Pairs:
     """What was found, in the order in which patches are numbered."""
 
     pairs: tuple[Pair, ...]
-    lonely: tuple[str, ...] = ()
+    unpaired: tuple[str, ...] = ()
     """Views without the other one, a line each."""
     other_splits: Mapping[str, int] = field(default_factory=dict)
     """Pairs of the splits that were not asked for."""
 
     def __add__(self, other: Pairs) -> Pairs:
         counts = Counter(self.other_splits) + Counter(other.other_splits)
-        return Pairs(self.pairs + other.pairs, self.lonely + other.lonely, dict(counts))
+        return Pairs(self.pairs + other.pairs, self.unpaired + other.unpaired, dict(counts))
 
 
 def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pairs:
@@ -75,13 +75,13 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
             _add(views[side], name, found)
     lefts, rights = views["_L"], views["_R"]
     names = sorted(lefts.keys() & rights.keys(), key=natural)
-    lonely = [f"{lefts[name].location} has no right picture" for name in lefts.keys() - rights.keys()]
-    lonely += [f"{rights[name].location} has no left picture" for name in rights.keys() - lefts.keys()]
+    unpaired = [f"{lefts[name].location} has no right picture" for name in lefts.keys() - rights.keys()]
+    unpaired += [f"{rights[name].location} has no left picture" for name in rights.keys() - lefts.keys()]
     counts = {name: len(others[name]) for name in SPLITS if name in others}
-    if not names and not lonely:
+    if not names and not unpaired:
         raise _none(place, split, counts)
     pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
-    return Pairs(tuple(pairs), tuple(sorted(lonely, key=natural)), counts)
+    return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural)), counts)
 
 
 def _split_and_name(folders: tuple[str, ...], stem: str) -> tuple[str | None, str]:

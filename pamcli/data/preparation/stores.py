@@ -174,7 +174,7 @@ def allocate(path: Path, count: int) -> None:
 
 
 def _reserve(stream: BinaryIO, count: int) -> None:
-    """Take so many bytes of the disk, so that a full one is told now, not in an hour. Raises OSError."""
+    """Take so many bytes of the disk, so that a full one is noticed now, not in an hour. Raises OSError."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(stream.fileno(), 0, count)

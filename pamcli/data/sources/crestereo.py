@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_scaled_disparity
-from pamcli.data.listing import Listed, Tree, by_stem, folders_below, root_of, truths
+from pamcli.data.listing import Listed, root_of, truths, views_side_by_side
 from pamcli.data.source import Key, SourceInfo
 
 _SETS = ("tree", "shapenet", "reflective", "hole")
@@ -17,12 +17,7 @@ _PARTS = truths(partial(read_scaled_disparity, levels_per_pixel=32), "{}_left.di
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "CREStereo", "crestereo", "stereo_trainset/crestereo", holds=_SETS)
     sets = _SETS if keys.get("part", "all") == "all" else (keys["part"],)
-    tree = Tree(_PARTS)
-    for part in sets:
-        for below, folder, _ in folders_below(home / part, depth=2):
-            lefts, rights = (by_stem(folder, (".jpg",), f"_{side}") for side in ("left", "right"))
-            tree.add_all(lefts, rights, folder, f"{part}/{below}".rstrip("/"))
-    return tree.listed([f"no part {part}" for part in sets if not (home / part).is_dir()])
+    return views_side_by_side(home, sets, _PARTS, 2, (".jpg",), "_")
 
 
 INFO = SourceInfo(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.decoding import disparity_of_depth, read_levels
-from pamcli.data.listing import Listed, Part, Tree, by_stem, folders_below, root_of
+from pamcli.data.listing import Listed, Part, root_of, views_side_by_side
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import read_text, shown
@@ -29,11 +29,11 @@ def _calibration(path: Path, camera: int) -> Calibration:
         settings = json.loads(read_text(path))["camera_settings"][camera]["intrinsic_settings"]
         return Calibration(float(settings["fx"]), _BASELINE)
     except (ValueError, LookupError, TypeError, InputError):
-        raise InputError(f"{shown(path)} does not tell fx of camera {camera}") from None
+        raise InputError(f"{shown(path)} has no fx of camera {camera}") from None
 
 
 def _disparity(path: Path, camera: int) -> NDArray[np.float32] | None:
-    """None where nothing tells the focal length."""
+    """None where the focal length is not known."""
     settings = path.with_name(_SETTINGS)
     if not settings.is_file():
         return None
@@ -62,12 +62,7 @@ _PARTS = (
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     home = root_of(root, "fat", "FallingThings", "data", holds=_SETS)
     sets = _SETS if keys.get("part", "all") == "all" else (keys["part"],)
-    tree = Tree(_PARTS)
-    for part in sets:
-        for below, folder, _ in folders_below(home / part, depth=3):
-            lefts, rights = (by_stem(folder, (".png", ".jpg"), f".{side}") for side in ("left", "right"))
-            tree.add_all(lefts, rights, folder, f"{part}/{below}".rstrip("/"))
-    return tree.listed([f"no part {part}" for part in sets if not (home / part).is_dir()])
+    return views_side_by_side(home, sets, _PARTS, 3, (".png", ".jpg"), ".")
 
 
 INFO = SourceInfo(

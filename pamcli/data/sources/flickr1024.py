@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from pamcli.data.listing import Tree, by_stem, root_of
+from pamcli.data.listing import Tree, by_stem, folders, root_of
 from pamcli.data.preparation.patches import SCALES, Patch, Views, patch_at
 from pamcli.data.preparation.stores import (
     VIEW_FILES,
@@ -226,13 +225,8 @@ def _opened(paths: StorePaths, split: str, view: str | None) -> Source | None:
 
 def _folder_names(root: Path) -> tuple[str, ...]:
     """The folders of patches. There are 300,000 of them, so only the first is looked into."""
-    try:
-        with os.scandir(root) as entries:
-            names = [entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()]
-    except OSError as error:
-        raise InputError(f"the folder {shown(root)} cannot be read: {error.strerror}") from None
-    names.sort(key=natural)
-    return tuple(names) if names and (root / names[0] / VIEW_FILES[0]).is_file() else ()
+    names = tuple(folders(root))
+    return names if names and (root / names[0] / VIEW_FILES[0]).is_file() else ()
 
 
 INFO = SourceInfo(

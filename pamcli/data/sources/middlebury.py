@@ -112,7 +112,7 @@ def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
 
 
 def _levels_per_pixel(path: Path, size: str | None) -> float:
-    """How a truth of 8 bits is scaled. Raises InputError where neither file, folder nor size tells."""
+    """How a truth of 8 bits is scaled. Raises InputError where neither file, folder nor size says so."""
     scene = path.parent.name.lower()
     if path.name.startswith("truedisp"):
         return 16

@@ -40,7 +40,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
 
 
 def _chosen(below: str, split: str, part: str) -> bool:
-    """Whether a folder of frames is wanted; which set it belongs to is told by its path."""
+    """Whether a folder of frames is wanted; which set it belongs to follows from its path."""
     top = below.partition("/")[0]
     if top in ("TRAIN", "TEST"):
         return part in ("all", "flyingthings3d") and top == split.upper()

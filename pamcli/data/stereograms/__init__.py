@@ -1,6 +1,6 @@
 """Stereograms: pictures that hold the two views of a scene side by side, for crossed or parallel eyes.
 
-`views` finds the views, `rows` how their rows lie against each other, `order` tells the left one; `rectify`
+`views` finds the views, `rows` how their rows lie against each other, `order` finds the left one; `rectify`
 does it all.
 """
 

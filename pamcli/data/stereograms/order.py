@@ -1,7 +1,7 @@
-"""Which of two views is the left one, told from half-occlusions.
+"""Which of two views is the left one, found from half-occlusions.
 
 Take disparity as first x - second x. Were the first view the left one, larger would be nearer; were it the
-right one, smaller would be. The sign of the disparities does not tell, nor do their steps: both readings
+right one, smaller would be. Neither the sign of the disparities decides, nor do their steps: both readings
 leave the same strips that one view alone sees. What differs is on which side of the strip the nearer surface
 begins. The contour between two surfaces is the rim of the nearer one: it moves from view to view as that one
 does, and not as the surface behind it. So wherever disparity steps from one value to another, the edges
@@ -45,7 +45,7 @@ _EXPLAINED = 0.35
 _MOST = 40.0
 """No edge counts for more than this difference."""
 _TILES = 8
-"""The picture is cut into 8 x 8 tiles, whose agreement tells how sure the vote is."""
+"""The picture is cut into 8 x 8 tiles, whose agreement says how sure the vote is."""
 _WEIGHTS = (5.0, 1.0, 2.0)
 """Of vote, agreement and rows in the log-odds of the order; see scripts/check_stereograms.py."""
 

@@ -92,8 +92,8 @@ def rectify_stereogram(
 ) -> RectifiedPair | SetAside:
     """Split a stereogram, put its views in order and row by row, and shift and crop them.
 
-    picture: (H, W, 3) uint8 or uint16, the views side by side. "auto": to find out; what cannot be told is
-    set aside. The same picture gives the same pair. Raises ValueError: an array of another kind.
+    picture: (H, W, 3) uint8 or uint16, the views side by side. "auto": to find out; what cannot be
+    decided is set aside. The same picture gives the same pair. Raises ValueError: an array of another kind.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {picture.shape} of {picture.dtype}")
@@ -190,7 +190,7 @@ def _trusted(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -> Values
 
 
 def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -> Literal["yes", "no"] | None:
-    """Whether the farthest thing seen is infinitely far; None: the picture does not tell.
+    """Whether the farthest thing seen is infinitely far; None: the picture does not show it.
 
     Yes where a sky is seen (5 to 50 % of the upper third bright, plain and not reddish) and most of the
     picture lies in the far half of the disparities; no where there is neither.

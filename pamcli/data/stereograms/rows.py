@@ -6,7 +6,7 @@ by 1 + zoom and moved down by `offset`, a rectified pair shows
 
     dy = offset + (a2 - a1) x + zoom y - a2 disparity.
 
-The last term tells the two rotations apart: where both views are turned by one angle, the line between the
+The last term separates the two rotations: where both views are turned by one angle, the line between the
 two cameras is, and nearer things are moved up or down by more.
 """
 
