@@ -21,7 +21,7 @@ from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.options import Quiet, Text, check_new_file
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import listed, shown
+from pamcli.files.finding import counted, listed, shown
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
@@ -248,16 +248,17 @@ def _report(spec: DataSpec, source: Source, findings: list[Finding], console: Co
         sample = f"{finding.sample}: " if finding.sample else ""
         console.result(one_line(f"{spec.text}: {sample}{finding.severity}: {finding.message}"))
     counts = _counts(source, findings)
-    pairs = "1 pair" if counts["pairs"] == 1 else f"{counts['pairs']} pairs"
-    told = f"{pairs}, {counts['damage']} damage, {counts['incomplete']} incomplete"
+    found = (
+        f"{counted(counts['pairs'], 'pair')}, {counts['damage']} damage, {counts['incomplete']} incomplete"
+    )
     unverified = "" if spec.info.verified else f"; layout unverified: {spec.info.unverified}"
-    console.result(one_line(f"{spec.text}: {told}{unverified}"))
+    console.result(one_line(f"{spec.text}: {found}{unverified}"))
 
 
 def _report_json(spec: DataSpec, source: Source, findings: list[Finding], console: Console) -> None:
     for finding in findings:
-        told = {**asdict(finding), "sample": finding.sample or None}
-        console.record({"kind": "finding", "data": spec.text, **told})
+        facts = {**asdict(finding), "sample": finding.sample or None}
+        console.record({"kind": "finding", "data": spec.text, **facts})
     console.record(
         {
             "kind": "summary",

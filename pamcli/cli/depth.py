@@ -15,7 +15,7 @@ from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
-from pamcli.files.pairing import Pairing, PairName, is_template, packed_pictures
+from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class Stored:
             names = [PairName(path, None, key) for key, path in found.items()]
             pairing, batch = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key))))), True
         else:
-            pairing = packed_pictures([Path(text) for text in self.inputs], suffixes=DISPARITY_SUFFIXES)
-            batch = len(self.inputs) > 1 or any(os.path.isdir(text) for text in self.inputs)
+            pairing, batch = resolve_packed(self.inputs, suffixes=DISPARITY_SUFFIXES)
         if self.picture is None:
             return pairing, batch
         if batch and not (is_template(self.picture) or os.path.isdir(self.picture)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections import Counter
 from dataclasses import MISSING, dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,7 +17,7 @@ from pamcli.cli.console import Console, one_line
 from pamcli.cli.groups import argument, flag, option
 from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.errors import BATCH_FAILED, UsageError
-from pamcli.files.finding import listed, read_text, shown
+from pamcli.files.finding import counted, listed, read_text, shown
 
 if TYPE_CHECKING:
     from pamcli.data.preparation.pairs import Pairs
@@ -112,7 +114,9 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
             places = [str(to.output / "pairs")]
         if to.scale is not None:
             source = "stereograms" if given.from_stereograms else "flickr1024"
-            found = _sum([*added, *(_input_pairs(text, given.split, source) for text in places)])
+            found = reduce(
+                operator.add, [*added, *(_input_pairs(text, given.split, source) for text in places)]
+            )
             plan = _planned(found, lines, given, to, console)
             failed |= _carried_out(plan, workers.count, given.skip_damaged, to.jsonl, console)
     if failed and not given.skip_damaged:
@@ -148,13 +152,6 @@ def _input_pairs(text: str, split: Split, source: str) -> Pairs:
     return published_pairs(Path(os.path.expanduser(text)), split, source)
 
 
-def _sum(found: list[Pairs]) -> Pairs:
-    total = found[0]
-    for each in found[1:]:
-        total += each
-    return total
-
-
 def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, console: Console) -> Plan:
     from pamcli.data.preparation.pairs import check_names, chosen
     from pamcli.data.preparation.prepare import plan_preparation
@@ -166,7 +163,7 @@ def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, co
     for line in found.unpaired:
         console.warn(f"{line} and is left out")
     if found.other_splits:
-        others = listed([f"{_count(count, 'pair')} of {name}" for name, count in found.other_splits.items()])
+        others = listed([f"{counted(count, 'pair')} of {name}" for name, count in found.other_splits.items()])
         several = sum(found.other_splits.values()) > 1
         console.inform(f"left as {'they are' if several else 'it is'}: {others} (--split)")
     pairs = found.pairs if lines is None else chosen(found.pairs, lines, str(given.list_file))
@@ -179,7 +176,7 @@ def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, co
 
 
 def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, console: Console) -> bool:
-    """Make the patches and tell how many; whether some pairs could not be read."""
+    """Make the patches and report how many; whether some pairs could not be read."""
     from pamcli.data.preparation.prepare import carry_out, finish
     from pamcli.data.preparation.stores import read_index
     from pamcli.data.preparation.unfinished import size_text
@@ -192,16 +189,16 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
         if plan.done:
             console.inform(f"{shown(name)} goes on: {len(plan.done)} of {len(plan.tasks)} pairs are there")
         console.inform(
-            f"{_count(plan.patches, 'patch')} of {_count(len(plan.tasks), 'pair')}, "
+            f"{counted(plan.patches, 'patch')} of {counted(len(plan.tasks), 'pair')}, "
             f"about {size_text(plan.needed)} to write"
         )
         if small := sum(task.picture.patches == 0 for task in plan.tasks):
-            console.inform(f"too small for a patch: {_count(small, 'pair')}")
+            console.inform(f"too small for a patch: {counted(small, 'pair')}")
         with console.progress("pairs", len(plan.tasks)) as bar:
             failed = carry_out(plan, workers, bar.advance)
         for pair, reason in (*plan.unreadable, *failed):
-            tell = console.warn if skip_damaged else console.error
-            tell(f"{pair}: {reason}")
+            say = console.warn if skip_damaged else console.error
+            say(f"{pair}: {reason}")
         if failed and not skip_damaged:
             console.inform(
                 f"{len(plan.tasks) - len(failed)} of {len(plan.tasks)} pairs are done: mend the others and "
@@ -225,22 +222,16 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
         )
         return False
     for source, counts in index.sources().items():
-        told = f"{_count(counts['pairs'], 'pair')}, {_count(counts['patches'], 'patch')}"
-        console.result(one_line(f"{name}: {source}: {told}"))
-    left_out = f", {_count(len(index.left_out), 'pair')} left out" if index.left_out else ""
-    told = f"{_count(len(index.pictures), 'pair')}, {_count(index.patches, 'patch')}{left_out}"
-    console.result(one_line(f"{name}: {told}"))
+        patches = f"{counted(counts['pairs'], 'pair')}, {counted(counts['patches'], 'patch')}"
+        console.result(one_line(f"{name}: {source}: {patches}"))
+    left_out = f", {counted(len(index.left_out), 'pair')} left out" if index.left_out else ""
+    patches = f"{counted(len(index.pictures), 'pair')}, {counted(index.patches, 'patch')}{left_out}"
+    console.result(one_line(f"{name}: {patches}"))
     return False
 
 
-def _count(number: int, thing: str) -> str:
-    """ "1 pair", "1,024 pairs", "8 patches"."""
-    plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
-    return f"{number:,} {thing if number == 1 else plural}"
-
-
 def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
-    """Make pairs of stereograms and tell what became of them; whether some could not be read."""
+    """Make pairs of stereograms and report the outcomes; whether some could not be read."""
     from pamcli.data.preparation.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
     options = {"layout": given.layout or "auto", "infinity": given.infinity}
@@ -273,7 +264,7 @@ def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
         )
     else:
         line = (
-            f"{_count(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
+            f"{counted(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
         )
         console.result(
             one_line(f"{plan.pairs}: {line}; the reasons are in {plan.report.with_suffix('.csv')}")

@@ -17,7 +17,7 @@ from pamcli.evaluation.published import Figures, published_rows, published_table
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.evaluation.tables import Table, csv_table, json_value, text_table
-from pamcli.files.finding import shown
+from pamcli.files.finding import counted, shown
 
 WORST = 5
 """Pairs that a report shows."""
@@ -91,9 +91,7 @@ def facts_of(
     """What was measured, with what, when, on which data. more: of the run. counts: pairs of each set."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     texts = [shown(source.spec.text if source.spec else source.label) for source in sets]
-    named = [
-        f"{text} ({count} pair{'' if count == 1 else 's'})" for text, count in zip(texts, counts, strict=True)
-    ]
+    named = [f"{text} ({counted(count, 'pair')})" for text, count in zip(texts, counts, strict=True)]
     version = f"{__version__}, Python {platform.python_version()}"
     return [*method, ("pam", version), ("date", today), *more, ("data", ", ".join(named))]
 

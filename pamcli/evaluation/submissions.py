@@ -22,7 +22,7 @@ import re
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.submission_files import check_disparity, check_seconds
 from pamcli.files.atomic import replacing
-from pamcli.files.finding import listed, shown
+from pamcli.files.finding import counted, listed, shown
 from pamcli.imaging.disparity_files import encode_disparity
 
 KINDS = ("kitti2012", "kitti2015", "middlebury", "eth3d")
@@ -114,7 +114,7 @@ def require_complete(kind: str, names: Iterable[str]) -> None:
     if repeated := sorted({name for name in given if given.count(name) > 1}):
         raise InputError(f"two pictures for one file of a {kind} submission: {listed(repeated)}")
     if strange := [name for name in given if name not in {*rules.training, *rules.test}]:
-        raise InputError(f"{_counted(strange, 'picture')} not of {kind}: {listed(strange)}")
+        raise InputError(f"{counted(len(strange), 'picture')} not of {kind}: {listed(strange)}")
     _refuse_missing(kind, [name for name in rules.wanted(given) if name not in set(given)], "picture")
 
 
@@ -244,7 +244,7 @@ def _check_names(kind: str, label: str, held: list[str], wanted: Mapping[str, st
     _refuse_missing(kind, missing, "file", label)
     if extra:
         raise InputError(
-            f"{label} holds {_counted(extra, 'file')} that {kind} does not want: {listed(extra)}"
+            f"{label} holds {counted(len(extra), 'file')} that {kind} does not want: {listed(extra)}"
         )
     if repeated := sorted({file for file in held if held.count(file) > 1}):
         raise InputError(f"{label} holds more than once: {listed(repeated)}")
@@ -253,11 +253,7 @@ def _check_names(kind: str, label: str, held: list[str], wanted: Mapping[str, st
 def _refuse_missing(kind: str, missing: list[str], what: str, label: str = "") -> None:
     if missing:
         where = f"{label} is incomplete" if label else f"incomplete for {kind}"
-        raise InputError(f"{where}: {_counted(missing, what)} missing: {listed(missing)}")
-
-
-def _counted(items: Sequence[str], what: str) -> str:
-    return f"{len(items)} {what}" if len(items) == 1 else f"{len(items)} {what}s"
+        raise InputError(f"{where}: {counted(len(missing), what)} missing: {listed(missing)}")
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

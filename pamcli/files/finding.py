@@ -30,6 +30,12 @@ def listed(items: Iterable[Path | str], separator: str = ", ", most: int = 5) ->
     return separator.join(texts[:most]) + more
 
 
+def counted(number: int, thing: str) -> str:
+    """The number with the word in its form: "1 pair", "1,024 pairs", "8 patches"."""
+    plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else plural}"
+
+
 def natural(text: str) -> tuple[list[str | int], str]:
     """Sort key that puts frame2 before frame10."""
     parts = re.split("([0-9]+)", text)

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.finding import (
     check_regular,
+    counted,
     files_by_text,
     listed,
     natural,
@@ -65,8 +66,8 @@ def is_template(text: str) -> bool:
 def resolve_pairs(left: str, right: str) -> tuple[Pairing, bool]:
     """The pairs that two arguments mean, and whether they are a batch (two folders or two templates).
 
-    Raises UsageError for a mixture of kinds, for one file on both sides and where nothing matches, and
-    InputError for what does not exist or cannot be read.
+    The key of two pictures is the stem of the left one. Raises UsageError for a mixture of kinds, for one
+    file on both sides and where nothing matches, and InputError for what does not exist or cannot be read.
     """
     if is_template(left) != is_template(right):
         lacking = right if is_template(left) else left
@@ -86,19 +87,11 @@ def resolve_pairs(left: str, right: str) -> tuple[Pairing, bool]:
             f"{shown(folder)} is a folder and {shown(other)} is a file",
             "give two pictures, two folders or two templates with {}",
         )
-    return Pairing((single_pair(lefts, rights),)), False
-
-
-def single_pair(left: Path, right: Path) -> PairName:
-    """Two pictures; the key is the stem of the left one.
-
-    Raises InputError naming what is missing or is no file, and UsageError for one file on both sides.
-    """
-    require_file(left)
-    require_file(right)
-    pair = PairName(left, right, left.stem)
+    require_file(lefts)
+    require_file(rights)
+    pair = PairName(lefts, rights, lefts.stem)
     _refuse_same_file([pair])
-    return pair
+    return Pairing((pair,)), False
 
 
 def pair_folders(lefts: Path, rights: Path) -> Pairing:
@@ -134,16 +127,13 @@ def pair_templates(left: str, right: str) -> Pairing:
     Raises UsageError where nothing matches or both templates are the same, InputError where the folder of
     a template cannot be read.
     """
-    for template in (left, right):
-        if not is_template(template):
-            raise UsageError(f"{shown(template)} contains no {{}}")
     if Path(left) == Path(right):
         raise UsageError(f"both templates are {shown(left)}", "name the left and the right view")
     left_by_text, right_by_text = files_by_text(left), files_by_text(right)
     if not left_by_text.keys() & right_by_text.keys():
         raise UsageError(
-            f"no pair: {shown(left)} matches {_files(len(left_by_text))}, {shown(right)} matches "
-            f"{_files(len(right_by_text))}"
+            f"no pair: {shown(left)} matches {counted(len(left_by_text), 'file')}, {shown(right)} matches "
+            f"{counted(len(right_by_text), 'file')}"
             + (", none with the same text" if left_by_text and right_by_text else ""),
             "{} stands for the same text in both; check the folders, the rest of the names and the suffix",
         )
@@ -156,23 +146,18 @@ def hold_both_views(paths: Sequence[str]) -> bool:
     return bool(paths) and (packed or (len(paths) == 1 and os.path.isdir(paths[0])))
 
 
-def resolve_packed(paths: Sequence[str], *, by_suffix: bool = False) -> tuple[Pairing, bool]:
-    """Packed pictures that some arguments mean, and whether they are a batch (a folder, or several files)."""
-    names = [Path(path) for path in paths]
-    batch = len(names) > 1 or any(os.path.isdir(path) for path in names)
-    return packed_pictures(names, by_suffix=by_suffix), batch
+def resolve_packed(
+    texts: Sequence[str], *, by_suffix: bool = False, suffixes: tuple[str, ...] = PICTURE_SUFFIXES
+) -> tuple[Pairing, bool]:
+    """Pictures that hold both views, from files and folders, and whether they are a batch.
 
-
-def packed_pictures(
-    paths: Sequence[Path], *, by_suffix: bool = False, suffixes: tuple[str, ...] = PICTURE_SUFFIXES
-) -> Pairing:
-    """Pictures that hold both views, from files and folders (not what is below a folder's sub-folders).
-
-    A key is the path below the common parent of all pictures, without suffix. `by_suffix`: of a folder only
-    those that say so by their suffix (MPO, JPS); the others are unpaired. `suffixes`: of a folder's files
-    that count. Raises InputError for what does not exist, UsageError where a folder holds no picture, or
-    `paths` is empty.
+    A batch is a folder (without its sub-folders), or several files. A key is the path below the common
+    parent of all pictures, without suffix. `by_suffix`: of a folder only those that say so by their suffix
+    (MPO, JPS); the others are unpaired. `suffixes`: of a folder's files that count. Raises InputError for
+    what does not exist, UsageError where a folder holds no picture, or `texts` is empty.
     """
+    paths = [Path(text) for text in texts]
+    batch = len(paths) > 1 or any(os.path.isdir(path) for path in paths)
     found: list[Path] = []
     alone: list[Path] = []
     for path in paths:
@@ -194,7 +179,8 @@ def packed_pictures(
     named = [
         PairName(path, None, key) for path, key in zip(found, _keys_below_common_parent(found), strict=True)
     ]
-    return Pairing(tuple(sorted(named, key=lambda pair: natural(pair.key or ""))), tuple(alone))
+    pairs = sorted(named, key=lambda pair: natural(pair.key or ""))
+    return Pairing(tuple(pairs), tuple(alone)), batch
 
 
 def require_all_paired(pairing: Pairing) -> None:
@@ -202,7 +188,7 @@ def require_all_paired(pairing: Pairing) -> None:
     count = len(pairing.unpaired)
     if count:
         raise UsageError(
-            f"{_files(count)} without a partner: {listed(pairing.unpaired)}",
+            f"{counted(count, 'file')} without a partner: {listed(pairing.unpaired)}",
             "`skip_unpaired` leaves them out",
         )
 
@@ -212,8 +198,6 @@ class BadLine:
     """A line of a streamed pair list that names no usable pair."""
 
     line: int
-    text: str
-    """The line as it came, without its end."""
     error: PamError
     """UsageError, or InputError for a missing file; its message begins with the line number."""
 
@@ -250,10 +234,9 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> t
     except OSError as error:
         raise InputError(f"the pair list {shown(path)} cannot be read: {error.strerror}") from None
     if bad:
-        count = "1 bad line" if len(bad) == 1 else f"{len(bad)} bad lines"
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
         raise UsageError(
-            f"{shown(path)}: {count}: {listed(bad, '; ')}",
+            f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}",
             f"a list holds {columns}, with paths relative to the current folder",
         )
     if not pairs:
@@ -280,8 +263,7 @@ def iter_pair_list(
         try:
             item = _listed_pair(columns, line, base, nul)
         except PamError as error:
-            text = ("\0" if nul else "\t").join(columns)
-            item = BadLine(line, text, type(error)(f"line {line}: {error.message}", error.hint))
+            item = BadLine(line, type(error)(f"line {line}: {error.message}", error.hint))
         yield item
 
 
@@ -320,7 +302,7 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairNam
         raise UsageError("NUL characters in a list of lines", "`null` is for NUL-separated lists")
     if not nul and len(columns) not in (2, 3):
         raise UsageError(
-            f"{len(columns)} column{'s' if len(columns) > 1 else ''} instead of 2 or 3",
+            f"{counted(len(columns), 'column')} instead of 2 or 3",
             "columns are separated by one tab",
         )
     if "" in columns:
@@ -361,7 +343,3 @@ def _refuse_same_file(pairs: Sequence[PairName]) -> None:
     if same:
         names = listed(f"{shown(pair.left)} = {shown(pair.right or '')}" for pair in same)
         raise UsageError(f"the same file on both sides: {names}", "give the left and the right view")
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
