@@ -61,6 +61,8 @@ class PASMnetVariant(Variant):
     def __post_init__(self) -> None:
         if self.volume != "none" and (self.scales, self.blocks) != (3, 4):
             raise UsageError("a cost volume takes the place of all blocks of three scales", "leave these out")
+        if (self.features, self.scales) == ("pyramid", 1):
+            raise UsageError("of a pyramid, one scale would leave most of the encoder unused", "change one")
 
 
 @dataclass(frozen=True)

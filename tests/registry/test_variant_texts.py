@@ -32,6 +32,7 @@ def test_a_text_is_read_and_written_shortly() -> None:
         ("pasmnet", "", "'' is no part"),
         ("pasmnet", "volume=100", "one of none, 64, 96"),
         ("pasmnet", "volume=64,blocks=1", "a cost volume takes the place"),
+        ("pasmnet", "features=pyramid,scales=1", "most of the encoder unused"),
         ("passrnet", "blocks=1", "views, pyramid, matching"),
         ("passrnet", "views=left,transition=none", "exclude each other"),
         ("passrnet", "volume=64,matching=stacked", "exclude each other"),
