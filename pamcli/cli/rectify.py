@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 CALIBRATION = "calibration.yaml"
 LARGEST_OFFSET = 0.5
 """Median pixels by which matches may lie above or below each other afterwards."""
-CHECKED = 8
-"""Pairs of a calibrated batch after which only every so many-th one is checked."""
+CHECKED, THEN_EVERY = 3, 8
+"""Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ class _Rectifying(Operation[_Result]):
         }
         self.count += 1
         check = None
-        if self.rig is None or self.count <= CHECKED or self.count % CHECKED == 0:
+        if self.rig is None or self.count <= CHECKED or self.count % THEN_EVERY == 0:
             check = check_pair(pixels[LEFT.name], pixels[RIGHT.name])
         return _Result(pixels, alpha, check)
 

@@ -104,7 +104,8 @@ def match_keypoints(
     if len(at) and len(to):
         near = None
         if reach is not None:
-            near = (np.abs(at[:, None] - to[None]) <= reach).all(axis=2).astype(np.uint8)
+            across, down = (np.abs(np.subtract.outer(at[:, k], to[:, k])) <= reach[k] for k in (0, 1))
+            near = (across & down).view(np.uint8)
         matcher = cv2.BFMatcher()
         backwards = matcher.knnMatch(there, here, 1, None if near is None else near.T.copy())
         back = {match.queryIdx: match.trainIdx for (match,) in filter(None, backwards)}
