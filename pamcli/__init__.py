@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pamcli.errors import PamError
 
 if TYPE_CHECKING:
+    from pamcli.calibration.files import read_calibration
+    from pamcli.calibration.rectified import Calibration
     from pamcli.imaging.disparity_files import read_disparity
     from pamcli.imaging.images import read_picture
     from pamcli.inference.matcher import StereoMatcher, StereoResult
@@ -22,19 +24,23 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Calibration",
     "PamError",
     "StereoMatcher",
     "StereoResult",
     "StereoUpscaler",
     "__version__",
+    "read_calibration",
     "read_disparity",
     "read_picture",
 ]
 
 _LAZY = {
+    "Calibration": "pamcli.calibration.rectified",
     "StereoMatcher": "pamcli.inference.matcher",
     "StereoResult": "pamcli.inference.matcher",
     "StereoUpscaler": "pamcli.inference.upscaler",
+    "read_calibration": "pamcli.calibration.files",
     "read_disparity": "pamcli.imaging.disparity_files",
     "read_picture": "pamcli.imaging.images",
 }

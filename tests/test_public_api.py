@@ -14,11 +14,13 @@ import pamcli
 SAMPLE = Path(__file__).parents[1] / "scripts" / "sample"
 
 NAMES = {
+    "Calibration",
     "PamError",
     "StereoMatcher",
     "StereoResult",
     "StereoUpscaler",
     "__version__",
+    "read_calibration",
     "read_disparity",
     "read_picture",
 }
@@ -51,17 +53,20 @@ import sys, pamcli, pathlib
 folder = {str(SAMPLE)!r}
 picture = pamcli.read_picture(folder + "/left.png")
 truth = pamcli.read_disparity(pathlib.Path(folder) / "disparity.pfm")
+calibration = pamcli.read_calibration(folder + "/calib.txt").rectified
+assert isinstance(calibration, pamcli.Calibration)
+assert calibration.depth(truth).shape == truth.shape
 assert picture.pixels.shape == (*truth.shape, 3)
 assert (picture.pixels.dtype, truth.dtype) == ("uint8", "float32")
 assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
-for read in (pamcli.read_picture, pamcli.read_disparity):
+for read in (pamcli.read_picture, pamcli.read_disparity, pamcli.read_calibration):
     try:
         read("none.png")
     except pamcli.PamError as error:
         print(error.exit_code, error)
 """
     lines = run(code).splitlines()
-    assert [line[:2] for line in lines] == ["3 ", "3 "]
+    assert [line[:2] for line in lines] == ["3 ", "3 ", "3 "]
     assert all("none.png" in line for line in lines)
 
 

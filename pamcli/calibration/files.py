@@ -16,7 +16,7 @@ from pamcli.errors import InputError, UsageError
 KNOWN = "OpenCV (YAML, XML, JSON), ROS camera_info, Kalibr camchain, KITTI and Middlebury files can be read"
 
 
-def read_calibration(*paths: Path, cameras: tuple[int, int] | None = None) -> StoredCalibration:
+def read_calibration(*paths: str | Path, cameras: tuple[int, int] | None = None) -> StoredCalibration:
     """Read a calibration, recognised by its content. Lengths are in metres, save OpenCV's, as they are.
 
     paths: one file, or two that belong together: ROS's of the left and of the right camera, or OpenCV's
@@ -27,7 +27,7 @@ def read_calibration(*paths: Path, cameras: tuple[int, int] | None = None) -> St
     if not 1 <= len(paths) <= 2:
         raise UsageError(f"{len(paths)} calibration files are given, where one or two belong together")
     with _naming(", ".join(map(str, paths))):
-        return _understood([read_text(path) for path in paths], cameras)
+        return _understood([read_text(Path(path)) for path in paths], cameras)
 
 
 @contextmanager
