@@ -43,7 +43,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         },
         {"typer", "rich", "numpy"},
     ),
-    "__init__": ({"errors", "imaging", "registry", "inference"}, set()),
+    "__init__": ({"calibration", "errors", "imaging", "registry", "inference"}, set()),
     "__main__": ({"cli"}, set()),
 }
 

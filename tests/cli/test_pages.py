@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from headless_browser import seen_by_browser
 from pam_program import names, pam, refuse, unchanged
 
 pytestmark = pytest.mark.usefixtures("networks")
@@ -28,6 +29,36 @@ def test_a_page_beside_the_disparity(pair: Path) -> None:
     with unchanged():
         refuse(pam("disparity", "left.png", "right.png", "--page", "d.html"), 2, "d.html", "--overwrite")
         refuse(pam("disparity", "left.png", "right.png", "--page", "d.htm"), 2, "use .html")
+
+
+POINTED = """
+for (let n = 0; n < 500 && !document.body.dataset.ready; n++) await new Promise((go) => setTimeout(go, 20));
+const area = $("compare"), box = area.getBoundingClientRect();
+return { texts: [[40, 20], [70, 50]].map(([x, y]) => {
+  const clientX = box.left + ((x + 0.5) / facts.width) * box.width;
+  const clientY = box.top + ((y + 0.5) / facts.height) * box.height;
+  area.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY }));
+  return $("pixel").textContent;
+}) };
+"""
+
+
+def test_under_the_pointer_is_the_depth_of_the_calibration(pair: Path) -> None:
+    """That of another picture size is scaled for the page as for the depth."""
+    Path("calib.txt").write_text(
+        "cam0=[600 0 96; 0 600 64; 0 0 1]\ncam1=[600 0 100; 0 600 64; 0 0 1]\ndoffs=4\nbaseline=200\n"
+        "width=192\nheight=128\n"
+    )
+    files = ["--calibration", "calib.txt", "--depth", "depth.npy", "--page", "d.html"]
+    run = pam("disparity", "left.png", "right.png", *files)
+    assert run.code == 0, run.stderr
+    depth = np.load("depth.npy")
+    texts = seen_by_browser(Path("d.html").read_bytes(), POINTED, Path.cwd())["texts"]
+    for text, (x, y) in zip(texts, [(40, 20), (70, 50)], strict=True):
+        found = re.match(rf"x {x}, y {y} · disparity ([\d.]+) px · depth ([\d.]+) m", text)
+        assert found is not None, text
+        assert float(found[2]) == pytest.approx(depth[y, x], rel=2e-3)
+        assert float(found[2]) == pytest.approx(300 * 0.2 / (float(found[1]) + 2), rel=2e-3)
 
 
 def test_a_batch_has_an_index(pair: Path) -> None:

@@ -10,22 +10,13 @@ import numpy as np
 import pytest
 from headless_browser import seen_by_browser
 
+from pamcli.calibration.rectified import Calibration
 from pamcli.viewing import page as pages
 from pamcli.viewing.page import render_page
 
 HEIGHT, WIDTH = 30, 40
 NASTY = "</script><b>&\"'{{ 7*7 }}.png"
 FOCAL, BASELINE, OFFSET = 50.0, 0.2, 3.0
-
-
-class Calibration:
-    """What a page asks of one."""
-
-    focal_length = vertical_focal_length = FOCAL
-    baseline, offset, principal = BASELINE, OFFSET, ((WIDTH - 1) / 2, (HEIGHT - 1) / 2)
-
-    def for_size(self, width: int, height: int) -> Calibration:
-        return self
 
 
 def scene() -> SimpleNamespace:
@@ -127,7 +118,9 @@ return seen;
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    data = render_page(NASTY, **vars(scene()), calibration=Calibration(), facts={"left": NASTY})  # type: ignore[arg-type]
+    data = render_page(
+        NASTY, **vars(scene()), calibration=Calibration(FOCAL, BASELINE, OFFSET), facts={"left": NASTY}
+    )
     return seen_by_browser(data, PROBE, tmp_path_factory.mktemp("browser"))
 
 
