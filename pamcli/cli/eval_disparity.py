@@ -8,12 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pamcli.cli import evaluation, options, parsing
-from pamcli.cli.groups import option
+from pamcli.cli.groups import option, set_options
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
 if TYPE_CHECKING:
     from pamcli.evaluation.submission_run import Planned
+
+
+ON_SUBMITTING = {
+    "data",
+    "predictions",
+    "prediction_scale",
+    "prediction_seconds",
+    "submission",
+    "overwrite",
+}
+"""Options that go with --submission; all others are about measuring."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +88,8 @@ def command(
         raise UsageError("--max-disparity is about a network, and none is run")
     if submission is not None:
         options.check_new_file(submission, ".zip", overwrite=shown.overwrite, option="--submission")
-        measuring = {
-            "--resize": given.resize,
-            "--max-gt": given.max_gt,
-            "--study": given.study,
-            "--per-image": shown.per_image,
-            "--report": shown.report,
-            "--compare": shown.compare,
-            "--json": shown.as_json,
-            "--allow-missing": given.allow_missing,
-        }
-        if asked := [option for option, value in measuring.items() if value]:
+        asked = set_options(given, without=ON_SUBMITTING) + set_options(shown, without=ON_SUBMITTING)
+        if asked:
             raise UsageError(
                 f"--submission measures nothing, and so contradicts {', '.join(asked)}",
                 "run pam eval without it for the figures",

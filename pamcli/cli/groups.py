@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import MISSING, field, fields, is_dataclass
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from inspect import Parameter, Signature, get_annotations, signature
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -113,17 +113,33 @@ def _parameters(cls: type[Any]) -> list[Parameter]:
     for each in fields(cls):
         depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
         more = {"rich_help_panel": lineage[depth].panel, **each.metadata}
-        names, parse, hint = more.pop("names", None), more.pop("parse", None), hints[each.name]
-        if names is not None and not any(name.startswith("--") for name in names):
-            names = (f"--{each.name.replace('_', '-')}", *names)
+        parse, hint, names = more.pop("parse", None), hints[each.name], _names(each)
+        more.pop("names", None)
         if parse is not None:
             more["parser"], hint = _parser(parse, names[0]), str
-        info = typer.Argument(**more) if names is None else typer.Option(*names, **more)
+        info = typer.Option(*names, **more) if names else typer.Argument(**more)
         default = Parameter.empty if each.default is MISSING else each.default
         annotation: Any = Annotated.__class_getitem__((hint, info))  # type: ignore[attr-defined]
         parameter = Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         found.append((depth, parameter))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
+
+
+def _names(each: Field[Any]) -> tuple[str, ...]:
+    """Of the option that a field becomes, its own first; of an argument none."""
+    names: tuple[str, ...] = each.metadata.get("names", ())
+    if "names" not in each.metadata or any(name.startswith("--") for name in names):
+        return names
+    return f"--{each.name.replace('_', '-')}", *names
+
+
+def set_options(group: Any, *, without: Collection[str] = ()) -> list[str]:
+    """The options of a group that are not as by default, but for some fields of it: "--from", "--seed" ..."""
+    return [
+        _names(each)[0]
+        for each in fields(group)
+        if each.name not in without and getattr(group, each.name) not in (each.default, [])
+    ]
 
 
 def _parser(parse: Callable[[str, str], Any], name: str) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -15,35 +15,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pamcli.cli.console import Console
+from pamcli.cli.groups import set_options
 from pamcli.cli.network import find_weights
 from pamcli.cli.parsing import number_or_none
-from pamcli.cli.training_options import MatcherTraining, Training, UpscalerTraining
+from pamcli.cli.training_options import ON_RESUMING, MatcherTraining, Training, UpscalerTraining
 from pamcli.errors import UsageError
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.training.loop import RunEnd, Stop
     from pamcli.training.recipe import Recipe, Task
-
-AS_IN_RECIPES = (
-    "batch",
-    "learning_rate",
-    "ema",
-    "only",
-    "anew",
-    "freeze_batch_norm",
-    "seed",
-    "precision",
-    "validate_every",
-    "checkpoint_every",
-    "keep",
-    "log_every",
-    "clip",
-    "accumulate",
-    "network",
-    "scale",
-)
-"""Options that have the name and the form of the recipe's value."""
 
 
 def disparity(given: MatcherTraining) -> None:
@@ -104,10 +85,9 @@ def _train(task: Task, given: Training) -> None:
 def _check(given: Training) -> None:
     """Raise UsageError for what is wrong by itself, before torch is imported."""
     if given.resume is not None:
-        if names := given.given():
-            option = f"--{names[0].replace('_', '-')}".replace("--from-weights", "--from")
+        if begins := set_options(given, without=ON_RESUMING):
             raise UsageError(
-                f"{option} and --resume contradict each other: a run goes on as it began",
+                f"{begins[0]} and --resume contradict each other: a run goes on as it began",
                 "a new run may begin with its weights: --from RUN/last.safetensors",
             )
     elif given.output is None:
@@ -154,8 +134,9 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
         start = stored is not None
         default = default_recipe(task, unsupervised=unsupervised, start=start, network=network or "pasmnet")
         recipe = named_recipe(given.recipe or default, task)
+    shared = {each.name for each in fields(recipe)} - {"steps", "epochs", "variant"}
     changes: dict[str, Any] = {
-        name: value for name in AS_IN_RECIPES if (value := getattr(given, name, None)) is not None
+        name: value for name, value in vars(given).items() if name in shared and value is not None
     }
     if given.data:
         changes["data"] = tuple(given.data)

@@ -17,7 +17,7 @@ ON_RESUMING = {"resume", "device", "workers", "max_minutes", "wandb", "as_json",
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The run's folder, and how it is told."""
+    """The run's folder, and how it is reported."""
 
     panel: ClassVar[str] = "Output"
     output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
@@ -108,14 +108,6 @@ class Training(Messages, Machine, Start, Learning, Source, Run):
     """What the command line says; None = nothing."""
 
     panel: ClassVar[str] = "Network"
-
-    def given(self) -> list[str]:
-        """Names of the options that decide what a run computes, and stand on the command line."""
-        return [
-            name
-            for name, value in vars(self).items()
-            if name not in ON_RESUMING and value is not None and value is not False and value != []
-        ]
 
 
 @dataclass(frozen=True, kw_only=True)
