@@ -21,7 +21,8 @@ from pamcli.data.sample import Sample
 from pamcli.data.source import Files, Source
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown
-from pamcli.imaging.images import PICTURE_SUFFIXES, read_picture
+from pamcli.files.suffixes import PICTURE_SUFFIXES
+from pamcli.imaging.images import read_picture
 
 
 @dataclass(frozen=True)

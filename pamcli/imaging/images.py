@@ -17,23 +17,12 @@ from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import video_error
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PICTURE_SUFFIXES
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.exif import exif_orientation, kept_exif, upright
 from pamcli.imaging.jpeg_views import holds_two_views
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
 from pamcli.imaging.webp import read_webp
-
-__all__ = [
-    "DEFAULT_MAX_PIXELS",
-    "PICTURE_SUFFIXES",
-    "Picture",
-    "check_encodable",
-    "eight_bits",
-    "encode_mask",
-    "encode_picture",
-    "read_picture",
-]
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
 _VIDEO = (b"\x1a\x45\xdf\xa3", b"\x00\x00\x01\xba", b"FLV\x01", b"\x30\x26\xb2\x75")  # MKV, MPEG, FLV, WMV

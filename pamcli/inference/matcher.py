@@ -263,11 +263,8 @@ class StereoMatcher:
     def _result(self, pair: PairRows, extras: Collection[str], max_disparity: int | None) -> StereoResult:
         strip = self._strip(pair, extras)
         right_disparity = visible = confidence = None
-        with (
-            torch.inference_mode(),
-            self.compute.exactly(),
-            memory_errors(pair.picture_width, pair.picture_height),
-        ):
+        message = f"not enough memory for a pair of {pair.picture_width} x {pair.picture_height} pixels"
+        with torch.inference_mode(), self.compute.exactly(), memory_errors(message):
             matching = self._match(pair, strip, max_disparity, confidence="confidence" in extras)
             disparity = _array(pair.crop(matching.disparity)[0, 0])
             valid = matching.valid_left[0].cpu()

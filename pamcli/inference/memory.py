@@ -22,15 +22,15 @@ HINT = "reduce the pictures, or use a device with more memory"
 
 
 @contextmanager
-def memory_errors(width: int, height: int) -> Iterator[None]:
-    """Where memory runs out all the same on a pair of `width` x `height` px, raise DeviceError."""
+def memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
+    """Where memory runs out all the same, raise DeviceError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_memory_error(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the network's tensors
-        raise DeviceError(f"not enough memory for a pair of {width} x {height} pixels", HINT) from error
+        raise DeviceError(message, hint) from error
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -54,9 +54,16 @@ def taken_memory(device: torch.device) -> int:
         return torch.cuda.memory_allocated(device)
     try:
         return int(OWN_PAGES.read_text().split()[1]) * resource.getpagesize()
-    except OSError:  # the most so far is all that other systems tell
-        unit = 1 if sys.platform == "darwin" else 1024
-        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    except OSError:  # the most so far is all that other systems say
+        return peak_memory(device)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the most that this process has held, of the GPU's memory where it computes there."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _left_in_groups() -> Iterator[int]:

@@ -173,7 +173,8 @@ class StereoUpscaler:
         def write(view: int, first: int, picture: Tensor) -> None:
             write_rows(picture, enlarged[view][first : first + picture.shape[1]])
 
-        with torch.inference_mode(), self.compute.exactly(), memory_errors(width, height):
+        message = f"not enough memory for a pair of {width} x {height} pixels"
+        with torch.inference_mode(), self.compute.exactly(), memory_errors(message):
             enlarged = [np.empty((scale * height, scale * width, 3), view.dtype) for view in given]
             self.streamed.enlarge(rows, height, width, write, both=both, strip=strip)
         within = slice(scale * pair.above, None), slice(scale * pair.picture_width)

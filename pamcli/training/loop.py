@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import datetime
 import time
-import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from pamcli.errors import DeviceError, PamError, UsageError
+from pamcli.errors import PamError, UsageError
 from pamcli.files.atomic import require_folder
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import is_memory_error
+from pamcli.inference.memory import memory_errors, peak_memory
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
 from pamcli.training.averaging import averaged, taken_up
@@ -30,7 +29,6 @@ from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal
 from pamcli.training.observers import Observer
-from pamcli.training.precision import peak_memory
 from pamcli.training.recipe import Recipe
 from pamcli.training.run_folder import RunFolder
 from pamcli.training.schedules import learning_rate
@@ -132,7 +130,12 @@ class Trainer:
         # float32 is float32 in the backward pass, too, which runs outside of `autocast`.
         exact = self.compute.exactly() if self.compute.precision == "fp32" else nullcontext()
         figures: dict[str, Tensor] = {}
-        with _fitting(self.recipe), exact:
+        (height, width), batch_size = self.recipe.crop, self.recipe.batch
+        memory = memory_errors(
+            f"a batch of {batch_size} pairs of {width}x{height} does not fit into memory",
+            "start again with a smaller `batch` or `crop`",
+        )
+        with memory, exact:
             self.optimizer.zero_grad(set_to_none=True)
             for part in batch.parts(self.recipe.accumulate):
                 share, values = self.loss(part.to(self.compute.device))
@@ -371,19 +374,3 @@ class _Sums:
         """Sums over the steps: of the terms over all processes, too."""
         *terms, norm = self._sums.tolist()
         return dict(zip(self._names, [*processes.sum_of(terms), norm], strict=True))
-
-
-@contextmanager
-def _fitting(recipe: Recipe) -> Iterator[None]:
-    """Raise DeviceError where memory runs out."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_memory_error(error):
-            raise
-        traceback.clear_frames(error.__traceback__)  # they hold the batch's tensors
-        height, width = recipe.crop
-        raise DeviceError(
-            f"a batch of {recipe.batch} pairs of {width}x{height} does not fit into memory",
-            "start again with a smaller `batch` or `crop`",
-        ) from error

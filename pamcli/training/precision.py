@@ -1,9 +1,7 @@
-"""How a run computes: device and precision, algorithms that repeat, and the memory that it has taken."""
+"""How a run computes: device and precision, and algorithms that repeat."""
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,11 +36,3 @@ def reproducible(device: torch.device) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before)
         torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
-
-
-def peak_memory(device: torch.device) -> int:
-    """Bytes: the most that this process has held, of the GPU's memory where it computes there."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 from pamcli.files import suffixes
-from pamcli.imaging import images
 
 
 def test_suffixes_are_in_lower_case_and_begin_with_a_dot() -> None:
@@ -19,7 +18,6 @@ def test_suffixes_are_in_lower_case_and_begin_with_a_dot() -> None:
 
 def test_every_format_that_is_written_is_read_from_folders() -> None:
     assert set(suffixes.PICTURE_OUTPUT_SUFFIXES) <= set(suffixes.PICTURE_SUFFIXES)
-    assert images.PICTURE_SUFFIXES is suffixes.PICTURE_SUFFIXES
 
 
 def test_suffixes_and_atomic_writing_need_the_standard_library_only() -> None:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
-from pamcli.imaging.images import PICTURE_SUFFIXES
+from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.raster import decoding, quiet
 
 MOST_TEXELS = 1024
