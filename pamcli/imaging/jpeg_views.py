@@ -86,7 +86,7 @@ def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> Layout:
     _separation, flags, arrangement, kind = descriptor
     if kind != 1 or arrangement not in (2, 3):
         what = "one view" if kind != 1 else "views interleaved or as an anaglyph"
-        raise InputError(f"{name} holds {what}, by its own word", "save it side by side, or " + _SAY_HOW)
+        raise InputError(f"{name} says that it holds {what}", "save it side by side, or " + _SAY_HOW)
     beside, left_first = arrangement == 2, bool(flags & 4)
     order = ("lr" if left_first else "rl") if beside else ("tb" if left_first else "bt")
     layout = f"{order}-half" if flags & (2 if beside else 1) else order

@@ -92,7 +92,7 @@ class Footprint:
 
     @property
     def comfortable(self) -> int:
-        """Rows of a strip where memory is no matter."""
+        """Rows of a strip where memory is no limit."""
         return self.rows[1] if self.whole is None else self.whole[0]
 
     def with_results(self, count: int) -> Footprint:

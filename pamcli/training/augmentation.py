@@ -193,8 +193,8 @@ def choose_crop(
     return Crop(top, left, *crop, scale_y, scale_x)
 
 
-def turned_over(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """Mirrored and upside down, as it falls."""
+def randomly_flipped(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+    """Mirrored and upside down at random."""
     mirror, upside_down = (rng.random(2) < (augmentation.mirror, augmentation.upside_down)).tolist()
     if mirror and (np.isfinite(example.right_disparity).any() or not np.isfinite(example.disparity).any()):
         example = mirrored(example)
@@ -225,7 +225,7 @@ def _turned(fields: dict[str, Any], turn: Callable[[Any], Any]) -> Example:
     return Example(**turned)
 
 
-def lit(
+def jittered(
     rng: Generator, left: NDArray[np.uint8], right: NDArray[np.uint8], augmentation: Augmentation
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Both views in other light and colours, blurred and noisy; what is of the scene alike in both."""
@@ -265,7 +265,7 @@ def _grainy(rng: Generator, view: NDArray[np.uint8], deviation: float) -> NDArra
 def permuted(
     rng: Generator, pictures: tuple[NDArray[np.uint8], ...], augmentation: Augmentation
 ) -> tuple[NDArray[np.uint8], ...]:
-    """The pictures with their colours exchanged as it falls, in all of them alike."""
+    """The pictures with their colours exchanged at random, in all of them alike."""
     order = rng.permutation(3) if rng.random() < augmentation.permute_colours else np.arange(3)
     if (order == np.arange(3)).all():
         return pictures
@@ -299,7 +299,7 @@ def _factor(rng: Generator, beyond: float) -> float:
 
 
 def erased(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """With a rectangle in front of the right camera, as it falls: what is behind it is seen by none."""
+    """With a rectangle in front of the right camera, at random: what is behind it is seen by none."""
     if rng.random() >= augmentation.erase:
         return example
     height, width = example.right.shape[:2]

@@ -34,10 +34,10 @@ from pamcli.training.augmentation import (
     Example,
     choose_crop,
     erased,
-    lit,
+    jittered,
     noisy,
     permuted,
-    turned_over,
+    randomly_flipped,
 )
 from pamcli.training.recipe import Wide
 
@@ -144,15 +144,15 @@ class Examples(Dataset[Example]):
         source = self._source(position)
         sample = self._sample(source, position, size)
         if self.scale is not None:
-            example = turned_over(rng, self._reduced(rng, sample, self.scale), self.augmentation)
+            example = randomly_flipped(rng, self._reduced(rng, sample, self.scale), self.augmentation)
             return noisy(rng, example, self.augmentation)
         by = self.augmentation.of_scenes if source.endless else self.augmentation
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, size, by)
         left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
         example = Example(left, right, *_truths(sample, crop, first=0, step=1))
-        example = turned_over(rng, example, by)
-        left, right = lit(rng, example.left, example.right, by)
+        example = randomly_flipped(rng, example, by)
+        left, right = jittered(rng, example.left, example.right, by)
         return erased(rng, replace(example, left=left, right=right), by)
 
     def _sample(self, source: Source, position: int, size: tuple[int, int]) -> Sample:
@@ -195,7 +195,7 @@ class Examples(Dataset[Example]):
                 return Example(low_left, low_right, *truths, left_high=left, right_high=right)
         wide = crop.widened(_REACH * scale, height, width, scale)
         left, right = (wide.cut(eight_bits(view)) for view in (sample.left, sample.right))
-        left, right = lit(rng, left, right, self.augmentation)
+        left, right = jittered(rng, left, right, self.augmentation)
         top, before = crop.top - wide.top, crop.left - wide.left
 
         def low(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -304,12 +304,12 @@ def loader(
         batch_size=None,
         sampler=range(start, steps),
         num_workers=workers,
-        collate_fn=_as_it_is,
+        collate_fn=_unchanged,
         worker_init_fn=_begin_worker,
         pin_memory=torch.cuda.is_available(),
         generator=torch.Generator(),  # its own: the run's random state belongs to the run
     )
-    with _death_of_workers_raises_nothing():
+    with _sigchld_handler_kept():
         batches = iter(loaded)
     try:
         for found in batches:
@@ -328,7 +328,7 @@ def loader(
 
 
 @contextmanager
-def _death_of_workers_raises_nothing() -> Iterator[None]:
+def _sigchld_handler_kept() -> Iterator[None]:
     """Undo the handler with which DataLoader raises wherever the main process is: `next` finds out anyway."""
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
     yield
@@ -336,7 +336,7 @@ def _death_of_workers_raises_nothing() -> Iterator[None]:
         signal.signal(signal.SIGCHLD, before)
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -344,9 +344,9 @@ def _begin_worker(_: int) -> None:
     # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main process ends
     # the others when it has saved its work. A second SIGTERM is its own, for a worker that does not end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _heed_the_next)
+    signal.signal(signal.SIGTERM, _default_next_time)
     torch.set_num_threads(1)
 
 
-def _heed_the_next(number: int, _: Any) -> None:
+def _default_next_time(number: int, _: Any) -> None:
     signal.signal(number, signal.SIG_DFL)

@@ -201,7 +201,7 @@ RECIPES: Mapping[str, Recipe] = {
 """scenes: known disparities, from weights; scratch: the same from random ones; refine: PASMnet's refinement
 alone, begun anew. pasmnet2: all of PASMnet 2, its late parts at half of the head's rate, its early ones at a
 fifth; pasmnet2-head: its head behind a matching that stays as it is. unsupervised: the paper's losses at a
-batch that a laptop bears. adapt: weights to a camera, from unlabelled pairs. superres: both pictures, taught
+batch that fits a laptop. adapt: weights to a camera, from unlabelled pairs. superres: both pictures, taught
 by known disparities where there are some; passrnet2: the same of PASSRnet 2.
 paper-sceneflow, paper-kitti (Section 4.3.2), paper-superres (Section 5.4): as published. The lambdas were
 chosen for PAM-s and PAM-c as the authors' code divides them, by the columns too, and so do all recipes: by

@@ -38,7 +38,7 @@ from pamcli.training.validation import Validator
 
 @dataclass(frozen=True)
 class Machine:
-    """What of a run is this machine's affair, and changes nothing of what is computed but its rounding."""
+    """What of a run depends on the machine: of what is computed, the rounding alone."""
 
     device: str = "auto"
     wandb: str | None = None
@@ -73,7 +73,7 @@ def resume(
 ) -> RunEnd:
     """Go on with a run from its newest checkpoint that is whole, or from its start where there is none yet.
 
-    steps: as many as it shall have in the end, instead of its recipe's; the learning rate goes on as in a
+    steps: how many it is to have in the end, instead of its recipe's; the learning rate goes on as in a
     run of so many. Raises InputError: no run's folder, or every checkpoint of it is damaged; UsageError: more
     steps were taken already; and as `start`.
     """

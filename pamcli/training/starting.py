@@ -17,7 +17,7 @@ from pamcli.registry.variants import PAPER, variant_of
 from pamcli.training.recipe import HEAD, PARTS, Recipe, part_of
 from pamcli.training.tasks import model_spec
 
-QUIET = 0.1
+DAMPING = 0.1
 """What the last layers of a plain upscaler's residual branches are multiplied by."""
 
 SMOOTHING = {
@@ -126,30 +126,33 @@ def start_as_upscaler(network: PASSRnet) -> None:
     All else stays random, so that every weight soon has a gradient.
     """
     picture = range(3)
+    itself = {channel: channel for channel in picture}
     first = network.init_feature[0]
     assert isinstance(first, nn.Conv2d)
-    _pass_on(first, {channel: channel for channel in picture})
+    _copy_channels(first, itself)
     for module in network.modules():
         if isinstance(module, ResidualBlock):
-            _quieten(module.body[2])
+            _damp(module.body[2])
         elif isinstance(module, CascadedASPP):
             for group in (1, 2, 3):
-                _pass_on(getattr(module, f"conv1_{group}")[0], {channel: channel for channel in picture})
-                _pass_on(getattr(module, f"b_{group}"), {channel: channel for channel in picture})
+                _copy_channels(
+                    getattr(module, f"conv1_{group}")[0], {channel: channel for channel in picture}
+                )
+                _copy_channels(getattr(module, f"b_{group}"), itself)
         elif isinstance(module, ResidualASPP):
             for group in (1, 2, 3):
-                _quieten(getattr(module, f"b_{group}"))
+                _damp(getattr(module, f"b_{group}"))
     if not isinstance(network, SinglePicture):
         width = network.pam.fusion.out_channels
-        _pass_on(network.pam.fusion, {channel: width + channel for channel in picture})
+        _copy_channels(network.pam.fusion, {channel: width + channel for channel in picture})
 
     spread, blend, last = network.upscale[4], network.upscale[6], network.upscale[7]
     assert isinstance(spread, nn.Conv2d)
     assert isinstance(blend, nn.Conv2d)
     assert isinstance(last, nn.Conv2d)
     places = network.scale**2
-    _pass_on(spread, {channel * places + k: channel for channel in picture for k in range(places)})
-    blend.weight.mul_(QUIET)
+    _copy_channels(spread, {channel * places + k: channel for channel in picture for k in range(places)})
+    blend.weight.mul_(DAMPING)
     last.weight.zero_()
     for channel in picture:
         blend.weight[channel, :3] = 0
@@ -174,13 +177,13 @@ def start_as_enlargement(refine: Refinement) -> None:
         assert isinstance(first, nn.Conv2d)
         assert isinstance(last, nn.Conv2d)
         behind_deeper = first.in_channels - first.out_channels if coder is refine.D3 else 0
-        _pass_on(first, {0: behind_deeper})
+        _copy_channels(first, {0: behind_deeper})
         last.weight[0] = 0
-    _pass_on(refine.disp[0], {0: 0})
-    _pass_on(refine.disp[3], {0: 0})
+    _copy_channels(refine.disp[0], {0: 0})
+    _copy_channels(refine.disp[3], {0: 0})
 
 
-def _pass_on(layer: nn.Module, sources: dict[int, int]) -> None:
+def _copy_channels(layer: nn.Module, sources: dict[int, int]) -> None:
     """Make output channels of a convolution copies of input channels."""
     assert isinstance(layer, nn.Conv2d)
     middle = layer.kernel_size[0] // 2
@@ -191,8 +194,8 @@ def _pass_on(layer: nn.Module, sources: dict[int, int]) -> None:
             layer.bias[output] = 0
 
 
-def _quieten(layer: nn.Module) -> None:
+def _damp(layer: nn.Module) -> None:
     """The last convolution of a residual branch: silent on the picture's channels, quiet elsewhere."""
     assert isinstance(layer, nn.Conv2d)
-    layer.weight.mul_(QUIET)
+    layer.weight.mul_(DAMPING)
     layer.weight[:3] = 0
