@@ -70,8 +70,9 @@ CHECKED_OTHERWISE = {
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
 def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path) -> None:
-    if ".onnx" in block.text:
-        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install 'pamcli[onnx]')")
+    for words, package, extra in ((".onnx", "onnxruntime", "onnx"), ("--engine ray", "ray", "ray")):
+        if words in block.text:
+            pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[{extra}]')")
     environment = prepare(tmp_path, block, checkpoint)
     for command in block.commands():
         programs = programs_of(command)

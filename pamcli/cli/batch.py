@@ -13,10 +13,11 @@ import typer
 
 from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
-from pamcli.errors import BATCH_FAILED, PamError
+from pamcli.errors import BATCH_FAILED, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 
 if TYPE_CHECKING:
+    from pamcli.cli.options import Engine, Pairs
     from pamcli.files.suffixes import Layout
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.pipeline import Outcome
@@ -35,10 +36,13 @@ class Encoded:
 class Operation(ABC, Generic[Result]):
     """What a command does with a pair."""
 
-    constants: Mapping[str, Any]
-    """Fields of every JSON record: device, precision."""
     whole_batch_first = False
     """Some results need the whole batch: they are encoded, and everything is reported, after it."""
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """Fields of every JSON record: device, precision. The network is loaded for them."""
+        return {}
 
     def read(self, job: Job, layout: Layout | None, max_pixels: int | None) -> StereoPair:
         """What there is to work on. Raises InputError."""
@@ -100,17 +104,28 @@ class Done:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_jobs(plan: Plan, operation: Operation[Any], console: Console) -> None:
+def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Engine | None = None) -> None:
     """Work off the jobs and report them; exits with 6 when a pair of a batch failed.
 
-    The error of a pair that is not part of a batch is raised.
+    The error of a pair that is not part of a batch is raised. engine: where, if not here.
     """
-    from pamcli.inference.pipeline import run_overlapped
+    steps = _Steps(plan.selection, operation)
+    constants: Mapping[str, Any] = {"device": None, "precision": None}
+    if engine is not None and engine.remote:
+        from pamcli.inference.ray_cluster import run_on_ray
 
-    steps = _Steps(plan, operation)
-    report = _Reporter(plan, console, operation.constants)
+        if not plan.batch:
+            raise UsageError("--engine ray works off batches", "drop it for a single pair")
+        outcomes = run_on_ray(
+            plan.jobs, steps, address=engine.ray_address, cores=engine.ray_cores, gpus=engine.device != "cpu"
+        )
+    else:
+        from pamcli.inference.pipeline import run_overlapped
+
+        constants = operation.constants
+        outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
+    report = _Reporter(plan, console, constants)
     waiting: list[Outcome[Job, Done]] = []
-    outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
     with report.on_stop(operation), console.progress("pairs", plan.total) as bar, closing(outcomes):
         for outcome in outcomes:
             bar.advance(skipped=outcome.job.skip)
@@ -143,9 +158,20 @@ class _Computed:
 class _Steps:
     """Loading, computing and saving of a job; each runs in a thread of its own. None: the job is skipped."""
 
-    plan: Plan
+    selection: Pairs
     operation: Operation[Any]
     kept: Kept = field(default_factory=Kept)
+
+    def start(self) -> None:
+        """Load the network, which else the first pair would do."""
+        _ = self.operation.constants
+
+    def settled(self, job: Job) -> Outcome[Job, Done] | None:
+        """The outcome of a job that there is nothing to do for."""
+        from pamcli.inference.pipeline import Outcome
+
+        done = job.skip or job.error is not None
+        return Outcome(job, None if job.error else Done(), job.error) if done else None
 
     def load(self, job: Job) -> _Loaded | None:
         if job.error is not None:
@@ -156,7 +182,7 @@ class _Steps:
             return None
         for path in job.outputs.values():
             check_writable(path)
-        pair = self.operation.read(job, self.plan.selection.layout, self.plan.selection.max_pixels)
+        pair = self.operation.read(job, self.selection.layout, self.selection.max_pixels)
         for target in job.targets:
             self.operation.check(target, pair)
         return _Loaded(pair, self.operation.look(pair))
@@ -172,7 +198,7 @@ class _Steps:
         if computed is None:
             return Done()
         pair, result = computed.loaded.pair, computed.result
-        facts = self.operation.facts(result)
+        facts = {**self.operation.constants, **self.operation.facts(result)}
         warnings = computed.loaded.warnings or self.operation.doubts(result)
         done = Done(pair.width, pair.height, computed.seconds, warnings, facts=facts)
         return self._write(job, done, lambda target: self.operation.encode(target, pair, result))

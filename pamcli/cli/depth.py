@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -121,8 +120,6 @@ class _Map:
 
 
 class _Converting(Operation[None]):
-    constants: Mapping[str, Any] = {}
-
     def __init__(self, metric: InMetres) -> None:
         self.metric = metric
 

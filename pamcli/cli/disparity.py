@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -118,7 +119,7 @@ def command(
     metric: Metric,
     cameras: Cameras,
     network: options.Matching,
-    compute: options.Compute,
+    compute: options.Engine,
     messages: options.Messages,
 ) -> None:
     """Find, for each pixel of the left picture, where it sits in the right one.
@@ -134,6 +135,7 @@ def command(
     if network.weights is None or network.weights in REGISTERED:
         console.detail(GOOD_FOR)
     parts = {"--skip-existing": output.skip_existing, "--pairs -": pairs.pairs == "-", "--shard": pairs.shard}
+    parts["--engine ray"] = compute.remote
     if output.colors is None and (partly := [option for option, given in parts.items() if given]):
         raise UsageError(f"--range auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
     negative = network.min_disparity < 0
@@ -146,7 +148,7 @@ def command(
                 f"{kind.option} {text}: a PNG cannot hold negative disparities", "take .pfm, .npy or .tif"
             )
     kinds = {**output.kinds, **metric.kinds}
-    plan = plan_jobs(pairs, output, kinds, output.format_name, console)
+    plan = plan_jobs(pairs, output, kinds, output.format_name, console, stream=compute.remote)
     in_metres = metric.prepared(cameras, console)
     index = None
     if plan.batch and output.page is not None:
@@ -157,22 +159,22 @@ def command(
 
     from pamcli.cli.network import load_matcher
 
-    matcher = load_matcher(network.weights or DEFAULT_MATCHING, network, compute, console)
+    load = partial(load_matcher, network.weights or DEFAULT_MATCHING, network, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
-        run_jobs(plan, _Matching(matcher, output, in_metres, Path(spool), console, index), console)
+        run_jobs(plan, _Matching(load, output, in_metres, Path(spool), console, index), console, compute)
 
 
 class _Matching(Operation["StereoResult"]):
     def __init__(
         self,
-        matcher: StereoMatcher,
+        load: Callable[[], StereoMatcher],
         asked: Maps,
         metric: InMetres | None,
         spool: Path,
         console: Console,
         index: Path | None = None,
     ) -> None:
-        self.matcher, self.asked, self.extras, self.console = matcher, asked, asked.extras, console
+        self.load, self.asked, self.extras, self.console = load, asked, asked.extras, console
         self.metric = metric
         self.index = index
         """Of the pages of a batch."""
@@ -182,7 +184,15 @@ class _Matching(Operation["StereoResult"]):
         self.kept: dict[str, Path] = {}
         """With the range of the whole batch: stored disparities, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf
-        self.constants: Mapping[str, Any] = matcher.compute.describe()
+
+    @cached_property
+    def matcher(self) -> StereoMatcher:
+        """Loaded where it is used."""
+        return self.load()
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        return self.matcher.compute.describe()
 
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
         return self.matcher(pair.left.pixels, pair.right.pixels, extras=self.extras)

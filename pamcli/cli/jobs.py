@@ -27,6 +27,7 @@ from pamcli.files.pairing import (
     PairName,
     hold_both_views,
     iter_pair_list,
+    open_pair_list,
     read_pair_list,
     require_all_paired,
     resolve_packed,
@@ -102,14 +103,17 @@ def plan_jobs(
     console: Console,
     *,
     found: tuple[Pairing, bool] | None = None,
+    stream: bool = False,
 ) -> Plan:
     """Find the pairs and plan their results, before any work. Raises UsageError and InputError.
 
+    stream: a list in a file is worked off as it is read, too, as one that arrives on stdin.
     found: the inputs, and whether they are a batch, where they are no pairs of pictures.
     """
     if selection.layout is None and selection.pairs is None and hold_both_views(selection.inputs or ()):
         selection = replace(selection, packed="auto")
-    pairing, batch = found or _find_pairs(selection)
+    stream = stream or selection.pairs == "-"
+    pairing, batch = found or _find_pairs(selection, stream)
     if not any(options.values()) and selection.pairs is None:
         raise UsageError("no result is asked for", f"say where to, as in -o {_example(options)}")
     names = plan_outputs(
@@ -139,8 +143,8 @@ def plan_jobs(
     return Plan(selection, planned, batch, len(planned))
 
 
-def _find_pairs(selection: Pairs) -> tuple[Pairing | None, bool]:
-    """The pairs (None: they arrive on stdin) and whether they are a batch."""
+def _find_pairs(selection: Pairs, stream: bool) -> tuple[Pairing | None, bool]:
+    """The pairs (None: they are streamed) and whether they are a batch."""
     inputs = selection.inputs or []
     if "" in inputs or selection.pairs == "":
         raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
@@ -150,7 +154,7 @@ def _find_pairs(selection: Pairs) -> tuple[Pairing | None, bool]:
         if inputs or selection.layout is not None:
             given = f"the argument {inputs[0]}" if inputs else "--packed"
             raise UsageError(f"--pairs and {given} contradict each other", "give one of them")
-        if selection.pairs == "-":
+        if stream:
             return None, True
         return Pairing(tuple(read_pair_list(Path(selection.pairs), selection.null, selection.root))), True
     if selection.layout is not None:
@@ -175,8 +179,9 @@ def _find_pairs(selection: Pairs) -> tuple[Pairing | None, bool]:
 def _stream(selection: Pairs, names: OutputPlan, policy: dict[str, bool]) -> Iterator[Job]:
     """Jobs of a list that arrives line by line; whatever is wrong with a line fails that line."""
     seen = SeenPaths()
-    with reading_stdin() as stdin:
-        for item in iter_pair_list(stdin, selection.null, selection.root):
+    assert selection.pairs is not None
+    with reading_stdin() if selection.pairs == "-" else open_pair_list(Path(selection.pairs)) as lines:
+        for item in iter_pair_list(lines, selection.null, selection.root):
             if isinstance(item, BadLine):
                 yield Job(None, error=item.error, line=item.line)
                 continue

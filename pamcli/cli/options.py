@@ -163,6 +163,26 @@ class Compute(Device):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Engine(Compute):
+    """The same of a batch, which a cluster may work off."""
+
+    engine: Literal["local", "ray"] = option(
+        "ray: the batch over a cluster (pam guide clusters).", default="local"
+    )
+    ray_address: str = option(
+        "Of the cluster; auto: the one that this machine belongs to; local: this machine alone.",
+        default="auto",
+        metavar="auto|local|HOST",
+    )
+    ray_cores: int | None = option("Of each of Ray's workers without a GPU, by default 4.", min=1)
+
+    @property
+    def remote(self) -> bool:
+        """Other machines do the work."""
+        return self.engine == "ray"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workers:
     """Processes that share the work."""
 

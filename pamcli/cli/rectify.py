@@ -125,7 +125,6 @@ class _Rectifying(Operation[_Result]):
         self, views: Views, asked: Rectified, rig: Rig | None, batch: bool, console: Console
     ) -> None:
         self.views, self.asked, self.rig, self.batch, self.console = views, asked, rig, batch, console
-        self.constants: Mapping[str, Any] = {}
         self.size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
         self.count = 0

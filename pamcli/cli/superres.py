@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
@@ -66,7 +67,7 @@ def command(
     pairs: options.Pairs,
     output: Larger,
     network: Upscaling,
-    compute: options.Compute,
+    compute: options.Engine,
     messages: options.Messages,
 ) -> None:
     """Make both pictures of a pair larger, each with detail borrowed from the other.
@@ -76,19 +77,27 @@ def command(
     """
     console = messages.console(jsonl=output.jsonl)
     kinds = {LEFT: output.output, RIGHT: output.output_right, PACKED: output.output_packed}
-    plan = plan_jobs(pairs, output, kinds, output.format_name, console)
+    plan = plan_jobs(pairs, output, kinds, output.format_name, console, stream=compute.remote)
 
     from pamcli.cli.network import load_upscaler
 
     name = network.weights or f"passrnet-x{network.scale or DEFAULT_SCALE}"
-    upscaler = load_upscaler(name, network.factor, compute, console, ensemble=network.ensemble)
-    run_jobs(plan, _Upscaling(upscaler, output), console)
+    load = partial(load_upscaler, name, network.factor, compute, console, ensemble=network.ensemble)
+    run_jobs(plan, _Upscaling(load, output), console, compute)
 
 
 class _Upscaling(Operation["dict[str, np.ndarray]"]):
-    def __init__(self, upscaler: StereoUpscaler, asked: Larger) -> None:
-        self.upscaler, self.asked = upscaler, asked
-        self.constants: Mapping[str, Any] = upscaler.compute.describe()
+    def __init__(self, load: Callable[[], StereoUpscaler], asked: Larger) -> None:
+        self.load, self.asked = load, asked
+
+    @cached_property
+    def upscaler(self) -> StereoUpscaler:
+        """Loaded where it is used."""
+        return self.load()
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        return self.upscaler.compute.describe()
 
     def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -215,24 +216,16 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> t
     pairs: list[PairName] = []
     bad: list[str] = []
     outputs: dict[str, int] = {}
-    check_regular(path)
-    try:
-        with open(path, "rb") as stream:
-            if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise InputError(f"the pair list {shown(path)} is in UTF-16", "save it as UTF-8")
-            for item in iter_pair_list(stream, nul, root):
-                if isinstance(item, BadLine):
-                    bad.append(item.error.message)
-                    continue
-                if item.output is not None and item.line is not None:
-                    first = outputs.setdefault(os.path.abspath(item.output), item.line)
-                    if first != item.line:
-                        bad.append(
-                            f"line {item.line}: the output of line {first} again, {shown(item.output)}"
-                        )
-                pairs.append(item)
-    except OSError as error:
-        raise InputError(f"the pair list {shown(path)} cannot be read: {error.strerror}") from None
+    with open_pair_list(path) as stream:
+        for item in iter_pair_list(stream, nul, root):
+            if isinstance(item, BadLine):
+                bad.append(item.error.message)
+                continue
+            if item.output is not None and item.line is not None:
+                first = outputs.setdefault(os.path.abspath(item.output), item.line)
+                if first != item.line:
+                    bad.append(f"line {item.line}: the output of line {first} again, {shown(item.output)}")
+            pairs.append(item)
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
         raise UsageError(
@@ -242,6 +235,19 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> t
     if not pairs:
         raise UsageError(f"the pair list {shown(path)} holds no pair")
     return tuple(pairs)
+
+
+@contextmanager
+def open_pair_list(path: Path) -> Iterator[BinaryIO]:
+    """A list's file. Raises InputError where it cannot be read."""
+    check_regular(path)
+    try:
+        with open(path, "rb") as stream:
+            if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise InputError(f"the pair list {shown(path)} is in UTF-16", "save it as UTF-8")
+            yield stream
+    except OSError as error:
+        raise InputError(f"the pair list {shown(path)} cannot be read: {error.strerror}") from None
 
 
 def iter_pair_list(

@@ -101,7 +101,7 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
         (["--precision", "bf16"], 2, "computes in fp32, not in bf16"),
         (["--device", "mps"], 5, "ONNX Runtime has no mps", "onnxruntime-gpu"),
         (["--device", "tensorrt"], 5, "ONNX Runtime has no tensorrt"),
-        (["--max-memory", "20MB"], 5, "does not fit into --max-memory 20MB"),
+        (["--max-memory", "20MB"], 5, "does not fit into 20MB of memory"),
     ):
         with unchanged():
             refuse(pam(*DISPARITY, "--weights", matching, *options), code, *said)

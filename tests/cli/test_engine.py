@@ -1,0 +1,26 @@
+"""--engine ray: what is refused before any cluster is asked."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from pam_program import pam, refuse, unchanged
+
+
+@pytest.mark.parametrize("command", ["disparity", "superres"])
+def test_without_the_library(small_pair: object, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with open("pairs.tsv", "w") as file:
+        file.write("left.png\tright.png\n")
+    with unchanged():
+        run = pam(command, "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray")
+        refuse(run, 2, "ray is not installed", "pip install 'pamcli[ray]'")
+        run = pam(command, "left.png", "right.png", "-o", "x.png", "--engine", "ray")
+        refuse(run, 2, "--engine ray works off batches")
+
+
+def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> None:
+    with unchanged():
+        run = pam("disparity", ".", ".", "--color-map", "c/", "--range", "auto", "--engine", "ray")
+        refuse(run, 2, "--range auto needs the whole batch, which --engine ray has not")
