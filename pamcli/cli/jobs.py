@@ -162,7 +162,11 @@ def _find_pairs(selection: Pairs, stream: bool) -> tuple[Pairing | None, bool]:
             if len(inputs) > 1:
                 raise UsageError("- stands for one picture on stdin", "give it alone")
             return Pairing((PairName(STDIN, None, "stdin"),)), False
-        return resolve_packed(inputs, by_suffix=selection.packed == "auto")
+        return resolve_packed(inputs, by_suffix=selection.packed == "auto", root=selection.root)
+    if selection.root is not None:
+        raise UsageError(
+            "--root is about the list of --pairs and pictures that hold both views", "leave it out"
+        )
     if "-" in inputs:
         raise UsageError("stdin gives one picture that holds both views", "add --packed lr, rl, tb or bt")
     for name in inputs:

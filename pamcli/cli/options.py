@@ -42,8 +42,8 @@ class Pairs:
     )
     side_by_side: bool = flag("The same as --packed lr.")
     root: Path | None = option(
-        "Results of a list mirror the paths of its left pictures below this folder, by default the "
-        "current one.",
+        "Results of a list, and of several --packed pictures, mirror the paths of the left pictures below "
+        "this folder, by default the current one.",
         metavar="DIR",
     )
     shard: slice | None = option(
@@ -64,8 +64,6 @@ class Pairs:
             raise UsageError(
                 f"--side-by-side and --packed {self.packed} contradict each other", "give one of them"
             )
-        if self.root is not None and self.pairs is None:
-            raise UsageError("--root is about the list of --pairs, and there is none")
         if self.root is not None and not self.root.is_dir():
             raise UsageError(f"--root {shown(self.root)} is no folder")
 

@@ -89,7 +89,8 @@ def open_data(data: str | DataSpec) -> Source:
     Raises UsageError as `parse_data` does, InputError: no such folder, or its tree is not recognised.
     """
     spec = parse_data(data) if isinstance(data, str) else data
-    if spec.path is not None and not spec.path.is_dir():
+    may_be_file = spec.info.name == "pairs" and spec.path is not None and spec.path.is_file()
+    if spec.path is not None and not spec.path.is_dir() and not may_be_file:
         what = "is not a folder" if spec.path.exists() else "does not exist"
         raise InputError(f"{shown(spec.path)} {what}", f"give the folder that holds {spec.info.name}")
     source = spec.info.open(spec.path, spec.split, spec.keys)

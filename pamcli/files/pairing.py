@@ -148,14 +148,19 @@ def hold_both_views(paths: Sequence[str]) -> bool:
 
 
 def resolve_packed(
-    texts: Sequence[str], *, by_suffix: bool = False, suffixes: tuple[str, ...] = PICTURE_SUFFIXES
+    texts: Sequence[str],
+    *,
+    by_suffix: bool = False,
+    suffixes: tuple[str, ...] = PICTURE_SUFFIXES,
+    root: Path | None = None,
 ) -> tuple[Pairing, bool]:
     """Pictures that hold both views, from files and folders, and whether they are a batch.
 
-    A batch is a folder (without its sub-folders), or several files. A key is the path below the common
-    parent of all pictures, without suffix. `by_suffix`: of a folder only those that say so by their suffix
-    (MPO, JPS); the others are unpaired. `suffixes`: of a folder's files that count. Raises InputError for
-    what does not exist, UsageError where a folder holds no picture, or `texts` is empty.
+    A batch is a folder (without its sub-folders), or several files. A key is the path below `root`, without
+    suffix; by default below the one folder that is given, of several paths below the current folder.
+    `by_suffix`: of a folder only those that say so by their suffix (MPO, JPS); the others are unpaired.
+    `suffixes`: of a folder's files that count. Raises InputError for what does not exist, UsageError where a
+    folder holds no picture, or `texts` is empty.
     """
     paths = [Path(text) for text in texts]
     batch = len(paths) > 1 or any(os.path.isdir(path) for path in paths)
@@ -177,9 +182,9 @@ def resolve_packed(
             found.append(path)
     if not found:
         raise UsageError("no packed picture is given", "name files or folders")
-    named = [
-        PairName(path, None, key) for path, key in zip(found, _keys_below_common_parent(found), strict=True)
-    ]
+    alone_in = os.path.dirname(os.path.abspath(found[0])) if len(paths) == 1 else os.getcwd()
+    base = os.path.abspath(root or alone_in)
+    named = [PairName(path, None, _key_below(path, base)) for path in found]
     pairs = sorted(named, key=lambda pair: natural(pair.key or ""))
     return Pairing(tuple(pairs), tuple(alone)), batch
 
@@ -320,11 +325,6 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairNam
     pair = PairName(left, right, _key_below(left, base), output, line)
     _refuse_same_file([pair])
     return pair
-
-
-def _keys_below_common_parent(paths: Sequence[Path]) -> list[str]:
-    base = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    return [_key_below(path, base) or "" for path in paths]
 
 
 def _key_below(path: Path, base: str) -> str | None:

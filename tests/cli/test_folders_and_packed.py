@@ -173,7 +173,14 @@ def test_packed_pictures_of_a_batch(packed: Path) -> None:
     run = pam("disparity", "--packed", "lr", "frames", "-o", "out")
     assert run.lines == ["out/a.pfm"]
     run = pam("disparity", "--packed", "lr", "frames/a.jpg", "frames/sub/b.jpg", "-o", "out2")
-    assert run.lines == ["out2/a.pfm", "out2/sub/b.pfm"]
+    assert run.lines == ["out2/frames/a.pfm", "out2/frames/sub/b.pfm"]
+    here = os.getcwd()
+    os.chdir("frames/sub")
+    command = ["disparity", "--packed", "lr", "../a.jpg", "b.jpg", "-o", "out"]
+    with unchanged():
+        refuse(pam(*command), 2, "../a.jpg lies above the folder whose paths results mirror", "--root DIR")
+    assert pam(*command, "--root", "..").lines == ["out/a.pfm", "out/sub/b.pfm"]
+    os.chdir(here)
     with unchanged():
         said = "no such file: frames/c.jpg"
         refuse(pam("disparity", "--packed", "lr", "frames/a.jpg", "frames/c.jpg", "-o", "o/"), 3, said)

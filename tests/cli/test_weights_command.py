@@ -205,6 +205,23 @@ def test_import_recognises_the_network_and_says_so(checkpoint: str) -> None:
     assert names(".") == ["c.pth.tar", "new.safetensors"]
 
 
+def test_import_in_half_the_bytes(here: Path) -> None:
+    exact = {
+        key: value.float() if value.is_floating_point() else value
+        for key, value in load_file(shipped("pasmnet")).items()
+    }
+    torch.save(exact, "whole.pth")
+    for name, options in (("whole.safetensors", []), ("half.safetensors", ["--half"])):
+        assert pam("weights", "import", "whole.pth", "-o", name, *options).code == 0
+    assert [read_header(Path(f"{name}.safetensors")).precision for name in ("whole", "half")] == [
+        "fp32",
+        "fp16",
+    ]
+    assert Path("half.safetensors").stat().st_size < 0.6 * Path("whole.safetensors").stat().st_size
+    halved = load_file("half.safetensors")
+    assert all(torch.equal(halved[key].to(value.dtype), value) for key, value in exact.items())
+
+
 def test_import_stores_what_it_is_told(here: Path) -> None:
     torch.save(load_file(shipped("pasmnet")), "PASMnet_192.pth")
     told = ["--max-disparity", "192", "--training", "KITTI, 80 epochs", "--licence", "CC0", "--version", "7"]

@@ -133,6 +133,25 @@ def test_the_table_and_the_parser_need_neither_torch_nor_opencv() -> None:
     assert result.stdout.strip() == "[]"
 
 
+def test_pairs_of_a_list_are_those_of_pam_disparity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a_L.png", "a_R.png", "deep/b_L.png", "deep/b_R.png"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8)).save(name)
+    np.save("b.npy", np.ones((8, 8), np.float32))
+    Path("list.tsv").write_text("a_L.png\ta_R.png\ndeep/b_L.png\tdeep/b_R.png\tb.npy\n")
+    source = open_data("pairs:list.tsv")
+    assert [name.removeprefix(str(tmp_path)[1:]) for name in source.names] == ["/a_L", "/deep/b_L"]
+    assert [source.load(i).disparity is not None for i in range(2)] == [False, True]
+    with pytest.raises(UsageError, match=r"list\.tsv is a list, which takes no templates"):
+        open_data("pairs:list.tsv?left={}_L.png&right={}_R.png")
+    Path("bad.tsv").write_text("a_L.png\tnone.png\n")
+    with pytest.raises(UsageError, match=r"bad\.tsv: 1 bad line: line 1: no such file: none\.png"):
+        open_data("pairs:bad.tsv")
+    with pytest.raises(InputError, match="none does not exist"):
+        open_data("pairs:none")
+
+
 def test_pairs_by_templates_are_those_of_pam_disparity(tmp_path: Path) -> None:
     for name in ("day1/a_L.png", "day1/a_R.png", "day2/b_L.png", "day2/b_R.png", "day2/c_L.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -231,17 +231,24 @@ def test_templates_that_match_nothing_say_what_was_looked_for() -> None:
 # --- packed pictures ------------------------------------------------------------------------------------
 
 
-def test_packed_pictures_mirror_the_common_parent() -> None:
+def test_packed_pictures_mirror_the_current_folder_or_a_root() -> None:
     make("in/day1/a.jpg", "in/day2/a.png", "in/day2/b.png", "in/day2/deep/c.png", "in/day2/x.txt")
     pairing, _ = resolve_packed(["in/day1/a.jpg", "in/day2"])
     assert [(str(pair.left), pair.right, pair.key) for pair in pairing.pairs] == [
-        ("in/day1/a.jpg", None, "day1/a"),
-        ("in/day2/a.png", None, "day2/a"),
-        ("in/day2/b.png", None, "day2/b"),
+        ("in/day1/a.jpg", None, "in/day1/a"),
+        ("in/day2/a.png", None, "in/day2/a"),
+        ("in/day2/b.png", None, "in/day2/b"),
     ]
+    below = packed_pictures([Path("in/day1/a.jpg"), Path("in/day2")], root=Path("in/day2"))
+    assert {str(pair.left): pair.key for pair in below.pairs} == {
+        "in/day1/a.jpg": None,
+        "in/day2/a.png": "a",
+        "in/day2/b.png": "b",
+    }
     assert resolve_packed(["in/day1/a.jpg"])[1] is False
     assert resolve_packed(["in/day2/"])[1] is True
     assert [pair.key for pair in resolve_packed(["in/day2"])[0].pairs] == ["a", "b"]
+    assert resolve_packed(["in/day1/a.jpg"])[0].pairs[0].key == "a"
 
 
 def test_packed_pictures_that_are_missing() -> None:

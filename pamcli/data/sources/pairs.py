@@ -1,22 +1,33 @@
 """Any pairs: folders `left` and `right`, paired by equal stem, and perhaps `disparity` in any format.
 
-Or as two templates with `{}` name the views, and perhaps a third one the disparity.
+Or as two templates with `{}` name the views, and perhaps a third one the disparity. Or as a list names them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.listing import Listed, Part, Tree, by_stem
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import UsageError
-from pamcli.files.finding import files_by_text, pictures_by_stem
+from pamcli.files.finding import files_by_text, pictures_by_stem, shown
+from pamcli.files.pairing import read_pair_list
 from pamcli.files.suffixes import DISPARITY_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+    if root.is_file():
+        if keys:
+            raise UsageError(f"{shown(root)} is a list, which takes no templates")
+        listed = [
+            Files(pair.key or "", pair.left, pair.right, {"disparity": pair.output} if pair.output else {})
+            for pair in read_pair_list(root, root=Path(os.path.abspath("/")))
+            if pair.right is not None
+        ]
+        return Listed(listed, truths(read_disparity, "disparity"))
     if keys:
         lefts, rights, truth = (_matching(root, keys, name) for name in ("left", "right", "disparity"))
     else:
@@ -51,6 +62,7 @@ INFO = SourceInfo(
         "left/NAME.png",
         "right/NAME.png",
         "disparity/NAME.pfm  (optional; .png in 1/256 px, .npy, .tif)",
+        "or a file with lines left<TAB>right[<TAB>disparity]",
     ),
     open_source,
     keys=tuple(
