@@ -93,6 +93,8 @@ def run_on_ray(
 
 def _connect(ray: Any, address: str) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray has no option that keeps its messages about lost workers off stdout, where the results go.
+    setattr(importlib.import_module("ray._private.worker"), "print_to_stdstream", lambda *said, **how: None)  # noqa: B010
     place = address if address in ("auto", "local") or ":" in address else f"{address}:6379"
     try:
         ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
@@ -124,6 +126,7 @@ def _spread(
     starting: dict[Any, int] = {}
     running: dict[Any, tuple[int, Any, int]] = {}
     again: deque[tuple[Any, int]] = deque()
+    """With how often they were tried."""
     more, failures = True, 0
 
     def start() -> None:
@@ -134,7 +137,11 @@ def _spread(
     for _ in range(count):
         start()
     while True:
-        while (more or again) and (free := [n for n in load if load[n] < AT_ONCE]):
+        while more or again:
+            # What was there when a worker ended is tried alone: so others are not taken for what ended it.
+            weight = AT_ONCE if again else 1
+            if not (free := [number for number in load if load[number] + weight <= AT_ONCE]):
+                break
             try:
                 job, tries = again.popleft() if again else (next(jobs), 1)
             except StopIteration:
@@ -144,7 +151,7 @@ def _spread(
                 yield outcome
                 continue
             number = min(free, key=load.__getitem__)
-            load[number] += 1
+            load[number] += weight
             running[workers[number].run.remote(job)] = number, job, tries
         if not (more or again or running):
             return
@@ -171,7 +178,7 @@ def _spread(
                 continue
             number, job, tries = running.pop(ref)
             if not isinstance(result, Exception):
-                load[number] -= 1
+                load[number] -= 1 if tries == 1 else AT_ONCE
                 yield replace(result, job=job)
                 continue
             if load.pop(number, None) is not None:  # the first to tell that this worker is lost

@@ -22,13 +22,13 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     if root.is_file():
         if keys:
             raise UsageError(f"{shown(root)} is a list, which takes no templates")
-        listed = [
-            Files(pair.key or "", pair.left, pair.right, {"disparity": pair.output} if pair.output else {})
-            for pair in read_pair_list(root, root=Path(os.path.abspath("/")))
-            if pair.right is not None
-        ]
-        return Listed(listed, truths(read_disparity, "disparity"))
-    if keys:
+        pairs = read_pair_list(root, root=Path(os.path.abspath("/")))
+        lefts = {pair.key or "": pair.left for pair in pairs}
+        if len(lefts) < len(pairs):
+            raise UsageError(f"{shown(root)} names a left picture twice, or two that differ by their suffix")
+        rights = {pair.key or "": pair.right for pair in pairs if pair.right is not None}
+        truth = {pair.key or "": pair.output for pair in pairs if pair.output is not None}
+    elif keys:
         lefts, rights, truth = (_matching(root, keys, name) for name in ("left", "right", "disparity"))
     else:
         # Two pictures of one stem in a folder are refused, not chosen from.
