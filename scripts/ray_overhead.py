@@ -38,9 +38,9 @@ def milliseconds_each(outcomes: Iterable[Outcome[Any, Any]], jobs: int) -> list[
     The latter of this process and of the worker, which other work on the machine leaves as they are.
     """
     results = iter(outcomes)
-    worker = next(results).saved
+    worker = next(results).saved or 0.0
     start, here = time.perf_counter(), time.process_time()
-    found = [outcome.saved for outcome in results]
+    found = [outcome.saved or 0.0 for outcome in results]
     assert len(found) == jobs - 1
     spent = (time.perf_counter() - start, time.process_time() - here, max(found) - worker)
     return [1000 * each / (jobs - 1) for each in spent]

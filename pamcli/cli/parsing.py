@@ -52,6 +52,18 @@ def enlargement(text: str, option: str) -> float | Literal["auto"]:
     raise UsageError(f"{option} {text!r} is neither auto nor a number from 1 to 4")
 
 
+def rows_by_columns(text: str, option: str) -> tuple[int, int] | None:
+    """Of pictures, as tensors count them; None for "dynamic"."""
+    if text == "dynamic":
+        return None
+    found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", text, re.ASCII)
+    if found is None or min(int(found[1]), int(found[2])) < 16:
+        raise UsageError(
+            f"{option} {text!r} is no size", "rows x columns from 16 on, as in 384x1248, or dynamic"
+        )
+    return int(found[1]), int(found[2])
+
+
 def memory_size(text: str, option: str) -> int:
     """Bytes."""
     units = {unit.lower(): size for unit, size in UNITS.items()}

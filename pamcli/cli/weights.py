@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -183,25 +182,14 @@ class Exported:
 
     panel: ClassVar[str] = "Output"
     output: Path = option("The file to write.", "-o", default=MISSING, metavar="FILE.onnx")
-    size: str = option(
+    size: tuple[int, int] | None = option(
         "Rows x columns of the pictures, as in 384x1248; dynamic: of any.",
-        default="dynamic",
         metavar="HxW|dynamic",
+        show_default="dynamic",
+        parse=parsing.rows_by_columns,
     )
     half: bool = flag("Convolutions in half precision.")
     overwrite: bool = flag("Replace results that exist.")
-
-    @property
-    def sides(self) -> tuple[int, int] | None:
-        """Rows and columns; None: of any. Raises UsageError."""
-        if self.size == "dynamic":
-            return None
-        found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", self.size, re.ASCII)
-        if found is None or min(int(found[1]), int(found[2])) < 16:
-            raise UsageError(
-                f"--size {self.size!r} is no size", "rows x columns from 16 on, as in 384x1248, or dynamic"
-            )
-        return int(found[1]), int(found[2])
 
 
 @command(
@@ -216,7 +204,6 @@ def export_network(weights: WeightsName, given: Exported, messages: Messages) ->
 
     Whole attention maps bound the size of its pictures: pam guide onnx.
     """
-    sides = given.sides
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
     console = messages.console()
     path = find_weights(weights, console)
@@ -226,7 +213,7 @@ def export_network(weights: WeightsName, given: Exported, messages: Messages) ->
         from pamcli.registry.load import load_network
 
     source = {"name": weights, "weights_sha256": sha256(path)}
-    made = export(*load_network(path), sides, half=given.half, source=source)
+    made = export(*load_network(path), given.size, half=given.half, source=source)
     write_atomically(given.output, made.data)
     quick, slow = made.seconds
     console.inform(

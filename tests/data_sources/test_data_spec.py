@@ -100,7 +100,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         open_data(f"pairs:{tmp_path / 'nowhere'}")
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="is not a folder"):
-        open_data(f"pairs:{tmp_path / 'file'}")
+        open_data(f"kitti2015:{tmp_path / 'file'}")
 
 
 def test_the_first_samples_alone(tmp_path: Path) -> None:
