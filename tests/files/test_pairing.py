@@ -239,7 +239,7 @@ def test_packed_pictures_mirror_the_current_folder_or_a_root() -> None:
         ("in/day2/a.png", None, "in/day2/a"),
         ("in/day2/b.png", None, "in/day2/b"),
     ]
-    below = packed_pictures([Path("in/day1/a.jpg"), Path("in/day2")], root=Path("in/day2"))
+    below, _ = resolve_packed(["in/day1/a.jpg", "in/day2"], root=Path("in/day2"))
     assert {str(pair.left): pair.key for pair in below.pairs} == {
         "in/day1/a.jpg": None,
         "in/day2/a.png": "a",
