@@ -168,7 +168,7 @@ def preview(
     from pamcli.data.preview import contact_sheet
     from pamcli.imaging.images import Picture, encode_picture
 
-    pixels = contact_sheet(source, _spread(len(source), sheet.count))
+    pixels = contact_sheet(source, statistics.spread(len(source), sheet.count))
     write_atomically(output, encode_picture(Picture(pixels), output.suffix, name=str(output)))
     console.path(output)
 
@@ -283,9 +283,3 @@ def _is_part(output: Path, source: Source) -> bool:
         for path in (files.left, files.right, *files.parts.values())
         if os.path.exists(path)
     )
-
-
-def _spread(length: int, count: int) -> list[int]:
-    """At most `count` of the numbers below `length`, evenly spaced, the first and the last one among them."""
-    count = min(count, length)
-    return [round(index * (length - 1) / max(count - 1, 1)) for index in range(count)]

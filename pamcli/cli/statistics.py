@@ -82,8 +82,13 @@ def _chosen(text: str, source: Source, count: int | None, console: Console) -> t
     if source.of_patches:
         console.inform(f"{text} holds patches without their pictures: figures are of patches")
         count = min(count or _PATCHES, len(source))
-    count = min(count or len(source), len(source))
-    return source, [round(index * (len(source) - 1) / max(count - 1, 1)) for index in range(count)]
+    return source, spread(len(source), count or len(source))
+
+
+def spread(length: int, count: int) -> list[int]:
+    """At most `count` of the numbers below `length`, evenly spaced, the first and the last one among them."""
+    count = min(count, length)
+    return [round(index * (length - 1) / max(count - 1, 1)) for index in range(count)]
 
 
 def _print_duplicates(text: str, figures: SetFigures, console: Console) -> None:

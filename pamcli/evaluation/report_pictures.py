@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
 from pamcli.evaluation.error_map import error_map
 from pamcli.imaging.colormap import colorize
@@ -109,8 +110,7 @@ def shown_superres(
     bicubic, result, truth: (H, W, 3) RGB of one size; result None = bicubic alone was measured.
     crop: height and width of what is cut out.
     """
-    y, x, height, width = _worst_window(bicubic if result is None else result, truth, crop)
-    cut = (slice(y, y + height), slice(x, x + width))
+    cut = _worst_window(bicubic if result is None else result, truth, crop)
     panels = [Panel("Left view, and what is shown below", _framed(truth, cut))]
     panels.append(Panel("Bicubic", bicubic[cut], "crop"))
     if result is not None:
@@ -127,53 +127,39 @@ def data_uri(panel: Panel) -> tuple[str, int, int]:
     small = eight_bits(panel.pixels)
     factor = -(-small.shape[1] // MAX_WIDTH)
     if factor > 1:
-        small = _picked(small, factor) if panel.kind in ("map", "errors") else _averaged(small, factor)
+        is_map = panel.kind in ("map", "errors")
+        small = _picked(small, factor) if is_map else np.asarray(Image.fromarray(small).reduce(factor))
     suffix, media = (".jpg", "jpeg") if panel.kind == "photo" else (".webp", "webp")
     data = encode_picture(Picture(np.ascontiguousarray(small)), suffix, name=panel.title)
     return f"data:image/{media};base64,{base64.b64encode(data).decode()}", small.shape[1], small.shape[0]
 
 
-def _blocks(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
-    """(H, W, 3) -> (H / factor, W / factor, factor * factor, 3); the last ones are repeated at the edges."""
-    height, width = (-(-side // factor) for side in pixels.shape[:2])
-    padding = ((0, height * factor - pixels.shape[0]), (0, width * factor - pixels.shape[1]), (0, 0))
-    padded = np.pad(pixels, padding, mode="edge")
-    blocks = padded.reshape(height, factor, width, factor, 3).swapaxes(1, 2)
-    stacked: NDArray[np.uint8] = blocks.reshape(height, width, factor * factor, 3)
-    return stacked
-
-
-def _averaged(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
-    mean: NDArray[np.float64] = _blocks(pixels, factor).mean(axis=2)
-    return np.rint(mean).astype(np.uint8)
-
-
 def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
     """The first pixel of each block that is not black: sparse maps keep their brightness."""
-    blocks = _blocks(pixels, factor)
+    height, width = (-(-side // factor) for side in pixels.shape[:2])
+    padding = ((0, height * factor - pixels.shape[0]), (0, width * factor - pixels.shape[1]), (0, 0))
+    blocks = np.pad(pixels, padding, mode="edge").reshape(height, factor, width, factor, 3)
+    blocks = blocks.swapaxes(1, 2).reshape(height, width, factor * factor, 3)
     first = blocks.any(axis=3).argmax(axis=2)
     return np.take_along_axis(blocks, first[..., None, None], axis=2)[:, :, 0]
 
 
 def _worst_window(
     result: NDArray[np.uint8], truth: NDArray[np.uint8], crop: tuple[int, int]
-) -> tuple[int, int, int, int]:
-    """y, x, height, width of the window with the largest sum of squared errors."""
+) -> tuple[slice, slice]:
+    """Rows and columns of the window with the largest sum of squared errors."""
     height, width = (min(side, most) for side, most in zip(truth.shape[:2], crop, strict=True))
     squared = np.square(result.astype(np.float64) - truth).sum(axis=2)
     sums = np.pad(squared.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
     inside = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
     y, x = np.unravel_index(int(inside.argmax()), inside.shape)
-    return int(y), int(x), height, width
+    return slice(int(y), int(y) + height), slice(int(x), int(x) + width)
 
 
 def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.uint8]:
     """A copy with a frame around the window, thick enough to outlive the reduction."""
     thick = max(2, 2 * -(-pixels.shape[1] // MAX_WIDTH))
-    framed = pixels.copy()
-    rows, columns = cut
-    inner = pixels[rows, columns]
-    around = [slice(max(0, side.start - thick), side.stop + thick) for side in (rows, columns)]
-    framed[around[0], around[1]] = _FRAME
-    framed[rows, columns] = inner
-    return framed
+    framed = Image.fromarray(pixels)
+    (top, bottom), (left, right) = ((side.start - thick, side.stop + thick - 1) for side in cut)
+    ImageDraw.Draw(framed).rectangle((left, top, right, bottom), outline=_FRAME, width=thick)
+    return np.asarray(framed)

@@ -6,7 +6,6 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +37,12 @@ def render_page(
     *,
     confidence: NDArray[np.float32] | None = None,
     calibration: Calibration | None = None,
-    facts: Mapping[str, str] | None = None,
 ) -> bytes:
     """The page, in UTF-8; it loads nothing and needs a browser of 2023 or later, with WebGL for the cloud.
 
     left: (H, W, 3) RGB, uint8 or uint16. disparity: (H, W) pixels, any sign, NaN = unknown. confidence:
-    (H, W) in [0, 1]. calibration: of pictures of this aspect; without it no depth is shown. facts: more lines
-    for the head of the page. Raises InputError: the calibration is of another aspect.
+    (H, W) in [0, 1]. calibration: of pictures of this aspect; without it no depth is shown.
+    Raises InputError: the calibration is of another aspect.
     """
     full_height, full_width = disparity.shape
     if calibration is not None:
@@ -74,7 +72,7 @@ def render_page(
         "page.html",
         title=title,
         entry_json=json.dumps({"title": title, "picture": _jpeg(np.asarray(thumbnail), 75)}),
-        summary=[*summary.items(), *(facts or {}).items()],
+        summary=list(summary.items()),
         picture=_jpeg(picture, PICTURE_QUALITY),
         values=values,
         facts={

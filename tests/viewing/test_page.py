@@ -118,9 +118,7 @@ return seen;
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    data = render_page(
-        NASTY, **vars(scene()), calibration=Calibration(FOCAL, BASELINE, OFFSET), facts={"left": NASTY}
-    )
+    data = render_page(NASTY, **vars(scene()), calibration=Calibration(FOCAL, BASELINE, OFFSET))
     return seen_by_browser(data, PROBE, tmp_path_factory.mktemp("browser"))
 
 
