@@ -27,7 +27,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "data": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "cv2"}),
     "evaluation": (
         {"errors", "files", "imaging", "data", "inference", "registry"},
-        {"numpy", "jinja2", "markupsafe"},
+        {"numpy", "jinja2", "markupsafe", "PIL"},
     ),
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (

@@ -37,6 +37,18 @@ from pamcli.evaluation.tables import Column, Table, Value, json_rows, shown_valu
 
 BICUBIC = "bicubic"
 
+COLUMNS = {
+    (protocol, metric): Column(
+        f"{protocol} {metric}",
+        f"{protocol} {metric.replace('psnr', 'PSNR').replace('ssim', 'SSIM')}",
+        "dB" if metric == "psnr" else "",
+        2 if metric == "psnr" else 4,
+        note=f"{PROTOCOLS[protocol]}; {METRICS[metric]}",
+    )
+    for protocol in PROTOCOLS
+    for metric in METRICS
+}
+
 
 @dataclass(frozen=True)
 class MeasuredPair:
@@ -106,6 +118,9 @@ def evaluate_superres(
     notes += set_notes(sets, [one.notes for one in measured])
     notes.append("SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed")
     summary = summary_table(measured)
+    # On a terminal the same metric of both protocols side by side, PSNR first.
+    words = summary.columns[: -len(COLUMNS)]
+    by_metric = [COLUMNS[protocol, metric] for metric in METRICS for protocol in PROTOCOLS]
     numbers = {"scale": scale, "summary": json_rows(summary), **cost.numbers(), "second_view": worth}
     published: dict[str, Table] = {}
     if compare:
@@ -118,19 +133,12 @@ def evaluate_superres(
         summary=summary,
         images=pairs_table(measured),
         notes=tuple(notes),
-        headline=(_by_metric(summary),),
+        headline=(Table((*words, *by_metric), summary.rows),),
         key_figures=tuple(_key_figures(one, method) for one in measured for method in one.means),
         published=published,
         worst_pairs=tuple(pair for one in measured for pair in one.worst_pairs),
         numbers=numbers,
     )
-
-
-def _by_metric(summary: Table) -> Table:
-    """With the same metric of both protocols side by side, PSNR first."""
-    figures = summary.columns[-len(_keys()) :]
-    ordered = sorted(figures, key=lambda column: list(METRICS).index(column.key.rpartition(" ")[2]))
-    return Table((*summary.columns[: -len(figures)], *ordered), summary.rows)
 
 
 def _row_name(method: Method) -> str:
@@ -143,13 +151,11 @@ def _row_name(method: Method) -> str:
 
 
 def _key_figures(one: MeasuredSet, method: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    shown = (("both", "psnr"), ("left", "psnr"), ("both", "ssim-ipassr"))
-    columns = {column.key: column for column in _columns()}
-    found = [
-        (columns[f"{protocol} {metric}"], one.means[method][protocol][metric]) for protocol, metric in shown
-    ]
-    figures = tuple((column.heading, shown_value(value, column.decimals)) for column, value in found)
-    return f"{one.label}, {method}", figures
+    figures = []
+    for protocol, metric in (("both", "psnr"), ("left", "psnr"), ("both", "ssim-ipassr")):
+        column = COLUMNS[protocol, metric]
+        figures.append((column.heading, shown_value(one.means[method][protocol][metric], column.decimals)))
+    return f"{one.label}, {method}", tuple(figures)
 
 
 def measure_superres(
@@ -211,29 +217,12 @@ def measure_superres(
     )
 
 
-def _keys() -> list[tuple[str, str, str]]:
-    return [(f"{protocol} {metric}", protocol, metric) for protocol in PROTOCOLS for metric in METRICS]
-
-
-def _columns() -> tuple[Column, ...]:
-    return tuple(
-        Column(
-            key,
-            f"{protocol} {metric.replace('psnr', 'PSNR').replace('ssim', 'SSIM')}",
-            "dB" if metric == "psnr" else "",
-            2 if metric == "psnr" else 4,
-            note=f"{PROTOCOLS[protocol]}; {METRICS[metric]}",
-        )
-        for key, protocol, metric in _keys()
-    )
-
-
 def _words(*keys: str) -> tuple[Column, ...]:
     return tuple(Column(key, key, text=True) for key in keys)
 
 
 def _row(figures: Figures) -> dict[str, Value]:
-    return {key: figures[protocol][metric] for key, protocol, metric in _keys()}
+    return {column.key: figures[protocol][metric] for (protocol, metric), column in COLUMNS.items()}
 
 
 def summary_table(sets: list[MeasuredSet]) -> Table:
@@ -244,7 +233,7 @@ def summary_table(sets: list[MeasuredSet]) -> Table:
         for one in sets
         for method, figures in one.means.items()
     ]
-    return Table((*words, *_columns()), tuple(rows))
+    return Table((*words, *COLUMNS.values()), tuple(rows))
 
 
 def pairs_table(sets: list[MeasuredSet]) -> Table:
@@ -261,5 +250,5 @@ def pairs_table(sets: list[MeasuredSet]) -> Table:
         for pair in one.pairs
         for method, figures in pair.figures.items()
     ]
-    columns = (*_words("data", "name", "method"), Column("seconds", "time", "s", 3), *_columns())
+    columns = (*_words("data", "name", "method"), Column("seconds", "time", "s", 3), *COLUMNS.values())
     return Table(columns, tuple(rows))
