@@ -185,7 +185,7 @@ def _explain_usage(error: Any) -> int:
 
 
 def _explain_system(error: OSError | UnicodeError | RecursionError) -> int:
-    """What the system refused with a file that nobody had looked at before: 7 where it was full, else 3."""
+    """What the system refused with a file that no check had covered: 7 where it was full, else 3."""
     if isinstance(error, RecursionError):
         complain("an input is nested too deeply", error)
         return InputError.exit_code

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Protocol, TextIO
 from pamcli.errors import InputError, OutputError, PamError
 
 CLOSED_PIPE = 141
-"""Exit code when nobody reads stdout any more, as a program ends that the signal stops."""
+"""Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
 
 
 STDOUT = "standard output"
@@ -55,7 +55,7 @@ class _StandardStream(io.FileIO):
     def write(self, data: Any) -> int:
         """Ends the program quietly when the reader has gone (`| head`); raises OutputError for the rest.
 
-        Of stderr only words are lost, which keep nobody from the results.
+        Of stderr only words are lost, without which the results are complete.
         """
         try:
             return super().write(data) or 0
@@ -93,7 +93,7 @@ def complain(message: str, error: BaseException | None = None) -> None:
 
 
 def as_options(text: str) -> str:
-    """What the library calls `max_pixels` is --max-pixels to whoever types."""
+    """What the library calls `max_pixels` is --max-pixels on the command line."""
     return re.sub(r"`([a-z_]+)`", lambda match: "--" + match[1].replace("_", "-"), text)
 
 
@@ -169,7 +169,7 @@ class Console:
 
     @contextmanager
     def starting(self, what: str) -> Iterator[None]:
-        """While libraries and a network are loaded: a terminal is told; Ctrl-C and SIGTERM end silently.
+        """While libraries and a network are loaded: a terminal shows it; Ctrl-C and SIGTERM end silently.
 
         An exception in the middle of a library's import may become any other, or a traceback.
         """

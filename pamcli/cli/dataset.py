@@ -92,13 +92,13 @@ def verify(
 
     A line of stdout for whatever is wrong, and a last one with the counts. Damage (a view without the other,
     a file that cannot be read, sizes that differ, a truth that does not warp the right picture onto the left
-    one) ends with 3; what is merely not there is told and ends with 0.
+    one) ends with 3; what is merely not there is reported and ends with 0.
     """
     from pamcli.data.open import open_data, parse_data
 
     console = messages.console()
     specs = [parse_data(each) for each in data]
-    # All are opened before any is read: reading takes its time, and a mistyped path is better told at once.
+    # All are opened before any is read: reading takes long, and a mistyped path is reported at once.
     sources = [open_data(spec) for spec in specs]
     from pamcli.data.verify import verify as findings_of
 

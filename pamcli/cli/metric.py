@@ -77,7 +77,7 @@ class Cameras(Files):
             found = self.read(console).rectified
             if found is None:
                 raise InputError(
-                    f"{self.name} tells of cameras whose pictures are not rectified",
+                    f"{self.name} describes cameras whose pictures are not rectified",
                     "`pam rectify` makes rectified ones, and their calibration.yaml",
                 )
             calibration = replace(found, **by_hand)

@@ -88,7 +88,7 @@ class Views(Files):
         stored = self.read(console)
         if stored.rig is None:
             raise InputError(
-                f"{self.name} tells of pictures that are rectified already, not of the cameras",
+                f"{self.name} describes pictures that are rectified already, not of the cameras",
                 "take the pictures as they are, or the cameras' own calibration",
             )
         rig = stored.rig if self.baseline is None else stored.rig.with_baseline(self.baseline)

@@ -1,4 +1,4 @@
-"""Measuring disparity over data sets, whoever made the disparity."""
+"""Measuring disparity over data sets, of a network or in files."""
 
 from __future__ import annotations
 
@@ -199,14 +199,14 @@ def measure_disparity(
     meter = DisparityMeter(kitti=protocol.kitti, max_gt=protocol.max_gt, ranges=protocol.ranges)
     images: list[MeasuredImage] = []
     worst_pairs: list[tuple[float, int, ShownPair]] = []
-    untold: list[str] = []
+    without_truth: list[str] = []
     ratios: list[float] = []
     clipped = 0
     for index in range(len(source)):
         sample = protocol_sample(source, index, protocol)
         found = None if sample.disparity is None else estimate(sample)
         if sample.disparity is None:
-            untold.append(sample.name)
+            without_truth.append(sample.name)
         elif found is not None:
             ratios.append(_ratio(found, sample))
             disparity, bounded = found.disparity, sample.calibration and sample.calibration.ndisp
@@ -220,14 +220,16 @@ def measure_disparity(
                 worst_pairs.sort(key=lambda one: -one[0])
                 del worst_pairs[worst:]
         advance()
-    if len(untold) == len(source):
+    if len(without_truth) == len(source):
         raise InputError(
-            f"{untold[0]} has no true disparity, nor has any other pair of {label or 'the data'}",
+            f"{without_truth[0]} has no true disparity, nor has any other pair of {label or 'the data'}",
             "measure on a split that comes with ground truth",
         )
     notes = [*source.missing, *protocol.notes()]
-    if untold:
-        notes.append(f"{len(untold)} of {len(source)} pairs have no truth, left out: {listed(untold)}")
+    if without_truth:
+        notes.append(
+            f"{len(without_truth)} of {len(source)} pairs have no truth, left out: {listed(without_truth)}"
+        )
     if clipped:
         notes.append(
             f"estimates of {clipped} pairs are clipped to [0, ndisp], as Middlebury's evaluation does"
@@ -238,7 +240,7 @@ def measure_disparity(
         tuple(images),
         tuple((index, pair) for _, index, pair in worst_pairs),
         tuple(notes),
-        tuple(_suspicions(ratios)),
+        tuple(_unit_warnings(ratios)),
         3.0 if protocol.kitti else 2.0,
     )
 
@@ -260,7 +262,7 @@ def _ratio(found: Estimate, sample: Sample) -> float:
     return float(np.median(found.disparity[both] / sample.disparity[both])) if both.any() else math.nan
 
 
-def _suspicions(ratios: list[float]) -> Iterator[str]:
+def _unit_warnings(ratios: list[float]) -> Iterator[str]:
     """Of estimates in another unit, or with another sign; no method is so bad in half of the pictures."""
     known = [ratio for ratio in ratios if math.isfinite(ratio)]
     typical = float(np.median(known)) if known else 1.0

@@ -21,7 +21,7 @@ _HINTS = {
     errno.EPERM: "choose a folder that you may write to",
     errno.EROFS: "choose a folder that you may write to",
     errno.ENAMETOOLONG: "choose a shorter file name",
-    errno.ENXIO: "it is a pipe that nobody reads",
+    errno.ENXIO: "it is a pipe without a reader",
 }
 
 
@@ -59,7 +59,7 @@ def check_writable(path: Path) -> None:
 
 
 def _open_pipe(path: Path) -> int:
-    """Raises OSError: within a second nobody has begun to read it."""
+    """Raises OSError: within a second no process has begun to read it."""
     for _ in range(20):
         with contextlib.suppress(OSError):
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK)

@@ -77,7 +77,7 @@ def check_regular(path: Path) -> None:
     """Raise InputError where something else than a regular file stands: a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # said by whoever opens it
+    except (OSError, ValueError):  # opening it says what is wrong
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputError(f"{shown(path)} is not a regular file")

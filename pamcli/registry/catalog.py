@@ -108,7 +108,7 @@ def _hub_answers(seconds: float = 3.0) -> bool:
             address = urlsplit(proxy)
         port = address.port or (443 if address.scheme == "https" else 80)
         socket.create_connection((address.hostname or "", port), timeout=seconds).close()
-    except (OSError, ValueError):  # nobody is there, or the proxy's address is none
+    except (OSError, ValueError):  # no answer, or the address of the proxy is none
         return False
     return True
 

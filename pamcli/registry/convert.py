@@ -99,7 +99,7 @@ def _is_imported(path: Path) -> bool:
 def _load(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals(NUMPY_SCALARS), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the protocol of the pickle, which is the file's affair
+            warnings.simplefilter("ignore")  # about the protocol of the pickle
             if path.suffix == ".safetensors":
                 return safetensors.torch.load_file(path)
             return torch.load(path, map_location="cpu", weights_only=True)

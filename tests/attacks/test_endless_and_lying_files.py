@@ -89,7 +89,7 @@ def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:
     ) as running:
         _, said = running.communicate(timeout=50)
     assert running.returncode == 7, said
-    assert b"it is a pipe that nobody reads" in said
+    assert b"it is a pipe without a reader" in said
 
 
 def test_a_pipe_that_is_read_gets_all() -> None:

@@ -142,7 +142,7 @@ def test_without_a_calibration(here: Path) -> None:
         ((), 2, ("--calibration and --uncalibrated are both missing",)),
         (("--calibration", "rig.yaml", "--uncalibrated"), 2, ("contradict each other",)),
         (("--calibration", "none.yaml"), 3, ("none.yaml", "there is no such file")),
-        (("--calibration", "calib.txt"), 3, ("calib.txt tells of pictures that are rectified already",)),
+        (("--calibration", "calib.txt"), 3, ("calib.txt describes pictures that are rectified already",)),
         (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size '5' is no size",)),
         (("--calibration", "rig.yaml", "--baseline", "0"), 2, ("--baseline 0 is no number above 0",)),
         (("--calibration", "rig.yaml", "--cameras", "1"), 2, ("--cameras '1' is no pair of cameras",)),
