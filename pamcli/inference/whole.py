@@ -9,19 +9,16 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pamcli.inference.alive_tensors import AliveTensors
 from pamcli.inference.device import Compute
 from pamcli.inference.strip_choice import LIBRARIES, Footprint
-from pamcli.networks.parallax import received_mass
+from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.attention import Block
-from pamcli.streaming.confidence import Cycle
 from pamcli.streaming.matching import StreamedMatching, StreamedMatchingNetwork
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import RollingMap
@@ -43,13 +40,8 @@ class WholePASMnet(StreamedMatchingNetwork[PASMnet]):
         views = pictures.reader()(0, pictures.height)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], max_disparity)
-        maps, sure = found.maps[-1], None
-        if confidence:
-            cycle = Cycle(F.avg_pool2d(found.disparity, 4)[0, 0] / 4, 0)
-            _, height, width, _ = maps.right_to_left.shape
-            cycle.to_right((0, height), Block(0, width, 0, width), maps.right_to_left[0])
-            cycle.and_back((0, height), Block(0, width, 0, width), maps.left_to_right[0])
-            sure = cycle.confidence()[None]
+        maps = found.maps[-1]
+        sure = cycle_confidence(found.disparity, maps) if confidence else None
         return StreamedMatching(found.disparity, maps.valid_left, received_mass(maps.left_to_right), sure)
 
 
