@@ -18,7 +18,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pamcli.cli import app
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.sample import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
 from pamcli.evaluation.methods import Estimate
@@ -45,6 +44,7 @@ from pamcli.networks.pasmnet import ParallaxAttentionBlock
 from pamcli.networks.passrnet import ParallaxAttention
 from pamcli.networks.variants import CostVolume
 from pamcli.registry.catalog import sha256
+from pamcli.registry.load import load_network
 from pamcli.registry.spec import read_header
 from pamcli.training.recipe_files import read_recipe
 
@@ -140,57 +140,58 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
         figures = errors(weights, given.val, size)
     else:
         figures = quality(weights, given.val)
-    figures |= {"parameters": read_header(weights).parameters, "of": made_of}
+    figures |= {"parameters": read_header(weights).parameters, "time": seconds(weights), "of": made_of}
     write_atomically(record, json.dumps(figures, indent=1).encode())
 
 
 def errors(weights: Path, sets: Sequence[str], size: tuple[int, int] | None) -> dict[str, Any]:
-    """Means over the pictures of all sets, and the seconds of the median pair."""
-    matcher, seconds = StereoMatcher.load(weights), []
-    clock = clock_of(matcher)
+    """Means over the pictures of all sets."""
+    matcher = StereoMatcher.load(weights)
     found: list[Mapping[str, float]] = []
-
-    def estimate(sample: Sample) -> Estimate:
-        start = clock()
-        disparity = matcher(sample.left, sample.right, extras=()).disparity
-        seconds.append(clock() - start)
-        return Estimate(disparity)
-
     for text in sets:
         spec = parse_data(text)
-        protocol = DisparityProtocol.of(spec.info.name, max_gt=FARTHEST, resize=size)
-        measured = measure_disparity(spec.label, open_data(spec), estimate, protocol)
+        measured = measure_disparity(
+            spec.label,
+            open_data(spec),
+            lambda sample: Estimate(matcher(sample.left, sample.right, extras=()).disparity),
+            DisparityProtocol.of(spec.info.name, max_gt=FARTHEST, resize=size),
+        )
         found += [image.figures.regions["all"] for image in measured.images]
     means = {key: float(np.mean([figures[key] for figures in found])) for key in ("epe", "bad-1", "bad-3")}
-    return {**means, "time": float(np.median(seconds)), "pairs": len(found)}
+    return {**means, "pairs": len(found)}
 
 
 def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
-    """Means over the pairs of all sets, of the left view, and of bicubic; the seconds of the median pair."""
-    upscaler, seconds = StereoUpscaler.load(weights), []
-    clock = clock_of(upscaler)
+    """Means over the pairs of all sets, of the left view, and of bicubic."""
+    upscaler = StereoUpscaler.load(weights)
 
-    def enlarge(name: str, pair: SuperresPair) -> tuple[Any, float | None]:
-        start = clock()
-        left = upscaler.left_only(pair.low_left, pair.low_right)
-        seconds.append(clock() - start)
-        return (left, pair.bicubic()[1]), None
+    def enlarge(name: str, pair: SuperresPair) -> tuple[Any, None]:
+        return (upscaler.left_only(pair.low_left, pair.low_right), pair.bicubic()[1]), None
 
     measured = [
-        measure_superres(t, open_data(parse_data(t)), upscaler.scale, "network", enlarge) for t in sets
+        measure_superres(text, open_data(parse_data(text)), upscaler.scale, "network", enlarge)
+        for text in sets
     ]
     left = [{method: means["left"] for method, means in one.means.items()} for one in measured]
-    figures = {
+    return {
         "psnr": float(np.mean([one["network"]["psnr"] for one in left])),
         "ssim": float(np.mean([one["network"]["ssim-ipassr"] for one in left])),
         "bicubic": float(np.mean([one["bicubic"]["psnr"] for one in left])),
+        "pairs": sum(len(one.pairs) for one in measured),
     }
-    return {**figures, "time": float(np.median(seconds)), "pairs": len(seconds)}
 
 
-def clock_of(network: StereoMatcher | StereoUpscaler) -> Callable[[], float]:
-    """On a CPU the program's own time, which other programs do not change."""
-    return time.process_time if network.compute.device.type == "cpu" else time.perf_counter
+def seconds(weights: Path) -> float:
+    """The processor's, for a small pair, by the plain network: `pam` runs some of the variants otherwise."""
+    network, spec = load_network(weights)
+    left, right = torch.rand(2, 1, 3, *((128, 256) if spec.scale is None else (32, 64)))
+    taken = []
+    with torch.inference_mode():
+        for _ in range(4):
+            start = time.process_time()
+            network(left, right)
+            taken.append(time.process_time() - start)
+    return float(np.median(taken[1:]))
 
 
 def table(study: Study, folders: Sequence[Path], sets: Sequence[str], resize: str | None) -> str:
@@ -207,7 +208,7 @@ def table(study: Study, folders: Sequence[Path], sets: Sequence[str], resize: st
         lines.append(f"| {row.title} | {budget} | {' | '.join(cells)} |")
     heads = ["", "steps", *(COLUMNS[key] for key in study.columns)]
     size = f" at {resize}" if resize else ""
-    pairs = f"{figures[0]['pairs']} pairs of {', '.join(sets)}{size}"
+    pairs = f"means over {', '.join(sets)}{size}, pairs: {figures[0]['pairs']}"
     bicubic = f"; bicubic {figures[0]['bicubic']:.2f} dB" if "bicubic" in figures[0] else ""
     title = f"Table {study.table}: {study.title}. Here {pairs}{bicubic} (in brackets: as published)"
     return "\n".join([title, "", f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads), *lines, ""])
