@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import warnings
 from collections import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -299,17 +300,19 @@ def loader(
     Pictures lie in page-locked memory where there is a CUDA device.
     Raises PamError as `Examples` does, in the order of the steps; DeviceError: a worker was killed.
     """
-    loaded = DataLoader(
-        _Steps(examples, batch, rank, world, wide),
-        batch_size=None,
-        sampler=range(start, steps),
-        num_workers=workers,
-        collate_fn=_unchanged,
-        worker_init_fn=_begin_worker,
-        pin_memory=torch.cuda.is_available(),
-        generator=torch.Generator(),  # its own: the run's random state belongs to the run
-    )
-    with _sigchld_handler_kept():
+    with _sigchld_handler_kept(), warnings.catch_warnings():
+        # Who asks for more workers than there are processors gets them, and no advice.
+        warnings.filterwarnings("ignore", "This DataLoader will create")
+        loaded = DataLoader(
+            _Steps(examples, batch, rank, world, wide),
+            batch_size=None,
+            sampler=range(start, steps),
+            num_workers=workers,
+            collate_fn=_unchanged,
+            worker_init_fn=_begin_worker,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),  # its own: the run's random state belongs to the run
+        )
         batches = iter(loaded)
     try:
         for found in batches:

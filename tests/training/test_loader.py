@@ -130,6 +130,13 @@ class Deadly(Stored):
         raise AssertionError
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no processes")
+def test_more_workers_than_processors_are_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    made = examples(*numbered(2))
+    assert colours(loader(made, 0, 2, 2, workers=2)) == colours(loader(made, 0, 2, 2, workers=0))
+
+
 def test_a_killed_worker_raises_nowhere_but_where_a_batch_is_wanted() -> None:
     before = signal.getsignal(signal.SIGCHLD)
     made = loader(examples(*numbered(2)), 0, 2, 1, workers=1)
