@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pamcli.checked import FromZero, Positive, Share, checked
 
@@ -69,20 +69,3 @@ class LossWeights:
         """What a term counts in the sum, with all its factors."""
         weight: float = getattr(self, term)
         return weight * self.pam if term.startswith("pam_") else weight
-
-
-SCENEFLOW = LossWeights(
-    photometric=1, smoothness=0.1, pam=1, pam_photometric=1, pam_smoothness=1, pam_cycle=1
-)
-KITTI = replace(SCENEFLOW, smoothness=0.5, pam_smoothness=5, pam_cycle=5)
-"""Section 4.3.2."""
-SUPER_RESOLUTION = LossWeights(
-    super_resolution=1, pam=0.005, pam_photometric=1, pam_smoothness=1, pam_cycle=1
-)
-"""Section 5.2."""
-SUPERVISED = LossWeights(refined=1, initial=0.5, likelihood=1)
-"""PASMnet with known disparities: not the paper's."""
-SUPERVISED_2 = LossWeights(
-    refined=1, updates=0.3, occluded=0.5, likelihood=0.1, likelihood_shares=(0.0, 0.3, 1.0)
-)
-"""PASMnet 2 with known disparities."""

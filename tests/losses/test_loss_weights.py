@@ -6,10 +6,11 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from paper_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED
 
 from pamcli.checked import from_json
 from pamcli.losses.total import STAGE_WEIGHTS
-from pamcli.losses.weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, LossWeights
+from pamcli.losses.weights import LossWeights
 
 
 def test_presets_are_the_papers() -> None:

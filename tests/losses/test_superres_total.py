@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from loss_examples import maps_of, random_costs, random_pictures, value
+from paper_weights import SUPER_RESOLUTION
 from torch import Tensor
 
 from pamcli.losses.total import Truth, superres_terms, total_loss
 from pamcli.losses.unsupervised import attention_cycle
-from pamcli.losses.weights import SUPER_RESOLUTION, LossWeights
+from pamcli.losses.weights import LossWeights
 from pamcli.networks.passrnet import SuperResolution
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, replace
 import pytest
 import torch
 from loss_examples import maps_of, random_costs, random_pictures, value
+from paper_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, SUPERVISED_2
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
@@ -19,7 +20,7 @@ from pamcli.losses.total import (
     total_loss,
 )
 from pamcli.losses.unsupervised import attention_cycle, attention_smoothness, downsample, photometric
-from pamcli.losses.weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, SUPERVISED_2, LossWeights
+from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
 from pamcli.networks.passrnet import SuperResolution

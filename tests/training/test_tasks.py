@@ -10,7 +10,6 @@ import torch
 from pamcli.inference import device
 from pamcli.inference.device import Compute
 from pamcli.losses.total import Truth
-from pamcli.losses.weights import SCENEFLOW
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
@@ -34,7 +33,9 @@ def test_pasmnet_is_given_normalised_views() -> None:
 
 
 def test_a_batch_without_labels_has_all_terms_and_learns_from_those_that_need_none() -> None:
-    recipe = replace(RECIPES["scenes"], losses=replace(SCENEFLOW, refined=1, likelihood=1))
+    recipe = replace(
+        RECIPES["scenes"], losses=replace(RECIPES["unsupervised"].losses, refined=1, likelihood=1)
+    )
     _, values = loss_function(recipe, CPU, Processes())(PASMnet(), pair())
     assert values["refined"] == values["likelihood"] == 0
     assert values["photometric"] > 0
