@@ -10,6 +10,7 @@ from pamcli.cli.console import Console
 from pamcli.cli.options import Compute, Matching
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import locate
+from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -58,6 +59,8 @@ def load_upscaler(
 ) -> StereoUpscaler:
     """A PASSRnet, of a certain scale unless that is None. Raises ModelError, DeviceError, UsageError."""
     path = find_weights(weights, console)
+    if path.suffix != ".onnx":  # which only ONNX Runtime reads
+        _check_scale(weights, scale, read_header(path).spec.scale)
     with console.starting(weights):
         from pamcli.inference.upscaler import StereoUpscaler
 
@@ -68,11 +71,14 @@ def load_upscaler(
             max_memory=compute.max_memory,
             ensemble=ensemble,
         )
-    if scale not in (None, upscaler.scale):
-        said = f"{weights} enlarges {upscaler.scale} times, not {scale}"
-        raise UsageError(said, "leave out --scale or --weights")
+    _check_scale(weights, scale, upscaler.scale)
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler
+
+
+def _check_scale(weights: str, asked: int | None, stored: int | None) -> None:
+    if None not in (asked, stored) and asked != stored:
+        raise UsageError(f"{weights} enlarges {stored} times, not {asked}", "leave out --scale or --weights")
 
 
 def _compute(network: StereoMatcher | StereoUpscaler) -> str:
