@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.matching import find_matches, refine_matches
+from pamcli.imaging.matching import (
+    find_matches,
+    grey,
+    match_densely,
+    reduced,
+    reduction,
+    refine_matches,
+)
 
 REACH_X, REACH_Y = 0.4, 0.05
 """How far to either side, and up and down, a feature is looked for, as a share of the width and the longer
@@ -19,13 +26,19 @@ side."""
 REFINED = 48
 """Matches measured at full size, at most."""
 ENOUGH_MATCHES = 10
-"""Fewer matches give no verdict."""
+"""Fewer matches give no verdict about order and rows."""
 RIGHT_SIDE = 0.1
 """Views count as exchanged while less than this share of the matches that take a side take the right one."""
 CONFIRMED = 0.3
 """Views count as unrelated while less than this share of the matches looked at in full size are there too: of
 73 real pairs it was 0.56 and more, of views of different scenes 0.13 and less
 (scripts/measure_confidence.py)."""
+COMMON = 0.55
+"""Share of the pixels for which dense matching of small copies agrees from both sides, below which views are
+unrelated: of 21 real pairs, sharp or blurred until they had no details, it was 0.60 and more, of views of
+different scenes 0.49 and less."""
+SMALL, PLAIN = 100, 8.0
+"""Pixels of a side, and grey levels by which rows vary, below which such copies say nothing."""
 MAX_VERTICAL_ERROR = 1.0
 """Pixels by which matches of a rectified pair may lie above or below each other."""
 
@@ -47,7 +60,7 @@ class PairCheck:
     identical: bool
     """Both pictures have the same pixels; nothing else was looked at then."""
     unrelated: bool = False
-    """What looks alike on reduced pictures is not alike in full size: probably two scenes."""
+    """Hardly anything of one picture is in the other: probably two scenes."""
 
     def warnings(self) -> list[str]:
         """One line for each thing that looks wrong, with its remedy; empty for a usable pair."""
@@ -88,12 +101,15 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
         return PairCheck(0, 0.0, False, 0.0, 0.0, True)
     height, width = left.shape[:2]
     found, factor = find_matches(left, right, (REACH_X * width, REACH_Y * max(height, width)))
-    if not len(found):
-        return PairCheck(0, 0.0, False, 0.0, 0.0, False)
     measured = refine_matches(left, right, found, factor, REFINED)
     looked_at = min(len(found), REFINED)
-    if looked_at >= ENOUGH_MATCHES and len(measured) < CONFIRMED * looked_at:
-        return PairCheck(len(found), 0.0, False, 0.0, 0.0, False, unrelated=True)
+    few = looked_at < ENOUGH_MATCHES
+    if few or len(measured) < CONFIRMED * looked_at:
+        common = _common(left, right)
+        if (not few) if common is None else common < COMMON:
+            return PairCheck(len(found), 0.0, False, 0.0, 0.0, False, unrelated=True)
+    if not len(found):
+        return PairCheck(0, 0.0, False, 0.0, 0.0, False)
     enough = len(measured) >= ENOUGH_MATCHES
     median = float(np.median((measured if enough else found).disparity))
     # What is far away has hardly any disparity and takes no side; one reduced pixel counts `factor`.
@@ -107,6 +123,18 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
         (float(np.median(dy)) for dy in (measured.dy, np.abs(measured.dy))) if enough else (0.0, 0.0)
     )
     return PairCheck(len(found), median, exchanged, offset, error, False)
+
+
+def _common(left: NDArray[np.generic], right: NDArray[np.generic]) -> float | None:
+    """Share of the pixels of small copies whose matches lead back to them; None: too small or plain."""
+    factor = reduction(left.shape, 60_000, 320)
+    if min(left.shape[:2]) < SMALL * factor:
+        return None
+    one, two = (grey(reduced(view, factor)) for view in (left, right))
+    if min(float(view.std(axis=1).mean()) for view in (one, two)) < PLAIN:
+        return None
+    reach = int(0.3 * one.shape[1])
+    return float(match_densely(one, two, -reach, reach).first_seen.mean())
 
 
 def _identical(left: NDArray[np.generic], right: NDArray[np.generic]) -> bool:
