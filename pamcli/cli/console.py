@@ -122,6 +122,9 @@ class Progress(Protocol):
     def advance(self, *, skipped: bool = False) -> None:
         """One more. skipped: it took no time, and says nothing about speed."""
 
+    def expect(self, count: int) -> None:
+        """So many more are to come than was known."""
+
 
 @dataclass(frozen=True)
 class Console:
@@ -214,6 +217,9 @@ class _Silent:
     def advance(self, *, skipped: bool = False) -> None:
         pass
 
+    def expect(self, count: int) -> None:
+        pass
+
 
 class _Bar:
     def __init__(self, bar: Any, task: Any) -> None:
@@ -231,6 +237,9 @@ class _Bar:
         if left := self.bar.tasks[0].remaining:
             rate += f", {datetime.timedelta(seconds=round(left * each))} left"
         self.bar.update(self.task, rate=rate)
+
+    def expect(self, count: int) -> None:
+        self.bar.update(self.task, total=(self.bar.tasks[0].total or 0) + count)
 
 
 def _as_text(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
-from pamcli.cli.console import Console, one_line
+from pamcli.cli.console import Console, Progress, one_line
 from pamcli.cli.groups import argument, flag, option
 from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.errors import BATCH_FAILED, UsageError
@@ -106,11 +106,11 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
     added = [_data_pairs(text) for text in given.add or []]
     from pamcli.files.ownership import owned
 
-    with owned(to.output):
+    with owned(to.output), console.progress("pictures", 0) as bar:
         failed = False
         places = given.inputs
         if given.from_stereograms:
-            failed = _rectify(given, to, workers.count, console)
+            failed = _rectify(given, to, workers.count, console, bar)
             places = [str(to.output / "pairs")]
         if to.scale is not None:
             source = "stereograms" if given.from_stereograms else "flickr1024"
@@ -118,7 +118,7 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
                 operator.add, [*added, *(_input_pairs(text, given.split, source) for text in places)]
             )
             plan = _planned(found, lines, given, to, console)
-            failed |= _carried_out(plan, workers.count, given.skip_damaged, to.jsonl, console)
+            failed |= _carried_out(plan, workers.count, given.skip_damaged, to.jsonl, console, bar)
     if failed and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
 
@@ -175,7 +175,9 @@ def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, co
     )
 
 
-def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, console: Console) -> bool:
+def _carried_out(
+    plan: Plan, workers: int, skip_damaged: bool, json: bool, console: Console, bar: Progress
+) -> bool:
     """Make the patches and report how many; whether some pairs could not be read."""
     from pamcli.data.preparation.prepare import carry_out, finish
     from pamcli.data.preparation.stores import read_index
@@ -194,8 +196,8 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
         )
         if small := sum(task.picture.patches == 0 for task in plan.tasks):
             console.inform(f"too small for a patch: {counted(small, 'pair')}")
-        with console.progress("pairs", len(plan.tasks)) as bar:
-            failed = carry_out(plan, workers, bar.advance)
+        bar.expect(len(plan.tasks))
+        failed = carry_out(plan, workers, bar.advance)
         for pair, reason in (*plan.unreadable, *failed):
             say = console.warn if skip_damaged else console.error
             say(f"{pair}: {reason}")
@@ -230,7 +232,7 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, json: bool, conso
     return False
 
 
-def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
+def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Progress) -> bool:
     """Make pairs of stereograms and report the outcomes; whether some could not be read."""
     from pamcli.data.preparation.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
@@ -242,8 +244,8 @@ def _rectify(given: Input, to: Output, workers: int, console: Console) -> bool:
         console.inform(
             f"{shown(plan.pairs)} goes on: {len(plan.done)} of {len(plan.tasks)} pictures are done"
         )
-    with console.progress("stereograms", len(plan.tasks)) as bar:
-        outcomes = carry_out_stereograms(plan, workers, bar.advance)
+    bar.expect(0 if plan.finished else len(plan.tasks))
+    outcomes = carry_out_stereograms(plan, workers, bar.advance)
     counts = Counter(each["outcome"] for each in outcomes)
     for each in outcomes:
         if each["outcome"] == "set aside":

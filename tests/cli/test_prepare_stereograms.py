@@ -6,6 +6,8 @@ import csv
 import json
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from pam_program import files, names, pam, refuse, unchanged
 from PIL import Image
 
+from pamcli.cli.console import Console
 from pamcli.data import stereograms
 from pamcli.data.stereograms import RectifiedPair, SetAside
 
@@ -136,6 +139,29 @@ def test_patches_are_cut_from_the_pairs_in_one_go() -> None:
     assert (
         pam("dataset", "verify", "flickr1024:mine").lines[-1].startswith("flickr1024:mine: 12 pairs, 0 dam")
     )
+
+
+def test_one_bar_counts_stereograms_and_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+
+    class Bar:
+        done = expected = 0
+
+        def advance(self, *, skipped: bool = False) -> None:
+            self.done += 1
+
+        def expect(self, count: int) -> None:
+            self.expected += count
+
+    @contextmanager
+    def progress(console: Console, what: str, total: int | None) -> Iterator[Bar]:
+        counted.append(Bar())
+        yield counted[-1]
+
+    monkeypatch.setattr(Console, "progress", progress)
+    assert pam(*PREPARE, "--scale", "2", "--skip-damaged").code == 0
+    (bar,) = counted
+    assert bar.done == bar.expected == 4 + 2  # pictures, and the pairs of which patches are cut
 
 
 def test_the_layout_is_passed_on_and_belongs_to_the_folder() -> None:
