@@ -53,7 +53,8 @@ def parse_data(text: str) -> DataSpec:
         return _spec(text, SOURCES[alone], SOURCES[alone].splits[0], None, query)
     name, slash, split = head.partition("/")
     if not colon or (name not in SOURCES and not re.fullmatch(r"\w+", name)):
-        raise UsageError(f"{text!r} does not begin with the name of a data set", _form(SOURCES))
+        hint = f"give NAME:PATH, NAME one of {', '.join(SOURCES)}"
+        raise UsageError(f"{text!r} does not begin with the name of a data set", hint)
     info = SOURCES.get(name)
     if info is None:
         raise _unknown("data set", name, list(SOURCES))
@@ -72,15 +73,8 @@ def parse_data(text: str) -> DataSpec:
 def _spec(text: str, info: SourceInfo, split: str, path: Path | None, query: str) -> DataSpec:
     keys = _keys(query, info)
     first, weight = keys.pop("first", None), keys.pop("weight", None)
-    return DataSpec(
-        text=text,
-        info=info,
-        split=split,
-        path=path,
-        keys=keys,
-        first=None if first is None else _count(first),
-        weight=1.0 if weight is None else _weight(weight),
-    )
+    numbers = _count(first) if first else None, _weight(weight) if weight else 1.0
+    return DataSpec(text, info, split, path, keys, *numbers)
 
 
 def open_data(data: str | DataSpec) -> Source:
@@ -105,10 +99,6 @@ def open_data(data: str | DataSpec) -> Source:
         source = source.first(spec.first)
     source.spec = spec
     return source
-
-
-def _form(names: Mapping[str, SourceInfo]) -> str:
-    return f"give NAME:PATH, NAME one of {', '.join(names)}"
 
 
 def _unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:

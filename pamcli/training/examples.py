@@ -218,47 +218,27 @@ def _truths(
     pixel may lie outside the crop. Then the match must lie inside.
     """
     rows, columns = crop.rows(first, step), crop.columns(first, step)
-    ratio = np.float32(crop.scale_x / step)
     shape = len(rows), len(columns)
+    truths = sample.disparity, sample.right_disparity
+    if all(truth is None for truth in truths):
+        unknown, nothing = np.full(shape, np.nan, np.float32), np.zeros(shape, np.bool_)
+        return unknown, unknown.copy(), nothing, nothing.copy()
     lines = [
-        None if values is None else torch.from_numpy(values[rows])
-        for values in (sample.disparity, sample.right_disparity)
+        torch.full((len(rows), sample.left.shape[1]), torch.nan)
+        if truth is None
+        else torch.from_numpy(truth[rows])
+        for truth in truths
     ]
+    # As the data set says; else where both truths agree; with one alone, where nothing nearer hides them.
+    both = lines[0][None], lines[1][None]
+    seen = visible_left(*both)[0] if sample.visible is None else torch.from_numpy(sample.visible[rows])
     results: list[Any] = []
-    masks = _visible(sample, rows, *lines)
-    for sign, disparity, mask in zip((-1, 1), lines, masks, strict=True):
-        if disparity is None:
-            results.append((np.full(shape, np.nan, np.float32), np.zeros(shape, np.bool_)))
-            continue
-        values = disparity.numpy()[:, columns].astype(np.float32) * ratio
+    for sign, disparity, mask in zip((-1, 1), lines, (seen, visible_right(*both)[0]), strict=True):
+        values = disparity.numpy()[:, columns].astype(np.float32) * np.float32(crop.scale_x / step)
         match = np.arange(shape[1], dtype=np.float32) + sign * values
         results.append((values, mask.numpy()[:, columns] & (match >= 0) & (match <= shape[1] - 1)))
     (left, visible), (right, right_visible) = results
     return left, right, visible, right_visible
-
-
-def _visible(
-    sample: Sample, rows: NDArray[np.intp], left: Tensor | None, right: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Pixels of the lines `rows` that the other view sees too; of no meaning where the truth is unknown.
-
-    As the data set says; else where both truths agree; with one truth alone, where nothing nearer hides them.
-    """
-    nothing = torch.zeros(0, dtype=torch.bool)
-    if left is None and right is None:
-        return nothing, nothing
-    seen_left = seen_right = nothing
-    if left is not None:
-        if sample.visible is not None:
-            seen_left = torch.from_numpy(sample.visible[rows])
-        else:
-            seen_left = visible_left(left[None], None if right is None else right[None])[0]
-    if right is not None:
-        if left is not None:
-            seen_right = visible_right(left[None], right[None])[0]
-        else:
-            seen_right = visible_left(right[None].flip(-1))[0].flip(-1)
-    return seen_left, seen_right
 
 
 class _Steps(Dataset["Batch | PamError"]):

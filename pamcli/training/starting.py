@@ -135,9 +135,7 @@ def start_as_upscaler(network: PASSRnet) -> None:
             _damp(module.body[2])
         elif isinstance(module, CascadedASPP):
             for group in (1, 2, 3):
-                _copy_channels(
-                    getattr(module, f"conv1_{group}")[0], {channel: channel for channel in picture}
-                )
+                _copy_channels(getattr(module, f"conv1_{group}")[0], itself)
                 _copy_channels(getattr(module, f"b_{group}"), itself)
         elif isinstance(module, ResidualASPP):
             for group in (1, 2, 3):
