@@ -135,8 +135,12 @@ class Console:
     jsonl: bool = False
 
     def result(self, line: str) -> None:
-        """A line of stdout (or several), delivered at once; what would command the terminal is escaped."""
-        sys.stdout.write("\n".join(map(one_line, line.split("\n"))) + "\n")
+        """A line of stdout, delivered at once; what would break it or command the terminal is escaped."""
+        self.block(one_line(line))
+
+    def block(self, text: str) -> None:
+        """The same of several lines."""
+        sys.stdout.write("\n".join(map(one_line, text.split("\n"))) + "\n")
         sys.stdout.flush()
 
     def path(self, path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from pamcli.cli import completion, prepare, statistics
-from pamcli.cli.console import Console, one_line
+from pamcli.cli.console import Console
 from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.options import Quiet, Text, check_new_file
 from pamcli.errors import InputError, UsageError
@@ -246,13 +246,13 @@ def _counts(source: Source, findings: list[Finding]) -> dict[str, int]:
 def _report(spec: DataSpec, source: Source, findings: list[Finding], console: Console) -> None:
     for finding in findings:
         sample = f"{finding.sample}: " if finding.sample else ""
-        console.result(one_line(f"{spec.text}: {sample}{finding.severity}: {finding.message}"))
+        console.result(f"{spec.text}: {sample}{finding.severity}: {finding.message}")
     counts = _counts(source, findings)
     found = (
         f"{counted(counts['pairs'], 'pair')}, {counts['damage']} damage, {counts['incomplete']} incomplete"
     )
     unverified = "" if spec.info.verified else f"; layout unverified: {spec.info.unverified}"
-    console.result(one_line(f"{spec.text}: {found}{unverified}"))
+    console.result(f"{spec.text}: {found}{unverified}")
 
 
 def _report_json(spec: DataSpec, source: Source, findings: list[Finding], console: Console) -> None:

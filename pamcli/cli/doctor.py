@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from pamcli import __version__
-from pamcli.cli.console import Console, one_line, said
+from pamcli.cli.console import Console, said
 from pamcli.cli.options import Answer
 from pamcli.errors import PamError
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
@@ -49,7 +49,7 @@ def command(text: Answer) -> None:
             for line in (
                 [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
             ):
-                console.result(one_line(f"{name:10} {line}"))
+                console.result(f"{name:10} {line}")
                 name = ""
     if failures:
         raise typer.Exit(failures[0].exit_code)

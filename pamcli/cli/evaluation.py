@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pamcli.cli import completion
-from pamcli.cli.console import Console, one_line
+from pamcli.cli.console import Console
 from pamcli.cli.groups import flag, option
 from pamcli.cli.options import PRECISION, Compute, Precision, check_new_file
 from pamcli.errors import UsageError
@@ -75,13 +75,13 @@ def show(found: Evaluation, shown: Shown, console: Console) -> None:
     if shown.as_json:
         console.result(json.dumps(found.json(), allow_nan=False))
         return
-    console.result(found.text(shutil.get_terminal_size().columns))
+    console.block(found.text(shutil.get_terminal_size().columns))
     # On stdout, too: a table that was kept without them cannot be compared with anything.
     console.result("")
     for name, value in found.facts:
-        console.result(one_line(f"{name}: {value}"))
+        console.result(f"{name}: {value}")
     for note in found.notes:
-        console.result(one_line(f"note: {note}"))
+        console.result(f"note: {note}")
 
 
 def open_sets(texts: Sequence[str], console: Console) -> list[Source]:

@@ -48,7 +48,7 @@ def command(
         raise UsageError(f"no page is called {page!r}", f"{meant}pam guide lists them")
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     if not sys.stdout.isatty():
-        console.result(text.rstrip("\n"))
+        console.block(text.rstrip("\n"))
         return
     from rich.console import Console as Terminal
     from rich.markdown import Markdown

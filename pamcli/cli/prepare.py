@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
-from pamcli.cli.console import Console, Progress, one_line
+from pamcli.cli.console import Console, Progress
 from pamcli.cli.groups import argument, flag, option
 from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.errors import BATCH_FAILED, UsageError
@@ -225,10 +225,10 @@ def _carried_out(
         return False
     for source, counts in index.sources().items():
         patches = f"{counted(counts['pairs'], 'pair')}, {counted(counts['patches'], 'patch')}"
-        console.result(one_line(f"{name}: {source}: {patches}"))
+        console.result(f"{name}: {source}: {patches}")
     left_out = f", {counted(len(index.left_out), 'pair')} left out" if index.left_out else ""
     patches = f"{counted(len(index.pictures), 'pair')}, {counted(index.patches, 'patch')}{left_out}"
-    console.result(one_line(f"{name}: {patches}"))
+    console.result(f"{name}: {patches}")
     return False
 
 
@@ -268,7 +268,5 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
         line = (
             f"{counted(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
         )
-        console.result(
-            one_line(f"{plan.pairs}: {line}; the reasons are in {plan.report.with_suffix('.csv')}")
-        )
+        console.result(f"{plan.pairs}: {line}; the reasons are in {plan.report.with_suffix('.csv')}")
     return bool(counts["damaged"])

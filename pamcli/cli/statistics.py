@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import typer
 
 from pamcli.cli import completion
-from pamcli.cli.console import Console, one_line
+from pamcli.cli.console import Console
 from pamcli.cli.groups import argument, option
 from pamcli.cli.options import Quiet, Text, Workers
 from pamcli.errors import InputError
@@ -93,12 +93,12 @@ def spread(length: int, count: int) -> list[int]:
 
 def _print_duplicates(text: str, figures: SetFigures, console: Console) -> None:
     for first, second in figures.copies:
-        console.result(one_line(f"{text}: {second} is a copy of {first}"))
+        console.result(f"{text}: {second} is a copy of {first}")
     for first, second in figures.near_copies:
-        console.result(one_line(f"{text}: {second} looks like {first}"))
+        console.result(f"{text}: {second} looks like {first}")
     for pair in figures.pairs:
         if pair.same_views:
-            console.result(one_line(f"{text}: left and right of {pair.name} are the same picture"))
+            console.result(f"{text}: left and right of {pair.name} are the same picture")
 
 
 def _show(rows: list[tuple[str, SetFigures]], console: Console) -> None:
@@ -120,7 +120,7 @@ def _show(rows: list[tuple[str, SetFigures]], console: Console) -> None:
         for text, figures in rows
     ]
     found += [{"data": f"{name} in the paper", "pairs": pairs, "pixels": ppi} for name, pairs, ppi in PAPER]
-    console.result(text_table(Table(columns, tuple(found))))
+    console.block(text_table(Table(columns, tuple(found))))
     console.inform(
         "of the paper's table, CNNIQA needs the weights of its authors' network, and SR-metric its authors' "
         "MATLAB program with the regression forests in it: neither comes with pam, so neither is computed"

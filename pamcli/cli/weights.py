@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, one_line, said
+from pamcli.cli.console import Console, said
 from pamcli.cli.groups import command, flag, group, option
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import Answer, Messages, Text, check_new_file
@@ -75,7 +75,7 @@ def info(weights: WeightsName, text: Answer) -> None:
         if key == "parameters":
             value = f"{value} ({value / 1e6:.2f}M)"
         if value not in (None, ""):
-            console.result(f"{key.replace('_', ' '):14} {one_line(str(value))}")
+            console.result(f"{key.replace('_', ' '):14} {value}")
 
 
 @command(app, "verify", "Whether weights are whole.", "pam weights verify", "pam weights verify passrnet-x2")
