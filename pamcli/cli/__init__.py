@@ -27,7 +27,7 @@ from pamcli.cli import (
     weights,
 )
 from pamcli.cli.console import complain, guard_streams, said
-from pamcli.cli.groups import command, group
+from pamcli.cli.groups import argument, command, group
 from pamcli.errors import InputError, OutputError, PamError, UsageError
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -108,10 +108,7 @@ app.add_typer(dataset.app, name="dataset")
 @command(app, "help", "Help on a command.", "pam help", "pam help eval disparity")
 def show_help(
     context: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[COMMAND]", help="Its words, as eval disparity.", rich_help_panel="Input"),
-    ] = None,
+    words: list[str] | None = argument("Its words, as eval disparity.", metavar="[COMMAND]"),
 ) -> None:
     """Show what `pam COMMAND --help` shows."""
     place: Any = context.find_root()

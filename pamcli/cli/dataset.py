@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
 from pamcli.cli import completion, prepare, statistics
 from pamcli.cli.console import Console
-from pamcli.cli.groups import command, flag, group, option
+from pamcli.cli.groups import argument, command, flag, group, option
 from pamcli.cli.options import Quiet, Text, check_new_file
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 app = group("Data sets: list, verify, preview, measure, prepare.")
 
 FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
-FORM_HELP = f"{FORM}, with the names, splits and keys of `pam dataset list`."
+DATA = argument(
+    f"{FORM}, with the names, splits and keys of `pam dataset list`.",
+    default=MISSING,
+    metavar="DATA",
+    autocompletion=completion.data,
+)
 
 _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
@@ -41,15 +46,7 @@ _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
 @command(app, "list", "What can be read.", "pam dataset list", "pam dataset list kitti2015")
 def list_sources(
     text: Text,
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="One data set; by default all.",
-            show_default=False,
-            rich_help_panel="Input",
-        ),
-    ] = None,
+    name: str | None = argument("One data set; by default all.", metavar="[NAME]", show_default=False),
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree."""
     from pamcli.data.sources import COMMON_KEYS, SOURCES
@@ -77,14 +74,9 @@ def list_sources(
     "pam dataset verify flickr1024:data/flickr1024",
 )
 def verify(
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA", help=FORM_HELP, rich_help_panel="Input", autocompletion=completion.data
-        ),
-    ],
     text: Text,
     messages: Quiet,
+    data: list[str] = DATA,
 ) -> None:
     """Check that data sets are whole and sound.
 
@@ -135,14 +127,9 @@ class Sheet:
     "pam dataset preview flickr1024:data/flickr1024 -o sheet.png",
 )
 def preview(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help=FORM_HELP, rich_help_panel="Input", autocompletion=completion.data
-        ),
-    ],
     sheet: Sheet,
     messages: Quiet,
+    data: str = DATA,
 ) -> None:
     """Draw a contact sheet of a data set.
 

@@ -8,8 +8,8 @@
     @command(app, "disparity", "Disparity of a pair.", "pam disparity left.png right.png -o d.pfm")
     def disparity(compute: Compute) -> None: ...
 
-A new option is a new field, which names it. `panel` is the heading of a class's fields in `--help`, and of
-its subclasses'.
+A new option is a new field, which names it; a parameter with such a default may stand by itself, too. `panel` is
+the heading of the fields of a class in `--help`, and of its subclasses'.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ def unfolded(function: Callable[..., None]) -> Callable[..., None]:
     for each in given:
         if each.name in groups:
             parameters += _parameters(groups[each.name])
+        elif isinstance(each.default, Field):
+            parameters.append(_parameter(each.name, hints[each.name], each.default, "Input"))
         else:
             parameters.append(each.replace(annotation=hints[each.name], kind=Parameter.KEYWORD_ONLY))
     if twice := [name for name, count in Counter(each.name for each in parameters).items() if count > 1]:
@@ -112,31 +114,35 @@ def _parameters(cls: type[Any]) -> list[Parameter]:
     lineage: list[Any] = list(cls.__mro__)
     for each in fields(cls):
         depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
-        more = {"rich_help_panel": lineage[depth].panel, **each.metadata}
-        parse, hint, names = more.pop("parse", None), hints[each.name], _names(each)
-        more.pop("names", None)
-        if parse is not None:
-            more["parser"], hint = _parser(parse, names[0]), str
-        info = typer.Option(*names, **more) if names else typer.Argument(**more)
-        default = Parameter.empty if each.default is MISSING else each.default
-        annotation: Any = Annotated.__class_getitem__((hint, info))  # type: ignore[attr-defined]
-        parameter = Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        found.append((depth, parameter))
+        found.append((depth, _parameter(each.name, hints[each.name], each, lineage[depth].panel)))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
 
 
-def _names(each: Field[Any]) -> tuple[str, ...]:
+def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
+    """made: by `option`, `flag` or `argument`."""
+    more = {"rich_help_panel": panel, **made.metadata}
+    parse, names = more.pop("parse", None), _names(name, made)
+    more.pop("names", None)
+    if parse is not None:
+        more["parser"], hint = _parser(parse, names[0]), str
+    info = typer.Option(*names, **more) if names else typer.Argument(**more)
+    default = Parameter.empty if made.default is MISSING else made.default
+    annotation: Any = Annotated.__class_getitem__((hint, info))  # type: ignore[attr-defined]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _names(name: str, made: Field[Any]) -> tuple[str, ...]:
     """Of the option that a field becomes, its own first; of an argument none."""
-    names: tuple[str, ...] = each.metadata.get("names", ())
-    if "names" not in each.metadata or any(name.startswith("--") for name in names):
+    names: tuple[str, ...] = made.metadata.get("names", ())
+    if "names" not in made.metadata or any(each.startswith("--") for each in names):
         return names
-    return f"--{each.name.replace('_', '-')}", *names
+    return f"--{name.replace('_', '-')}", *names
 
 
 def set_options(group: Any, *, without: Collection[str] = ()) -> list[str]:
     """The options of a group that are not as by default, but for some fields of it: "--from", "--seed" ..."""
     return [
-        _names(each)[0]
+        _names(each.name, each)[0]
         for each in fields(group)
         if each.name not in without and getattr(group, each.name) not in (each.default, [])
     ]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from pamcli.cli.console import Console
+from pamcli.cli.groups import argument
 from pamcli.errors import UsageError
 
 PAGES = Path(__file__).parents[1] / "guide"
@@ -20,17 +18,17 @@ def page_names() -> list[str]:
     return sorted(path.stem for path in PAGES.glob("*.md"))
 
 
+def _completed(incomplete: str) -> list[str]:
+    return [name for name in page_names() if name.startswith(incomplete)]
+
+
 def command(
-    page: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PAGE]",
-            help="Its name; by default a list of them.",
-            show_default=False,
-            rich_help_panel="Input",
-            autocompletion=lambda incomplete: [name for name in page_names() if name.startswith(incomplete)],
-        ),
-    ] = None,
+    page: str | None = argument(
+        "Its name; by default a list of them.",
+        metavar="[PAGE]",
+        show_default=False,
+        autocompletion=_completed,
+    ),
 ) -> None:
     """Show a page of the guide: its commands can be copied as they stand.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 
 from pamcli.cli import parsing
 from pamcli.cli.console import Console, said
-from pamcli.cli.groups import command, flag, group, option
+from pamcli.cli.groups import argument, command, flag, group, option
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import Answer, Messages, Text, check_new_file
 from pamcli.errors import PamError, UsageError
@@ -19,14 +19,9 @@ from pamcli.registry.spec import WeightsFile, read_header
 
 app = group("The networks' weights: list, describe, verify, import, export.")
 
-WeightsName = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME|PATH|hf:...",
-        help="A registered name, a file, or a Hub address.",
-        rich_help_panel="Input",
-    ),
-]
+WEIGHTS = argument(
+    "A registered name, a file, or a Hub address.", default=MISSING, metavar="NAME|PATH|hf:..."
+)
 
 
 @command(app, "list", "The networks that come with pam.", "pam weights list", "pam weights list --jsonl")
@@ -58,7 +53,7 @@ def list_weights(text: Text) -> None:
     "pam weights info pasmnet2",
     "pam weights info passrnet-x4 --json",
 )
-def info(weights: WeightsName, text: Answer) -> None:
+def info(text: Answer, weights: str = WEIGHTS) -> None:
     """Show what a weights file says about itself."""
     console = Console()
     file = read_header(find_weights(weights, console, check=False))
@@ -80,14 +75,9 @@ def info(weights: WeightsName, text: Answer) -> None:
 
 @command(app, "verify", "Whether weights are whole.", "pam weights verify", "pam weights verify passrnet-x2")
 def verify(
-    weights: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME|PATH|hf:...]",
-            help="What to check; by default all that come with pam.",
-            rich_help_panel="Input",
-        ),
-    ] = None,
+    weights: list[str] | None = argument(
+        "What to check; by default all that come with pam.", metavar="[NAME|PATH|hf:...]"
+    ),
 ) -> None:
     """Check that weights are whole.
 
@@ -138,15 +128,10 @@ class Imported:
     "pam weights import PASMnet_192.pth.tar -o pasmnet_192.safetensors --max-disparity 192",
 )
 def import_checkpoint(
-    checkpoint: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CHECKPOINT",
-            help="A .pth or .pth.tar file in the authors' layout.",
-            rich_help_panel="Input",
-        ),
-    ],
     given: Imported,
+    checkpoint: Path = argument(
+        "A .pth or .pth.tar file in the authors' layout.", default=MISSING, metavar="CHECKPOINT"
+    ),
 ) -> None:
     """Convert a checkpoint of the authors, or of PASMnet 2.
 
@@ -199,7 +184,7 @@ class Exported:
     "pam weights export pasmnet2 -o net.onnx --size 384x1248",
     "pam weights export passrnet-x2 -o larger.onnx",
 )
-def export_network(weights: WeightsName, given: Exported, messages: Messages) -> None:
+def export_network(given: Exported, messages: Messages, weights: str = WEIGHTS) -> None:
     """Write a network as an ONNX file, which `--weights` takes too, and hold it against PyTorch.
 
     Whole attention maps bound the size of its pictures: pam guide onnx.
