@@ -8,8 +8,8 @@
     @command(app, "disparity", "Disparity of a pair.", "pam disparity left.png right.png -o d.pfm")
     def disparity(compute: Compute) -> None: ...
 
-A new option is a new field, which names it; a parameter with such a default may stand by itself, too. `panel` is
-the heading of the fields of a class in `--help`, and of its subclasses'.
+A new option is a new field, which names it; a parameter with such a default may stand by itself, too.
+`panel` is the heading of the fields of a class in `--help`, and of its subclasses'.
 """
 
 from __future__ import annotations
