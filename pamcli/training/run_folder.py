@@ -47,10 +47,10 @@ class RunFolder:
 
     def require_new(self) -> None:
         """Raise UsageError where something is there already, OutputError where nothing can be written."""
-        if os.path.isdir(self.path) and not any(self.path.iterdir()):
-            check_writable(self.recipe)
-            return
-        if os.path.exists(self.path):
+        there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
+        if any(
+            not name.startswith(".pam-") for name in there
+        ):  # which a run leaves that is killed as it begins
             hint = f"`resume` {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
             raise UsageError(f"{shown(self.path)} holds something already", hint)
         check_writable(self.recipe)

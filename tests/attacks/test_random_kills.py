@@ -1,7 +1,8 @@
 """Batches and trainings that are stopped at random moments, again and again: in the end nothing differs.
 
-`pytest tests/attacks/test_random_kills.py --kills 100` stops each of the four commands so often. Each runs in
-a fork of this process, where libraries and networks are loaded already: moments are spent on the work.
+`pytest tests/attacks/test_random_kills.py --kills 100` stops both batches so often, and both trainings a
+third as often. Each runs in a fork of this process, where libraries and networks are loaded already: moments
+are spent on the work.
 """
 
 from __future__ import annotations
@@ -155,13 +156,11 @@ def test_a_training(task: str, request: pytest.FixtureRequest) -> None:
     expected = contents(Path("whole"))
     assert len(expected[1]) == 3
     draw, kills = random.Random(2), 0
-    while kills < request.config.getoption("--kills"):
+    while kills < request.config.getoption("--kills") / 3:
         shutil.rmtree("run", ignore_errors=True)
         while True:
             begun = Path("run/recipe.json").exists()
             number = draw.choice(SIGNALS)
-            if not begun:
-                shutil.rmtree("run", ignore_errors=True)
             command = ["train", task, "--resume", "run", *MACHINE] if begun else [*words, "-o", "run"]
             code = stopped(command, number, most * draw.random())
             assert code in (0, 130, 143, -signal.SIGKILL), (code, number, kills)

@@ -41,7 +41,9 @@ def test_a_folder_of_both_kinds_in_any_case(camera: dict[str, bytes]) -> None:
     assert np.abs(np.load("out/dsc2.npy") - np.load("d.npy")).max() < 3
     run = pam("superres", "camera/DSC1.MPO", "camera/dsc2.jps", "--scale", "2", "-o", "x2/")
     assert run.code == 0
-    assert names("x2") == [f"{name}_{side}.png" for name in ("DSC1", "dsc2") for side in ("left", "right")]
+    assert names("x2") == [
+        f"camera/{name}_{side}.png" for name in ("DSC1", "dsc2") for side in ("left", "right")
+    ]
 
 
 def test_other_pictures_of_the_folder_are_not_dropped_in_silence(camera: dict[str, bytes]) -> None:

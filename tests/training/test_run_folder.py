@@ -1,0 +1,32 @@
+"""Folders that a run may begin in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pamcli.errors import OutputError, UsageError
+from pamcli.training.run_folder import RunFolder
+
+
+def test_a_run_begins_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.require_new()
+    folder.path.mkdir()
+    folder.require_new()
+    (folder.path / ".pam-00ff.tmp").touch()  # of a run that was killed before it had written its recipe
+    folder.require_new()
+    (folder.path / "notes.txt").touch()
+    with pytest.raises(UsageError, match=r"holds something already \(name another\)"):
+        folder.require_new()
+    folder.recipe.touch()
+    with pytest.raises(UsageError, match="goes on with it"):
+        folder.require_new()
+    with pytest.raises(UsageError, match="holds something already"):
+        RunFolder(folder.recipe).require_new()
+
+
+def test_a_name_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="file name too long"):
+        RunFolder(tmp_path / ("x" * 300)).require_new()
