@@ -1,33 +1,37 @@
 #!/usr/bin/env bash
 # One call's whole work on a GPU machine that is lent for minutes, with torch, numpy and safetensors alone.
-#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES]
-#       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed.
-#   scripts/training/gpu.sh MINUTES [option of pam train disparity ...]
-#       There, in a checkout with its gpu/: PASMnet 2 for so long, scenes drawn on all cores. Goes on with the
-#       machine's last call, else from gpu/start.safetensors, else from the shipped weights. Leaves weights in
-#       half precision, log and recipe in $OUT (gpu/out where it is not set), also when it is stopped.
-#   scripts/training/gpu.sh keep FOLDER
-#       After, here: the weights that came back become gpu/start.safetensors, and the log joins gpu/log.jsonl.
+#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [MEGABYTES]]]
+#       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed;
+#       with PAIRS (folders left and right) with pairs.zip, which super-resolution needs (of at most 25).
+#   scripts/training/gpu.sh MINUTES [superres-x2 | superres-x4] [option of pam train ...]
+#       There, in a checkout with its gpu/: PASMnet 2, or PASSRnet 2, for so long, scenes drawn on all cores.
+#       Goes on with the machine's last call, else from gpu/start-*.safetensors, else from the shipped weights.
+#       Leaves weights in half precision, log and recipe in $OUT (gpu/out where it is not set), also when stopped.
+#   scripts/training/gpu.sh keep FOLDER [superres-x2 | superres-x4]
+#       After, here: the weights that came back become gpu/start-*.safetensors, and the log joins gpu/log-*.jsonl.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-python=${PYTHON:-python3} run=runs/gpu
+python=${PYTHON:-python3}
 case $1 in
 pack)
     mkdir -p gpu/wheels
     "$python" scripts/training/pack_textures.py "$2" gpu/textures.zip "${3:-28}"
+    [ -z "${4:-}" ] || "$python" scripts/training/pack_textures.py "$4" gpu/pairs.zip "${5:-25}"
     "$python" -m pip download --quiet --only-binary :all: --no-deps --dest gpu/wheels typer rich pydantic \
         pydantic-core annotated-types annotated-doc typing-inspection typing-extensions shellingham markdown-it-py \
         mdurl pygments imageio tifffile pillow tensorboardX protobuf packaging safetensors huggingface-hub
     du -sh gpu
     exit ;;
 keep)
-    cp "$2/last.safetensors" gpu/start.safetensors
-    cat "$2/log.jsonl" >>gpu/log.jsonl
+    what=${3:-disparity}
+    cp "$2/last.safetensors" "gpu/start-$what.safetensors"
+    cat "$2/log.jsonl" >>"gpu/log-$what.jsonl"
     exit ;;
 esac
-minutes=$1
+minutes=$1 what=disparity
 shift
-out=${OUT:-gpu/out}
+case ${1:-} in superres-x*) what=$1 && shift ;; esac
+out=${OUT:-gpu/out} run=runs/gpu-$what
 results() {
     mkdir -p "$out"
     for file in last.safetensors log.jsonl recipe.json; do
@@ -38,16 +42,25 @@ trap results EXIT
 for wheel in gpu/wheels/*.whl; do
     [ ! -e "$wheel" ] || "$python" -m zipfile -e "$wheel" runs/site
 done
-[ -d runs/textures ] || "$python" -m zipfile -e gpu/textures.zip runs/textures
+for data in textures pairs; do
+    [ -d "runs/$data" ] || [ ! -e "gpu/$data.zip" ] || "$python" -m zipfile -e "gpu/$data.zip" "runs/$data"
+done
 export PYTHONPATH="$PWD:$PWD/runs/site${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1
 # Half a minute is left for the last checkpoint.
 left=$("$python" -c "print(max($minutes - ($SECONDS + 30) / 60, $minutes / 2))")
+task=${what%-x*}
 if [ -e "$run/recipe.json" ]; then
-    "$python" -m pamcli train disparity --resume "$run" --max-minutes "$left"
+    "$python" -m pamcli train "$task" --resume "$run" --max-minutes "$left"
     exit
 fi
-start=pasmnet2
-[ ! -e gpu/start.safetensors ] || start=gpu/start.safetensors
-"$python" -m pamcli train disparity --network pasmnet2 --from "$start" --data procedural:runs/textures \
-    --batch 32 --learning-rate 1e-3 --learning-rate-schedule constant --precision bf16 --steps 1000000 \
+if [ "$task" = disparity ]; then
+    start=pasmnet2
+    given=(--network pasmnet2 --batch 32)
+else
+    start=passrnet2-${what#superres-}
+    given=(--network passrnet2 --scale "${what#superres-x}" --batch 64 --data 'pairs:runs/pairs?weight=2')
+fi
+[ ! -e "gpu/start-$what.safetensors" ] || start=gpu/start-$what.safetensors
+"$python" -m pamcli train "$task" --from "$start" --data procedural:runs/textures "${given[@]}" \
+    --learning-rate 1e-3 --learning-rate-schedule constant --precision bf16 --steps 1000000 \
     --checkpoint-every 200 --keep 1 --max-minutes "$left" -o "$run" "$@"

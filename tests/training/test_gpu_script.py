@@ -57,10 +57,10 @@ def call(machine: Path, *arguments: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
-def pack(machine: Path, megabytes: float) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "scripts/training/pack_textures.py", machine.parent / "textures"]
+def pack(machine: Path, megabytes: float, what: str = "textures") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "scripts/training/pack_textures.py", machine.parent / what]
     return subprocess.run(
-        [*command, machine / "gpu/textures.zip", str(megabytes)], capture_output=True, text=True
+        [*command, machine / f"gpu/{what}.zip", str(megabytes)], capture_output=True, text=True
     )
 
 
@@ -83,9 +83,25 @@ def test_calls_go_on_from_each_other(machine: Path) -> None:
     call(machine, "keep", str(back))
     shutil.rmtree(machine / "runs")
     call(machine, "10", *SMALL, *NOT_WIDE, "--steps", "1")
-    assert json.loads((back / "recipe.json").read_text())["start"] == "gpu/start.safetensors"
+    assert json.loads((back / "recipe.json").read_text())["start"] == "gpu/start-disparity.safetensors"
     call(machine, "keep", str(back))
-    assert steps(machine / "gpu" / "log.jsonl") == [1, 2, 1]
+    assert steps(machine / "gpu" / "log-disparity.jsonl") == [1, 2, 1]
+
+
+def test_super_resolution_learns_from_pairs_and_scenes(machine: Path) -> None:
+    for view in ("left", "right"):
+        shutil.copytree(machine.parent / "textures" / "a", machine.parent / "pairs" / view)
+    assert pack(machine, 10).returncode == 0
+    assert pack(machine, 10, "pairs").returncode == 0
+    call(machine, "10", "superres-x2", *SMALL, "--steps", "2")
+    back = machine / "back"
+    assert steps(back / "log.jsonl") == [1, 2]
+    assert safetensors.torch.load_file(back / "last.safetensors")["detail.join.weight"].dtype == torch.float16
+    call(machine, "keep", str(back), "superres-x2")
+    shutil.rmtree(machine / "runs")
+    call(machine, "10", "superres-x2", *SMALL, "--steps", "1")
+    recipe = json.loads((back / "recipe.json").read_text())
+    assert (recipe["start"], recipe["network"]) == ("gpu/start-superres-x2.safetensors", "passrnet2")
 
 
 def test_textures_are_reduced_until_they_fit_and_keep_their_outline(machine: Path) -> None:
