@@ -15,6 +15,7 @@ from pamcli.files.atomic import Kept, check_writable
 from pamcli.files.finding import listed
 from pamcli.files.outputs import check_collisions
 from pamcli.files.pairing import PairName
+from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,7 @@ class Input(evaluation.Measured):
     baseline_only: bool = flag("Bicubic alone: no network is loaded.")
     right_view: Literal["both", "right", "left"] = option(
         "left: the network gets the left view twice. right: the right one. both: tells besides what the "
-        "second view is worth, for two thirds more time.",
+        "second view is worth, for up to twice the time.",
         default="both",
     )
 
@@ -80,7 +81,7 @@ def command(
     elif not given.baseline_only:
         from pamcli.cli.network import find_weights, load_upscaler
 
-        name = weights or f"passrnet-x{factor}"
+        name = weights or DEFAULT_UPSCALING.format(factor)
         path = find_weights(name, console)
         upscaler = load_upscaler(name, network.factor, compute, console, ensemble=network.ensemble)
         factor = upscaler.scale

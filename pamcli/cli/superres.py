@@ -13,6 +13,7 @@ from pamcli.cli.groups import flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
+from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +82,7 @@ def command(
 
     from pamcli.cli.network import load_upscaler
 
-    name = network.weights or f"passrnet-x{network.scale or DEFAULT_SCALE}"
+    name = network.weights or DEFAULT_UPSCALING.format(network.scale or DEFAULT_SCALE)
     load = partial(load_upscaler, name, network.factor, compute, console, ensemble=network.ensemble)
     run_jobs(plan, _Upscaling(load, output), console, compute)
 

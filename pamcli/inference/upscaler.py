@@ -41,7 +41,7 @@ SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
 class StereoUpscaler:
     """A PASSRnet or PASSRnet 2 on a device, for any number of pairs.
 
-    >>> upscaler = StereoUpscaler.load("passrnet-x4")
+    >>> upscaler = StereoUpscaler.load("passrnet2-x4")
     >>> left_x4, right_x4 = upscaler(left, right)  # (H, W, 3) RGB each, to (4 H, 4 W, 3)
     """
 
@@ -85,7 +85,7 @@ class StereoUpscaler:
     @classmethod
     def load(
         cls,
-        weights: str | Path = "passrnet-x4",
+        weights: str | Path = "passrnet2-x4",
         *,
         device: str = "auto",
         precision: str = "auto",
@@ -102,7 +102,8 @@ class StereoUpscaler:
             compute = Compute.choose(device, precision)
             network, spec = load_network(path)
         if isinstance(network, PASMnet | PASMnet2) or spec.architecture not in ENLARGING:
-            raise ModelError(f"{weights} is a {spec.architecture}, which enlarges nothing", "use passrnet-x4")
+            wrong = f"{weights} is a {spec.architecture}, which enlarges nothing"
+            raise ModelError(wrong, "use passrnet2-x4")
         return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
     def __call__(
@@ -117,7 +118,7 @@ class StereoUpscaler:
         return enlarged[0], enlarged[1]
 
     def left_only(self, left: NDArray[np.generic], right: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Enlarge the left view alone, in about two thirds of the time. As `__call__` otherwise."""
+        """Enlarge the left view alone: of PASSRnet in two thirds of the time. As `__call__` otherwise."""
         return self._enlarged(left, right, both=False)[0]
 
     def _enlarged(

@@ -13,13 +13,18 @@ from pamcli.errors import ModelError, UsageError
 REGISTERED = {
     "pasmnet2": "disparity of a rectified pair, with sharp edges (the default)",
     "pasmnet": "disparity of a rectified pair, the published network",
-    "passrnet-x2": "both views enlarged 2 times",
-    "passrnet-x4": "both views enlarged 4 times",
+    "passrnet2-x2": "both views enlarged 2 times (the default)",
+    "passrnet2-x4": "both views enlarged 4 times (the default)",
+    "passrnet-x2": "both views enlarged 2 times, the published network",
+    "passrnet-x4": "both views enlarged 4 times, the published network",
 }
 """Every registered name and what it does."""
 
 DEFAULT_MATCHING = "pasmnet2"
 """What finds disparity where no weights are named."""
+
+DEFAULT_UPSCALING = "passrnet2-x{}"
+"""What enlarges by a scale where no weights are named."""
 
 CHECKSUMS = "SHA256SUMS"
 

@@ -54,7 +54,7 @@ def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]
 
 
 def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    upscaler = StereoUpscaler.load(f"passrnet-x{pair.scale}", device="cpu")
+    upscaler = StereoUpscaler.load(f"passrnet2-x{pair.scale}", device="cpu")
     left, right = upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right)
     return left, right
 
@@ -96,7 +96,7 @@ def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: 
     assert set(found) == {
         *("facts", "notes", "scale", "summary", "seconds_per_pair", "peak_memory_bytes", "second_view")
     }
-    assert rows(found) == {"bicubic": bicubic(scale), f"passrnet-x{scale}": of_network(scale)}
+    assert rows(found) == {"bicubic": bicubic(scale), f"passrnet2-x{scale}": of_network(scale)}
     assert found["scale"] == scale
     assert [(each["data"], each["pairs"]) for each in found["summary"]] == [("kitti2015/training", 2)] * 2
     assert found["facts"]["device"] == "cpu, fp32"
@@ -112,9 +112,9 @@ def test_the_table_names_the_protocols(networks: None) -> None:
     assert run.lines[0] == "data kitti2015/training, pairs 2"
     for heading in ("left PSNR (dB)", "both PSNR (dB)", "left SSIM-ipassr", "both SSIM-ipassr"):
         assert heading in run.lines[1]
-    assert [re.split(r"  +", line)[0] for line in run.lines[2:4]] == ["bicubic", "passrnet-x4"]
+    assert [re.split(r"  +", line)[0] for line in run.lines[2:4]] == ["bicubic", "passrnet2-x4"]
     assert max(map(len, run.lines[:4])) <= 80
-    assert "network: passrnet-x4" in run.lines
+    assert "network: passrnet2-x4" in run.lines
     assert "scale: x4" in run.lines
 
 
@@ -131,7 +131,7 @@ def test_several_sets_and_first(here: Path) -> None:
 
 def test_the_network_without_its_second_view(networks: None) -> None:
     found = answer(pam("eval", "superres", "--data", KITTI, "--right-view", "left", "--json"))
-    method = "passrnet-x4, left view twice"
+    method = "passrnet2-x4, left view twice"
     assert rows(found)[method] == of_network(4, left_twice=True)
     assert rows(found)[method]["left psnr"] != of_network(4)["left psnr"]
 
@@ -147,9 +147,9 @@ def test_what_the_second_view_is_worth(networks: None) -> None:
 
 
 def test_weights_say_the_scale(networks: None) -> None:
-    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", "passrnet-x2", "--json"))
+    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", "passrnet2-x2", "--json"))
     assert found["scale"] == 2
-    assert rows(found) == {"bicubic": bicubic(2), "passrnet-x2": of_network(2)}
+    assert rows(found) == {"bicubic": bicubic(2), "passrnet2-x2": of_network(2)}
 
 
 def test_the_baseline_loads_neither_torch_nor_weights(here: Path) -> None:
@@ -185,7 +185,7 @@ def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
     with Path("rows.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [(each["name"], each["method"]) for each in found] == [
-        (name, method) for name in NAMES for method in ("bicubic", "passrnet-x4")
+        (name, method) for name in NAMES for method in ("bicubic", "passrnet2-x4")
     ]
     for index, sample in enumerate(eval_trees.crops()):
         pair = pair_of(sample, 4)
@@ -252,7 +252,7 @@ def test_save_writes_both_views_and_they_measure_the_same(networks: None) -> Non
     for view, pixels in zip(("left", "right"), enlarged(pair_of(sample, 4)), strict=True):
         np.testing.assert_array_equal(np.asarray(Image.open(f"out/{sample.name}_{view}.png")), pixels)
     again = answer(pam("eval", "superres", "--data", KITTI, "--predictions", "out", "--json"))
-    assert rows(again) == {"bicubic": bicubic(4), "out": rows(found)["passrnet-x4"]}
+    assert rows(again) == {"bicubic": bicubic(4), "out": rows(found)["passrnet2-x4"]}
     assert again["facts"]["predictions"] == "out"
 
 
@@ -346,10 +346,10 @@ def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "texts"),
     [
-        (["--scale", "2", "--weights", "passrnet-x4"], ["4 times", "--scale"]),
-        (["--predictions", "out", "--weights", "passrnet-x4"], ["--predictions", "--weights"]),
+        (["--scale", "2", "--weights", "passrnet2-x4"], ["4 times", "--scale"]),
+        (["--predictions", "out", "--weights", "passrnet2-x4"], ["--predictions", "--weights"]),
         (["--predictions", "out", "--baseline-only"], ["--predictions", "--baseline-only"]),
-        (["--baseline-only", "--weights", "passrnet-x4"], ["--weights", "--baseline-only"]),
+        (["--baseline-only", "--weights", "passrnet2-x4"], ["--weights", "--baseline-only"]),
         (["--baseline-only", "--save", "out"], ["--save"]),
         (["--baseline-only", "--right-view", "left"], ["--right-view"]),
         (["--predictions", "out"], ["no such folder", "out"]),

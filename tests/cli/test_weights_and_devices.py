@@ -37,7 +37,7 @@ def shipped(name: str) -> Path:
     ("weights", "said"),
     [
         ("pasmnett", ["no network is called 'pasmnett'", "did you mean pasmnet?"]),
-        ("passrnet", ["did you mean passrnet-x", "known: pasmnet2, pasmnet, passrnet-x2"]),
+        ("passrnet", ["did you mean passrnet-x", "known: pasmnet2, pasmnet, passrnet2-x2"]),
         ("nonsense", ["no network is called 'nonsense'", "known: pasmnet2"]),
         ("none.safetensors", ["no weights file none.safetensors", "pam weights list"]),
         ("./pasmnet", ["no weights file pasmnet"]),
@@ -62,7 +62,7 @@ def test_the_network_of_the_other_command() -> None:
         run = pam(*COMMANDS["disparity"], "--weights", "passrnet-x4")
         refuse(run, 4, "is a passrnet, which finds no disparity", "use pasmnet")
         run = pam(*COMMANDS["superres"], "--weights", "pasmnet")
-        refuse(run, 4, "is a pasmnet, which enlarges nothing", "use passrnet-x4")
+        refuse(run, 4, "is a pasmnet, which enlarges nothing", "use passrnet2-x4")
 
 
 @both_commands

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from network_states import NAMES, shipped, state_of
+from network_states import IMPORTED, shipped, state_of
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
@@ -38,7 +38,7 @@ def parallel(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return OrderedDict((f"module.{key}", value) for key, value in state.items())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", IMPORTED)
 @pytest.mark.parametrize(("record", "prefixed", "legacy"), [(False, False, True), (True, True, False)])
 def test_a_checkpoint_is_recognised_and_kept_as_it_is(
     name: str, record: bool, prefixed: bool, legacy: bool, tmp_path: Path
@@ -60,7 +60,7 @@ def test_a_checkpoint_is_recognised_and_kept_as_it_is(
         assert torch.equal(value, state[key])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", IMPORTED)
 def test_the_layout_is_that_of_the_authors(name: str) -> None:
     layout = json.loads((DATA / f"{name.replace('-', '_')}_keys.json").read_text())
     assert {key: list(value.shape) for key, value in state_of(name).items()} == layout

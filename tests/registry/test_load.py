@@ -13,6 +13,7 @@ from pamcli.errors import ModelError, OutputError
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.load import check_state, empty_network, load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
 
@@ -30,7 +31,8 @@ def saved(folder: Path, spec: ModelSpec = X2, **changed: Tensor) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_network_loads_into_fp32_ready_to_use(name: str) -> None:
     network, spec = load_network(shipped(name))
-    assert isinstance(network, {"pasmnet2": PASMnet2, "pasmnet": PASMnet}.get(name, PASSRnet))
+    kinds = {"pasmnet2": PASMnet2, "pasmnet": PASMnet, "passrnet2": PASSRnet2, "passrnet": PASSRnet}
+    assert isinstance(network, kinds[name.partition("-")[0]])
     assert getattr(network, "scale", None) == spec.scale
     assert not network.training
     stored = state_of(name)
