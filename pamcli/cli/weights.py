@@ -51,7 +51,7 @@ def list_weights(text: Text) -> None:
     "info",
     "What a file says about itself.",
     "pam weights info pasmnet2",
-    "pam weights info passrnet-x4 --json",
+    "pam weights info passrnet2-x4 --json",
 )
 def info(text: Answer, weights: str = WEIGHTS) -> None:
     """Show what a weights file says about itself."""
