@@ -81,7 +81,7 @@ def command(
     elif not given.baseline_only:
         from pamcli.cli.network import find_weights, load_upscaler
 
-        name = weights or DEFAULT_UPSCALING.format(factor)
+        name = weights or DEFAULT_UPSCALING[factor]
         path = find_weights(name, console)
         upscaler = load_upscaler(name, network.factor, compute, console, ensemble=network.ensemble)
         factor = upscaler.scale

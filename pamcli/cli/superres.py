@@ -25,7 +25,7 @@ LEFT = OutputKind("left", "--output", PICTURE_OUTPUT_SUFFIXES, "_left")
 RIGHT = OutputKind("right", "--output-right", PICTURE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
 PACKED = OutputKind("packed", "--output-packed", PICTURE_OUTPUT_SUFFIXES, "_packed")
 
-DEFAULT_SCALE = "4"
+DEFAULT_SCALE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def command(
 
     from pamcli.cli.network import load_upscaler
 
-    name = network.weights or DEFAULT_UPSCALING.format(network.scale or DEFAULT_SCALE)
+    name = network.weights or DEFAULT_UPSCALING[network.factor or DEFAULT_SCALE]
     load = partial(load_upscaler, name, network.factor, compute, console, ensemble=network.ensemble)
     run_jobs(plan, _Upscaling(load, output), console, compute)
 

@@ -26,6 +26,7 @@ from pamcli.evaluation.superres_metrics import (
     superres_pair,
 )
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 KITTI = "kitti2015:kitti"
 NAMES = list(eval_trees.BOXES)
@@ -54,7 +55,7 @@ def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]
 
 
 def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    upscaler = StereoUpscaler.load(f"passrnet2-x{pair.scale}", device="cpu")
+    upscaler = StereoUpscaler.load(DEFAULT_UPSCALING[pair.scale], device="cpu")
     left, right = upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right)
     return left, right
 
@@ -95,7 +96,7 @@ def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: 
     assert run.stderr == ""
     keys = ("facts", "notes", "scale", "summary", "seconds_per_pair", "peak_memory_bytes", "second_view")
     assert set(found) == set(keys)
-    assert rows(found) == {"bicubic": bicubic(scale), f"passrnet2-x{scale}": of_network(scale)}
+    assert rows(found) == {"bicubic": bicubic(scale), DEFAULT_UPSCALING[scale]: of_network(scale)}
     assert found["scale"] == scale
     assert [(each["data"], each["pairs"]) for each in found["summary"]] == [("kitti2015/training", 2)] * 2
     assert found["facts"]["device"] == "cpu, fp32"
@@ -145,9 +146,9 @@ def test_what_the_second_view_is_worth(networks: None) -> None:
 
 
 def test_weights_say_the_scale(networks: None) -> None:
-    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", "passrnet2-x2", "--json"))
+    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", "passrnet-x2", "--json"))
     assert found["scale"] == 2
-    assert rows(found) == {"bicubic": bicubic(2), "passrnet2-x2": of_network(2)}
+    assert rows(found) == {"bicubic": bicubic(2), "passrnet-x2": of_network(2)}
 
 
 def test_the_baseline_loads_neither_torch_nor_weights(here: Path) -> None:

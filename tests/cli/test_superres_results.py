@@ -14,6 +14,7 @@ from PIL import Image, ImageCms
 from pamcli.imaging.images import Picture, encode_picture, read_picture
 from pamcli.imaging.resize import bicubic
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.registry.catalog import DEFAULT_UPSCALING
 
 pytestmark = pytest.mark.usefixtures("networks")
 
@@ -23,13 +24,13 @@ PAIR = ["left.png", "right.png"]
 def larger(scale: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """What the Python interface makes of left.png and right.png."""
     left, right = (read_picture(Path(name)).pixels for name in PAIR)
-    return StereoUpscaler.load(f"passrnet2-x{scale}", device="cpu")(left, right)
+    return StereoUpscaler.load(DEFAULT_UPSCALING[scale], device="cpu")(left, right)
 
 
 def larger_left(scale: int = 2) -> np.ndarray:
     """The left picture alone, which may differ by a rounding from that of both."""
     left, right = (read_picture(Path(name)).pixels for name in PAIR)
-    return StereoUpscaler.load(f"passrnet2-x{scale}", device="cpu").left_only(left, right)
+    return StereoUpscaler.load(DEFAULT_UPSCALING[scale], device="cpu").left_only(left, right)
 
 
 def rewrite(change: Callable[[Picture, int], Picture]) -> list[Picture]:
@@ -72,7 +73,7 @@ def test_a_folder_receives_both_pictures(small_pair: Path) -> None:
 def test_the_scale_is_4_unless_the_weights_say_otherwise(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "-o", "four.png").code == 0
     assert read_picture(Path("four.png")).pixels.shape == (128, 192, 3)
-    assert pam("superres", *PAIR, "-o", "two.png", "--weights", "passrnet2-x2").code == 0
+    assert pam("superres", *PAIR, "-o", "two.png", "--weights", "passrnet-x2").code == 0
     assert read_picture(Path("two.png")).pixels.shape == (64, 96, 3)
 
 
@@ -173,7 +174,7 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
 def test_an_ensemble_is_finer_and_another_picture(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "--scale", "2", "--ensemble", "-o", "e.png").code == 0
     views = [read_picture(Path(name)).pixels for name in PAIR]
-    four = StereoUpscaler.load("passrnet2-x2", device="cpu", ensemble=True).left_only(*views)
+    four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True).left_only(*views)
     assert np.array_equal(np.asarray(Image.open("e.png")), four)
     assert not np.array_equal(four, larger_left())
 
