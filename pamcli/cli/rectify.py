@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CALIBRATION = "calibration.yaml"
 LARGEST_OFFSET = 0.5
 """Median pixels by which matches may lie above or below each other afterwards."""
-CHECKED, THEN_EVERY = 3, 8
+CHECKED, THEN_EVERY = 3, 16
 """Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
 
 
