@@ -17,8 +17,9 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import nearest
 from pamcli.inference.device import Compute
 from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor
+from pamcli.inference.loading import load
 from pamcli.inference.memory import memory_errors, taken_memory
-from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
+from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, moved
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
 from pamcli.inference.whole import WholePASMnet, whole_footprint
@@ -28,8 +29,7 @@ from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMne
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.catalog import DEFAULT_MATCHING, locate
-from pamcli.registry.load import Network, load_network
+from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.spec import MATCHING, ModelSpec
 from pamcli.streaming.folding import folded
 from pamcli.streaming.matching import StreamedMatching, lowered
@@ -181,14 +181,7 @@ class StereoMatcher:
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
-        path = locate(weights).path
-        network: Network | OnnxNetwork
-        if path.suffix == SUFFIX:
-            network = OnnxNetwork(path, device, precision)
-            spec, compute = network.spec, network.compute
-        else:
-            compute = Compute.choose(device, precision, reduce=True)
-            network, spec = load_network(path)
+        network, spec, compute = load(weights, device, precision, reduce=True)
         if isinstance(network, PASSRnet | PASSRnet2) or spec.architecture not in MATCHING:
             raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet2")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity

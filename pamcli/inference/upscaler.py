@@ -12,8 +12,9 @@ from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.inference.device import Compute
+from pamcli.inference.loading import load
 from pamcli.inference.memory import memory_errors, taken_memory
-from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
+from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, write_rows
 from pamcli.inference.strip_choice import choose_strip, upscaling2_footprint, upscaling_footprint
 from pamcli.inference.whole import WholePASSRnet, whole_footprint
@@ -21,8 +22,6 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.catalog import locate
-from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ENLARGING, ModelSpec
 from pamcli.streaming.folding import folded
 from pamcli.streaming.passrnet import StreamedPASSRnet
@@ -93,14 +92,7 @@ class StereoUpscaler:
         ensemble: bool = False,
     ) -> StereoUpscaler:
         """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
-        path = locate(weights).path
-        network: Network | OnnxNetwork
-        if path.suffix == SUFFIX:
-            network = OnnxNetwork(path, device, precision)
-            spec, compute = network.spec, network.compute
-        else:
-            compute = Compute.choose(device, precision)
-            network, spec = load_network(path)
+        network, spec, compute = load(weights, device, precision)
         if isinstance(network, PASMnet | PASMnet2) or spec.architecture not in ENLARGING:
             wrong = f"{weights} is a {spec.architecture}, which enlarges nothing"
             raise ModelError(wrong, "use passrnet2-x4")

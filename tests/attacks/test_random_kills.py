@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import pam
 
 from pamcli.cli import main
-from pamcli.inference import matcher, upscaler
+from pamcli.inference import loading
 from pamcli.registry.load import load_network
 from pamcli.training.checkpoints import read_checkpoint
 
@@ -61,9 +61,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with small pairs in l/ and r/, and networks that are loaded once."""
     monkeypatch.chdir(tmp_path)
-    load_once = functools.cache(load_network)
-    for module in (matcher, upscaler):
-        monkeypatch.setattr(module, "load_network", load_once)
+    monkeypatch.setattr(loading, "load_network", functools.cache(load_network))
     for side, name in (("l", "left"), ("r", "right")):
         Path(side).mkdir()
         view = Image.open(SAMPLE / f"{name}.png").convert("RGB")

@@ -60,11 +60,10 @@ def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatc
     """Networks stay loaded from test to test; every machine is one without a GPU, and without bf16."""
     import torch
 
-    from pamcli.inference import device, matcher, upscaler
+    from pamcli.inference import device, loading
 
     monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
-    for module in (matcher, upscaler):
-        monkeypatch.setattr(module, "load_network", load_once)
+    monkeypatch.setattr(loading, "load_network", load_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 

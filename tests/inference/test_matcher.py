@@ -276,7 +276,7 @@ def test_loading_takes_the_stored_prior_unless_told_otherwise(
     matcher: StereoMatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModelSpec("pasmnet", max_disparity=192)
-    monkeypatch.setattr("pamcli.inference.matcher.load_network", lambda path: (matcher.network, spec))
+    monkeypatch.setattr("pamcli.inference.loading.load_network", lambda path: (matcher.network, spec))
     assert StereoMatcher.load("pasmnet", device="cpu").max_disparity == 192
     assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=None).max_disparity is None
     assert StereoMatcher.load("pasmnet", device="cpu", max_disparity=100).max_disparity == 112
