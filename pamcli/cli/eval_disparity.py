@@ -13,7 +13,7 @@ from pamcli.errors import UsageError
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
 if TYPE_CHECKING:
-    from pamcli.evaluation.submission_run import Planned
+    from pamcli.evaluation.submissions import Planned
 
 
 ON_SUBMITTING = {
@@ -99,7 +99,7 @@ def command(
     if predictions is not None and submission is None:
         evaluation.one_set(sets, "--predictions")
     from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
-    from pamcli.evaluation.submission_run import plan_submission, submit
+    from pamcli.evaluation.submissions import plan_submission, submit
 
     planned = None if submission is None else plan_submission(sets)
     _check_seconds(given.prediction_seconds, planned, predictions is not None)

@@ -1,14 +1,14 @@
-"""Archives for the servers of the stereo benchmarks: written, then verified as a server would.
+"""Archives for the servers of the stereo benchmarks; each result is checked as a server would first.
 
 | kind       | files in the archive                                                           | count    |
 | ---------- | ------------------------------------------------------------------------------ | -------- |
 | kitti2012  | `000000_10.png` ... `000194_10.png`, at the top                                | 195      |
 | kitti2015  | `disp_0/000000_10.png` ... `disp_0/000199_10.png`                              | 200      |
-| middlebury | `trainingS/SCENE/disp0METHOD.pfm`, `.../timeMETHOD.txt`, the same in `testS`   | 30 or 60 |
+| middlebury | `trainingS/SCENE/disp0PAM.pfm`, `trainingS/SCENE/timePAM.txt`, same in `testS` | 30 or 60 |
 | eth3d      | `low_res_two_view/SCENE.pfm`, `low_res_two_view/SCENE.txt`                     | 54 or 94 |
 
 S is F, H or Q, the size of the pictures. Middlebury and ETH3D take the training scenes alone, or those and
-the test scenes. Middlebury's sparse results (`disp0METHOD_s.pfm`) are not made here, only its dense ones.
+the test scenes. Middlebury's sparse results (`disp0PAM_s.pfm`) are not made here, only its dense ones.
 
 Sources: the readme files of KITTI's two development kits; Middlebury's upload-format page; the kit of the
 Robust Vision Challenge. What is in none of them is said in the notes of a `Submission`, marked "unverified".
@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 import tomllib
 import zipfile
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -30,15 +28,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.submission_files import check_disparity, check_seconds
+from pamcli.evaluation.methods import FilesMethod, Method
+from pamcli.evaluation.predictions import find_disparities, load_disparity
 from pamcli.files.atomic import replacing
-from pamcli.files.finding import counted, listed, shown
+from pamcli.files.finding import counted, listed
 from pamcli.imaging.disparity_files import encode_disparity
 
 KINDS = ("kitti2012", "kitti2015", "middlebury", "eth3d")
 
-_LARGEST_FILE = 1 << 29  # bytes: an end to what a crafted archive can unpack to
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say: one submission, one archive, byte for byte
 
 
@@ -52,13 +51,11 @@ class Prediction:
     """(H, W), pixels, NaN or inf = no estimate, of the size of the picture."""
     seconds: float = math.nan
     """How long the network took; Middlebury and ETH3D ask for it."""
-    picture_size: tuple[int, int] | None = None
-    """(H, W) of the picture, to be checked; None = not known."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A verified archive."""
+    """An archive that was written, read back, and found complete."""
 
     kind: str
     pictures: int
@@ -79,17 +76,6 @@ class Rules:
     holes: bool = True
     notes: tuple[str, ...] = ()
 
-    def wanted(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Training alone where that may stand alone and no name is of the test set, else everything."""
-        training_alone = self.training and not set(names) & set(self.test)
-        return self.training if training_alone else (*self.training, *self.test)
-
-    def paths(self, name: str, method: str, size: str) -> list[str]:
-        """Of the files of a picture."""
-        part = "training" if name in self.training else "test"
-        templates = [self.disparity, self.seconds] if self.seconds else [self.disparity]
-        return [text.format(part=part, name=name, method=method, size=size) for text in templates]
-
 
 @functools.cache
 def rules_of(kind: str) -> Rules:
@@ -101,6 +87,48 @@ def rules_of(kind: str) -> Rules:
     numbered = tuple(f"{index:06}_10" for index in range(given.pop("numbered", 0)))
     training, test = (tuple(given.pop(part, "").split()) for part in ("training", "test"))
     return Rules(training, numbered + test, notes=tuple(given.pop("notes", ())), **given)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Which benchmark's archive data sets make."""
+
+    kind: str
+    """One of `KINDS`."""
+    size: str = "H"
+    """Middlebury's: F, H or Q."""
+
+    @property
+    def states_seconds(self) -> bool:
+        """The archive states the runtime of each picture."""
+        return bool(rules_of(self.kind).seconds)
+
+
+def plan_submission(sets: Sequence[Source]) -> Planned:
+    """The archive that these sets make. Raises UsageError, InputError: none, or an incomplete one."""
+    specs = [source.spec for source in sets if source.spec]
+    kinds = {spec.info.name for spec in specs}
+    if len(kinds) != 1 or not kinds <= set(KINDS):
+        given = ", ".join(sorted(kinds))
+        raise UsageError(f"no benchmark takes an archive of {given}", f"known: {', '.join(KINDS)}")
+    (kind,) = kinds
+    # The training pairs of KITTI 2015 have the names of the test pairs: complete, and worthless.
+    if kind.startswith("kitti") and any(spec.split != "testing" for spec in specs):
+        raise UsageError(f"{kind} takes results of its testing pairs alone", f"give {kind}/testing:PATH")
+    names = [name for source in sets for name in source.names]
+    require_complete(kind, names)
+    if kind != "middlebury":
+        return Planned(kind)
+    tops = {name.rpartition("/")[0] for name in names}
+    if not tops <= {f"{part}{size}" for part in ("training", "test") for size in "FHQ"}:
+        raise UsageError(
+            "a submission to Middlebury needs the pairs of its version 3 evaluation",
+            "give the folder MiddEval3, which holds trainingF, testF and so on",
+        )
+    sizes = sorted({top[-1] for top in tops})
+    if len(sizes) > 1:
+        raise UsageError(f"one submission of several sizes: {', '.join(sizes)}", "choose one with ?size=")
+    return Planned(kind, sizes[0])
 
 
 def require_complete(kind: str, names: Iterable[str]) -> None:
@@ -115,31 +143,68 @@ def require_complete(kind: str, names: Iterable[str]) -> None:
         raise InputError(f"two pictures for one file of a {kind} submission: {listed(repeated)}")
     if strange := [name for name in given if name not in {*rules.training, *rules.test}]:
         raise InputError(f"{counted(len(strange), 'picture')} not of {kind}: {listed(strange)}")
-    _refuse_missing(kind, [name for name in rules.wanted(given) if name not in set(given)], "picture")
+    # Training alone where that may stand alone and no name is of the test set, else everything.
+    alone = rules.training and not set(given) & set(rules.test)
+    wanted = rules.training if alone else (*rules.training, *rules.test)
+    if missing := [name for name in wanted if name not in set(given)]:
+        raise InputError(
+            f"incomplete for {kind}: {counted(len(missing), 'picture')} missing: {listed(missing)}"
+        )
+
+
+def submit(
+    file: Path,
+    planned: Planned,
+    sets: Sequence[Source],
+    method: Method,
+    *,
+    seconds: float | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Submission:
+    """The archive of a method's results. seconds: for a pair, of files. Raises as `write_submission`."""
+    predictions = (each for source in sets for each in _predictions(source, method, seconds, advance))
+    return write_submission(file, planned.kind, predictions, size=planned.size)
+
+
+def _predictions(
+    source: Source, method: Method, stated: float | None, advance: Callable[[], None]
+) -> Iterator[Prediction]:
+    files = find_disparities(method.folder, source.names) if isinstance(method, FilesMethod) else {}
+    for index in range(len(source)):
+        sample = source.load(index)
+        if isinstance(method, FilesMethod):
+            disparity = load_disparity(files[sample.name], sample.name, sample.left.shape, method.scale)
+            yield Prediction(sample.name, disparity, stated or math.nan)
+        else:
+            found = method.disparities_of(sample.left, sample.right)
+            yield Prediction(sample.name, found.disparity, found.seconds or math.nan)
+        advance()
 
 
 def write_submission(
-    path: Path, kind: str, predictions: Iterable[Prediction], *, method: str = "PAM", size: str = "H"
+    path: Path, kind: str, predictions: Iterable[Prediction], *, size: str = "H"
 ) -> Submission:
-    """Write an archive for one of `KINDS`, verify it, and only then put it in its place.
+    """Write an archive for one of `KINDS`, read it back, and only then put it in its place.
 
     predictions: one for each picture, in any order; taken one at a time, so that a generator which runs a
-    network need not hold them all. method, size: Middlebury's names of the files and "F", "H" or "Q".
-    Raises InputError: incomplete, another size than its picture, out of range, no runtime where one is
-    asked for. OutputError: cannot be written. UsageError: no such kind, method or size. No file is left then,
-    and one that stood at `path` before stays as it was.
+    network need not hold them all. size: Middlebury's "F", "H" or "Q".
+    Raises InputError: incomplete, out of range, no runtime where one is asked for. OutputError: cannot be
+    written. UsageError: no such kind. No file is left then, and one that stood at `path` stays as it was.
     """
     rules = rules_of(kind)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", method) or method.endswith("_s"):
-        raise UsageError(
-            f"{method!r} cannot be the name of a method in file names",
-            "take letters, digits, - and _, and not _s at the end, which marks sparse results",
-        )
-    if size not in ("F", "H", "Q"):
-        raise UsageError(f"{size!r} is no size of Middlebury's pictures", "take F, H or Q")
     written: list[str] = []
-    sizes: dict[str, tuple[int, int]] = {}
+    files: list[str] = []
     saturated = 0
+
+    def add(archive: zipfile.ZipFile, template: str, name: str, data: bytes) -> None:
+        part = "training" if name in rules.training else "test"
+        info = zipfile.ZipInfo(template.format(part=part, name=name, size=size), _EPOCH)
+        info.create_system = 3  # Unix, wherever it was written
+        info.external_attr = 0o644 << 16
+        info.compress_type = zipfile.ZIP_STORED if template.endswith(".png") else zipfile.ZIP_DEFLATED
+        archive.writestr(info, data, compresslevel=6)
+        files.append(info.filename)
+
     with replacing(path) as temporary:
         with zipfile.ZipFile(temporary, "x") as archive:
             for prediction in predictions:
@@ -147,118 +212,52 @@ def write_submission(
                 if name in written or name not in {*rules.training, *rules.test}:
                     require_complete(kind, [*written, name])
                 written.append(name)
-                if prediction.picture_size is not None:
-                    sizes[name] = prediction.picture_size
-                paths = rules.paths(name, method, size)
-                encoded = encode_disparity(prediction.disparity, Path(paths[0]).suffix)
+                _check(prediction, rules)
+                encoded = encode_disparity(prediction.disparity, Path(rules.disparity).suffix)
                 saturated += encoded.saturated
-                check_disparity(paths[0], encoded.data, sizes.get(name), holes=rules.holes)
-                _add(archive, paths[0], encoded.data)
+                add(archive, rules.disparity, name, encoded.data)
                 if rules.seconds:
-                    text = f"{rules.seconds_before}{prediction.seconds:.6g}"
-                    check_seconds(paths[1], text.encode(), rules.seconds_before)
-                    _add(archive, paths[1], text.encode())
+                    add(
+                        archive,
+                        rules.seconds,
+                        name,
+                        f"{rules.seconds_before}{prediction.seconds:.6g}".encode(),
+                    )
         require_complete(kind, written)
-        submission = verify_submission(temporary, kind, picture_sizes=sizes, shown_as=path)
-    notes = submission.notes
-    if saturated:
-        notes = (f"{saturated} pixels lie beyond 255.996 px, the largest that the files hold", *notes)
-    return Submission(kind, submission.pictures, submission.files, notes)
-
-
-def verify_submission(
-    path: Path,
-    kind: str,
-    *,
-    picture_sizes: Mapping[str, tuple[int, int]] | None = None,
-    shown_as: Path | None = None,
-) -> Submission:
-    """Check an archive as the server would: names, count, formats, sizes, ranges.
-
-    kind: one of `KINDS`. picture_sizes: (H, W) by file or scene name ("000000_10", "Adirondack"); what is not
-    in it is not checked. shown_as: what messages call the file, by default `path`.
-    Raises InputError: damaged, incomplete (the first five missing files and their count), files that do not
-    belong there, a wrong format or size, a disparity that is negative, NaN, wider than the picture, or below
-    1 px everywhere; no runtime. UsageError: no such kind.
-    """
-    rules = rules_of(kind)
-    label = shown(shown_as or path)
-    sizes = picture_sizes or {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            held = [info.filename for info in archive.infolist() if not info.is_dir()]
-            wanted = _files(kind, rules, held)
-            _check_names(kind, label, held, wanted)
-            for file, name in wanted.items():
-                if archive.getinfo(file).file_size > _LARGEST_FILE:
-                    raise InputError(f"{label}: {file} is too large to be a disparity map")
-                data = archive.read(file)
-                where = f"{label}: {file}"
-                if file.endswith(".txt"):
-                    check_seconds(where, data, rules.seconds_before)
-                else:
-                    check_disparity(where, data, sizes.get(name), holes=rules.holes)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
-        raise InputError(f"{label} is no zip archive that can be read: {error}") from error
-    except OSError as error:
-        raise InputError(f"{label} cannot be read: {error.strerror or error}") from error
-    pictures = set(wanted.values())
-    notes = [*rules.notes]
-    if rules.training and not pictures & set(rules.test):
+        with zipfile.ZipFile(temporary) as archive:
+            if archive.testzip() is not None or archive.namelist() != files:
+                raise InputError(f"{path} reads back damaged", "is the disk sound?")
+    notes = list(rules.notes)
+    if rules.training and not set(written) & set(rules.test):
         notes.insert(0, f"only the {len(rules.training)} training scenes: not for the table of the test set")
-    if unchecked := len(pictures - set(sizes)):
-        notes.append(f"the size of {unchecked} pictures is not known here and was not checked")
-    return Submission(kind, len(pictures), len(wanted), tuple(notes))
+    if saturated:
+        notes.insert(0, f"{saturated} pixels lie beyond 255.996 px, the largest that the files hold")
+    return Submission(kind, len(written), len(files), tuple(notes))
+
+
+def _check(prediction: Prediction, rules: Rules) -> None:
+    """Raise InputError where the server would refuse the result, or score it as worthless."""
+    name, disparity = prediction.name, prediction.disparity
+    known = disparity[np.isfinite(disparity)]
+    if known.size == 0:
+        raise InputError(f"{name} has no estimate at all")
+    if not rules.holes and known.size < disparity.size:
+        raise InputError(
+            f"{name}: {disparity.size - known.size} pixels have no estimate, and a dense file must have all",
+            "fill the holes first",
+        )
+    low, high, width = float(known.min()), float(known.max()), disparity.shape[1]
+    if low < 0:
+        raise InputError(f"{name} holds a negative disparity, {low:g} px", "left disparities are positive")
+    if high > width:
+        raise InputError(f"{name} holds a disparity of {high:g} px in a picture {width} px wide")
+    if high < 1:
+        raise InputError(
+            f"{name}: the largest disparity is {high:g} px", "is it divided by the width, or by 256?"
+        )
+    if rules.seconds and not (math.isfinite(prediction.seconds) and prediction.seconds > 0):
+        raise InputError(f"{name}: a runtime of {prediction.seconds:g} s, where the server wants one above 0")
 
 
 def _last(name: str) -> str:
     return name.rpartition("/")[2]
-
-
-def _files(kind: str, rules: Rules, held: Iterable[str]) -> dict[str, str]:
-    """Every file that the archive should hold, with the name of its picture.
-
-    Middlebury's method and size are those of the first disparity file; files of another are then extra.
-    """
-    method, size = "PAM", "H"
-    if kind == "middlebury":
-        names: list[str] = []
-        for file in held:
-            if found := re.fullmatch(r"(?:training|test)([FHQ])/([^/]+)/disp0([^/]+)(?<!_s)\.pfm", file):
-                size, method = (found[1], found[3]) if not names else (size, method)
-                names.append(found[2])
-    else:
-        names = [Path(file).stem for file in held]
-    return {file: name for name in rules.wanted(names) for file in rules.paths(name, method, size)}
-
-
-def _check_names(kind: str, label: str, held: list[str], wanted: Mapping[str, str]) -> None:
-    missing = [file for file in wanted if file not in set(held)]
-    extra = [file for file in held if file not in wanted]
-    # The commonest fault by far: everything is there, one folder too deep, or not deep enough.
-    if len(missing) == len(wanted) and extra:
-        raise InputError(
-            f"{label}: none of the {len(wanted)} files that {kind} wants, but {listed(extra)}",
-            f"the first should be {next(iter(wanted))}",
-        )
-    _refuse_missing(kind, missing, "file", label)
-    if extra:
-        raise InputError(
-            f"{label} holds {counted(len(extra), 'file')} that {kind} does not want: {listed(extra)}"
-        )
-    if repeated := sorted({file for file in held if held.count(file) > 1}):
-        raise InputError(f"{label} holds more than once: {listed(repeated)}")
-
-
-def _refuse_missing(kind: str, missing: list[str], what: str, label: str = "") -> None:
-    if missing:
-        where = f"{label} is incomplete" if label else f"incomplete for {kind}"
-        raise InputError(f"{where}: {counted(len(missing), what)} missing: {listed(missing)}")
-
-
-def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    info = zipfile.ZipInfo(name, _EPOCH)
-    info.create_system = 3  # Unix, wherever it was written
-    info.external_attr = 0o644 << 16
-    info.compress_type = zipfile.ZIP_STORED if name.endswith(".png") else zipfile.ZIP_DEFLATED
-    archive.writestr(info, data, compresslevel=6)
