@@ -142,16 +142,13 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: En
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class _Work:
+    """A pair on its way through the steps, at first without a result."""
+
     pair: StereoPair
-    warnings: list[str]
-
-
-@dataclass(frozen=True)
-class _Computed:
-    loaded: _Loaded
-    result: Any
-    seconds: float
+    warnings: Sequence[str]
+    result: Any = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ class _Steps:
         done = job.skip or job.error is not None
         return Outcome(job, None if job.error else Done(), job.error) if done else None
 
-    def load(self, job: Job) -> _Loaded | None:
+    def load(self, job: Job) -> _Work | None:
         if job.error is not None:
             raise job.error
         if job.skip:
@@ -185,22 +182,22 @@ class _Steps:
         pair = self.operation.read(job, self.selection.layout, self.selection.max_pixels)
         for target in job.targets:
             self.operation.check(target, pair)
-        return _Loaded(pair, self.operation.look(pair))
+        return _Work(pair, self.operation.look(pair))
 
-    def compute(self, job: Job, loaded: _Loaded | None) -> _Computed | None:
-        if loaded is None:
+    def compute(self, job: Job, work: _Work | None) -> _Work | None:
+        if work is None:
             return None
         start = time.perf_counter()
-        result = self.operation.apply(job, loaded.pair)
-        return _Computed(loaded, result, time.perf_counter() - start)
+        result = self.operation.apply(job, work.pair)
+        return replace(work, result=result, seconds=time.perf_counter() - start)
 
-    def save(self, job: Job, computed: _Computed | None) -> Done:
-        if computed is None:
+    def save(self, job: Job, work: _Work | None) -> Done:
+        if work is None:
             return Done()
-        pair, result = computed.loaded.pair, computed.result
+        pair, result = work.pair, work.result
         facts = {**self.operation.constants, **self.operation.facts(result)}
-        warnings = computed.loaded.warnings or self.operation.doubts(result)
-        done = Done(pair.width, pair.height, computed.seconds, warnings, facts=facts)
+        warnings = work.warnings or self.operation.doubts(result)
+        done = Done(pair.width, pair.height, work.seconds, warnings, facts=facts)
         return self._write(job, done, lambda target: self.operation.encode(target, pair, result))
 
     def finish(self, outcome: Outcome[Job, Done]) -> Outcome[Job, Done]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from pamcli.errors import InputError, OutputError, PamError
 
@@ -116,14 +116,32 @@ def _say(message: str) -> None:
     sys.stderr.flush()
 
 
-class Progress(Protocol):
-    """Counts finished pairs."""
+class Progress:
+    """Counts finished pairs, on a bar of Rich if there is one."""
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self.bar, self.task, self.done, self.began = bar, task, 0, time.monotonic()
 
     def advance(self, *, skipped: bool = False) -> None:
         """One more. skipped: it took no time, and says nothing about speed."""
+        if self.bar is None:
+            return
+        self.bar.advance(self.task)
+        now = time.monotonic()
+        if skipped:
+            self.began = self.began if self.done else now
+            return
+        self.done += 1
+        each = max(now - self.began, 1e-9) / self.done
+        rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
+        if left := self.bar.tasks[0].remaining:
+            rate += f", {datetime.timedelta(seconds=round(left * each))} left"
+        self.bar.update(self.task, rate=rate)
 
     def expect(self, count: int) -> None:
         """So many more are to come than was known."""
+        if self.bar is not None:
+            self.bar.update(self.task, total=(self.bar.tasks[0].total or 0) + count)
 
 
 @dataclass(frozen=True)
@@ -151,7 +169,7 @@ class Console:
 
     def record(self, values: dict[str, Any]) -> None:
         """A JSON object on a line of stdout. Paths are written as text."""
-        self.result(json.dumps(values, default=_as_text))
+        self.result(json.dumps(values, default=os.fspath))
 
     def binary(self, data: bytes) -> None:
         """Bytes to stdout."""
@@ -199,54 +217,19 @@ class Console:
     def progress(self, what: str, total: int | None) -> Iterator[Progress]:
         """A bar with rate and time left on stderr; nothing where that is no terminal, or with `quiet`."""
         if self.quiet or not sys.stderr.isatty():
-            yield _Silent()
+            yield Progress()
             return
-        from rich.console import Console as Terminal
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-        )
-        # Results that go to a pipe must not be caught for display above the bar.
-        with Bar(*columns, console=Terminal(stderr=True), redirect_stdout=sys.stdout.isatty()) as bar:
-            yield _Bar(bar, bar.add_task(what, total=total, rate=""))
+        with rich_bar("{task.description}", "{task.fields[rate]}", elapsed=True) as bar:
+            yield Progress(bar, bar.add_task(what, total=total, rate=""))
 
 
-class _Silent:
-    def advance(self, *, skipped: bool = False) -> None:
-        pass
+def rich_bar(before: str, behind: str, *, width: int | None = 40, elapsed: bool = False) -> Any:
+    """A bar of Rich on stderr with a count, between two texts in which a task's fields are filled in."""
+    from rich import progress
+    from rich.console import Console as Terminal
 
-    def expect(self, count: int) -> None:
-        pass
-
-
-class _Bar:
-    def __init__(self, bar: Any, task: Any) -> None:
-        self.bar, self.task, self.done, self.began = bar, task, 0, time.monotonic()
-
-    def advance(self, *, skipped: bool = False) -> None:
-        self.bar.advance(self.task)
-        now = time.monotonic()
-        if skipped:
-            self.began = self.began if self.done else now
-            return
-        self.done += 1
-        each = max(now - self.began, 1e-9) / self.done
-        rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
-        if left := self.bar.tasks[0].remaining:
-            rate += f", {datetime.timedelta(seconds=round(left * each))} left"
-        self.bar.update(self.task, rate=rate)
-
-    def expect(self, count: int) -> None:
-        self.bar.update(self.task, total=(self.bar.tasks[0].total or 0) + count)
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"no JSON for {type(value).__name__}")
+    columns: list[Any] = [progress.TextColumn(before), progress.BarColumn(width)]
+    columns += [progress.MofNCompleteColumn(), progress.TextColumn(behind)]
+    columns += [progress.TimeElapsedColumn()] * elapsed
+    # Results that go to a pipe must not be caught for display above the bar.
+    return progress.Progress(*columns, console=Terminal(stderr=True), redirect_stdout=sys.stdout.isatty())

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pamcli.cli import options, parsing
+from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Operation, run_jobs
-from pamcli.cli.groups import argument, option
+from pamcli.cli.groups import argument, asked_results, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
 from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
-from pamcli.files.suffixes import DISPARITY_SUFFIXES
+from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class Stored(options.Limit):
     """Which disparities, and the pictures that they belong to."""
 
-    panel: ClassVar[str] = "Input"
     inputs: list[str] = argument(
         "Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, or a template with {}.",
         default=MISSING,
@@ -34,12 +33,6 @@ class Stored:
     )
     picture: str | None = option(
         "The left pictures, of the same names, for the colours of the points.", metavar="FILE|FOLDER|TEMPLATE"
-    )
-    max_pixels: int | None = option(
-        "Refuse files with more pixels, unread.",
-        default=400_000_000,
-        metavar="N|none",
-        parse=parsing.number_or_none,
     )
 
     def find(self) -> tuple[Pairing, bool]:
@@ -59,19 +52,16 @@ class Stored:
             return pairing, batch
         if batch and not (is_template(self.picture) or os.path.isdir(self.picture)):
             raise UsageError(f"--picture {self.picture} is one file for many", "name a folder or a template")
-        by_stem = pictures_by_stem(Path(self.picture)) if os.path.isdir(self.picture) else None
-        pairs, alone = [], []
-        for pair in pairing.pairs:
-            path = Path(self.picture.replace("{}", pair.key or ""))
-            if by_stem is not None:
-                path = by_stem.get(pair.left.stem, path)
-            if by_stem is not None and pair.left.stem not in by_stem:
-                alone.append(pair.left)
-                continue
-            require_file(path)
-            pairs.append(PairName(pair.left, path, pair.key))
-        if alone:
-            raise UsageError(f"no picture in {self.picture} for {listed(alone)}")
+        if os.path.isdir(self.picture):
+            by_stem = pictures_by_stem(Path(self.picture))
+            if alone := [pair.left for pair in pairing.pairs if pair.left.stem not in by_stem]:
+                raise UsageError(f"no picture in {self.picture} for {listed(alone)}")
+            pictures = [by_stem[pair.left.stem] for pair in pairing.pairs]
+        else:
+            pictures = [Path(self.picture.replace("{}", pair.key or "")) for pair in pairing.pairs]
+        for picture in pictures:
+            require_file(picture)
+        pairs = (replace(pair, right=picture) for pair, picture in zip(pairing.pairs, pictures, strict=True))
         return Pairing(tuple(pairs)), batch
 
 
@@ -80,9 +70,11 @@ class Depths(Metric):
     """The results in metres."""
 
     panel: ClassVar[str] = "Output"
-    depth: str | None = option(
+    depth: str | None = result(
         "Depth: .tif or .npy (metres), .png (16 bits, millimetres).",
+        DEPTH_SUFFIXES,
         "-o",
+        folder_tag="_depth",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
 
@@ -97,7 +89,7 @@ def command(
     """Make depth in metres, and point clouds, of disparities that are there already."""
     console = messages.console(jsonl=results.jsonl)
     limits = options.Pairs(max_pixels=stored.max_pixels)
-    plan = plan_jobs(limits, results, output.kinds, None, console, found=stored.find())
+    plan = plan_jobs(limits, results, asked_results(output), None, console, found=stored.find())
     metric = output.prepared(cameras, console)
     assert metric is not None  # a plan has results
     run_jobs(plan, _Converting(metric), console)
@@ -109,14 +101,8 @@ class _Map:
 
     disparity: np.ndarray
     picture: np.ndarray | None
-
-    @property
-    def width(self) -> int:
-        return int(self.disparity.shape[1])
-
-    @property
-    def height(self) -> int:
-        return int(self.disparity.shape[0])
+    width: int
+    height: int
 
 
 class _Converting(Operation[None]):
@@ -137,7 +123,8 @@ class _Converting(Operation[None]):
                     f"{job.pair.right} has {picture.shape[1]} x {picture.shape[0]} pixels, "
                     f"{job.pair.left} {disparity.shape[1]} x {disparity.shape[0]}"
                 )
-        return _Map(disparity, picture)
+        height, width = disparity.shape
+        return _Map(disparity, picture, width, height)
 
     def look(self, pair: Any) -> list[str]:
         return []

@@ -14,24 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
-from pamcli.cli.groups import option
+from pamcli.cli.groups import asked_results, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.errors import UsageError
-from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED
 
 if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.matcher import StereoMatcher, StereoResult
-
-DISPARITY = OutputKind("disparity", "--output", DISPARITY_SUFFIXES)
-RIGHT = OutputKind("right_disparity", "--output-right", DISPARITY_SUFFIXES, "_right")
-COLOR_MAP = OutputKind("color_map", "--color-map", PICTURE_OUTPUT_SUFFIXES, "_color")
-VISIBLE = OutputKind("visible", "--visible", (".png",), "_visible")
-CONFIDENCE = OutputKind("confidence", "--confidence", CONFIDENCE_SUFFIXES, "_confidence")
-PAGE = OutputKind("page", "--page", (".html",))
 
 GOOD_FOR = (
     "the weights that come with pam learned from drawn scenes and few real pairs: about one pixel in fifteen "
@@ -46,19 +38,29 @@ AUTO_PERCENTILES = (1, 99)
 class Maps(options.Results):
     """The results that are asked for, and where they go. Raises UsageError for values without sense."""
 
-    output: str | None = option(
+    output: str | None = result(
         "Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel).",
+        DISPARITY_SUFFIXES,
         "-o",
+        name="disparity",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
-    output_right: str | None = option("Disparity of the right view.", metavar="FILE|...")
-    color_map: str | None = option("The disparity as colours; unknown is black.", metavar="FILE|...")
-    visible: str | None = option("Mask (.png): 255 where both views see a pixel.", metavar="FILE|...")
-    confidence: str | None = option("How sure the disparity is, in [0, 1].", metavar="FILE|...")
-    page: str | None = option(
+    output_right: str | None = result(
+        "Disparity of the right view.", DISPARITY_SUFFIXES, name="right_disparity", folder_tag="_right"
+    )
+    color_map: str | None = result(
+        "The disparity as colours; unknown is black.", PICTURE_OUTPUT_SUFFIXES, folder_tag="_color"
+    )
+    visible: str | None = result(
+        "Mask (.png): 255 where both views see a pixel.", (".png",), folder_tag="_visible"
+    )
+    confidence: str | None = result(
+        "How sure the disparity is, in [0, 1].", CONFIDENCE_SUFFIXES, folder_tag="_confidence"
+    )
+    page: str | None = result(
         "A page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a "
         "point cloud; of a batch with an index.",
-        metavar="FILE|...",
+        (".html",),
     )
     format_name: Literal["pfm", "png", "npy", "tif"] | None = option(
         "Of disparities in a folder or on stdout; by default pfm.", "--format"
@@ -89,18 +91,6 @@ class Maps(options.Results):
     def colors(self) -> tuple[float, float] | None:
         """Disparities between which the colours run; None: of the whole batch."""
         return None if self.color_range == "auto" else self.color_range or DEFAULT_RANGE
-
-    @property
-    def kinds(self) -> dict[OutputKind, str | None]:
-        """What is asked for by each option."""
-        return {
-            DISPARITY: self.output,
-            RIGHT: self.output_right,
-            COLOR_MAP: self.color_map,
-            VISIBLE: self.visible,
-            CONFIDENCE: self.confidence,
-            PAGE: self.page,
-        }
 
     @property
     def extras(self) -> set[str]:
@@ -141,13 +131,13 @@ def command(
     negative = network.min_disparity < 0
     if negative and output.color_map and output.color_range is None:
         output = replace(output, color_range=(network.min_disparity, DEFAULT_RANGE[1]))
-    for kind, text in output.kinds.items():
+    kinds = asked_results(output) | asked_results(metric)
+    for kind, text in kinds.items():
         ends = f".{output.format_name}" if output.format_name else Path(text or "").suffix
         if negative and text and kind.suffixes == DISPARITY_SUFFIXES and ends.lower() == ".png":
             raise UsageError(
                 f"{kind.option} {text}: a PNG cannot hold negative disparities", "take .pfm, .npy or .tif"
             )
-    kinds = {**output.kinds, **metric.kinds}
     plan = plan_jobs(pairs, output, kinds, output.format_name, console, stream=compute.remote)
     in_metres = metric.prepared(cameras, console)
     index = None
@@ -208,53 +198,44 @@ class _Matching(Operation["StereoResult"]):
 
         if self.metric is not None:
             self.metric.check(pair.width, pair.height)
-        if target.name == COLOR_MAP.name:
+        if target.name == "color_map":
             check_encodable(
                 target.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(target)
             )
 
     def encode(self, target: Target, pair: StereoPair, result: StereoResult) -> Encoded | None:
-        from pamcli.imaging.disparity_files import encode_confidence, encode_disparity
+        from pamcli.imaging.disparity_files import encode_confidence
         from pamcli.imaging.images import encode_mask
 
-        if target.name == VISIBLE.name:
+        if target.name == "visible":
             assert result.visible is not None
             return Encoded(encode_mask(result.visible))
-        if target.name == CONFIDENCE.name:
+        if target.name == "confidence":
             assert result.confidence is not None
             return Encoded(encode_confidence(result.confidence, target.suffix))
-        if target.name == RIGHT.name:
+        if target.name == "right_disparity":
             assert result.right_disparity is not None
-            disparity = result.right_disparity
-        else:
-            disparity = result.disparity_where(
-                visible=self.asked.unknown == "occluded", min_confidence=self.asked.min_confidence
-            )
-        if target.name == PAGE.name:
+            return _stored(result.right_disparity, target)
+        disparity = result.disparity_where(
+            visible=self.asked.unknown == "occluded", min_confidence=self.asked.min_confidence
+        )
+        if target.name == "page":
             from pamcli.viewing.page import render_page
 
-            page = render_page(
-                pair.name,
-                pair.left.pixels,
-                disparity,
-                confidence=result.confidence,
-                calibration=self.metric.calibration if self.metric else None,
+            calibration = self.metric.calibration if self.metric else None
+            picture, confidence = pair.left.pixels, result.confidence
+            return Encoded(
+                render_page(pair.name, picture, disparity, confidence=confidence, calibration=calibration)
             )
-            return Encoded(page)
-        if self.metric is not None:
-            found = self.metric.encode(target, disparity, pair.left.pixels, result.confidence)
-            if found is not None:
-                return found
-        if target.name == COLOR_MAP.name:
-            if self.colors is None:
-                self._keep(disparity, target)
-                return None
-            return _colored(disparity, self.colors, target)
-        file = encode_disparity(disparity, target.suffix)
-        if not file.saturated:
-            return Encoded(file.data)
-        share = f"{file.saturated} pixels are beyond 255.996 px, the most that a disparity PNG can hold"
-        return Encoded(file.data, [f"{share}; .pfm, .npy and .tif hold any"])
+        if target.name == "color_map":
+            if self.colors is not None:
+                return _colored(disparity, self.colors, target)
+            self._keep(disparity, target)
+            return None
+        if target.name == "disparity":
+            return _stored(disparity, target)
+        assert self.metric is not None
+        return self.metric.encode(target, disparity, pair.left.pixels, result.confidence)
 
     def end_batch(self) -> None:
         if self.index is not None:
@@ -263,6 +244,7 @@ class _Matching(Operation["StereoResult"]):
             write_index(self.index)
 
     def _keep(self, disparity: Any, target: Target) -> None:
+        """Until the range of the whole batch is known."""
         import numpy as np
 
         from pamcli.files.atomic import write_atomically
@@ -279,7 +261,7 @@ class _Matching(Operation["StereoResult"]):
     def encode_at_the_end(self, target: Target) -> Encoded | None:
         from pamcli.imaging.disparity_files import read_disparity
 
-        if target.name != COLOR_MAP.name:
+        if target.name != "color_map":
             return None
         if self.colors is None:
             self.colors = (self.low, self.high) if self.low < self.high else DEFAULT_RANGE
@@ -289,6 +271,16 @@ class _Matching(Operation["StereoResult"]):
         disparity = read_disparity(self.kept[str(target)], max_pixels=None)
         # Without its warning: by the definition of the range some pixels lie outside.
         return Encoded(_colored(disparity, self.colors, target).data)
+
+
+def _stored(disparity: Any, target: Target) -> Encoded:
+    from pamcli.imaging.disparity_files import encode_disparity
+
+    file = encode_disparity(disparity, target.suffix)
+    if not file.saturated:
+        return Encoded(file.data)
+    share = f"{file.saturated} pixels are beyond 255.996 px, the most that a disparity PNG can hold"
+    return Encoded(file.data, [f"{share}; .pfm, .npy and .tif hold any"])
 
 
 def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Encoded:

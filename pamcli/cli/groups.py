@@ -24,6 +24,8 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from pamcli.files.outputs import OutputKind
+
 Function = TypeVar("Function", bound=Callable[..., None])
 
 PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance", "Messages", "Other")
@@ -39,6 +41,25 @@ def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any
     from text and the name of the option to the value, see `parsing`.
     """
     return field(default=default, metadata={"names": names, "help": help_text, **more})
+
+
+def result(help_text: str, suffixes: tuple[str, ...], *names: str, **more: Any) -> Any:
+    """A field that becomes an option for a result of each pair: a file, a folder, a template.
+
+    suffixes: of its files. more: fields of `OutputKind`, as folder_tag="_right", and as of `option`.
+    """
+    kind = {key: more.pop(key) for key in ("name", "folder_tag", "joins_main_folder") if key in more}
+    return option(help_text, *names, result={"suffixes": suffixes, **kind}, **{"metavar": "FILE|...", **more})
+
+
+def asked_results(group: Any) -> dict[OutputKind, str | None]:
+    """What is asked for by each of a group's fields that are made by `result`, in their order."""
+    found = {}
+    for each in fields(group):
+        if kind := each.metadata.get("result"):
+            named = {"name": each.name, "option": _names(each.name, each)[0], **kind}
+            found[OutputKind(**named)] = getattr(group, each.name)
+    return found
 
 
 def flag(help_text: str, *names: str, **more: Any) -> Any:
@@ -122,7 +143,8 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     """made: by `option`, `flag` or `argument`."""
     more = {"rich_help_panel": panel, **made.metadata}
     parse, names = more.pop("parse", None), _names(name, made)
-    more.pop("names", None)
+    for key in ("names", "result"):
+        more.pop(key, None)
     if parse is not None:
         more["parser"], hint = _parser(parse, names[0]), str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)

@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pamcli.cli import parsing
 from pamcli.cli.batch import Encoded
 from pamcli.cli.console import Console
-from pamcli.cli.groups import option
+from pamcli.cli.groups import asked_results, option, result
 from pamcli.cli.jobs import Target
 from pamcli.errors import InputError, UsageError
-from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import DEPTH_SUFFIXES
 
 if TYPE_CHECKING:
     from pamcli.calibration.formats import StoredCalibration
     from pamcli.calibration.rectified import Calibration
-
-DEPTH = OutputKind("depth", "--depth", DEPTH_SUFFIXES, "_depth")
-DEPTH_ERROR = OutputKind("depth_error", "--depth-error", DEPTH_SUFFIXES, "_depth_error")
-CLOUD = OutputKind("point_cloud", "--point-cloud", (".ply",), "_cloud")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +92,13 @@ class Metric:
     """The results in metres."""
 
     panel: ClassVar[str] = "Calibration"
-    depth: str | None = option(
-        "Depth: .tif or .npy (metres), .png (16 bits, millimetres).", metavar="FILE|..."
+    depth: str | None = result(
+        "Depth: .tif or .npy (metres), .png (16 bits, millimetres).", DEPTH_SUFFIXES, folder_tag="_depth"
     )
-    point_cloud: str | None = option("Coloured points (.ply), in metres.", metavar="FILE|...")
-    depth_error: str | None = option("One standard deviation of depth, as --depth.", metavar="FILE|...")
+    depth_error: str | None = result(
+        "One standard deviation of depth, as --depth.", DEPTH_SUFFIXES, folder_tag="_depth_error"
+    )
+    point_cloud: str | None = result("Coloured points (.ply), in metres.", (".ply",), folder_tag="_cloud")
     disparity_error: float = option(
         "That of disparity, for --depth-error.", default=0.5, metavar="PX", parse=parsing.above_zero
     )
@@ -110,14 +107,9 @@ class Metric:
     )
     stride: int = option("A point of every N-th column and row.", default=1, min=1, metavar="N")
 
-    @property
-    def kinds(self) -> dict[OutputKind, str | None]:
-        """What is asked for by each option."""
-        return {DEPTH: self.depth, DEPTH_ERROR: self.depth_error, CLOUD: self.point_cloud}
-
     def prepared(self, cameras: Cameras, console: Console) -> InMetres | None:
         """What makes the results; None without a calibration. Raises InputError, UsageError."""
-        asked = [kind.option for kind, text in self.kinds.items() if text is not None]
+        asked = [kind.option for kind, text in asked_results(self).items() if text is not None]
         calibration = cameras.rectified(console)
         if calibration is not None:
             return InMetres(calibration, self, console)
@@ -147,15 +139,13 @@ class InMetres:
                 f"focal length {scaled.focal_length:g} px"
             )
 
-    def encode(self, target: Target, disparity: Any, picture: Any, confidence: Any = None) -> Encoded | None:
-        """disparity: (H, W) pixels, NaN = unknown. None: a target of another kind."""
-        if target.name not in {kind.name for kind in self.asked.kinds}:
-            return None
+    def encode(self, target: Target, disparity: Any, picture: Any, confidence: Any = None) -> Encoded:
+        """disparity: (H, W) pixels, NaN = unknown."""
         import numpy as np
 
         height, width = disparity.shape
         calibration = self.calibration.for_size(width, height)
-        if target.name == CLOUD.name:
+        if target.name == "point_cloud":
             from pamcli.calibration.point_cloud import encode_point_cloud
 
             data, count = encode_point_cloud(
@@ -170,9 +160,8 @@ class InMetres:
         from pamcli.imaging.disparity_files import encode_depth
 
         metres = calibration.depth(disparity)
-        far = math.inf if self.asked.max_depth is None else self.asked.max_depth
-        known = metres <= far
-        if target.name == DEPTH_ERROR.name:
+        known = metres <= (self.asked.max_depth or math.inf)
+        if target.name == "depth_error":
             metres = calibration.depth_error(disparity, self.asked.disparity_error)
         file = encode_depth(np.where(known, metres, np.float32("nan")), target.suffix)
         if not file.saturated:

@@ -21,10 +21,22 @@ PRECISION = "Of the convolutions; auto: bf16 for disparity on CPUs that have it,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs:
-    """Which pictures belong together. Raises UsageError for what contradicts itself."""
+class Limit:
+    """What is not even decoded."""
 
     panel: ClassVar[str] = "Input"
+    max_pixels: int | None = option(
+        "Refuse files with more pixels, before decoding them.",
+        default=400_000_000,
+        metavar="N|none",
+        parse=parsing.number_or_none,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(Limit):
+    """Which pictures belong together. Raises UsageError for what contradicts itself."""
+
     inputs: list[str] | None = argument(
         "Two pictures, two folders (paired by equal stem), or two templates in which {} stands for "
         "the same text. With --packed: pictures or folders that hold both views, or - for stdin.",
@@ -52,12 +64,6 @@ class Pairs:
         parse=parsing.shard,
     )
     skip_unpaired: bool = flag("Go on without pictures that have no partner.")
-    max_pixels: int | None = option(
-        "Refuse pictures with more pixels, before decoding them.",
-        default=400_000_000,
-        metavar="N|none",
-        parse=parsing.number_or_none,
-    )
 
     def __post_init__(self) -> None:
         if self.side_by_side and self.packed not in (None, "lr"):
@@ -85,6 +91,15 @@ class Results:
     def __post_init__(self) -> None:
         if self.overwrite and self.skip_existing:
             raise UsageError("--overwrite and --skip-existing contradict each other", "give one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures(Results):
+    """Results that are both pictures of a pair."""
+
+    format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
+        "Of pictures in a folder or on stdout; by default png.", "--format"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
-from pamcli.cli.groups import flag, option
+from pamcli.cli.groups import asked_results, flag, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Files
-from pamcli.cli.superres import LEFT, RIGHT
 from pamcli.errors import InputError, UsageError
-from pamcli.files.outputs import OutputKind
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from pamcli.calibration.rig import Rectification, Rig
+    from pamcli.imaging.images import Picture
     from pamcli.imaging.preflight import PairCheck
     from pamcli.imaging.stereo_pair import StereoPair
 
@@ -32,27 +30,28 @@ CHECKED, THEN_EVERY = 3, 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rectified(options.Results):
+class Rectified(options.Pictures):
     """Where the rectified pictures go."""
 
-    output: str | None = option(
+    output: str | None = result(
         "The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
+        PICTURE_OUTPUT_SUFFIXES,
         "-o",
+        name="left",
+        folder_tag="_left",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
-    output_right: str | None = option("The right picture.", metavar="FILE|...")
-    format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
-        "Of pictures in a folder or on stdout; by default png.", "--format"
+    output_right: str | None = result(
+        "The right picture.",
+        PICTURE_OUTPUT_SUFFIXES,
+        name="right",
+        folder_tag="_right",
+        joins_main_folder=True,
     )
     output_calibration: str | None = option(
         "Of the rectified pictures, for `pam disparity`; by default calibration.yaml beside them.",
         metavar="FILE",
     )
-
-    @property
-    def kinds(self) -> dict[OutputKind, str | None]:
-        """What is asked for by each option."""
-        return {LEFT: self.output, RIGHT: self.output_right}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +80,6 @@ class Views(Files):
 
     def rig(self, console: Console) -> Rig | None:
         """None: without a calibration. Raises InputError."""
-        from dataclasses import replace
-
         if self.uncalibrated:
             return None
         stored = self.read(console)
@@ -103,7 +100,7 @@ def command(pairs: options.Pairs, output: Rectified, views: Views, messages: opt
     Both keep their depth (8 or 16 bits). The calibration of the new pictures is written beside them.
     """
     console = messages.console(jsonl=output.jsonl)
-    plan = plan_jobs(pairs, output, output.kinds, output.format_name, console)
+    plan = plan_jobs(pairs, output, asked_results(output), output.format_name, console)
     operation = _Rectifying(views, output, views.rig(console), plan.batch, console)
     run_jobs(plan, operation, console)
     if plan.batch and operation.offsets:
@@ -115,8 +112,7 @@ def command(pairs: options.Pairs, output: Rectified, views: Views, messages: opt
 
 @dataclass(frozen=True)
 class _Result:
-    pixels: Mapping[str, np.ndarray]
-    alpha: Mapping[str, np.ndarray | None]
+    pictures: Mapping[str, Picture]
     check: PairCheck | None
 
 
@@ -139,24 +135,30 @@ class _Rectifying(Operation[_Result]):
         from pamcli.imaging.images import check_encodable
 
         width, height = self.views.size or (pair.width, pair.height)
-        view = pair.left if target.name == LEFT.name else pair.right
+        view = pair.left if target.name == "left" else pair.right
         bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
         check_encodable(target.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(target))
 
     def apply(self, job: Job, pair: StereoPair) -> _Result:
+        from pamcli.imaging.images import Picture
         from pamcli.imaging.preflight import check_pair
 
         rectification = self._of(pair)
-        sides = {LEFT.name: (pair.left, rectification.left), RIGHT.name: (pair.right, rectification.right)}
-        pixels = {name: warp(view.pixels) for name, (view, warp) in sides.items()}
-        alpha = {
-            name: None if view.alpha is None else warp(view.alpha) for name, (view, warp) in sides.items()
+        sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
+        pictures = {
+            name: Picture(
+                warp(view.pixels),
+                None if view.alpha is None else warp(view.alpha),
+                view.grey,
+                view.icc_profile,
+            )
+            for name, (view, warp) in sides.items()
         }
         self.count += 1
         check = None
         if self.rig is None or self.count <= CHECKED or self.count % THEN_EVERY == 0:
-            check = check_pair(pixels[LEFT.name], pixels[RIGHT.name])
-        return _Result(pixels, alpha, check)
+            check = check_pair(*(each.pixels for each in pictures.values()))
+        return _Result(pictures, check)
 
     def _of(self, pair: StereoPair) -> Rectification:
         size = (pair.width, pair.height)
@@ -191,15 +193,14 @@ class _Rectifying(Operation[_Result]):
         return {"vertical_offset": round(check.vertical_error, 3) if check and _measured(check) else None}
 
     def encode(self, target: Target, pair: StereoPair, result: _Result) -> Encoded:
-        from pamcli.imaging.images import Picture, encode_picture
+        from pamcli.imaging.images import encode_picture
 
         warnings = []
-        if target.name == LEFT.name:
+        if target.name == "left":
             self._write_calibration(target)
             warnings = self._checked(result.check)
-        view = pair.left if target.name == LEFT.name else pair.right
-        picture = Picture(result.pixels[target.name], result.alpha[target.name], view.grey, view.icc_profile)
-        return Encoded(encode_picture(picture, target.suffix, name=str(target)), warnings)
+        data = encode_picture(result.pictures[target.name], target.suffix, name=str(target))
+        return Encoded(data, warnings)
 
     def _checked(self, check: PairCheck | None) -> list[str]:
         if check is None:

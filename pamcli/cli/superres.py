@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Operation, run_jobs
-from pamcli.cli.groups import flag, option
+from pamcli.cli.groups import asked_results, flag, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
-from pamcli.files.outputs import OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
@@ -21,32 +20,36 @@ if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.upscaler import StereoUpscaler
 
-LEFT = OutputKind("left", "--output", PICTURE_OUTPUT_SUFFIXES, "_left")
-RIGHT = OutputKind("right", "--output-right", PICTURE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
-PACKED = OutputKind("packed", "--output-packed", PICTURE_OUTPUT_SUFFIXES, "_packed")
-
 DEFAULT_SCALE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Larger(options.Results):
+class Larger(options.Pictures):
     """Where the larger pictures go."""
 
-    output: str | None = option(
+    output: str | None = result(
         "The left picture, larger (.png, .tif, .jpg, .webp); a folder receives both pictures.",
+        PICTURE_OUTPUT_SUFFIXES,
         "-o",
+        name="left",
+        folder_tag="_left",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
-    output_right: str | None = option("The right picture, larger.", metavar="FILE|...")
-    output_packed: str | None = option("Both larger pictures in one.", metavar="FILE|...")
+    output_right: str | None = result(
+        "The right picture, larger.",
+        PICTURE_OUTPUT_SUFFIXES,
+        name="right",
+        folder_tag="_right",
+        joins_main_folder=True,
+    )
+    output_packed: str | None = result(
+        "Both larger pictures in one.", PICTURE_OUTPUT_SUFFIXES, name="packed", folder_tag="_packed"
+    )
     packing: Packing = option(
         "How: as of --packed; red-cyan is for glasses, red of the left, the rest of the right.", default="lr"
     )
     quality: int | None = option(
         "Of JPEG and WebP, 1 to 100; by default JPEG at 95 and lossless WebP.", metavar="N", min=1, max=100
-    )
-    format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
-        "Of pictures in a folder or on stdout; by default png.", "--format"
     )
 
 
@@ -77,8 +80,7 @@ def command(
     and colour profile are kept. The paths of the results go to stdout, everything else to stderr.
     """
     console = messages.console(jsonl=output.jsonl)
-    kinds = {LEFT: output.output, RIGHT: output.output_right, PACKED: output.output_packed}
-    plan = plan_jobs(pairs, output, kinds, output.format_name, console, stream=compute.remote)
+    plan = plan_jobs(pairs, output, asked_results(output), output.format_name, console, stream=compute.remote)
 
     from pamcli.cli.network import load_upscaler
 
@@ -104,27 +106,27 @@ class _Upscaling(Operation["dict[str, np.ndarray]"]):
         from pamcli.imaging.images import check_encodable
         from pamcli.imaging.packing import RED_CYAN, packed_size
 
-        view = pair.right if target.name == RIGHT.name else pair.left
+        view = pair.right if target.name == "right" else pair.left
         height, width = pair.height * self.upscaler.scale, pair.width * self.upscaler.scale
-        if target.name == PACKED.name:
+        alpha = view.alpha is not None
+        if target.name == "packed":
             height, width = packed_size(height, width, self.asked.packing)
+            alpha = alpha and self.asked.packing != RED_CYAN
         check_encodable(
             target.suffix,
             height=height,
             width=width,
             bits=8 * view.pixels.itemsize,
-            alpha=view.alpha is not None
-            and not (target.name == PACKED.name and self.asked.packing == RED_CYAN),
+            alpha=alpha,
             name=str(target),
             quality=self.asked.quality,
         )
 
     def apply(self, job: Job, pair: StereoPair) -> dict[str, np.ndarray]:
         views = pair.left.pixels, pair.right.pixels
-        if all(target.name == LEFT.name for target in job.targets):
-            return {LEFT.name: self.upscaler.left_only(*views)}
-        left, right = self.upscaler(*views)
-        return {LEFT.name: left, RIGHT.name: right}
+        if all(target.name == "left" for target in job.targets):
+            return {"left": self.upscaler.left_only(*views)}
+        return dict(zip(("left", "right"), self.upscaler(*views), strict=True))
 
     def encode(self, target: Target, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
         from pamcli.imaging.images import encode_picture
@@ -132,12 +134,12 @@ class _Upscaling(Operation["dict[str, np.ndarray]"]):
         from pamcli.imaging.resize import bicubic
 
         views = {}
-        for name, view in ((LEFT.name, pair.left), (RIGHT.name, pair.right)):
-            if name in result and target.name in (name, PACKED.name):
+        for name, view in (("left", pair.left), ("right", pair.right)):
+            if name in result and target.name in (name, "packed"):
                 alpha = None if view.alpha is None else bicubic(view.alpha, self.upscaler.scale)
                 views[name] = replace(view, pixels=result[name], alpha=alpha)
-        if target.name == PACKED.name:
-            larger = packed(views[LEFT.name], views[RIGHT.name], self.asked.packing)
+        if target.name == "packed":
+            larger = packed(views["left"], views["right"], self.asked.packing)
         else:
             larger = views[target.name]
         return Encoded(encode_picture(larger, target.suffix, name=str(target), quality=self.asked.quality))

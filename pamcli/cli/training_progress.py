@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, rich_bar
 
 if TYPE_CHECKING:
     from pamcli.training.journal import Entry
@@ -22,16 +22,7 @@ def watching(console: Console, batch: int) -> Iterator[Observer]:
     if console.quiet or not sys.stderr.isatty():
         yield _Lines(console, batch)
         return
-    from rich.console import Console as Terminal
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("steps"),
-        BarColumn(bar_width=12),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
-    with Progress(*columns, console=Terminal(stderr=True), redirect_stdout=sys.stdout.isatty()) as bar:
+    with rich_bar("steps", "{task.fields[figures]}", width=12) as bar:
         yield _Bar(console, batch, bar)
 
 

@@ -105,7 +105,7 @@ def test_a_terminal_is_told_that_the_network_is_loaded() -> None:
 
 
 def test_skipped_pairs_are_no_speed() -> None:
-    from pamcli.cli.console import _Bar
+    from pamcli.cli.console import Progress
 
     class Bar:
         def __init__(self) -> None:
@@ -118,7 +118,7 @@ def test_skipped_pairs_are_no_speed() -> None:
             self.rates.append(rate)
 
     shown = Bar()
-    bar = _Bar(shown, None)
+    bar = Progress(shown)
     for _ in range(1000):
         bar.advance(skipped=True)
     assert shown.rates == []
