@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pamcli.data.open import open_data
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.data.stereograms import SetAside, rectify_stereogram
 from pamcli.data.stereograms.rectify import InfinityChoice
 from pamcli.imaging.images import eight_bits

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.disparity_metrics import DisparityMeter
 from pamcli.evaluation.disparity_run import DisparityProtocol

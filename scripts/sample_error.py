@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.disparity_metrics import DisparityMeter
 from pamcli.imaging.disparity_files import read_disparity

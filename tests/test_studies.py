@@ -16,8 +16,7 @@ from documents import BLOCKS
 
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture, read_picture
-from pamcli.training.recipe_files import changed
-from pamcli.training.recipes import named_recipe
+from pamcli.training.recipes import changed, named_recipe
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "scripts" / "sample"

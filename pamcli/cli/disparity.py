@@ -142,7 +142,7 @@ def command(
     in_metres = metric.prepared(cameras, console)
     index = None
     if plan.batch and output.page is not None:
-        from pamcli.viewing.index import check_index, index_place
+        from pamcli.viewing.page import check_index, index_place
 
         index = index_place(output.page)
         check_index(index, plan.outputs)
@@ -239,7 +239,7 @@ class _Matching(Operation["StereoResult"]):
 
     def end_batch(self) -> None:
         if self.index is not None:
-            from pamcli.viewing.index import write_index
+            from pamcli.viewing.page import write_index
 
             write_index(self.index)
 

@@ -104,7 +104,7 @@ class _Upscaling(Operation["dict[str, np.ndarray]"]):
 
     def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable
-        from pamcli.imaging.packing import RED_CYAN, packed_size
+        from pamcli.imaging.stereo_pair import RED_CYAN, packed_size
 
         view = pair.right if target.name == "right" else pair.left
         height, width = pair.height * self.upscaler.scale, pair.width * self.upscaler.scale
@@ -130,8 +130,8 @@ class _Upscaling(Operation["dict[str, np.ndarray]"]):
 
     def encode(self, target: Target, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
         from pamcli.imaging.images import encode_picture
-        from pamcli.imaging.packing import packed
         from pamcli.imaging.resize import bicubic
+        from pamcli.imaging.stereo_pair import packed
 
         views = {}
         for name, view in (("left", pair.left), ("right", pair.right)):

@@ -46,7 +46,7 @@ def superres(given: UpscalerTraining) -> None:
 def _train(task: Task, given: Training) -> None:
     console = given.console(jsonl=given.as_json)
     _check(given)
-    from pamcli.training.run_folder import RunFolder
+    from pamcli.training.journal import RunFolder
 
     folder = RunFolder(given.output or given.resume or Path())
     recipe = None
@@ -57,8 +57,8 @@ def _train(task: Task, given: Training) -> None:
     with console.starting("PyTorch"):
         from pamcli.training import run
         from pamcli.training.distributed import Processes
+        from pamcli.training.journal import NoObserver
         from pamcli.training.loop import Stop
-        from pamcli.training.observers import NoObserver
 
     machine = run.Machine(given.device, given.wandb, given.workers)
     stop = Stop(given.max_minutes)
@@ -114,8 +114,7 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
 
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
     """
-    from pamcli.training.recipe_files import changed, read_recipe
-    from pamcli.training.recipes import default_recipe, named_recipe
+    from pamcli.training.recipes import changed, default_recipe, named_recipe, read_recipe
 
     prior = given.max_disparity if isinstance(given, MatcherTraining) else None
     network = given.network if isinstance(given, MatcherTraining | UpscalerTraining) else None

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pamcli.cli.console import Console, rich_bar
 
 if TYPE_CHECKING:
-    from pamcli.training.journal import Entry
-    from pamcli.training.observers import Observer
+    from pamcli.training.journal import Entry, Observer
     from pamcli.training.validation import Validated
 
 

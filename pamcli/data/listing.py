@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.sample import Sample
-from pamcli.data.source import Files, Source
+from pamcli.data.source import Files, Sample, Source
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from pamcli.data.sample import Sample
-from pamcli.data.source import Source
+from pamcli.data.source import Sample, Source
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.resize import nearest

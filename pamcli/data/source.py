@@ -1,4 +1,4 @@
-"""What a data set is: its row in the table of data sets, and what every one of them can do once it is opened.
+"""What a data set is: its row in the table, what it can do once it is opened, and what it gives of a pair.
 
 Neither numpy nor any reader is imported here.
 """
@@ -13,8 +13,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pamcli.calibration.rectified import Calibration
     from pamcli.data.open import DataSpec
-    from pamcli.data.sample import Sample
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A rectified pair. Masks and truths have the size of the pictures."""
+
+    name: str
+    """Unique within its source, without suffix; "/" separates folders. Predictions go by this name."""
+    left: NDArray[np.generic]
+    """(H, W, 3) RGB, uint8 or uint16."""
+    right: NDArray[np.generic]
+    disparity: NDArray[np.float32] | None = None
+    """(H, W) truth of the left view, pixels, NaN = unknown; where the source has all pixels, all of them."""
+    right_disparity: NDArray[np.float32] | None = None
+    """(H, W) truth of the right view, pixels, positive too, NaN = unknown."""
+    visible: NDArray[np.bool_] | None = None
+    """(H, W) left pixels that the right view sees too (non-occluded); None = not known."""
+    foreground: NDArray[np.bool_] | None = None
+    """(H, W) KITTI's object map: pixels of cars; None = not known."""
+    calibration: Calibration | None = None
+    low_left: NDArray[np.uint8] | None = None
+    """(H / s, W / s, 3) RGB: the left picture reduced by a whole number s, where the source stores it, as do
+    sets of training patches; None = to be made. Both views have it, or none."""
+    low_right: NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +112,7 @@ class Source(ABC):
 
         Raises InputError as `load` does.
         """
-        from pamcli.data.warping import judge
+        from pamcli.data.verify import judge
 
         return judge(self.load(index))
 

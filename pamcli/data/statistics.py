@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pamcli.data.preparation.workers import done_in_processes
-from pamcli.data.sample import Sample
-from pamcli.data.source import Source
+from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.imaging.matching import grey, match_densely, reduced, reduction
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.confidence_curve import ConfidenceCurve, ConfidenceTally
 from pamcli.evaluation.error_histogram import ErrorHistogram

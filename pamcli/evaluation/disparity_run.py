@@ -9,8 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from pamcli.data.sample import Sample
-from pamcli.data.source import Source
+from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation import disparity_tables as tables
 from pamcli.evaluation import studies

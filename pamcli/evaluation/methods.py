@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.sample import Sample
-from pamcli.data.source import Source
+from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.predictions import Views, find_disparities, find_views, load_disparity, load_views
 from pamcli.evaluation.superres_metrics import SuperresPair

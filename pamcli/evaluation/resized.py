@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.imaging.resize import imresize_to, nearest
 
 

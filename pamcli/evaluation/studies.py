@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import range_regions
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod

@@ -19,9 +19,18 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import video_error
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, tiff
-from pamcli.imaging.exif import exif_orientation, kept_exif, upright
 from pamcli.imaging.jpeg_views import holds_two_views
-from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
+from pamcli.imaging.raster import (
+    DEFAULT_MAX_PIXELS,
+    Raster,
+    check_size,
+    decoding,
+    exif_orientation,
+    kept_exif,
+    open_source,
+    quiet,
+    upright,
+)
 from pamcli.imaging.webp import read_webp
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"

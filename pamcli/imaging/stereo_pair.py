@@ -1,4 +1,4 @@
-"""Both views of a rectified pair, from two pictures or from one file that holds both."""
+"""Both views of a rectified pair, from two pictures or from one that holds both; and both in one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from pamcli.errors import InputError
-from pamcli.files.suffixes import JPS_SUFFIX, Layout
+from pamcli.files.suffixes import JPS_SUFFIX, Layout, Packing
 from pamcli.imaging.images import Picture, decode_picture, read_picture
 from pamcli.imaging.jpeg_views import jps_layout, mpo_views
 from pamcli.imaging.raster import open_source
@@ -100,3 +102,35 @@ def _halved(picture: Picture, layout: Layout, name: str) -> StereoPair:
         views.append(replace(picture, pixels=pixels, alpha=alpha))
     first, second = views
     return StereoPair(*((first, second) if order in ("lr", "tb") else (second, first)), name)
+
+
+RED_CYAN = "red-cyan"
+
+
+def packed_size(height: int, width: int, packing: Packing) -> tuple[int, int]:
+    """Height and width of the picture that holds two views of this size."""
+    across, down = {"l": (2, 1), "r": (2, 1), "t": (1, 2), "b": (1, 2)}[packing[0]]
+    return (height, width) if packing == RED_CYAN else (down * height, across * width)
+
+
+def packed(left: Picture, right: Picture, packing: Packing) -> Picture:
+    """Two views of one size and depth as one picture, with the profile and the notes of the left one.
+
+    A view without alpha counts as opaque where the other one has alpha. Red-cyan: red of the left view, green
+    and blue of the right one, opaque.
+    """
+    if packing == RED_CYAN:
+        pixels = right.pixels.copy()
+        pixels[..., 0] = left.pixels[..., 0]
+        return replace(left, pixels=pixels, alpha=None, grey=False)
+    order = (left, right) if packing in ("lr", "tb") else (right, left)
+    axis = 1 if packing in ("lr", "rl") else 0
+    alpha = None
+    if left.alpha is not None or right.alpha is not None:
+        full = np.iinfo(left.pixels.dtype).max
+        parts = [
+            np.full(v.pixels.shape[:2], full, v.pixels.dtype) if v.alpha is None else v.alpha for v in order
+        ]
+        alpha = np.concatenate(parts, axis)
+    pixels = np.concatenate([view.pixels for view in order], axis)
+    return replace(left, pixels=pixels, alpha=alpha, grey=left.grey and right.grey)

@@ -9,8 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.imaging.exif import exif_orientation
-from pamcli.imaging.raster import Raster, check_size, decoding
+from pamcli.imaging.raster import Raster, check_size, decoding, exif_orientation
 
 _ANIMATION = 0x02  # flag in the extended header
 

@@ -16,11 +16,10 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import nearest
 from pamcli.inference.device import Compute
-from pamcli.inference.enlarging import Enlarge, checked, enlarged, factor
 from pamcli.inference.loading import load
 from pamcli.inference.memory import memory_errors, taken_memory
 from pamcli.inference.onnx_file import OnnxNetwork
-from pamcli.inference.pictures import PairRows, moved
+from pamcli.inference.pictures import Enlarge, PairRows, checked, enlarged, factor, moved
 from pamcli.inference.strip_choice import choose_strip, matching_footprint
 from pamcli.inference.whole import WholePASMnet, whole_footprint
 from pamcli.networks.blocks import upsample
@@ -31,11 +30,10 @@ from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.folding import folded
 from pamcli.streaming.matching import StreamedMatching, lowered
 from pamcli.streaming.pasmnet import StreamedPASMnet
 from pamcli.streaming.pasmnet2 import StreamedPASMnet2
-from pamcli.streaming.strips import strips
+from pamcli.streaming.rolling import folded, strips
 
 SMALLEST_SIDE = 16
 CONFIDENT, DOUBTFUL = 0.9, 0.25
@@ -126,7 +124,7 @@ class StereoMatcher:
 
         `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16. `max_memory`: bytes
         that the program may take in all, on the device; None: what is comfortable. `enlarge`: how many times
-        larger than they are pictures are matched (see `inference.enlarging`). `min_disparity` in pixels, of
+        larger than they are pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of
         any sign: where the search begins; below 0 for views of which one was shifted, or that converge.
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):

@@ -21,8 +21,8 @@ from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
 from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.folding import folded
 from pamcli.streaming.matching import lowered
+from pamcli.streaming.rolling import folded
 
 OPSET = 18
 LARGEST_SIDE = 8160

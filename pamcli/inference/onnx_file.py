@@ -12,15 +12,15 @@ from torch import Tensor
 
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
-from pamcli.inference.enlarging import Enlarge
 from pamcli.inference.memory import is_memory_error
+from pamcli.inference.pictures import Enlarge
 from pamcli.inference.strip_choice import Footprint
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import valid_mask
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import StreamedMatching
 from pamcli.streaming.passrnet import Write
-from pamcli.streaming.strips import Rows
+from pamcli.streaming.rolling import Rows
 
 SUFFIX = ".onnx"
 DYNAMIC = "dynamic"

@@ -23,9 +23,9 @@ from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.spec import ENLARGING, ModelSpec
-from pamcli.streaming.folding import folded
 from pamcli.streaming.passrnet import StreamedPASSRnet
 from pamcli.streaming.passrnet2 import StreamedPASSRnet2
+from pamcli.streaming.rolling import folded
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))

@@ -6,12 +6,17 @@ fit is refused before it is tried.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from pamcli.inference.alive_tensors import AliveTensors
 from pamcli.inference.device import Compute
 from pamcli.inference.strip_choice import LIBRARIES, Footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass
@@ -21,8 +26,34 @@ from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import StreamedMatching, StreamedMatchingNetwork
 from pamcli.streaming.passrnet import Write
-from pamcli.streaming.rolling import RollingMap
-from pamcli.streaming.strips import Rows
+from pamcli.streaming.rolling import RollingMap, Rows
+
+
+class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside this context, `peak` is the most bytes that tensors made inside it took."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.peak = 0
+        self.sizes: dict[int, int] = {}
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for value in tree_leaves(out):
+            if isinstance(value, Tensor):
+                storage = value.untyped_storage()
+                if storage._cdata not in self.sizes:
+                    self.sizes[storage._cdata] = storage.nbytes()
+                    self.now += storage.nbytes()
+                    self.peak = max(self.peak, self.now)
+                    weakref.finalize(storage, self._gone, storage._cdata)
+        return out
+
+    def _gone(self, key: int) -> None:
+        self.now -= self.sizes.pop(key)
+
 
 COPIES = 2.25
 """So many times the bytes of tensors are taken, with convolutions' own copies: 0.6 to 2.1 were measured."""

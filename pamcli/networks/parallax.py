@@ -188,7 +188,7 @@ def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
 def cycle_confidence(disparity: Tensor, maps: ParallaxMaps) -> Tensor:
     """Cycle attention that passes near a disparity (B, 1, 4 H, 4 W) and returns near: (B, H, W) in [0, 1].
 
-    `maps` of stage 3. What `pamcli.streaming.confidence` adds up without whole maps.
+    `maps` of stage 3. What `pamcli.streaming.pasmnet` adds up without whole maps.
     """
     column = torch.arange(maps.right_to_left.shape[-1], device=disparity.device)
     target = column - F.avg_pool2d(disparity, 4)[:, 0] / 4  # (B, H, W)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.parallax import Towards, out_of_order
-from pamcli.streaming.strips import coarser
+from pamcli.streaming.rolling import coarser
 
 MAP_BYTES = 12_000_000
 """Bytes of the piece of an attention map that is looked at at a time: it should stay in the cache."""

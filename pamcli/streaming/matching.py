@@ -34,13 +34,15 @@ from pamcli.streaming.rolling import (
     Given,
     Mapped,
     RollingMap,
+    Rows,
     Whole,
     added,
+    coarser,
     convolution,
     gathered,
     residual,
+    strips,
 )
-from pamcli.streaming.strips import Rows, coarser, strips
 
 TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
@@ -61,7 +63,7 @@ class StreamedMatching:
     received: Tensor
     """Attention that each left pixel receives (1, H/4, W/4), from which `valid_left` was made."""
     confidence: Tensor | None = None
-    """(1, H/4, W/4) in [0, 1], see `cycle`."""
+    """(1, H/4, W/4) in [0, 1], see `pasmnet`."""
 
 
 @dataclass(frozen=True)

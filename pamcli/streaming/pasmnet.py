@@ -1,6 +1,12 @@
 """PASMnet without whole attention maps, and with a few rows of most feature maps: the same disparity.
 
-Shapes: as in `matching`.
+Its confidence: the cycle attention (Equation 3), counted only where it passes near the estimated position in
+the right view and returns near the pixel: sum over k near j - d of M_right->left(j, k) times the sum over l
+near j of M_left->right(k, l). One where both maps are sure and agree with the result, near zero where either
+is spread out or contradicts.
+
+Shapes: as in `matching`; of the confidence R rows of a strip, W columns of both views, at a quarter of the
+pictures' size.
 """
 
 from __future__ import annotations
@@ -10,11 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
-from pamcli.networks.parallax import fill_occlusions, regress_disparity, valid_mask
+from pamcli.networks.parallax import NEAR, columns_near, fill_occlusions, regress_disparity, valid_mask
 from pamcli.networks.pasmnet import PASMnet, blended
 from pamcli.networks.variants import Unrefined
 from pamcli.streaming.attention import Block
-from pamcli.streaming.confidence import Cycle
 from pamcli.streaming.matching import (
     Cascade,
     StreamedMatching,
@@ -23,8 +28,7 @@ from pamcli.streaming.matching import (
     encoded,
     features_below,
 )
-from pamcli.streaming.rolling import Convolution, RollingMap, Whole, gathered, joined
-from pamcli.streaming.strips import strips
+from pamcli.streaming.rolling import Convolution, RollingMap, Whole, gathered, joined, strips
 
 
 class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
@@ -70,7 +74,7 @@ class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
         return initial, received
 
     def _confidence(self, cascade: Cascade, disparity: Tensor) -> Tensor:
-        """See `confidence`: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
+        """See the top: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
         quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
         confidence = torch.zeros_like(quarter)
         for lines, towards, costs in cascade.costs():
@@ -119,3 +123,43 @@ def _enlarged4(scaled: Tensor, first: int, last: int) -> Tensor:
     """Rows 4 first ... 4 last - 1 of the bilinear enlargement by 4."""
     low, high = max(0, first - 1), min(scaled.shape[2], last + 1)
     return upsample(scaled[:, :, low:high], 4)[:, :, 4 * (first - low) : 4 * (last - low)]
+
+
+class Cycle:
+    """Adds it up, for a strip of rows, from pieces of the two maps: first all of one, then of the other."""
+
+    def __init__(self, disparity: Tensor, first_row: int) -> None:
+        """`disparity` (R, W) in its own pixels; `first_row`: row of the picture that it begins with."""
+        width = disparity.shape[1]
+        self.first_row = first_row
+        self.column = torch.arange(width, device=disparity.device)
+        self.reach = int(NEAR)
+        self.near, self.there = (x.movedim(-1, 0) for x in columns_near(disparity))  # (4, R, W) columns k
+        self.mass = torch.zeros(self.near.shape, device=disparity.device)
+        self.total = torch.zeros_like(disparity)
+
+    def to_right(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+        """Attention M_right->left(j, k) for k near j - d."""
+        at = slice(lines[0] - self.first_row, lines[1] - self.first_row), slice(block.first, block.last)
+        for step, k in enumerate(self.near[:, *at]):
+            inside = self.there[step, *at] & (k >= block.low) & (k < block.high)
+            found = attention.gather(2, (k - block.low).clamp(0, block.high - block.low - 1)[..., None])
+            self.mass[step, *at] = found[..., 0] * inside
+
+    def and_back(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
+        """Times M_left->right(k, l) for l near j."""
+        at = slice(lines[0] - self.first_row, lines[1] - self.first_row)
+        flat = attention.flatten(1)
+        span = block.high - block.low
+        for step, k in enumerate(self.near[:, at]):
+            passes = (k >= block.first) & (k < block.last)
+            row = (k - block.first).clamp(0, block.last - block.first - 1) * span
+            for shift in range(-self.reach, self.reach + 1):
+                home = self.column + shift - block.low
+                inside = passes & (home >= 0) & (home < span)
+                found = flat.gather(1, row + home.clamp(0, span - 1)) * inside
+                self.total[at] += self.mass[step, at] * found
+
+    def confidence(self) -> Tensor:
+        """(R, W) in [0, 1], of what was handed over."""
+        return self.total.clamp(0, 1)

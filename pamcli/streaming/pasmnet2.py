@@ -49,8 +49,8 @@ from pamcli.streaming.rolling import (
     gathered_all,
     joined,
     left_view,
+    strips,
 )
-from pamcli.streaming.strips import strips
 
 LAG = 44
 """Rows below a row of the result on which it depends: 14 of each update, one of the enlargement, and one."""

@@ -22,13 +22,14 @@ from pamcli.streaming.rolling import (
     Convolution,
     Given,
     RollingMap,
+    Rows,
     Shuffled,
     Whole,
     added,
     convolution,
     residual,
+    strips,
 )
-from pamcli.streaming.strips import Rows, strips
 
 Write = Callable[[int, int, Tensor], None]
 """write(view, first, picture): rows first ... of the enlarged picture (3, R, scale W) of view 0 or 1."""

@@ -17,8 +17,16 @@ from pamcli.networks.passrnet2 import (
 )
 from pamcli.streaming.attention import lines_at_once
 from pamcli.streaming.passrnet import Write
-from pamcli.streaming.rolling import Convolution, Given, Mapped, RollingMap, Shuffled, convolution
-from pamcli.streaming.strips import Rows, strips
+from pamcli.streaming.rolling import (
+    Convolution,
+    Given,
+    Mapped,
+    RollingMap,
+    Rows,
+    Shuffled,
+    convolution,
+    strips,
+)
 
 CUBIC_REACH = 2
 """Rows above and below that a bicubic enlargement looks at."""

@@ -11,15 +11,35 @@ side by side (`MEMORY_FORMAT`).
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
-from pamcli.streaming.strips import Rows, coarser, strips
+
+Rows = Callable[[int, int], Tensor]
+"""rows(first, last): rows first ... last - 1 of a map (B, C, H, W)."""
+
+
+def strips(height: int, rows: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of consecutive strips of at most `rows` rows that cover `height`."""
+    for first in range(0, height, rows):
+        yield first, min(first + rows, height)
+
+
+def coarser(first: int, last: int, height: int) -> tuple[int, int]:
+    """Rows of a map of `height` rows on which rows first ... last - 1 of its enlargement by 2 depend.
+
+    Bilinear enlargement without aligned corners. Enlarging these rows alone gives rows 2 low ... 2 high - 1,
+    of which the wanted ones are right.
+    """
+    return max(0, (first - 1) // 2), min(height, last // 2 + 1)
+
 
 MEMORY_FORMAT = torch.channels_last
 """Convolutions of few channels are two to four times as fast in it, those of many a little."""
@@ -275,3 +295,40 @@ def gathered_all(
         del parts, part
     assert into is not None
     return into
+
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def folded(network: Network) -> Network:
+    """A copy for inference in which every batch norm that follows a convolution has become part of it.
+
+    The copy must not be trained: its running statistics are gone. Its leaky rectifiers work in place.
+    """
+    network = copy.deepcopy(network).eval().requires_grad_(False)
+    for module in network.modules():
+        if isinstance(module, nn.LeakyReLU):
+            module.inplace = True
+        if not isinstance(module, nn.Sequential):
+            continue
+        for place in range(len(module) - 1):
+            conv, norm = module[place], module[place + 1]
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                module[place] = _joined(conv, norm)
+                module[place + 1] = nn.Identity()
+    return network
+
+
+def _joined(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+    bias = (
+        -norm.running_mean.double() if conv.bias is None else conv.bias.double() - norm.running_mean.double()
+    )
+    joined = copy.deepcopy(conv)
+    joined.weight = nn.Parameter(
+        (conv.weight.double() * scale[:, None, None, None]).to(conv.weight.dtype), False
+    )
+    joined.bias = nn.Parameter((bias * scale + norm.bias.double()).to(conv.weight.dtype), False)
+    return joined

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pamcli.data.sample import Sample
-from pamcli.data.source import LARGEST_SEED, Source
+from pamcli.data.source import LARGEST_SEED, Sample, Source
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.resize import imresize

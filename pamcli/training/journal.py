@@ -1,4 +1,4 @@
-"""The log of a run: JSON lines, and the same as events for TensorBoard."""
+"""What a run leaves by name, its log (JSON lines and events for TensorBoard), and who else watches it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,76 @@ import hashlib
 import importlib
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import OutputError, UsageError
-from pamcli.files.atomic import write_atomically
-from pamcli.training.run_folder import RunFolder
+from pamcli.errors import InputError, OutputError, UsageError
+from pamcli.files.atomic import check_writable, write_atomically
+from pamcli.files.finding import shown
+
+if TYPE_CHECKING:
+    from pamcli.training.validation import Validated
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run. Only the main process writes into it."""
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        """The whole recipe, and what it was made with."""
+        return self.path / "recipe.json"
+
+    @property
+    def log(self) -> Path:
+        """A JSON object a line: figures of training and of validation."""
+        return self.path / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def last(self) -> Path:
+        """The weights of the newest checkpoint."""
+        return self.path / "last.safetensors"
+
+    @property
+    def best(self) -> Path:
+        """The weights of the best validation."""
+        return self.path / "best.safetensors"
+
+    def samples(self, step: int) -> Path:
+        """Folder of a validation's pictures."""
+        return self.path / "validation" / f"step-{step:08d}"
+
+    def require_new(self) -> None:
+        """Raise UsageError where something is there already, OutputError where nothing can be written."""
+        there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
+        if any(
+            not name.startswith(".pam-") for name in there
+        ):  # which a run leaves that is killed as it begins
+            hint = f"`resume` {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
+            raise UsageError(f"{shown(self.path)} holds something already", hint)
+        check_writable(self.recipe)
+
+    def require_run(self) -> None:
+        """Raise InputError where no run has begun."""
+        if not self.recipe.is_file():
+            raise InputError(
+                f"{shown(self.path)} is no training run: it has no recipe.json", "give a run's folder"
+            )
+
 
 Entry = Mapping[str, Any]
 """A line of the log: `step`, and figures. Those of training have `loss`, those of validation `figure`."""
@@ -134,3 +192,31 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
     return OutputError(
         f"cannot write {path}: {error.strerror or error}", "make room, then go on with `resume`"
     )
+
+
+class Observer(Protocol):
+    """Who watches a run, as the command line does."""
+
+    def started(self, step: int, steps: int) -> None:
+        """The run begins, or goes on after `step` steps."""
+        return
+
+    def stepped(self, step: int) -> None:
+        """A step is done; nothing is known of it."""
+        return
+
+    def logged(self, entry: Entry) -> None:
+        """A line of the log was written."""
+        return
+
+    def validated(self, step: int, validated: Validated, best: bool) -> None:
+        """The network was measured; best: as never before."""
+        return
+
+    def informed(self, message: str) -> None:
+        """Something that a person should know."""
+        return
+
+
+class NoObserver(Observer):
+    """Does nothing, for other processes than the main one."""

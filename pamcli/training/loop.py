@@ -23,16 +23,12 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import memory_errors, peak_memory
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
-from pamcli.training.averaging import averaged, taken_up
 from pamcli.training.checkpoints import Checkpoint, random_states, restore_random_states, save_checkpoint
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
-from pamcli.training.journal import Journal
-from pamcli.training.observers import Observer
-from pamcli.training.recipe import Recipe
-from pamcli.training.run_folder import RunFolder
-from pamcli.training.schedules import learning_rate
-from pamcli.training.tasks import make_optimizer, model_spec, training_mode
+from pamcli.training.journal import Journal, Observer, RunFolder
+from pamcli.training.recipe import Recipe, learning_rate
+from pamcli.training.tasks import averaged, make_optimizer, model_spec, taken_up, training_mode
 from pamcli.training.validation import Validated, Validator, save_pictures, stored_weights
 
 Reason = Literal["interrupted", "terminated", "time"]

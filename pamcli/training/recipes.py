@@ -1,15 +1,20 @@
-"""The recipes by name: those of the paper, and ours for the shipped weights (recipes.toml)."""
+"""Recipes by name, of the paper and of the shipped weights (recipes.toml), and as JSON in files."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from pamcli.checked import from_json
-from pamcli.errors import UsageError
+from pydantic import ValidationError
+
+from pamcli.checked import first_wrong, from_json, unknown
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import read_text, shown
 from pamcli.training.recipe import Network, Recipe, Task
 
 
@@ -45,3 +50,84 @@ def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: Netw
     if not unsupervised:
         return "pasmnet2" if network == "pasmnet2" else "scenes" if start else "scratch"
     return "adapt" if start else "unsupervised"
+
+
+MADE_WITH = "made_with"
+"""Key of what a run folder records beside the recipe; it decides nothing."""
+
+
+def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:
+    """The whole recipe, every value written out. made_with: versions and the like, for the record."""
+    values = asdict(recipe)
+    if made_with is not None:
+        values[MADE_WITH] = dict(made_with)
+    return json.dumps(values, indent=2, allow_nan=False) + "\n"
+
+
+def read_recipe(path: Path) -> Recipe:
+    """A recipe from a file that `recipe_json` wrote, or from one by hand: what it leaves out has its default.
+
+    Raises InputError: unreadable, not JSON, unknown keys, values of the wrong type, or out of range.
+    """
+    values = _json(path)
+    if isinstance(values, dict):
+        values.pop(MADE_WITH, None)
+        _brought_up_to_date(values)
+    try:
+        return from_json(Recipe, json.dumps(values))
+    except ValidationError as error:
+        raise InputError(f"{shown(path)}: {first_wrong(error, Recipe)}") from error
+    except UsageError as error:
+        raise InputError(f"{shown(path)}: {error}") from error
+
+
+def read_made_with(path: Path) -> dict[str, Any]:
+    """What `recipe_json` was given beside the recipe; empty where that is not there. Raises InputError."""
+    values = _json(path)
+    made_with = values.get(MADE_WITH) if isinstance(values, dict) else None
+    return made_with if isinstance(made_with, dict) else {}
+
+
+def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
+    """The recipe with other values by key, as {"batch": "2", "augmentation.noise": "0.02"}; none: no value.
+
+    Raises UsageError: no such key, a text that its value cannot be, values that contradict each other.
+    """
+    values = asdict(recipe)
+    for key, text in settings.items():
+        *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
+        place: Any = values
+        for group in groups:
+            if not isinstance(place.get(group), dict):
+                raise UsageError(unknown(key, list(place)))
+            place = place[group]
+        if name not in place and groups != ["rates"]:
+            raise UsageError(unknown(key, list(place)))
+        place[name] = _value(text, isinstance(place.get(name), bool))
+    try:
+        return from_json(Recipe, json.dumps(values))
+    except ValidationError as error:
+        wrong = ", ".join(f"{key}={text}" for key, text in settings.items())
+        raise UsageError(f"{wrong}: {first_wrong(error, Recipe)}") from error
+
+
+def _value(text: str, switch: bool) -> Any:
+    try:
+        value = None if text.lower() == "none" else json.loads(text)
+    except ValueError:
+        value = {"true": True, "false": False}.get(text.lower(), text)
+    return bool(value) if switch and value in (0, 1) else value
+
+
+def _brought_up_to_date(values: dict[str, Any]) -> None:
+    """What runs of earlier versions have recorded otherwise."""
+    losses = values.get("losses")
+    if isinstance(losses, dict) and "refine_occluded" in losses:
+        losses["occluded"] = float(bool(losses.pop("refine_occluded")))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{shown(path)} is not JSON: {str(error).splitlines()[0]}") from error

@@ -18,19 +18,16 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
 from pamcli.files.ownership import owned
-from pamcli.inference.device import Compute, processor_has_bf16
+from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
-from pamcli.training.journal import Journal, wandb_run
+from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder, wandb_run
 from pamcli.training.loop import RunEnd, Stop, Trainer
-from pamcli.training.observers import NoObserver, Observer
-from pamcli.training.precision import reproducible, training_compute
 from pamcli.training.recipe import Recipe
-from pamcli.training.recipe_files import read_made_with, read_recipe, recipe_json
-from pamcli.training.run_folder import RunFolder
+from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.starting import check_start, starting_network
 from pamcli.training.tasks import loss_function
 from pamcli.training.validation import Validator

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli.data.open import DataSpec, open_data, parse_data
-from pamcli.data.sample import Sample
-from pamcli.data.source import Source
+from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
 from pamcli.evaluation.methods import Estimate, NetworkMethod

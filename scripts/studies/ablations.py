@@ -46,7 +46,7 @@ from pamcli.networks.variants import CostVolume
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import read_header
-from pamcli.training.recipe_files import read_recipe
+from pamcli.training.recipes import read_recipe
 
 COLUMNS = {
     "epe": "EPE",

@@ -17,10 +17,10 @@ from dataclasses import replace
 import torch
 
 from pamcli.data.open import open_data
+from pamcli.inference.device import training_compute
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Batch, Examples, loader
 from pamcli.training.loop import Trainer
-from pamcli.training.precision import training_compute
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import named_recipe
 from pamcli.training.starting import starting_network

@@ -66,7 +66,7 @@ def safetensors() -> bytes:
 
 
 def recipe(path: Path) -> None:
-    from pamcli.training.recipe_files import read_recipe
+    from pamcli.training.recipes import read_recipe
 
     read_recipe(path)
 

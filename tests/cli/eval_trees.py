@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pam_program import Run, pam, refuse, unchanged
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary
 from pamcli.evaluation.resized import resize_sample
 from pamcli.inference.matcher import StereoMatcher

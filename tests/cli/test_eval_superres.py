@@ -16,7 +16,7 @@ import pytest
 from pam_program import Run, names, pam, refuse, refuse_options, unchanged
 from PIL import Image
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,

@@ -22,8 +22,7 @@ from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.training.loop import Stop
-from pamcli.training.recipe_files import recipe_json
-from pamcli.training.recipes import RECIPES
+from pamcli.training.recipes import RECIPES, recipe_json
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pam_program import command_line, names, pam, refuse
 from PIL import Image
 
 from pamcli.registry.spec import read_header
-from pamcli.training.recipe_files import read_recipe
+from pamcli.training.recipes import read_recipe
 
 STEPS = 4
 NO_PAM = ["--loss", "pam=0", "--loss", "likelihood=0"]

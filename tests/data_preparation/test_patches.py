@@ -11,7 +11,7 @@ from published import LARGE, SMALL, authors_patches, png, tree, views
 
 from pamcli.data.preparation.archives import Location
 from pamcli.data.preparation.pairs import Pair
-from pamcli.data.preparation.patches import boxes, cut_size, patch_at, read_views
+from pamcli.data.preparation.stores import boxes, cut_size, patch_at, read_views
 from pamcli.errors import InputError
 from pamcli.imaging.png import encode_png
 

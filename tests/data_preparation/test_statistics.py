@@ -9,7 +9,7 @@ import pytest
 from published import LARGE, png, tree, views
 
 from pamcli.data.open import open_data
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.data.statistics import disparity_range, pair_figures, set_figures
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-from pamcli.data.sample import Sample
 from pamcli.data.scenes.render import Layer, Views, render
 from pamcli.data.scenes.scene import Scene, make_scene, scene_pair
 from pamcli.data.scenes.textures import (
@@ -19,6 +18,7 @@ from pamcli.data.scenes.textures import (
     find_textures,
     read_texture,
 )
+from pamcli.data.source import Sample
 
 MADE_UP = TextureLibrary(TextureFiles())
 HEIGHT, WIDTH = 96, 192

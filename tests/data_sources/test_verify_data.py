@@ -9,10 +9,8 @@ import pytest
 from PIL import Image
 
 from pamcli.data.open import open_data
-from pamcli.data.sample import Sample
-from pamcli.data.source import Source
-from pamcli.data.verify import Finding, verify
-from pamcli.data.warping import judge
+from pamcli.data.source import Sample, Source
+from pamcli.data.verify import Finding, judge, verify
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.png import encode_png
 

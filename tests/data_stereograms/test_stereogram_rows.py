@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pamcli.data.stereograms.rows import fit_rows, resampled, turned
+from pamcli.data.stereograms.rectify import fit_rows, resampled, turned
 from pamcli.imaging.matching import Matches
 
 

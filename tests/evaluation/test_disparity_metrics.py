@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity_metrics import (
     METRICS,

@@ -10,8 +10,7 @@ import pytest
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.open import open_data
-from pamcli.data.sample import Sample
-from pamcli.data.source import Source
+from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_run import DisparityProtocol, evaluate_disparity, measure_disparity
 from pamcli.evaluation.methods import Estimate, FilesMethod, NetworkMethod

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.evaluation.resized import resize_sample
 from pamcli.imaging.resize import imresize_to
 

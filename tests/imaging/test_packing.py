@@ -7,8 +7,7 @@ import pytest
 
 from pamcli.files.suffixes import Packing
 from pamcli.imaging.images import Picture, encode_picture
-from pamcli.imaging.packing import packed, packed_size
-from pamcli.imaging.stereo_pair import read_packed_pair
+from pamcli.imaging.stereo_pair import packed, packed_size, read_packed_pair
 
 RNG = np.random.default_rng(0)
 LEFT, RIGHT = (Picture(RNG.integers(0, 256, (6, 8, 3), np.uint8), icc_profile=name) for name in (b"l", b"r"))

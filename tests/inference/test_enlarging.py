@@ -10,8 +10,8 @@ from sample_cut import Cut
 
 from pamcli.errors import UsageError
 from pamcli.imaging.resize import nearest
-from pamcli.inference.enlarging import AUTO_PIXELS, enlarged, factor
 from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.pictures import AUTO_PIXELS, enlarged, factor
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 

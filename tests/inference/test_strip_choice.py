@@ -15,7 +15,6 @@ import torch
 
 from pamcli.errors import DeviceError
 from pamcli.inference import strip_choice
-from pamcli.inference.alive_tensors import AliveTensors
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.pipeline import AT_ONCE
 from pamcli.inference.strip_choice import (
@@ -28,12 +27,13 @@ from pamcli.inference.strip_choice import (
     upscaling_footprint,
 )
 from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.inference.whole import AliveTensors
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.streaming.folding import folded
 from pamcli.streaming.pasmnet import StreamedPASMnet
 from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.passrnet2 import StreamedPASSRnet2
+from pamcli.streaming.rolling import folded
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from pamcli.errors import DeviceError
-from pamcli.inference.alive_tensors import AliveTensors
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.strip_choice import LIBRARIES
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.inference.whole import COPIES, whole_footprint
+from pamcli.inference.whole import COPIES, AliveTensors, whole_footprint
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import build_network

@@ -22,7 +22,7 @@ from pamcli.streaming.attention import (
     stage_cost,
     stream,
 )
-from pamcli.streaming.strips import coarser
+from pamcli.streaming.rolling import coarser
 
 
 def allowed(j: int, k: int, towards: Towards | None, limit: int | None) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pamcli.networks.parallax import NEAR
 from pamcli.streaming.attention import Block
-from pamcli.streaming.confidence import Cycle
+from pamcli.streaming.pasmnet import Cycle
 
 WIDTH = 12
 """Columns of the maps: a quarter of the pictures'."""

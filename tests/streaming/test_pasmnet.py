@@ -14,9 +14,9 @@ from torch import Tensor
 
 from pamcli.networks.parallax import VALID_MASS, clean_mask, cycle_confidence, received_mass
 from pamcli.streaming import attention as streamed_attention
-from pamcli.streaming.folding import folded
 from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet import StreamedPASMnet
+from pamcli.streaming.rolling import folded
 
 SIZES = [(32, 32), (32, 160), (64, 96), (96, 64), (160, 96), (224, 32)]
 

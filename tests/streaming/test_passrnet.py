@@ -12,8 +12,8 @@ from torch import Tensor
 from pamcli.networks.parallax import VALID_MASS, received_mass
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.streaming import attention as streamed_attention
-from pamcli.streaming.folding import folded
 from pamcli.streaming.passrnet import StreamedPASSRnet
+from pamcli.streaming.rolling import folded
 
 SIZES = [(8, 8), (9, 31), (7, 50), (33, 20), (61, 17)]
 

@@ -10,9 +10,9 @@ from random_networks import normalised, pasmnet2, picture_pair
 from pamcli.networks.parallax import received_mass
 from pamcli.streaming import attention as streamed_attention
 from pamcli.streaming import pasmnet2 as module
-from pamcli.streaming.folding import folded
 from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet2 import KeptAttention, StreamedPASMnet2
+from pamcli.streaming.rolling import folded
 
 SIZES = [(32, 32), (32, 160), (64, 96), (224, 32), (352, 64)]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pamcli.networks.blocks import upsample
-from pamcli.streaming.strips import coarser, strips
+from pamcli.streaming.rolling import coarser, strips
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 10, 11, 40])

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pamcli.data.listing import Listed
-from pamcli.data.sample import Sample
-from pamcli.data.source import Files
+from pamcli.data.source import Files, Sample
 from pamcli.errors import InputError
 from pamcli.training.augmentation import Augmentation, Example
 from pamcli.training.examples import Examples

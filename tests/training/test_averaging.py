@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from pamcli.training.averaging import averaged, taken_up
+from pamcli.training.tasks import averaged, taken_up
 
 
 def network() -> nn.Sequential:

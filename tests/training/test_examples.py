@@ -23,7 +23,7 @@ from example_pairs import (
 )
 
 from pamcli.data.open import open_data
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.data.sources.procedural import CHECK_SERIES
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.resize import imresize

@@ -13,8 +13,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from pamcli.errors import OutputError, UsageError
 from pamcli.training import journal as module
-from pamcli.training.journal import Journal, read_entries, wandb_run
-from pamcli.training.run_folder import RunFolder
+from pamcli.training.journal import Journal, RunFolder, read_entries, wandb_run
 
 
 def lines(folder: Path) -> list[Any]:

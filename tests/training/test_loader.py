@@ -24,7 +24,7 @@ from example_pairs import (
 )
 
 from pamcli.data.open import open_data
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.errors import DeviceError, InputError
 from pamcli.training.examples import Batch, Examples, loader
 

@@ -14,19 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, OutputError, PamError
-from pamcli.inference.device import Compute
+from pamcli.inference.device import Compute, reproducible
 from pamcli.training import checkpoints
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
-from pamcli.training.journal import Journal
+from pamcli.training.journal import Journal, NoObserver, RunFolder
 from pamcli.training.loop import RunEnd, Stop, Trainer
-from pamcli.training.observers import NoObserver
-from pamcli.training.precision import reproducible
-from pamcli.training.recipe import Recipe
+from pamcli.training.recipe import Recipe, learning_rate
 from pamcli.training.recipes import RECIPES
-from pamcli.training.run_folder import RunFolder
-from pamcli.training.schedules import learning_rate
 from pamcli.training.validation import Validated, Validator
 
 STEPS = 8

@@ -12,10 +12,8 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.training.recipe import Recipe, Wide
-from pamcli.training.recipe_files import changed, read_recipe, recipe_json
-from pamcli.training.recipes import RECIPES, default_recipe, named_recipe
-from pamcli.training.schedules import Schedule, learning_rate
+from pamcli.training.recipe import Recipe, Schedule, Wide, learning_rate
+from pamcli.training.recipes import RECIPES, changed, default_recipe, named_recipe, read_recipe, recipe_json
 
 SCENES = RECIPES["scenes"]
 

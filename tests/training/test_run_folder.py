@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import OutputError, UsageError
-from pamcli.training.run_folder import RunFolder
+from pamcli.training.journal import RunFolder
 
 
 def test_a_run_begins_in_a_folder_of_its_own(tmp_path: Path) -> None:

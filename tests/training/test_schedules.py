@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pamcli.errors import UsageError
-from pamcli.training.schedules import ONE_CYCLE_START, Schedule, learning_rate
+from pamcli.training.recipe import ONE_CYCLE_START, Schedule, learning_rate
 
 
 def rates(schedule: Schedule, steps: int = 100, peak: float = 2.0) -> list[float]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from example_pairs import EVERYTHING, NOTHING, Stored, pair
 
-from pamcli.data.sample import Sample
+from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.training.augmentation import Augmentation
 from pamcli.training.examples import Examples

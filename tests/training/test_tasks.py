@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from pamcli.inference import device
-from pamcli.inference.device import Compute
+from pamcli.inference.device import Compute, training_compute
 from pamcli.losses.total import Truth
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
-from pamcli.training.precision import training_compute
 from pamcli.training.recipes import RECIPES
 from pamcli.training.tasks import loss_function, model_spec, normalised, training_mode
 

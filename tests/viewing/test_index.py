@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from pamcli.errors import UsageError
-from pamcli.viewing import index
-from pamcli.viewing.index import check_index, index_place, render_index, write_index
-from pamcli.viewing.page import render_page
+from pamcli.viewing import page as index
+from pamcli.viewing.page import check_index, index_place, render_index, render_page, write_index
 
 NASTY = 'a "b" <c> #1 ü%41'
 

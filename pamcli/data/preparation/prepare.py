@@ -9,24 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.data.preparation.pairs import Pair
-from pamcli.data.preparation.patches import (
+from pamcli.data.preparation.stores import (
     HEIGHT,
     SCALES,
     WIDTH,
-    boxes,
-    cut_size,
-    patch_at,
-    read_views,
-)
-from pamcli.data.preparation.stores import (
     Index,
     PackedPicture,
     StoreName,
     StorePaths,
     allocate,
+    boxes,
+    cut_size,
     encode_manifest,
+    patch_at,
     patch_boxes,
     pixels_of,
+    read_views,
     write_patch_folder,
     write_pixels,
 )

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.random import Generator
 
-from pamcli.data.sample import Sample
 from pamcli.data.scenes import looks
 from pamcli.data.scenes.camera import photograph
 from pamcli.data.scenes.render import Decal, Layer, Reflection, render
@@ -17,6 +16,7 @@ from pamcli.data.scenes.stage import CLOSEST, Stage
 from pamcli.data.scenes.streets import make_street
 from pamcli.data.scenes.surfaces import Surface
 from pamcli.data.scenes.textures import TextureLibrary
+from pamcli.data.source import Sample
 
 SMALLEST_RANGE = 6
 """Every scene's largest disparity is at least about this, pixels."""

@@ -15,20 +15,22 @@ from pathlib import Path
 import numpy as np
 
 from pamcli.data.listing import Tree, by_stem, folders, root_of
-from pamcli.data.preparation.patches import SCALES, Patch, Views, patch_at
 from pamcli.data.preparation.stores import (
+    SCALES,
     VIEW_FILES,
     Index,
+    Patch,
     StoreName,
     StorePaths,
+    Views,
     open_pixels,
+    patch_at,
     patch_boxes,
     read_checksums,
     read_index,
     views_in,
 )
-from pamcli.data.sample import Sample
-from pamcli.data.source import Files, Key, Source, SourceInfo
+from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import natural, shown
 from pamcli.imaging.images import read_picture

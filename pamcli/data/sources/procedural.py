@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pamcli.data.sample import Sample
-from pamcli.data.source import LARGEST_SEED, Files, Key, Source, SourceInfo, digest
+from pamcli.data.source import LARGEST_SEED, Files, Key, Sample, Source, SourceInfo, digest
 from pamcli.errors import InputError
 
 if TYPE_CHECKING:

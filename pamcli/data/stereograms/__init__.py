@@ -1,7 +1,6 @@
 """Stereograms: pictures that hold the two views of a scene side by side, for crossed or parallel eyes.
 
-`views` finds the views, `rows` how their rows lie against each other, `order` finds the left one; `rectify`
-does it all.
+`views` finds the views, `order` the left one; `rectify` aligns their rows, and does it all.
 """
 
 from pamcli.data.stereograms.rectify import RectifiedPair, rectify_stereogram
