@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -13,11 +14,11 @@ import typer
 
 from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
-from pamcli.errors import BATCH_FAILED, PamError, UsageError
+from pamcli.errors import BATCH_FAILED, InputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 
 if TYPE_CHECKING:
-    from pamcli.cli.options import Engine, Pairs
+    from pamcli.cli.options import Cluster, Pairs
     from pamcli.files.suffixes import Layout
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.pipeline import Outcome
@@ -38,6 +39,9 @@ class Operation(ABC, Generic[Result]):
 
     whole_batch_first = False
     """Some results need the whole batch: they are encoded, and everything is reported, after it."""
+
+    same_for_all = False
+    """The first pair decides what is done with all: it is looked at before others work on the rest."""
 
     @property
     def constants(self) -> Mapping[str, Any]:
@@ -75,9 +79,15 @@ class Operation(ABC, Generic[Result]):
     def encode(self, target: Target, pair: StereoPair, result: Result) -> Encoded | None:
         """A result as the bytes of a file; None where it needs the whole batch."""
 
+    def begin(self, job: Job, pair: StereoPair) -> None:
+        """Take from the first pair what is the same for all. Raises InputError: from this pair it cannot."""
+
     def facts(self, result: Result) -> Mapping[str, Any]:
         """More fields of the pair's JSON record."""
         return {}
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Count in what was found of a pair, wherever that was."""
 
     def encode_at_the_end(self, target: Target) -> Encoded | None:
         """A result that needed the whole batch; None for those that `encode` gave."""
@@ -104,7 +114,7 @@ class Done:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Engine | None = None) -> None:
+def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cluster | None = None) -> None:
     """Work off the jobs and report them; exits with 6 when a pair of a batch failed.
 
     The error of a pair that is not part of a batch is raised. engine: where, if not here.
@@ -117,7 +127,7 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: En
         if not plan.batch:
             raise UsageError("--engine ray works off batches", "drop it for a single pair")
         outcomes = run_on_ray(
-            plan.jobs, steps, address=engine.ray_address, cores=engine.ray_cores, gpus=engine.device != "cpu"
+            plan.jobs, steps, address=engine.ray_address, cores=engine.cores, gpus=engine.gpus
         )
     else:
         from pamcli.inference.pipeline import run_overlapped
@@ -129,6 +139,8 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: En
     with report.on_stop(operation), console.progress("pairs", plan.total) as bar, closing(outcomes):
         for outcome in outcomes:
             bar.advance(skipped=outcome.job.skip)
+            if outcome.saved is not None:
+                operation.note(outcome.saved.facts)
             if operation.whole_batch_first:
                 waiting.append(outcome)
             else:
@@ -162,6 +174,21 @@ class _Steps:
     def start(self) -> None:
         """Load the network, which else the first pair would do."""
         _ = self.operation.constants
+
+    def begin(self, jobs: Iterator[Job]) -> Iterator[Job]:
+        """The same jobs, after the operation has seen the first pair that can be read."""
+        taken: list[Job] = []
+        for job in jobs if self.operation.same_for_all else ():
+            taken.append(job)
+            try:
+                loaded = self.load(job)
+            except PamError:
+                continue
+            if loaded is not None:
+                with suppress(InputError):
+                    self.operation.begin(job, loaded.pair)
+                    break
+        return itertools.chain(taken, jobs)
 
     def settled(self, job: Job) -> Outcome[Job, Done] | None:
         """The outcome of a job that there is nothing to do for."""

@@ -176,9 +176,10 @@ class Compute(Device):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine(Compute):
-    """The same of a batch, which a cluster may work off."""
+class Cluster:
+    """Other machines that may work off a batch."""
 
+    panel: ClassVar[str] = "Performance"
     engine: Literal["local", "ray"] = option(
         "ray: the batch over a cluster (pam guide clusters).", default="local"
     )
@@ -187,12 +188,39 @@ class Engine(Compute):
         default="auto",
         metavar="auto|local|HOST",
     )
-    ray_cores: int | None = option("Of each of Ray's workers without a GPU, by default 4.", min=1)
+    ray_cores: int | None = option(
+        "Of each of Ray's workers without a GPU, by default 4, to rectify 1.", min=1
+    )
 
     @property
     def remote(self) -> bool:
         """Other machines do the work."""
         return self.engine == "ray"
+
+    @property
+    def gpus(self) -> bool:
+        """Whether a worker is to have one, where the cluster has any."""
+        return False
+
+    @property
+    def cores(self) -> int | None:
+        """Of each worker; None: as many as suit a network."""
+        return self.ray_cores or 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine(Compute, Cluster):
+    """Where to compute a batch with a network."""
+
+    @property
+    def gpus(self) -> bool:
+        """As of `Cluster`."""
+        return self.device != "cpu"
+
+    @property
+    def cores(self) -> int | None:
+        """As of `Cluster`."""
+        return self.ray_cores
 
 
 @dataclass(frozen=True, kw_only=True)

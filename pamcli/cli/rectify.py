@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,20 +95,22 @@ class Views(Files):
         return replace(rig, left=replace(rig.left, fisheye=True), right=replace(rig.right, fisheye=True))
 
 
-def command(pairs: options.Pairs, output: Rectified, views: Views, messages: options.Messages) -> None:
+def command(
+    pairs: options.Pairs,
+    output: Rectified,
+    views: Views,
+    cluster: options.Cluster,
+    messages: options.Messages,
+) -> None:
     """Rectify pictures: make two of them in which a point lies in the same row.
 
     Both keep their depth (8 or 16 bits). The calibration of the new pictures is written beside them.
     """
     console = messages.console(jsonl=output.jsonl)
-    plan = plan_jobs(pairs, output, asked_results(output), output.format_name, console)
+    asked = asked_results(output)
+    plan = plan_jobs(pairs, output, asked, output.format_name, console, stream=cluster.remote)
     operation = _Rectifying(views, output, views.rig(console), plan.batch, console)
-    run_jobs(plan, operation, console)
-    if plan.batch and operation.offsets:
-        console.inform(
-            f"median vertical offset {operation.offsets[len(operation.offsets) // 2]:.2f} px, largest "
-            f"{operation.offsets[-1]:.2f} px in {len(operation.offsets)} pairs that were checked"
-        )
+    run_jobs(plan, operation, console, cluster)
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,28 @@ class _Rectifying(Operation[_Result]):
         self.size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
         self.count = 0
-        self.offsets: list[float] = []
-        """Of the pairs that were checked, sorted."""
+        self.offsets = array("f")
+        """Of the pairs that were checked."""
         self.written = False
+        self.same_for_all = rig is not None
+
+    def begin(self, job: Job, pair: StereoPair) -> None:
+        self._of(pair)
+        for target in job.targets:
+            if target.name == LEFT.name:
+                self._write_calibration(target)
+        self.rectification = None  # whoever needs it makes it of `size`: it is large
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        if facts.get("vertical_offset") is not None:
+            self.offsets.append(facts["vertical_offset"])
+
+    def end_batch(self) -> None:
+        if offsets := sorted(self.offsets):
+            self.console.inform(
+                f"median vertical offset {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px "
+                f"in {len(offsets)} pairs that were checked"
+            )
 
     def look(self, pair: StereoPair) -> list[str]:
         return []  # they are not rectified yet
@@ -172,14 +194,15 @@ class _Rectifying(Operation[_Result]):
             say(f"rectified by {matches} matches; without a calibration, distances have no scale")
             return found
         if self.rectification is None:
-            rig = self.rig.for_size(*size)
-            if self.rig.size not in (None, size):
+            first = self.size or size
+            rig = self.rig.for_size(*first)
+            if self.rig.size not in (None, first):
                 self.console.inform(
                     f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
-                    f"{size[0]} x {size[1]}"
+                    f"{first[0]} x {first[1]}"
                 )
             self.rectification = rig.rectification(alpha=self.views.alpha, size=self.views.size)
-            self.size = size
+            self.size = first
         if size != self.size:
             assert self.size is not None
             raise InputError(
@@ -207,7 +230,6 @@ class _Rectifying(Operation[_Result]):
             return []
         if not _measured(check):
             return ["too few matches to check the rows of the rectified pictures"]
-        self.offsets = sorted([*self.offsets, check.vertical_error])
         if not self.batch:
             self.console.inform(
                 f"median vertical offset {check.vertical_error:.2f} px in {check.matches} matches"

@@ -59,7 +59,7 @@ def run_overlapped(
                 with loading_one:
                     if stopped.is_set():
                         return
-                    loaded = _attempt(load, job)
+                    loaded = attempt(load, job)
                 events.put((1, next(order), "loaded", job, loaded))
         except BaseException as error:  # noqa: BLE001 - it is raised again in the caller's thread
             failure = error
@@ -69,7 +69,7 @@ def run_overlapped(
         for job, value in iter(computed.get, None):
             if stopped.is_set():
                 return
-            events.put((0, next(order), "saved", job, _attempt(save, job, value)))
+            events.put((0, next(order), "saved", job, attempt(save, job, value)))
             room.release()
 
     # Daemons: a producer that never ends, or a pipe that nobody reads, must not outlive the program.
@@ -84,7 +84,7 @@ def run_overlapped(
             except queue.Empty:  # time to see a signal that came in the moment before the waiting began
                 continue
             if event == "loaded":
-                computed.put((job, _attempt(compute, job, value)))
+                computed.put((job, attempt(compute, job, value)))
                 unsaved += 1
             elif event == "saved":
                 unsaved -= 1
@@ -104,8 +104,8 @@ def run_overlapped(
         raise failure
 
 
-def _attempt(step: Callable[..., Any], *arguments: Any) -> Any:
-    """The step's result, or its error as a value; an error that comes in as an argument goes straight on."""
+def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
+    """A step's result, or its error as a value; an error that comes in as an argument goes straight on."""
     if isinstance(arguments[-1], PamError):
         return arguments[-1]
     try:

@@ -8,15 +8,18 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
 from pamcli.errors import DeviceError, PamError, UsageError
-from pamcli.inference.pipeline import Outcome, run_overlapped
+from pamcli.inference.pipeline import Outcome, attempt
 
 AT_ONCE = 2
-"""Jobs that a worker has: while one is computed, another is read or written."""
+"""Jobs that a worker does: while one is computed, another is read or written."""
+
+HELD = 4
+"""Jobs that a worker has: so it need not wait for an answer from far away before it takes the next."""
 
 TRIES = 3
 """A job whose worker ends so many times is given up: it may be what ends them."""
@@ -33,6 +36,9 @@ class Steps(Protocol):
 
     def start(self) -> None:
         """Load the network. Raises PamError."""
+
+    def begin(self, jobs: Iterator[Any]) -> Iterator[Any]:
+        """The same jobs, after what has to be known of them, here, before there are workers."""
 
     def settled(self, job: Any) -> Outcome[Any, Any] | None:
         """The outcome of a job that needs no worker."""
@@ -60,12 +66,13 @@ class Worker:
 
     def run(self, job: Any) -> Outcome[Any, Any]:
         """Without the job, which the caller has."""
-        (outcome,) = run_overlapped([job], self.steps.load, self._compute, self.steps.save)
-        return replace(outcome, job=None)
-
-    def _compute(self, job: Any, loaded: Any) -> Any:
+        loaded = attempt(self.steps.load, job)
         with self.computing:
-            return self.steps.compute(job, loaded)
+            computed = attempt(self.steps.compute, job, loaded)
+        del loaded
+        saved = attempt(self.steps.save, job, computed)
+        failed = isinstance(saved, PamError)
+        return Outcome(None, None if failed else saved, saved if failed else None)
 
 
 def run_on_ray(
@@ -75,7 +82,7 @@ def run_on_ray(
 
     `address`: of the cluster; auto: the one that this machine belongs to; local: this machine alone. `cores`:
     of each worker, where it gets no GPU; with `gpus` each has one if the cluster has any. No more jobs are
-    taken than the workers have (`AT_ONCE` each). Where a node is lost, its jobs are done elsewhere.
+    taken than the workers have (`HELD` each). Where a node is lost, its jobs are done elsewhere.
     Raises UsageError, DeviceError, and what `steps.start` raises.
     """
     try:
@@ -86,7 +93,8 @@ def run_on_ray(
     try:
         count, options = _placed([node["Resources"] for node in ray.nodes() if node["Alive"]], cores, gpus)
         kind = ray.remote(Worker).options(max_concurrency=AT_ONCE, **options)
-        yield from _spread(ray, iter(jobs), steps, lambda: kind.remote(steps, os.getcwd()), count)
+        begun = steps.begin(iter(jobs))
+        yield from _spread(ray, begun, steps, lambda: kind.remote(steps, os.getcwd()), count)
     finally:
         ray.shutdown()
 
@@ -139,8 +147,8 @@ def _spread(
     while True:
         while more or again:
             # What was there when a worker ended is tried alone: so others are not taken for what ended it.
-            weight = AT_ONCE if again else 1
-            if not (free := [number for number in load if load[number] + weight <= AT_ONCE]):
+            weight = HELD if again else 1
+            if not (free := [number for number in load if load[number] + weight <= HELD]):
                 break
             try:
                 job, tries = again.popleft() if again else (next(jobs), 1)
@@ -155,7 +163,9 @@ def _spread(
             running[workers[number].run.remote(job)] = number, job, tries
         if not (more or again or running):
             return
-        ready, _ = ray.wait([*running, *starting], num_returns=1, timeout=PATIENCE)
+        ready, rest = ray.wait([*running, *starting], num_returns=1, timeout=PATIENCE)
+        if ready and rest:  # what else is there: of a thousand workers, one by one would be slow
+            ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
         if not ready and not running:
             raise DeviceError(f"no node of the cluster took a worker within {PATIENCE:.0f} s")
         for ref in ready:
@@ -178,7 +188,7 @@ def _spread(
                 continue
             number, job, tries = running.pop(ref)
             if not isinstance(result, Exception):
-                load[number] -= 1 if tries == 1 else AT_ONCE
+                load[number] -= 1 if tries == 1 else HELD
                 yield replace(result, job=job)
                 continue
             if load.pop(number, None) is not None:  # the first to tell that this worker is lost

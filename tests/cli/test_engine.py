@@ -8,15 +8,15 @@ import pytest
 from pam_program import pam, refuse, unchanged
 
 
-@pytest.mark.parametrize("command", ["disparity", "superres"])
+@pytest.mark.parametrize("command", ["disparity", "superres", "rectify --uncalibrated"])
 def test_without_the_library(small_pair: object, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with open("pairs.tsv", "w") as file:
         file.write("left.png\tright.png\n")
     with unchanged():
-        run = pam(command, "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray")
+        run = pam(*command.split(), "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray")
         refuse(run, 2, "ray is not installed", "pip install 'pamcli[ray]'")
-        run = pam(command, "left.png", "right.png", "-o", "x.png", "--engine", "ray")
+        run = pam(*command.split(), "left.png", "right.png", "-o", "x.png", "--engine", "ray")
         refuse(run, 2, "--engine ray works off batches")
 
 

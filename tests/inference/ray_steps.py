@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ class WriteSteps:
     def start(self) -> None:
         if self.broken:
             raise ModelError(self.broken, "mend it")
+
+    def begin(self, jobs: Iterator[int]) -> Iterator[int]:
+        return jobs
 
     def settled(self, job: int) -> Outcome[int, str] | None:
         return Outcome(job, "skipped", None) if job < 0 else None

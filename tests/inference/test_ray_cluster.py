@@ -15,9 +15,10 @@ import pytest
 from PIL import Image
 from ray_steps import WriteSteps
 from sample_cut import Cut
+from unrectified import photographs, sample
 
 from pamcli.errors import DeviceError, InputError, ModelError
-from pamcli.inference.ray_cluster import AT_ONCE, _placed, run_on_ray
+from pamcli.inference.ray_cluster import HELD, _placed, run_on_ray
 
 ROOT = Path(__file__).parents[2]
 NODES = 3
@@ -48,7 +49,7 @@ def test_every_job_is_done_once_and_few_are_taken_ahead(cluster: Any, tmp_path: 
     def jobs() -> Iterator[int]:
         for number in [-1, *range(95), 99]:
             ahead = next(taken) - done
-            assert ahead <= NODES * AT_ONCE, f"{ahead} jobs are held"
+            assert ahead <= NODES * HELD, f"{ahead} jobs are held"
             yield number
 
     outcomes = {}
@@ -114,6 +115,34 @@ def test_a_node_is_killed_and_the_results_are_those_of_one_process(
     )
     assert len(far_files) == 12
     assert far_files == near_files
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rectified_pictures_and_their_calibration_are_those_of_one_process(
+    cluster: Any, tmp_path: Path
+) -> None:
+    photographs(*sample((100, 60, 500, 360))).write(tmp_path)
+    photographs(*sample((100, 60, 400, 360))).write(
+        tmp_path, "narrow_left.png", "narrow_right.png", "narrow.yaml"
+    )
+    pairs = [f"left.png\tright.png\tPLACE/{number}.png\n" for number in range(5)]
+    pairs.insert(1, "narrow_left.png\tnarrow_right.png\tPLACE/narrow.png\n")
+    pairs.insert(0, "none.png\tright.png\tPLACE/none.png\n")
+    command = [sys.executable, "-P", "-m", "pamcli", "rectify", "--calibration", "rig.yaml", "--pairs", "-"]
+    made = []
+    for place, engine in (("near", []), ("far", ["--engine", "ray", "--ray-address", cluster.address])):
+        results = ["--output-calibration", f"{place}.yaml"]
+        text = "".join(pairs).replace("PLACE", place)
+        run = subprocess.run(
+            [*command, *results, *engine], input=text, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert run.returncode == 6, run.stderr
+        assert "5 ok, 2 failed" in run.stderr
+        assert "px in " in run.stderr
+        files = {path.name: path.read_bytes() for path in (tmp_path / place).iterdir()}
+        assert len(files) == 5
+        made.append((files, (tmp_path / f"{place}.yaml").read_text()))
+    assert made[0] == made[1]
 
 
 def test_where_workers_are_placed() -> None:
