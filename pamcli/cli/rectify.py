@@ -135,7 +135,7 @@ class _Rectifying(Operation[_Result]):
     def begin(self, job: Job, pair: StereoPair) -> None:
         self._of(pair)
         for target in job.targets:
-            if target.name == LEFT.name:
+            if target.name == "left":
                 self._write_calibration(target)
         self.rectification = None  # whoever needs it makes it of `size`: it is large
 
