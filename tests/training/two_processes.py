@@ -6,10 +6,11 @@ line on stderr, as in `pam`.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
-import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -261,19 +262,33 @@ def free_port() -> int:
 
 
 def run(scenario: str, folder: Path) -> list[tuple[int, str]]:
-    """Exit code and stderr of each process, in the environment that torchrun would give it."""
+    """Exit code and stderr of each process, in the environment that torchrun would give it.
+
+    The processes are forks of this one, which has torch loaded already.
+    """
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD)}
-    started = [
-        subprocess.Popen(
-            [sys.executable, __file__, scenario, str(folder)],
-            env=os.environ | group | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(WORLD)
-    ]
-    ended = [process.communicate()[1] for process in started]
-    return [(process.returncode, stderr) for process, stderr in zip(started, ended, strict=True)]
+    fork, started = multiprocessing.get_context("fork"), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which libraries have started and wait
+        for rank in range(WORLD):
+            environment = group | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            process = fork.Process(target=_forked, args=(scenario, folder, rank, environment))
+            process.start()
+            started.append(process)
+    for process in started:
+        process.join()
+    return [(process.exitcode, _stderr(folder, rank).read_text()) for rank, process in enumerate(started)]
+
+
+def _stderr(folder: Path, rank: int) -> Path:
+    return folder / f"{rank}.stderr"
+
+
+def _forked(scenario: str, folder: Path, rank: int, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    with open(_stderr(folder, rank), "w") as sys.stderr:
+        os.dup2(sys.stderr.fileno(), 2)  # libraries' own words, too
+        sys.exit(main(scenario, str(folder)))
 
 
 def results(scenario: str, folder: Path) -> list[Any]:
