@@ -50,11 +50,20 @@ def machine(tmp_path: Path) -> Path:
     return checkout
 
 
-def call(machine: Path, *arguments: str) -> None:
-    environment = {**os.environ, "PYTHON": sys.executable, "OUT": str(machine / "back")}
+def call(machine: Path, *arguments: str, python: str | Path = sys.executable) -> None:
+    environment = {**os.environ, "PYTHON": str(python), "OUT": str(machine / "back")}
     command = [machine / "scripts/training/gpu.sh", *arguments]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stderr
+
+
+def trained_with(machine: Path, *arguments: str) -> str:
+    """What a call would give to `pam train`: the words, in one line."""
+    python, words = machine / "python", machine / "words"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {sys.executable} "$@"\necho "$*" >{words}\n')
+    python.chmod(0o755)
+    call(machine, *arguments, python=python)
+    return words.read_text()
 
 
 def pack(machine: Path, megabytes: float, what: str = "textures") -> subprocess.CompletedProcess[str]:
@@ -76,16 +85,16 @@ def test_calls_go_on_from_each_other(machine: Path) -> None:
     stored = safetensors.torch.load_file(back / "last.safetensors")
     assert stored["upd.out.weight"].dtype == torch.float16
     assert (back / "last.safetensors").stat().st_size < 16 * 2**20
-    # The machine is still held: the same run goes on (here it has no more steps to take).
-    call(machine, "1")
-    assert steps(back / "log.jsonl") == [1, 2]
+    # The machine is still held: the same run goes on.
+    assert "pamcli train disparity --resume runs/gpu-disparity " in trained_with(machine, "1")
     # Another machine: from the weights that came back.
-    call(machine, "keep", str(back))
+    for expected in ([1, 2], [1, 2, 1, 2]):
+        call(machine, "keep", str(back))
+        assert steps(machine / "gpu" / "log-disparity.jsonl") == expected
     shutil.rmtree(machine / "runs")
-    call(machine, "10", *SMALL, *NOT_WIDE, "--steps", "1")
-    assert json.loads((back / "recipe.json").read_text())["start"] == "gpu/start-disparity.safetensors"
-    call(machine, "keep", str(back))
-    assert steps(machine / "gpu" / "log-disparity.jsonl") == [1, 2, 1]
+    assert " --from gpu/start-disparity.safetensors " in trained_with(machine, "10")
+    start = safetensors.torch.load_file(machine / "gpu/start-disparity.safetensors")
+    assert torch.equal(start["upd.out.weight"], stored["upd.out.weight"])
 
 
 def test_super_resolution_learns_from_pairs_and_scenes(machine: Path) -> None:
@@ -93,15 +102,21 @@ def test_super_resolution_learns_from_pairs_and_scenes(machine: Path) -> None:
         shutil.copytree(machine.parent / "textures" / "a", machine.parent / "pairs" / view)
     assert pack(machine, 10).returncode == 0
     assert pack(machine, 10, "pairs").returncode == 0
+    for scale in ("2", "4"):
+        words = trained_with(machine, "10", f"superres-x{scale}")
+        assert f" superres --from passrnet2-x{scale} " in words
+        assert f" --scale {scale} " in words
+    shutil.copy(ROOT / "weights/passrnet2-x2.safetensors", machine / "gpu/start-superres-x2.safetensors")
     call(machine, "10", "superres-x2", *SMALL, "--steps", "2")
     back = machine / "back"
     assert steps(back / "log.jsonl") == [1, 2]
     assert safetensors.torch.load_file(back / "last.safetensors")["detail.join.weight"].dtype == torch.float16
-    call(machine, "keep", str(back), "superres-x2")
-    shutil.rmtree(machine / "runs")
-    call(machine, "10", "superres-x2", *SMALL, "--steps", "1")
     recipe = json.loads((back / "recipe.json").read_text())
     assert (recipe["start"], recipe["network"]) == ("gpu/start-superres-x2.safetensors", "passrnet2")
+    call(machine, "keep", str(back), "superres-x2")
+    assert (machine / "gpu/start-superres-x2.safetensors").read_bytes() == (
+        back / "last.safetensors"
+    ).read_bytes()
 
 
 def test_textures_are_reduced_until_they_fit_and_keep_their_outline(machine: Path) -> None:
