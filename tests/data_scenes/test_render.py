@@ -246,5 +246,5 @@ def test_a_reflection_has_a_disparity_of_its_own_and_leaves_the_truth_alone() ->
 
 
 def test_a_layer_is_lit() -> None:
-    views = render([Layer(Surface(1), even(0.5), FLAT, endless=True, light=(1.0, 0.5, 2.0))], 4, 8)
-    torch.testing.assert_close(views.left[:, 2, 3], torch.tensor([0.5, 0.25, 1.0]))
+    views = render([Layer(Surface(1), even(0.5), FLAT, endless=True, light=0.5)], 4, 8)
+    torch.testing.assert_close(views.left[:, 2, 3], torch.full((3,), 0.25))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pamcli.data.scenes.render import Layer, render
-from pamcli.data.scenes.solids import Block, Camera, Light, face, shadow
+from pamcli.data.scenes.solids import Block, Camera, Face, Light, face, shadow
 from pamcli.data.scenes.surfaces import Surface
 
 WIDTH, HEIGHT = 200, 120
@@ -27,7 +27,7 @@ BLOCKS = [
 
 
 def faces(block: Block) -> list[Layer]:
-    made = [face(CAMERA, LIGHT, o, u, v, PLAIN, taper=taper) for _, o, u, v, taper in block.sides()]
+    made = [face(CAMERA, LIGHT, shape, PLAIN) for _, shape in block.faces()]
     return [layer for layer in made if layer is not None]
 
 
@@ -65,18 +65,19 @@ def test_both_views_of_a_block_agree_with_rays_that_are_traced(block: Block) -> 
 def test_a_face_shows_its_texture_upright_and_the_right_way_round() -> None:
     texture = PLAIN.clone()
     texture[0], texture[1] = torch.arange(8) / 8, (torch.arange(8) / 8)[:, None]
-    made = face(CAMERA, LIGHT, np.array([-1.0, -1, 9]), np.array([2.0, 0, 0]), np.array([0, 2.0, 0]), texture)
+    shape = Face(np.array([-1.0, -1, 9]), np.array([2.0, 0, 0]), np.array([0, 2.0, 0]))
+    made = face(CAMERA, LIGHT, shape, texture)
     assert made is not None
     views = render([BEHIND, made], HEIGHT, WIDTH)
     for picture, left in ((views.left, 75), (views.right, 55)):  # 20 pixels a baseline
-        shown = picture[:, 20:60, left : left + 40][:, 1:-1, 1:-1] / made.light[0]
+        shown = picture[:, 20:60, left : left + 40][:, 1:-1, 1:-1] / made.light
         assert (shown[0, 20].diff() > -1e-4).all()
         assert (shown[1, :, 20].diff() > -1e-4).all()
         assert shown[0, 20, 4] < 0.2 < 0.7 < shown[0, 20, 36]
 
 
 def test_faces_are_lit_by_their_side() -> None:
-    lights = {layer.light[0] for layer in faces(BLOCKS[0])}
+    lights = {layer.light for layer in faces(BLOCKS[0])}
     assert len(lights) == 3, "three faces of a box are seen"
     assert all(0.5 <= light <= 1 for light in lights)
     assert Light(np.array([0, 1.0, 0]), 0.2).on(np.array([0, 1.0, 0])) == pytest.approx(1)
@@ -87,7 +88,7 @@ def test_a_shadow_lies_where_the_light_throws_it() -> None:
     foot = np.array([-1.0, 4.0, 12.0])
     thrown = shadow(CAMERA, Light(np.array([1.0, 1.0, 0.0]), 0.5), [foot - 0.2, foot + 0.2], 2.0, 0.7)
     assert thrown is not None
-    ground, surface, _ = CAMERA.frame(np.array([0, 4.0, 1]), np.array([1.0, 0, 0]), np.array([0, 0, 1.0]))
+    ground, surface = CAMERA.frame(np.array([0, 4.0, 1]), np.array([1.0, 0, 0]), np.array([0, 0, 1.0]))
     layer = Layer(surface, PLAIN, ground, endless=True, decals=(thrown,))
     views = render([BEHIND, layer], HEIGHT, WIDTH, sharpness=1)
     row = round(40 + 180 * 4 / 12)

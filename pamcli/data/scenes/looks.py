@@ -58,9 +58,8 @@ def body(
             colours[radius < 0.6], gloss[radius < 0.6] = rim, 0.1
     else:  # lamps and a plate
         for centre, half, level in ((0.12, 0.09, 0.8), (0.88, 0.09, 0.8), (0.5, 0.14, 0.9)):
-            lamp = (np.abs(x - centre) < half)[..., 0] & (np.abs(y - 0.4 - (half > 0.1) * 0.25) < 0.08)[
-                ..., 0
-            ]
+            row = 0.65 if half > 0.1 else 0.4
+            lamp = ((np.abs(x - centre) < half) & (np.abs(y - row) < 0.08))[..., 0]
             red = np.array([0.9, 0.1, 0.1]) if rng.random() < 0.5 and half < 0.1 else np.ones(3)
             colours[lamp], gloss[lamp] = level * red * rng.uniform(0.3, 1), 0.2
     return shining(colours, gloss)
@@ -109,11 +108,8 @@ def _plaster(rng: Generator, library: TextureLibrary, rows: int, columns: int) -
     grain = noise(rng, rows, columns)[..., None]
     colours = colour * (1 + rng.uniform(0.05, 0.5) * (grain - 0.5))
     if rng.random() < 0.3:  # courses of stone or brick
-        pitch = rng.uniform(4, 14)
-        row = np.floor(np.arange(rows) / pitch).astype(int)[:, None]
-        joint = (np.arange(rows)[:, None] % pitch < 1) | (
-            (np.arange(columns)[None] + row % 2 * pitch) % (2 * pitch) < 1
-        )
+        pitch, y = rng.uniform(4, 14), np.arange(rows)[:, None]
+        joint = (y % pitch < 1) | ((np.arange(columns) + y // pitch % 2 * pitch) % (2 * pitch) < 1)
         colours = np.where(joint[..., None], colours * rng.uniform(0.6, 0.95), colours)
     return np.asarray(colours)
 
@@ -168,10 +164,8 @@ def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
     if library.files.photos and rng.random() < 0.6:
         texture = library.background(rng)
     else:
-        colours = np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2)
-        texture = opaque(colours)
+        texture = opaque(np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2))
     if rng.random() < 0.5:
-        texture = texture.clone()
         texture[:3] += highlights(rng, *texture.shape[1:])[:3]
     return texture
 
@@ -199,9 +193,8 @@ def blurred_shadow(rng: Generator, size: int) -> Tensor:
 def post(rng: Generator, rows: int, columns: int) -> Tensor:
     """A round post, lit from one side: dark, grey or coloured, at times in bands."""
     x = np.linspace(-1, 1, columns)[None, :, None]
-    colour = (
-        np.full(3, rng.choice([0.05, 0.15, 0.4, 0.7])) if rng.random() < 0.75 else rng.uniform(0.1, 0.8, 3)
-    )
+    grey = rng.random() < 0.75
+    colour = np.full(3, rng.choice([0.05, 0.15, 0.4, 0.7])) if grey else rng.uniform(0.1, 0.8, 3)
     shade = 1 + rng.uniform(-0.5, 0.5) * x - rng.uniform(0, 0.5) * x**2
     colours = np.broadcast_to(colour * shade, (rows, columns, 3)).copy()
     if rng.random() < 0.2:

@@ -7,15 +7,16 @@ its centre and its corners, which neighbours share; its disparity and its visibi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.data.scenes.sampling import Pyramid
 from pamcli.data.scenes.surfaces import Surface
 
 SOLID = 0.5
@@ -25,11 +26,20 @@ HIDES = 0.5
 """Pixels of disparity by which another surface must be nearer to hide one: what is less far in front covers
 less than half a pixel of it."""
 
+COARSEST = 8
+"""Textures are reduced at most 2^8 times: what is smaller is as good as even."""
+
+SHARPER = 0.75
+"""Levels that a texture is read finer than pixels are: a pixel is made of several points."""
+
+MOST_FORESHORTENED = 4.0
+"""A pixel longer than wide on a texture sees its mean side, but not less than this part of its length."""
+
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom (left view, pixels)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Decal:
     """A picture that lies on a layer, as a mark or a shadow does."""
 
@@ -40,7 +50,7 @@ class Decal:
     endless: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reflection:
     """What is mirrored in a layer: seen where the layer is, but with a disparity of its own."""
 
@@ -49,9 +59,10 @@ class Reflection:
     disparity: float
     density: tuple[float, float]
     """Texels per pixel, across and down."""
+    endless = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layer:
     """A textured surface, bounded by its texture unless `endless`."""
 
@@ -67,12 +78,18 @@ class Layer:
     """Only where p x + q y + r > 0 in the left view, for each (p, q, r)."""
     box: Box | None = None
     """Around all of it; None: it may be anywhere."""
-    light: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Factors of the colours."""
+    light: float = 1.0
+    """Factor of the colours."""
     decals: tuple[Decal, ...] = ()
     reflection: Reflection | None = None
     unseen: int | None = None
     """The view that sees the back of it, and so nothing: 0 left, 1 right."""
+
+    @property
+    def middle_disparity(self) -> float:
+        """Of the middle of its box, without waves."""
+        x0, y0, x1, y1 = self.box or (0, 0, 0, 0)
+        return self.surface.disparity_at((x0 + x1) / 2, (y0 + y1) / 2)
 
 
 @dataclass(frozen=True)
@@ -105,42 +122,13 @@ def render(
     width, in pixels (a rig that is not perfectly rectified). sharpness: the share of a pixel's centre in its
     colour; the rest is the mean of its corners. device, dtype: of the computation and of the result.
     """
-    drawn = [_Drawn.of(layer, device, dtype) for layer in layers]
-    left, right = (_Canvas(height, width, offset, device, dtype).draw(drawn) for offset in (None, drift))
-    return Views(
-        left.colours(sharpness),
-        right.colours(sharpness),
-        left.disparity,
-        right.disparity,
-        _visible(left, right, drift),
-    )
-
-
-@dataclass(frozen=True)
-class _Drawn:
-    """A layer with its textures on the device."""
-
-    layer: Layer
-    texture: Pyramid
-    decals: tuple[Pyramid, ...]
-    reflection: Pyramid | None
-
-    @classmethod
-    def of(cls, layer: Layer, device: torch.device | str, dtype: torch.dtype) -> _Drawn:
-        def pyramid(part: Layer | Decal | Reflection, endless: bool) -> Pyramid:
-            return Pyramid(part.texture.to(device, dtype), endless)
-
-        return cls(
-            layer,
-            pyramid(layer, layer.endless),
-            tuple(pyramid(decal, decal.endless) for decal in layer.decals),
-            None if layer.reflection is None else pyramid(layer.reflection, True),
-        )
-
-    @property
-    def depth_key(self) -> float:
-        x0, y0, x1, y1 = self.layer.box or (0, 0, 0, 0)
-        return self.layer.surface.disparity_at((x0 + x1) / 2, (y0 + y1) / 2)
+    like = torch.empty(0, device=device, dtype=dtype)
+    sampled = cache(lambda part: Pyramid(part.texture.to(like), part.endless))
+    left, right = (_Canvas(height, width, offset, like, sampled) for offset in (None, drift))
+    for view in (left, right):
+        view.draw(layers)
+    colours = left.colours(sharpness), right.colours(sharpness)
+    return Views(*colours, left.disparity, right.disparity, _visible(left, right, drift))
 
 
 @dataclass(frozen=True)
@@ -164,16 +152,16 @@ class _Canvas:
         height: int,
         width: int,
         drift: tuple[float, float] | None,
-        device: torch.device | str,
-        dtype: torch.dtype,
+        like: Tensor,
+        sampled: Callable[[Layer | Decal | Reflection], Pyramid],
     ) -> None:
-        """drift: of the right view; None: this is the left one."""
-        self.height, self.width, self.drift = height, width, drift
-        self._offset = torch.tensor([0.0, -0.5], device=device, dtype=dtype)[:, None, None]
+        """drift: of the right view; None: this is the left one. like: a tensor of the type and device."""
+        self.height, self.width, self.drift, self.sampled = height, width, drift, sampled
+        self._offset = like.new_tensor([0.0, -0.5])[:, None, None]
         shape = (2, height + 1, width + 1)
-        self._colours = torch.zeros(3, *shape, device=device, dtype=dtype)
-        self._nearest = torch.full(shape, -1.0, device=device, dtype=dtype)
-        self._layer = torch.full(shape, -1, device=device, dtype=torch.int16)
+        self._colours = like.new_zeros(3, *shape)
+        self._nearest = like.new_full(shape, -1.0)
+        self._layer = like.new_full(shape, -1, dtype=torch.int16)
 
     @property
     def disparity(self) -> Tensor:
@@ -190,20 +178,13 @@ class _Canvas:
         mean = (rows[:, :, 1:] + rows[:, :, :-1]) / 4
         return sharpness * centres[:, :-1, :-1] + (1 - sharpness) * mean
 
-    def draw(self, layers: Sequence[_Drawn]) -> _Canvas:
+    def draw(self, layers: Sequence[Layer]) -> None:
         """layers: with their index as their name."""
-        view = 0 if self.drift is None else 1
+        seen_here = [i for i, layer in enumerate(layers) if layer.unseen != (self.drift is not None)]
         placed: list[tuple[int, _Place]] = []
-        objects = []
-        for i, drawn in enumerate(layers):
-            if drawn.layer.unseen == view:
-                continue
-            if not drawn.layer.endless:
-                objects.append(i)
-                continue
+        for i in seen_here:
             # What is opaque: the nearest of all is known before any texture is read.
-            place = self._place(drawn.layer)
-            if place is not None:
+            if layers[i].endless and (place := self._place(layers[i])) is not None:
                 window = (slice(None), place.rows, place.columns)
                 nearer = place.disparity > self._nearest[window]
                 self._nearest[window] = torch.where(nearer, place.disparity, self._nearest[window])
@@ -212,12 +193,10 @@ class _Canvas:
         for i, place in placed:
             self._paint(i, layers[i], place, self._layer[:, place.rows, place.columns] == i)
         # Objects from far to near, so that soft edges are laid over what is behind them.
-        for i in sorted(objects, key=lambda i: layers[i].depth_key):
-            place = self._place(layers[i].layer)
-            if place is not None:
+        for i in sorted(seen_here, key=lambda i: layers[i].middle_disparity):
+            if not layers[i].endless and (place := self._place(layers[i])) is not None:
                 seen = place.disparity > self._nearest[:, place.rows, place.columns]
                 self._paint(i, layers[i], place, seen)
-        return self
 
     def _place(self, layer: Layer) -> _Place | None:
         """None: nowhere."""
@@ -253,9 +232,8 @@ class _Canvas:
         left, right = max(0, int(np.floor(x0))), min(self.width, int(np.ceil(x1)) + 1) + 1
         return (slice(top, bottom), slice(left, right)) if top < bottom and left < right else None
 
-    def _paint(self, index: int, drawn: _Drawn, place: _Place, seen: Tensor) -> None:
+    def _paint(self, index: int, layer: Layer, place: _Place, seen: Tensor) -> None:
         """Lay the points `seen` (2, h, w) of a layer over a window of the view."""
-        layer = drawn.layer
         flat = seen.flatten().nonzero()[:, 0]
         if not len(flat):
             return
@@ -267,20 +245,19 @@ class _Canvas:
             if not len(kept):
                 return
             flat, x, y, u, v, inverse = (w[kept] for w in (flat, x, y, u, v, inverse))
-        texels = drawn.texture.sample(u, v, *_density(layer.homography, u, v, inverse))
+        texels = self.sampled(layer).sample(u, v, *_density(layer.homography, u, v, inverse))
         colours, opacity = texels[:3], texels[3]
-        for decal, pyramid in zip(layer.decals, drawn.decals, strict=True):
-            _lay(colours, opacity, decal, pyramid, x, y)
-        if layer.light != (1.0, 1.0, 1.0):
-            colours *= colours.new_tensor(layer.light)[:, None]
+        for decal in layer.decals:
+            _lay(colours, opacity, decal, self.sampled(decal), x, y)
+        colours *= layer.light
         height, width = seen.shape[1:]
         point, rest = flat // (height * width), flat % (height * width)
         row, column = rest // width + place.rows.start, rest % width + place.columns.start
-        if layer.reflection is not None and drawn.reflection is not None:
+        if layer.reflection is not None:
             x = column - 0.5 * point + (0.0 if self.drift is None else layer.reflection.disparity)
             p, q = layer.reflection.density
             one = torch.ones_like(y)
-            mirrored = drawn.reflection.sample(p * x.to(y.dtype), q * y, p * one, q * one)
+            mirrored = self.sampled(layer.reflection).sample(p * x.to(y.dtype), q * y, p * one, q * one)
             colours += texels[4] * mirrored[:3]
         place_of = (point * (self.height + 1) + row) * (self.width + 1) + column
         canvas = self._colours.view(3, -1)
@@ -334,3 +311,52 @@ def _visible(left: _Canvas, right: _Canvas, drift: tuple[float, float]) -> Tenso
     # Where two surfaces meet, rounding may lead to the other one: its disparity is the same there.
     as_near = (right.disparity[place] - disparity).abs() < HIDES
     return inside & (as_near | (right.layer[place] == left.layer))
+
+
+class Pyramid:
+    """A texture and its reductions: each texel of level k is the mean of 2^k x 2^k."""
+
+    def __init__(self, texture: Tensor, endless: bool) -> None:
+        """texture: (C, h, w); endless: it goes on, mirrored, beyond its borders."""
+        self._levels = [texture]
+        self._endless = endless
+
+    def level(self, k: int) -> Tensor:
+        while len(self._levels) <= k:
+            finer = self._levels[-1][None]
+            odd = (0, finer.shape[3] % 2, 0, finer.shape[2] % 2)
+            finer = F.pad(finer, odd, mode="replicate" if self._endless else "constant")
+            self._levels.append(F.avg_pool2d(finer, 2)[0])
+        return self._levels[k]
+
+    def sample(self, u: Tensor, v: Tensor, across: Tensor, down: Tensor) -> Tensor:
+        """(C, N) at texels (u, v), of a level that fits `across` and `down` texels per pixel; all (N,)."""
+        texels = torch.maximum((across * down).sqrt(), torch.maximum(across, down) / MOST_FORESHORTENED)
+        level = (texels.clamp(2**SHARPER, 2**COARSEST).log2() - SHARPER).round()
+        if self._endless:
+            rows, columns = self._levels[0].shape[1:]
+            u, v = _mirrored(u, columns), _mirrored(v, rows)
+        low, high = (int(bound) for bound in level.aminmax())
+        if low == high:
+            return self._sample_level(u, v, low)
+        sampled = u.new_zeros(len(self._levels[0]), len(u))
+        for k in range(low, high + 1):
+            these = (level == k).nonzero()[:, 0]
+            if len(these):
+                sampled[:, these] = self._sample_level(u[these], v[these], k)
+        return sampled
+
+    def _sample_level(self, u: Tensor, v: Tensor, k: int) -> Tensor:
+        texture = self.level(k)
+        rows, columns = texture.shape[1:]
+        size = 2**k  # of a texel: both views must find it at the same place, whatever the level
+        grid = torch.stack(((2 * u + 1) / (size * columns) - 1, (2 * v + 1) / (size * rows) - 1), -1)
+        padding = "border" if self._endless else "zeros"
+        sampled = F.grid_sample(texture[None], grid[None, None], "bilinear", padding, align_corners=False)
+        return sampled[0, :, 0]
+
+
+def _mirrored(u: Tensor, length: int) -> Tensor:
+    """Texels of a row that goes on, mirrored, at both ends."""
+    u = (u + 0.5) % (2 * length)
+    return torch.minimum(u, 2 * length - u) - 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
@@ -46,14 +47,13 @@ def polygon(rng: Generator, height: int, width: int) -> Mask:
     corners = int(rng.integers(3, 10))
     angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
     radius = rng.uniform(0.4, 1.0, corners)
-    px, py = radius * np.cos(angle), radius * np.sin(angle)
-    x, y = _grid(height, width)
-    inside = np.zeros((height, width), bool)
-    for i in range(corners):  # even-odd rule
-        x0, y0, x1, y1 = px[i - 1], py[i - 1], px[i], py[i]
-        crosses = (y0 > y) != (y1 > y)
-        inside ^= crosses & (x < (x1 - x0) * (y - y0) / (y1 - y0 + 1e-12) + x0)
-    return inside.astype(np.float32)
+    across, down = (
+        (width - 1) / 2 * (1 + radius * np.cos(angle)),
+        (height - 1) / 2 * (1 + radius * np.sin(angle)),
+    )
+    places = np.rint(np.stack([across, down], 1) * 256).astype(np.int32)
+    mask = cv2.fillPoly(np.zeros((height, width), np.uint8), [places], 255, cv2.LINE_AA, 8)
+    return mask / np.float32(255)
 
 
 def blob(rng: Generator, height: int, width: int) -> Mask:

@@ -6,9 +6,10 @@ point of disparity d lies at ((x - cx) / d, (y - cy) / d, focal / d), and a plan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from pamcli.data.scenes.render import Box, Decal, Layer, Reflection
 from pamcli.data.scenes.surfaces import Surface
 
 Vector = NDArray[np.float64]
+
+RIGHT, DOWN, AHEAD = np.eye(3)
 
 SHADOW_TEXELS = 40
 
@@ -36,18 +39,9 @@ class Camera:
     view: tuple[int, int]
     """Width and height of the pictures."""
 
-    @property
-    def to_ray(self) -> Vector:
-        return np.array([[1, 0, -self.centre[0]], [0, 1, -self.centre[1]], [0, 0, self.focal]])
-
     def ground_at(self, x: float, disparity: float) -> Vector:
         """The point of the ground in column x at a disparity (pixels)."""
         return np.array([(x - self.centre[0]) / disparity, self.height, self.focal / disparity])
-
-    def seen_at(self, points: Vector) -> Vector:
-        """(N, 2) pixels of points (N, 3) before the camera."""
-        seen: Vector = points[:, :2] * (self.focal / points[:, 2:]) + np.array(self.centre)
-        return seen
 
     def sees(self, points: Vector) -> bool:
         """Whether one of the views may hold something of what lies between points (N, 3)."""
@@ -61,13 +55,13 @@ class Camera:
         """Around points (N, 3); None where some of them are too near to be projected."""
         if points[:, 2].min() < 1:
             return None
-        seen = self.seen_at(points)
-        (x0, y0), (x1, y1) = seen.min(0) - 1, seen.max(0) + 1
-        return float(x0), float(y0), float(x1), float(y1)
+        seen = points[:, :2] * (self.focal / points[:, 2:]) + np.array(self.centre)
+        (x0, y0), (x1, y1) = (seen.min(0) - 1).tolist(), (seen.max(0) + 1).tolist()
+        return x0, y0, x1, y1
 
-    def frame(self, origin: Vector, across: Vector, down: Vector) -> tuple[Vector, Surface, Vector]:
+    def frame(self, origin: Vector, across: Vector, down: Vector) -> tuple[Vector, Surface]:
         """Of the plane through `origin` with two of its vectors: its homography from left (x, y, 1) to
-        (s, t, 1), where a point of it is origin + s across + t down; its surface; and its normal n.
+        (s, t, 1), where a point of it is origin + s across + t down; and its surface.
 
         Raises ValueError where it cannot be a `Surface`.
         """
@@ -77,10 +71,10 @@ class Camera:
             raise ValueError("seen edge-on")
         normal = normal / distance
         dual = np.linalg.pinv(np.stack([across, down], 1))  # (2, 3)
-        rows = [dual[k] - float(dual[k] @ origin) * normal for k in (0, 1)]
-        homography: Vector = np.stack([*rows, normal]) @ self.to_ray
+        to_ray = np.array([[1, 0, -self.centre[0]], [0, 1, -self.centre[1]], [0, 0, self.focal]])
+        homography: Vector = np.vstack([dual - np.outer(dual @ origin, normal), normal]) @ to_ray
         b, c, a = homography[2].tolist()
-        return homography, Surface(a, b, c), normal
+        return homography, Surface(a, b, c)
 
 
 @dataclass(frozen=True)
@@ -95,50 +89,58 @@ class Light:
     def on(self, inward: Vector) -> float:
         """What a face sends back whose normal points away from the viewer into the solid."""
         length = float(np.linalg.norm(inward) * np.linalg.norm(self.direction))
-        facing = max(0.0, float(inward @ self.direction) / length)
+        return self.shining(max(0.0, float(inward @ self.direction) / length))
+
+    def shining(self, facing: float) -> float:
+        """What is sent back by what faces the sun so far: 0 not at all, 1 fully."""
         return self.ambient + (1 - self.ambient) * facing
+
+
+@dataclass(frozen=True)
+class Face:
+    """A parallelogram, or a trapezoid in its place, seen from outside."""
+
+    origin: Vector
+    """Its upper left corner."""
+    across: Vector
+    down: Vector
+    taper: float = 1.0
+    """Width of its upper edge in parts of the lower one."""
 
 
 def face(
     camera: Camera,
     light: Light,
-    origin: Vector,
-    across: Vector,
-    down: Vector,
+    of: Face,
     texture: Tensor,
     *,
-    taper: float = 1.0,
     texels: tuple[float, float] | None = None,
     reflection: Reflection | None = None,
     cutout: bool = False,
 ) -> Layer | None:
-    """A parallelogram, its upper left corner, seen from outside, at `origin`; None where no view sees it.
+    """A layer that shows a face; None where no view sees it.
 
-    taper: width of its upper edge in parts of the lower one. texels: across and down, for a texture that is
-    repeated; None: it fills the face. cutout: the texture has its own outline. Raises ValueError as
-    `Camera.frame`.
+    texels: across and down, for a texture that is repeated; None: it fills the face. cutout: the texture has
+    its own outline. Raises ValueError as `Camera.frame`.
     """
-    corners = np.stack([origin + i * across + j * down for i in (0, 1) for j in (0, 1)])
-    if not camera.sees(corners):
+    corners = np.stack([of.origin + i * of.across + j * of.down for i in (0, 1) for j in (0, 1)])
+    inward = np.cross(of.across, of.down)
+    sees = [float(inward @ (of.origin - eye)) > 0 for eye in (0 * RIGHT, RIGHT)]
+    if not (camera.sees(corners) and any(sees)):
         return None
-    inward = np.cross(across, down)
-    sees = [float(inward @ (origin - eye)) > 0 for eye in (np.zeros(3), np.array([1.0, 0.0, 0.0]))]
-    if not any(sees):
-        return None
-    h, surface, _ = camera.frame(origin, across, down)
+    h, surface = camera.frame(of.origin, of.across, of.down)
     s, t, w = h
-    m = (1 - taper) / 2
-    clips = tuple(tuple(line.tolist()) for line in (s - m * w + m * t, w - s - m * w + m * t, t, w - t))
+    slant = (1 - of.taper) / 2 * (w - t)
+    clips = tuple(tuple(line.tolist()) for line in (s - slant, w - s - slant, t, w - t))
     columns, rows = texels or (texture.shape[2], texture.shape[1])
-    to_texels = np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]])
     return Layer(
         surface,
         texture,
-        to_texels @ h,
+        np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]]) @ h,
         endless=not cutout,
         clips=() if cutout else clips,
         box=camera.box(corners),
-        light=(light.on(inward),) * 3,
+        light=light.on(inward),
         reflection=reflection,
         unseen=None if all(sees) else sees.index(False),
     )
@@ -165,38 +167,30 @@ class Block:
     def along(self) -> Vector:
         return np.array([np.sin(self.heading), 0.0, np.cos(self.heading)])
 
-    @property
-    def aside(self) -> Vector:
-        return np.array([np.cos(self.heading), 0.0, -np.sin(self.heading)])
-
-    def ring(self, top: bool) -> list[Vector]:
-        """Its corners, clockwise as seen from above: rear left, front left, front right, rear right."""
-        length, width = self.length / 2, self.width / 2
+    def ring(self, top: bool) -> Vector:
+        """(4, 3), its corners, clockwise from above: rear left, front left, front right, rear right."""
+        ahead = self.length / 2 * self.along
+        aside = self.width / 2 * np.array([np.cos(self.heading), 0.0, -np.sin(self.heading)])
         middle = self.foot
         if top:
-            middle = middle + self.top_shift * self.length * self.along - np.array([0, self.height, 0])
-            length, width = length * self.top_length, width * self.top_width
-        return [
-            middle + i * length * self.along + j * width * self.aside
-            for i, j in ((-1, -1), (1, -1), (1, 1), (-1, 1))
-        ]
+            middle = middle + 2 * self.top_shift * ahead - self.height * DOWN
+            ahead, aside = self.top_length * ahead, self.top_width * aside
+        return np.array([middle + i * ahead + j * aside for i, j in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
 
-    def sides(self) -> list[tuple[str, Vector, Vector, Vector, float]]:
-        """Name (left, front, right, rear, top), origin, across, down, taper of each face but the lowest."""
+    def faces(self) -> Iterator[tuple[str, Face]]:
+        """Name (left, front, right, rear, top) and shape of each face but the lowest."""
         base, top = self.ring(False), self.ring(True)
-        found = []
-        for i, name in enumerate(("left", "front", "right", "rear")):
-            # Seen from outside, the corner that comes next clockwise is on the left.
-            left, right = (i + 1) % 4, i
+        for right, name in enumerate(("left", "front", "right", "rear")):
+            left = (right + 1) % 4  # seen from outside, the corner that comes next clockwise is on the left
             across = base[right] - base[left]
-            down = (base[left] + base[right] - top[left] - top[right]) / 2
             taper = float(np.linalg.norm(top[right] - top[left]) / np.linalg.norm(across))
-            found.append((name, (top[left] + top[right] - across) / 2, across, down, taper))
-        found.append(("top", top[1], top[2] - top[1], top[0] - top[1], 1.0))
-        return found
+            middle = (top[left] + top[right]) / 2
+            yield name, Face(middle - across / 2, across, (base[left] + base[right]) / 2 - middle, taper)
+        yield "top", Face(top[1], top[2] - top[1], top[0] - top[1])
 
     def corners(self) -> Vector:
-        return np.array(self.ring(False) + self.ring(True))
+        """(8, 3)."""
+        return np.concatenate([self.ring(False), self.ring(True)])
 
     def nearest(self) -> float:
         """The least z of it."""
@@ -204,47 +198,20 @@ class Block:
 
 
 def shadow(
-    camera: Camera, light: Light, base: Sequence[Vector], height: float, darkness: float
+    camera: Camera, light: Light, base: Sequence[Vector] | Vector, height: float, darkness: float
 ) -> Decal | None:
     """Of a thing with its base on the ground, thrown on the ground; None where it lies behind the camera."""
-    across, _, along = light.direction * (height / light.direction[1])
-    points = np.array([[p[0] + i * across, p[2] + i * along] for p in base for i in (0, 1)])
-    low, high = points.min(0), points.max(0)
-    middle, size = (low + high) / 2, np.maximum((high - low) * 1.2, 1e-3)
-    low = middle - size / 2
+    thrown = light.direction * (height / light.direction[1])
+    points = np.array([[*base], [*(base + thrown)]]).reshape(-1, 3)[:, [0, 2]]
+    size = np.maximum(1.2 * np.ptp(points, axis=0), 1e-3)
+    low = (points.min(0) + points.max(0) - size) / 2
     if low[1] < 0.2:
         return None
-    n = SHADOW_TEXELS
-    grid = (np.arange(n) + 0.5) / n
-    opacity = np.full((n, n), np.inf)
-    scaled = (points - low) / size
-    for p, q in _hull(scaled):
-        edge = q - p
-        normal = np.array([-edge[1], edge[0]]) / max(float(np.linalg.norm(edge)), 1e-9)
-        inside = normal[0] * (grid[None] - p[0]) + normal[1] * (grid[:, None] - p[1])
-        opacity = np.minimum(opacity, inside * n + 0.5)
-    mask = torch.from_numpy((darkness * np.clip(opacity, 0, 1)).astype(np.float32))
-    texture = torch.cat((torch.zeros(3, n, n), mask[None]))
-    origin = np.array([low[0], camera.height, low[1]])
-    h, _, _ = camera.frame(origin, np.array([size[0], 0.0, 0.0]), np.array([0.0, 0.0, size[1]]))
+    n, fraction = SHADOW_TEXELS, 8
+    hull = cv2.convexHull(((points - low) / size * n - 0.5).astype(np.float32))
+    corners = np.rint(hull * 2**fraction).astype(np.int32)
+    mask = cv2.fillConvexPoly(np.zeros((n, n), np.uint8), corners, 255, cv2.LINE_AA, fraction)
+    texture = torch.zeros(4, n, n)
+    texture[3] = torch.from_numpy(mask) * (darkness / 255)
+    h, _ = camera.frame(np.array([low[0], camera.height, low[1]]), size[0] * RIGHT, size[1] * AHEAD)
     return Decal(texture, np.array([[n, 0, -0.5], [0, n, -0.5], [0, 0, 1]]) @ h)
-
-
-def _hull(points: Vector) -> list[tuple[Vector, Vector]]:
-    """Edges of the convex hull of (N, 2), the inside to the left of each."""
-    ordered = sorted(points.tolist())
-
-    def half(sequence: list[list[float]]) -> list[list[float]]:
-        chain: list[list[float]] = []
-        for p in sequence:
-            while len(chain) > 1 and _turn(chain[-2], chain[-1], p) <= 1e-12:
-                chain.pop()
-            chain.append(p)
-        return chain[:-1]
-
-    corners = [np.array(p) for p in half(ordered) + half(ordered[::-1])]
-    return list(zip(corners, corners[1:] + corners[:1], strict=True))
-
-
-def _turn(a: list[float], b: list[float], c: list[float]) -> float:
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,8 @@ from pamcli.imaging.raster import decoding, quiet
 MOST_TEXELS = 1024
 """Pictures are reduced until no side is longer than this."""
 
-CACHE_BYTES = 500_000_000
-"""Memory for decoded pictures, per process."""
-
+KEPT = 120
+"""Decoded pictures, per process: at most 500 MB."""
 
 LEAST_TEXELS = 16
 """Pictures with a shorter side (icons, previews) are left out."""
@@ -85,28 +84,23 @@ def _pictures_below(folder: Path) -> Iterator[Path]:
                 yield Path(top, name)
 
 
+@dataclass(frozen=True)
 class TextureLibrary:
-    """Draws textures: of files, which it decodes once and keeps while there is room, or made up."""
+    """Draws textures: of files, or made up."""
 
-    def __init__(self, files: TextureFiles) -> None:
-        self.files = files
-        self._kept: OrderedDict[Path, Tensor] = OrderedDict()
-        self._bytes = 0
-
-    def __reduce__(self) -> tuple[type[TextureLibrary], tuple[TextureFiles]]:
-        return TextureLibrary, (self.files,)  # another process decodes for itself
+    files: TextureFiles
 
     def background(self, rng: Generator) -> Tensor:
         """An opaque texture of at least some hundred texels a side."""
         if self.files.photos and rng.random() < 0.85:
-            return _texture(self._read(self.files.photos[rng.integers(len(self.files.photos))]))
+            return _texture(_one_of(rng, self.files.photos))
         return made_up(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
 
     def skin(self, rng: Generator, height: int, width: int) -> Tensor:
         """An opaque texture for an object of (height, width) texels: a part of a photo, or made up."""
         if not self.files.photos or rng.random() < 0.3:
             return made_up(rng, height, width)
-        photo = self._read(self.files.photos[rng.integers(len(self.files.photos))])
+        photo = _one_of(rng, self.files.photos)
         scale = min(1.0, rng.uniform(0.5, 2.0), photo.shape[1] / height, photo.shape[2] / width)
         rows = min(max(2, int(height * scale)), photo.shape[1])
         columns = min(max(2, int(width * scale)), photo.shape[2])
@@ -121,20 +115,17 @@ class TextureLibrary:
         """An object with its own outline, mirrored at random; None where there are none."""
         if not self.files.cutouts:
             return None
-        picture = _texture(self._read(self.files.cutouts[rng.integers(len(self.files.cutouts))]))
+        picture = _texture(_one_of(rng, self.files.cutouts))
         return picture.flip(2) if rng.random() < 0.5 else picture
 
-    def _read(self, path: Path) -> Tensor:
-        kept = self._kept.get(path)
-        if kept is None:
-            kept = read_texture(path)
-            self._kept[path] = kept
-            self._bytes += kept.numel()
-            while self._bytes > CACHE_BYTES and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1].numel()
-        else:
-            self._kept.move_to_end(path)
-        return kept
+
+@lru_cache(KEPT)
+def _decoded(path: Path) -> Tensor:
+    return read_texture(path)
+
+
+def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
+    return _decoded(paths[rng.integers(len(paths))])
 
 
 def _texture(pixels: Tensor) -> Tensor:
