@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.source import Files, Sample, Source
+from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
@@ -232,19 +234,81 @@ class Tree:
         return Listed(self.files, self.parts, absent=absent, unpaired=self.unpaired, calibration=calibration)
 
 
-def views_side_by_side(
-    home: Path, sets: Sequence[str], parts: Sequence[Part], depth: int, suffixes: Sequence[str], ending: str
-) -> Listed:
-    """Sets of pairs, a folder each; anywhere in it both views lie in one folder.
+@dataclass(frozen=True)
+class Patterns:
+    """A data set whose files are found by patterns of their paths below its top folder.
 
-    depth: as of `folders_below`. ending: of the names of pictures before "left" and "right".
+    Between "/" a pattern is a regular expression, but for a dot, which is a dot, `*`, any text, and `**`, any
+    folders, up to three deep. `{split}` and `{key}` stand for what is asked for; where "all" of a key are,
+    for any of its values. Pairs go by the texts that `*`, `**`, such keys and groups stand for.
     """
-    tree = Tree(parts)
-    for each in sets:
-        for below, folder, _ in folders_below(home / each, depth):
-            lefts, rights = (by_stem(folder, suffixes, ending + side) for side in ("left", "right"))
-            tree.add_all(lefts, rights, folder, f"{each}/{below}".rstrip("/"))
-    return tree.listed([f"no part {each}" for each in sets if not (home / each).is_dir()])
+
+    left: str
+    right: str
+    parts: tuple[Part, ...] = ()
+    """The texts of the pair are `{0}`, `{1}` ... of a file; "|" separates places, of which one is there."""
+    tops: tuple[str, ...] = ()
+    """Folders that archives unpack into: the top folder, where it is not the one that is given."""
+    labelled: str = ""
+    """The split that has truth; "" = all."""
+    calibration: Calibration | None = None
+    """Of all pairs, where no file tells it."""
+
+    def row(
+        self,
+        name: str,
+        about: str,
+        splits: tuple[str, ...],
+        tree: tuple[str, ...],
+        keys: tuple[Key, ...] = (),
+        unverified: str = "",
+    ) -> SourceInfo:
+        """Of the table of data sets."""
+        return SourceInfo(name, about, splits, tree, partial(self._open, keys), keys, unverified)
+
+    def _open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+        said = {"split": split} | {key.name: keys.get(key.name, key.default) or "" for key in known}
+        sets = {key.name: key.choices[1:] for key in known if key.choices[0] == "all"}
+        sets = {name: values if said[name] == "all" else (said[name],) for name, values in sets.items()}
+        filled = said | {name: f"({'|'.join(values)})" for name, values in sets.items()}
+        left, right = self.left.format(**filled), self.right.format(**filled)
+        tops = [root, *(root / name for name in self.tops)]
+        first = left.partition("/")[0]
+        home = next((top for top in tops if any(_entered({(): top}, first))), root)
+        lefts, rights = matching(home, left), matching(home, right)
+        tree = Tree([p for p in self.parts if self.labelled in ("", split) or p.name == "calibration"])
+        for texts in lefts.keys() | rights.keys():
+            there = {}
+            for part in tree.parts:
+                places = [home / place for place in part.file.format(*texts, **said).split("|")]
+                there[part.name] = next((path for path in places if path.is_file()), places[0])
+            views = lefts.get(texts, Path()), rights.get(texts, Path())
+            tree.add("/".join(filter(None, texts)), *views, home, parts=there)
+        tree.unpaired.sort(key=natural)
+        in_front = [name for name in sets if self.left.startswith(f"{{{name}}}")]
+        lacking = [(name, each) for name in in_front for each in sets[name] if not (home / each).is_dir()]
+        absent = [f"no {name} {each}" for name, each in lacking]
+        return tree.listed(absent, self.calibration)
+
+
+def matching(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
+    """Files by the texts that the groups of a pattern stand for; see `Patterns`."""
+    found: dict[tuple[str, ...], Path] = {(): home}
+    for part in pattern.split("/"):
+        found = dict(_entered(found, part))
+    return {texts: path for texts, path in found.items() if path.is_file()}
+
+
+def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """Whatever fits one part of a pattern in some folders, in the order of names."""
+    rule = re.compile(re.sub(r"\.(?!\+)", r"\.", part).replace("*", "(.+)"), re.IGNORECASE)
+    for texts, folder in found.items():
+        if part == "**":
+            yield from (((*texts, below), path) for below, path, _ in folders_below(folder, 3))
+            continue
+        for name in sorted(entry.name for entry in _entries(folder)):
+            if match := rule.fullmatch(name):
+                yield (*texts, *match.groups()), folder / name
 
 
 def root_of(root: Path, *below: str, holds: Sequence[str]) -> Path:

@@ -54,7 +54,7 @@ class Street(Stage):
     def board(
         self, foot: Vector, size: tuple[float, float], texture: Tensor, *, cutout: bool, lean: float = 0.0
     ) -> None:
-        """Upright, facing the camera but for a lean (radians about the line of sight); of width and height."""
+        """Upright, of width and height, facing the camera but for a lean (radians)."""
         across = size[0] * np.array([np.cos(lean), np.sin(lean), 0.0])
         down = size[1] * np.array([-np.sin(lean), np.cos(lean), 0.0])
         shine = self.shine(self.camera.focal / foot[2]) if len(texture) == 5 else None

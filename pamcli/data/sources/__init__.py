@@ -1,6 +1,6 @@
-"""The data sets: a file each, which holds how one is read and, beside that, its row of the table.
+"""The data sets: how each is read and, beside that, its row of the table.
 
-Whoever adds one adds a file with a `SourceInfo`; nothing else need know of it.
+Whoever adds one adds a row to `patterned`, or a file with a `SourceInfo`; nothing else need know of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _rows() -> Iterator[SourceInfo]:
         yield from (value for value in found.values() if isinstance(value, SourceInfo))
 
 
-SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in _rows()}
+SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_rows(), key=lambda row: row.name)}
 """Every data set by its name."""
 
 COMMON_KEYS = (("first", "only the first N samples"), ("weight", "how often in training, against other sets"))
