@@ -267,7 +267,7 @@ class Patterns:
         return SourceInfo(name, about, splits, tree, partial(self._open, keys), keys, unverified)
 
     def _open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-        said = {"split": split} | {key.name: keys.get(key.name, key.default) or "" for key in known}
+        said = {"split": split} | {key.name: keys.get(key.name, key.default or "") for key in known}
         sets = {key.name: key.choices[1:] for key in known if key.choices[0] == "all"}
         sets = {name: values if said[name] == "all" else (said[name],) for name, values in sets.items()}
         filled = said | {name: f"({'|'.join(values)})" for name, values in sets.items()}

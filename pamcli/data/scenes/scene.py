@@ -56,8 +56,8 @@ def scene_pair(
     sharpness = float(rng.uniform(0.5, 1.1))
     views = render(scene.layers, height, width, scene.drift, sharpness=sharpness, device=device)
     left, right = photograph(rng, views.left, views.right)
-    truths = (views.disparity, views.right_disparity, views.visible)
-    return Sample(f"{number:06d}", left, right, *(truth.cpu().numpy() for truth in truths))
+    disparity, right_disparity = views.disparity.cpu().numpy(), views.right_disparity.cpu().numpy()
+    return Sample(f"{number:06d}", left, right, disparity, right_disparity, views.visible.cpu().numpy())
 
 
 def make_scene(rng: Generator, library: TextureLibrary, height: int, width: int) -> Scene:

@@ -53,7 +53,7 @@ def polygon(rng: Generator, height: int, width: int) -> Mask:
     )
     places = np.rint(np.stack([across, down], 1) * 256).astype(np.int32)
     mask = cv2.fillPoly(np.zeros((height, width), np.uint8), [places], 255, cv2.LINE_AA, 8)
-    return mask / np.float32(255)
+    return np.asarray(mask / np.float32(255), np.float32)
 
 
 def blob(rng: Generator, height: int, width: int) -> Mask:

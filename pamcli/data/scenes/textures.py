@@ -125,7 +125,7 @@ def _decoded(path: Path) -> Tensor:
 
 
 def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
-    return _decoded(paths[rng.integers(len(paths))])
+    return _decoded(paths[int(rng.integers(len(paths)))])
 
 
 def _texture(pixels: Tensor) -> Tensor:
