@@ -1,11 +1,14 @@
 """Disparity as colours: from far and dark blue over green to near and bright yellow.
 
-The map is made in OKLCH (lightness, chroma, hue, as the eye sorts them): lightness rises steadily, so that
-the order of disparities survives a black-and-white print and colour blindness, while the hue turns.
+The map was made in OKLCH (lightness, chroma, hue, as the eye sorts them), from (0.32, 0.15, 300 degrees) to
+(0.95, 0.14, 105), no more colourful than a screen can show, in steps of equal size to the eye. Lightness
+rises from each entry to the next, so that the order of disparities survives a black-and-white print and
+colour blindness, while the hue turns; the far end is not black, which stands for unknown.
 """
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -14,27 +17,19 @@ import numpy as np
 
 from pamcli.errors import UsageError
 
-# Lightness, chroma, hue in degrees. The far end is not black, which stands for unknown; the numbers were
-# chosen so that lightness also rises from each entry to the next once they are rounded to 8 bits.
-_FAR = (0.32, 0.15, 300.0)
-_NEAR = (0.95, 0.14, 105.0)
-_LEVELS = 256
-
-# Ottosson's OKLab: Lab to the cube roots of cone responses, and cone responses to linear sRGB.
-_LAB_TO_CONES = np.array(
-    [
-        [1.0, 0.3963377774, 0.2158037573],
-        [1.0, -0.1055613458, -0.0638541728],
-        [1.0, -0.0894841775, -1.2914855480],
-    ]
+_TABLE = (
+    "QRFyQRJzQRR0QRV1QBd2QBh4QBl5QBp6QBx7Px18Px5+Px9/PyGAPiKBPiOCPiSDPSWEPSeFPSiHPCmIPCqJOyuKOyyLOy6MOi+NOjCO"
+    "OTGPODKQODORNzSSNzaTNjeUNTiVNTmVNDqWMzuXMjyYMT6ZMT+aMECbL0GbLkKcLUOdLESeK0afKUefKEigJ0mhJUqiJEuiIkyjIU6k"
+    "H0+kHVClG1GmGVKmF1OnFFSoEVaoDlepCVipBFmqAFqqAFuqAFypAF2oAF6oAF+nAGCnAGGmAGKmAGOmAGSlAGWlAGalAGekAGikAGmk"
+    "AGqkAGukAGyjAG2jAG6jAG+jAHCjAHGjAHKjAHOjAHWjAHajAHejAHijAHmjAHqjAHujAHyjAH2jAH6kAH+kAICkAIGkAIKkAIOkAISk"
+    "AIWkAIalAIelAIilAImlAIqlAIulAIylAI2lAI6mAI+mAJCmAJKmAJOmAJSmAJWmAJamAJenAJinAJmnAJqnAJunAJynAJ2nAJ6nAJ+n"
+    "AKCnAKGnAKKnAKOnAKSnAKWnAKanAKenAKinAKmnAKqnAKunAKynAK2nAK6nAK+mALCmALGmALKmALOmALSlALWlALalALelALikALmk"
+    "ALqkALujALyjAL2jAL6iAL+iAMChAMGhAMKgAMOgAMSfAMWfAMaeDsedGMedH8icJcmcKsmbL8qaM8uaN8yZO8yZP82YQ86XRs6XSs+W"
+    "TdCWUNCVU9GUVtKUWdKTXNOTX9SSYtSRZdWRZ9aQataQbdePcNeOctiOddmNeNmNetqMfdqMf9uLgtyKhNyKh92Jid2JjN6Ijt6Ikd+H"
+    "k9+HluCGmOCGmuGFneGFn+KEouOEpOODpuSDqeSCq+SCreWBsOWBsuaBtOaAt+eAueeAu+h/veh/wOl/wul+xOp+xup+yep9y+t9zet9"
+    "z+x90ux91O191u182O182u583e583+984e984+985fB85/B86vF87PF87vF88PJ98vJ99PJ99vN9+PN9+vN+/PR+"
 )
-_CONES_TO_RGB = np.array(
-    [
-        [4.0767416621, -3.3077115913, 0.2309699292],
-        [-1.2684380046, 2.6097574011, -0.3413193965],
-        [-0.0041960863, -0.7034186147, 1.7076147010],
-    ]
-)
+"""256 times red, green and blue, from far to near."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ def colorize(disparity: np.ndarray, low: float, high: float) -> Colored:
     known = np.isfinite(disparity)
     # An unknown pixel becomes `low` so that no NaN reaches the conversion to integers.
     values = np.where(known, disparity, np.float32(low))
-    steps = (np.clip(values, low, high) - low) * ((_LEVELS - 1) / max(high - low, 1e-9))
+    steps = (np.clip(values, low, high) - low) * (255 / max(high - low, 1e-9))
     pixels = color_table()[np.rint(steps).astype(np.uint8)]
     pixels[~known] = 0
     outside = known & ((values < float(low)) | (values > float(high)))
@@ -69,36 +64,4 @@ def colorize(disparity: np.ndarray, low: float, high: float) -> Colored:
 @cache
 def color_table() -> np.ndarray:
     """(256, 3) uint8, RGB: the colours from far to near, in steps of equal size to the eye."""
-    fine = np.linspace(0, 1, 16 * _LEVELS)
-    lightness, chroma, hue = (far + fine * (near - far) for far, near in zip(_FAR, _NEAR, strict=True))
-    chroma = np.minimum(chroma, _largest_chroma(lightness, hue))
-    lab = _lab(lightness, chroma, hue)
-    length = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(lab, axis=0), axis=1))])
-    even = np.linspace(0, length[-1], _LEVELS)
-    lab = np.stack([np.interp(even, length, channel) for channel in lab.T], axis=-1)
-    linear = np.clip(_linear_rgb(lab), 0, 1)
-    srgb = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
-    table: np.ndarray = np.rint(255 * srgb).astype(np.uint8)
-    table.setflags(write=False)
-    return table
-
-
-def _lab(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
-    angle = np.radians(hue)
-    return np.stack([lightness, chroma * np.cos(angle), chroma * np.sin(angle)], axis=-1)
-
-
-def _linear_rgb(lab: np.ndarray) -> np.ndarray:
-    rgb: np.ndarray = (lab @ _LAB_TO_CONES.T) ** 3 @ _CONES_TO_RGB.T
-    return rgb
-
-
-def _largest_chroma(lightness: np.ndarray, hue: np.ndarray) -> np.ndarray:
-    """How colourful each lightness and hue can be on a screen: by halving, down to a 16-bit step."""
-    possible, too_much = np.zeros_like(lightness), np.full_like(lightness, 0.4)
-    for _ in range(16):
-        middle = (possible + too_much) / 2
-        rgb = _linear_rgb(_lab(lightness, middle, hue))
-        inside = ((rgb >= 0) & (rgb <= 1)).all(axis=-1)
-        possible, too_much = np.where(inside, middle, possible), np.where(inside, too_much, middle)
-    return possible
+    return np.frombuffer(base64.b64decode(_TABLE), np.uint8).reshape(256, 3)
