@@ -189,21 +189,21 @@ def _carried_out(
         index = read_index(plan.paths.index)
     else:
         if plan.done:
-            console.inform(f"{shown(name)} goes on: {len(plan.done)} of {len(plan.tasks)} pairs are there")
+            console.inform(f"{shown(name)} goes on: {len(plan.done)} of {len(plan.items)} pairs are there")
         console.inform(
-            f"{counted(plan.patches, 'patch')} of {counted(len(plan.tasks), 'pair')}, "
+            f"{counted(plan.patches, 'patch')} of {counted(len(plan.items), 'pair')}, "
             f"about {size_text(plan.needed)} to write"
         )
-        if small := sum(task.picture.patches == 0 for task in plan.tasks):
+        if small := sum(item.picture.patches == 0 for item in plan.items):
             console.inform(f"too small for a patch: {counted(small, 'pair')}")
-        bar.expect(len(plan.tasks))
+        bar.expect(len(plan.items))
         failed = carry_out(plan, workers, bar.advance)
         for pair, reason in (*plan.unreadable, *failed):
             say = console.warn if skip_damaged else console.error
             say(f"{pair}: {reason}")
         if failed and not skip_damaged:
             console.inform(
-                f"{len(plan.tasks) - len(failed)} of {len(plan.tasks)} pairs are done: mend the others and "
+                f"{len(plan.items) - len(failed)} of {len(plan.items)} pairs are done: mend the others and "
                 "repeat the command to finish, or add --skip-damaged to finish without them"
             )
             return True
@@ -242,9 +242,9 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
         console.inform(f"{shown(plan.pairs)} is finished already")
     elif plan.done:
         console.inform(
-            f"{shown(plan.pairs)} goes on: {len(plan.done)} of {len(plan.tasks)} pictures are done"
+            f"{shown(plan.pairs)} goes on: {len(plan.done)} of {len(plan.items)} pictures are done"
         )
-    bar.expect(0 if plan.finished else len(plan.tasks))
+    bar.expect(0 if plan.finished else len(plan.items))
     outcomes = carry_out_stereograms(plan, workers, bar.advance)
     counts = Counter(each["outcome"] for each in outcomes)
     for each in outcomes:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from pamcli.errors import DeviceError, PamError
 
-Job = TypeVar("Job")
+Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 Computed = TypeVar("Computed")
 Saved = TypeVar("Saved")
@@ -22,20 +22,20 @@ AT_ONCE = 3
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[Job, Saved]):
+class Outcome(Generic[Item, Saved]):
     """What became of one job: `saved` where it went well, else `error`."""
 
-    job: Job
+    job: Item
     saved: Saved | None
     error: PamError | None
 
 
 def run_overlapped(
-    jobs: Iterable[Job],
-    load: Callable[[Job], Loaded],
-    compute: Callable[[Job, Loaded], Computed],
-    save: Callable[[Job, Computed], Saved],
-) -> Generator[Outcome[Job, Saved], None, None]:
+    jobs: Iterable[Item],
+    load: Callable[[Item], Loaded],
+    compute: Callable[[Item, Loaded], Computed],
+    save: Callable[[Item, Computed], Saved],
+) -> Generator[Outcome[Item, Saved], None, None]:
     """Run three steps for every job and yield the outcomes in the order of the jobs.
 
     `load` runs in one thread, which also iterates `jobs` (a slow producer holds up nobody), `compute` in the

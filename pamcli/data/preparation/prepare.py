@@ -28,7 +28,7 @@ from pamcli.data.preparation.stores import (
     write_patch_folder,
     write_pixels,
 )
-from pamcli.data.preparation.unfinished import Request, Unfinished, check_space, write_json
+from pamcli.data.preparation.unfinished import Item, Request, Unfinished, check_space, write_json
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import listed, shown
@@ -39,15 +39,13 @@ _SLACK = 12_000  # ... and what of their disk blocks stays empty, with a folder'
 
 
 @dataclass(frozen=True)
-class PairTask:
-    """One pair's work, whatever process does it."""
+class PairItem(Item):
+    """One pair."""
 
-    number: int
     pair: Pair
     picture: PackedPicture
     scale: int
     store: StoreName
-    work: Unfinished
 
 
 @dataclass(frozen=True)
@@ -60,25 +58,25 @@ class Plan:
     paths: StorePaths
     work: Unfinished
     request: Request
-    tasks: tuple[PairTask, ...]
+    items: tuple[PairItem, ...]
     done: frozenset[int]
-    """Numbers of the tasks that an earlier run did."""
+    """Numbers of the items that an earlier run did."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Pairs whose size could not be found, with the reason; they are left out."""
     finished: bool = False
 
     @property
     def patches(self) -> int:
-        return sum(task.picture.patches for task in self.tasks)
+        return sum(item.picture.patches for item in self.items)
 
     @property
     def needed(self) -> int:
         """Bytes that are still to be written, about."""
-        left = [task.picture for task in self.tasks if task.number not in self.done]
+        left = [item.picture for item in self.items if item.number not in self.done]
         manifest = 300 * self.patches
         if self.store == "packed":
             there = self.work.store / "pixels.npy"
-            whole = sum(pixels_of(task.picture.width, task.picture.height, self.scale) for task in self.tasks)
+            whole = sum(pixels_of(item.picture.width, item.picture.height, self.scale) for item in self.items)
             return manifest + (0 if there.exists() else whole)
         patch = pixels_of(WIDTH * self.scale, HEIGHT * self.scale, self.scale)
         return manifest + int(sum(each.patches for each in left) * (_PNG_SHARE * patch + _SLACK))
@@ -99,7 +97,7 @@ def plan_preparation(
     header (unless `skip_damaged`), none large enough for a patch; UsageError: the folder holds something
     else, or work with other options; OutputError: no room, no permission.
     """
-    tasks: list[PairTask] = []
+    items: list[PairItem] = []
     unreadable: list[tuple[str, str]] = []
     pictures: list[list[Any]] = []
     paths = StorePaths.of(out, scale, store)
@@ -118,7 +116,7 @@ def plan_preparation(
         width, height = cut_size(*given, scale, pair.halved)
         count = len(boxes(height // scale, width // scale))
         picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
-        tasks.append(PairTask(len(tasks) + 1, pair, picture, scale, store, work))
+        items.append(PairItem(len(items) + 1, work, pair, picture, scale, store))
         first, offset = first + count, offset + pixels_of(width, height, scale)
     if first == 1:
         least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale}"
@@ -129,9 +127,9 @@ def plan_preparation(
     check_folder(out)
     finished = work.is_finished(request, paths.store, paths.index)
     done = frozenset(work.done())
-    plan = Plan(scale, split, store, paths, work, request, tuple(tasks), done, tuple(unreadable), finished)
+    plan = Plan(scale, split, store, paths, work, request, tuple(items), done, tuple(unreadable), finished)
     if not finished:
-        left = sum(task.picture.patches for task in tasks if task.number not in done)
+        left = sum(item.picture.patches for item in items if item.number not in done)
         check_space(paths.store, plan.needed, left * _PATCH_FILES if store == "folders" else 10)
     return plan
 
@@ -145,28 +143,28 @@ def carry_out(
     """
     plan.work.begin(plan.request)
     if plan.store == "packed":
-        last = plan.tasks[-1].picture
+        last = plan.items[-1].picture
         count = last.offset + pixels_of(last.width, last.height, plan.scale)
         allocate(plan.work.store / "pixels.npy", count)
-    failed = plan.work.carry_out(prepare_pair, plan.tasks, workers, advance)
-    return tuple((str(plan.tasks[number - 1].pair), why) for number, why in failed.items())
+    failed = plan.work.carry_out(prepare_pair, plan.items, workers, advance)
+    return tuple((str(plan.items[number - 1].pair), why) for number, why in failed.items())
 
 
-def prepare_pair(task: PairTask) -> None:
+def prepare_pair(item: PairItem) -> None:
     """All patches of one pair. Raises InputError: it cannot be read; OutputError."""
-    views = read_views(task.pair, task.scale)
-    picture = task.picture
+    views = read_views(item.pair, item.scale)
+    picture = item.picture
     if views.high.shape[:3] != (picture.height, 2, picture.width):
-        raise InputError(f"{task.pair.left} is not of the size that its header says", "save it upright")
-    if task.store == "packed":
-        write_pixels(task.work.store / "pixels.npy", picture.offset, views)
+        raise InputError(f"{item.pair.left} is not of the size that its header says", "save it upright")
+    if item.store == "packed":
+        write_pixels(item.work.store / "pixels.npy", picture.offset, views)
     checksums = []
-    for number, (row, column) in enumerate(patch_boxes(picture, task.scale), start=picture.first):
+    for number, (row, column) in enumerate(patch_boxes(picture, item.scale), start=picture.first):
         patch = patch_at(views, row, column)
         checksums.append(patch.checksum())
-        if task.store == "folders":
-            write_patch_folder(task.work.store / f"{number:06d}", patch)
-    task.work.mark(task.number, checksums)
+        if item.store == "folders":
+            write_patch_folder(item.work.store / f"{number:06d}", patch)
+    item.work.mark(item.number, checksums)
 
 
 def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
@@ -175,12 +173,12 @@ def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
     failed: pairs that are left out, with the reason.
     """
     checksums = plan.work.done()
-    tasks = [task for task in plan.tasks if task.number in checksums]
+    items = [item for item in plan.items if item.number in checksums]
     left_out = (*plan.unreadable, *failed)
-    index = Index(plan.scale, plan.split, tuple(task.picture for task in tasks), plan.request, left_out)
+    index = Index(plan.scale, plan.split, tuple(item.picture for item in items), plan.request, left_out)
     if not index.patches:
         raise InputError("no pair could be read, so there is no patch")
-    manifest = encode_manifest(index, [checksums[task.number] for task in tasks])
+    manifest = encode_manifest(index, [checksums[item.number] for item in items])
     beside = plan.store == "folders"
     write_atomically(plan.paths.manifest if beside else plan.work.store / "manifest.csv", manifest)
     write_json(plan.paths.index if beside else plan.work.store / "index.json", index.as_json())

@@ -19,7 +19,7 @@ import numpy as np
 
 from pamcli.data.preparation.archives import Location, pictures_below
 from pamcli.data.preparation.prepare import check_folder
-from pamcli.data.preparation.unfinished import Request, Unfinished, check_space, read_json, write_json
+from pamcli.data.preparation.unfinished import Item, Request, Unfinished, check_space, read_json, write_json
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
@@ -46,10 +46,9 @@ COLUMNS = ("picture", "outcome", "reason", "name", "width", "height", *FOUND)
 
 
 @dataclass(frozen=True)
-class StereogramTask:
-    """One stereogram's work, whatever process does it."""
+class StereogramItem(Item):
+    """One stereogram."""
 
-    number: int
     picture: str
     """Its path below what was given."""
     name: str
@@ -57,7 +56,6 @@ class StereogramTask:
     location: Location
     options: Mapping[str, Any]
     """Of `rectify_stereogram`."""
-    work: Unfinished
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class StereogramPlan:
     out: Path
     request: Request
     work: Unfinished
-    tasks: tuple[StereogramTask, ...]
+    items: tuple[StereogramItem, ...]
     done: frozenset[int]
     finished: bool
 
@@ -90,7 +88,7 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
         raise InputError(f"{shown(places[0])} holds no picture", "give the folder with the stereograms")
     work = Unfinished(out / "pairs.unfinished")
     names: dict[str, str] = {}
-    tasks: list[StereogramTask] = []
+    items: list[StereogramItem] = []
     for picture in found:
         path = "/".join((*picture.folders, picture.name))
         folders = [folder.removesuffix(".zip") for folder in picture.folders]
@@ -101,16 +99,16 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
                 "rename one of them",
             )
         names[name] = path
-        tasks.append(StereogramTask(len(tasks) + 1, path, name, picture.location, options, work))
-    request = {"options": dict(options), "pictures": [task.picture for task in tasks]}
+        items.append(StereogramItem(len(items) + 1, work, path, name, picture.location, options))
+    request = {"options": dict(options), "pictures": [item.picture for item in items]}
     check_folder(out)
     finished = work.is_finished(request, out / "pairs", out / "stereograms.json")
     done = frozenset(work.done())
-    plan = StereogramPlan(out, request, work, tuple(tasks), done, finished)
+    plan = StereogramPlan(out, request, work, tuple(items), done, finished)
     if not finished:
-        files = {task.location.path for task in tasks if task.number not in done}
+        files = {item.location.path for item in items if item.number not in done}
         needed = 6 * sum(file.stat().st_size for file in files)  # PNG of what came as JPEG
-        check_space(out / "pairs", needed, 2 * (len(tasks) - len(done)))
+        check_space(out / "pairs", needed, 2 * (len(items) - len(done)))
     return plan
 
 
@@ -124,33 +122,33 @@ def carry_out_stereograms(
     if plan.finished:
         return tuple(read_json(plan.report)["pictures"])
     plan.work.begin(plan.request)
-    failed = plan.work.carry_out(rectify, plan.tasks, workers, advance)
+    failed = plan.work.carry_out(rectify, plan.items, workers, advance)
     found = plan.work.done() | {
-        number: {"picture": plan.tasks[number - 1].picture, "outcome": "damaged", "reason": why}
+        number: {"picture": plan.items[number - 1].picture, "outcome": "damaged", "reason": why}
         for number, why in failed.items()
     }
-    outcomes = tuple(found[task.number] for task in plan.tasks)
+    outcomes = tuple(found[item.number] for item in plan.items)
     write_atomically(plan.out / "stereograms.csv", _encode_report(outcomes))
     write_json(plan.report, {"pictures": outcomes, "job": plan.request})
     plan.work.finish(plan.pairs)
     return outcomes
 
 
-def rectify(task: StereogramTask) -> None:
+def rectify(item: StereogramItem) -> None:
     """One stereogram to its pair, or to the reason why not. Raises InputError: it cannot be read."""
     from pamcli.data import stereograms
 
-    result = stereograms.rectify_stereogram(task.location.read().pixels, **task.options)
-    outcome: Report = {"picture": task.picture}
+    result = stereograms.rectify_stereogram(item.location.read().pixels, **item.options)
+    outcome: Report = {"picture": item.picture}
     if isinstance(result, stereograms.SetAside):
         outcome |= {"outcome": "set aside", "reason": result.reason}
     else:
         height, width = result.left.shape[:2]
-        outcome |= {"outcome": "pair", "name": task.name, "width": width, "height": height}
+        outcome |= {"outcome": "pair", "name": item.name, "width": width, "height": height}
         outcome |= {key: _plain(getattr(result, key)) for key in FOUND}
         for side, pixels in (("L", result.left), ("R", result.right)):
-            write_atomically(task.work.store / f"{task.name}_{side}.png", encode_png(pixels))
-    task.work.mark(task.number, outcome)
+            write_atomically(item.work.store / f"{item.name}_{side}.png", encode_png(pixels))
+    item.work.mark(item.number, outcome)
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pamcli.data.preparation.workers import done_in_processes
 from pamcli.errors import InputError, OutputError, UsageError
@@ -25,16 +25,6 @@ from pamcli.files.finding import read_text, shown
 
 Request = Mapping[str, Any]
 """What is asked for, as JSON: "options" (name -> value) and "pictures" (a list)."""
-
-
-class Numbered(Protocol):
-    """The work on one picture or pair."""
-
-    @property
-    def number(self) -> int: ...
-
-
-Item = TypeVar("Item", bound=Numbered)
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ class Unfinished:
             write_json(self.folder / "job.json", request)
 
     def carry_out(
-        self, do: Callable[[Item], None], items: Sequence[Item], workers: int, advance: Callable[[], None]
+        self, do: Callable[[AnItem], None], items: Sequence[AnItem], workers: int, advance: Callable[[], None]
     ) -> dict[int, str]:
         """Do what is not done yet; why some could not be read, by their numbers. advance: called for each."""
         done = self.done()
@@ -119,6 +109,17 @@ class Unfinished:
             if self.store.exists():  # else the last run was stopped right behind the next line
                 os.rename(self.store, target)
             shutil.rmtree(self.folder)
+
+
+@dataclass(frozen=True)
+class Item:
+    """The work on one picture or pair, whatever process does it."""
+
+    number: int
+    work: Unfinished
+
+
+AnItem = TypeVar("AnItem", bound=Item)
 
 
 def difference(old: Request, new: Request) -> str:

@@ -112,7 +112,7 @@ def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
     return result
 
 
-LayoutChoice = Literal["auto", "cross", "parallel"]
+ViewingChoice = Literal["auto", "cross", "parallel"]
 """cross: the view on the left is the right eye's. parallel: it is the left eye's."""
 InfinityChoice = Literal["auto", "yes", "no"]
 """yes: the farthest thing is infinitely far. no: it is near."""
@@ -172,7 +172,7 @@ class RectifiedPair:
 
 
 def rectify_stereogram(
-    picture: NDArray[np.generic], layout: LayoutChoice = "auto", infinity: InfinityChoice = "auto"
+    picture: NDArray[np.generic], layout: ViewingChoice = "auto", infinity: InfinityChoice = "auto"
 ) -> RectifiedPair | SetAside:
     """Split a stereogram, put its views in order and row by row, and shift and crop them.
 
