@@ -71,17 +71,26 @@ class Listed(Source):
         """
         self._files = tuple(sorted(files, key=lambda files: natural(files.name)))
         self.names = tuple(files.name for files in self._files)
-        self.parts = tuple(parts)
-        self._elsewhere, self._calibration = tuple(absent), calibration
-        self.absent = (*self._elsewhere, *_absent_lines(self._files, self.parts))
-        self.unpaired = tuple(unpaired)
+        self.parts, self._calibration = tuple(parts), calibration
+        self._elsewhere, self.unpaired = tuple(absent), tuple(unpaired)
         if len(set(self.names)) < len(self.names):
             twice = next(a for a, b in itertools.pairwise(self._files) if a.name == b.name)
             raise InputError(f"two pairs are called {twice.name}, one of them {shown(twice.left)}")
 
     @property
     def files(self) -> tuple[Files, ...]:
-        return self._files
+        return self._files[: len(self)]
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What was named so, and a line for each part that some of the files, or all, lack."""
+        lines = list(self._elsewhere)
+        for part in filter(lambda part: part.called, self.parts):
+            lacking = [each.name for each in self.files if part.name not in each.parts]
+            if lacking:
+                some = f" for {len(lacking)} of {len(self)} pairs: {listed(lacking)}"
+                lines.append(f"no {part.called}{some if len(lacking) < len(self) else ''}")
+        return tuple(lines)
 
     def load(self, index: int) -> Sample:
         """Raises InputError naming the file: missing, damaged, or of another size than the left picture."""
@@ -102,25 +111,6 @@ class Listed(Source):
         pairs = Listed(Files(files.name, files.left, files.right) for files in self._files)
         pairs.spec = self.spec
         return pairs
-
-    def first(self, count: int) -> Listed:
-        return Listed(
-            self._files[:count],
-            self.parts,
-            absent=self._elsewhere,
-            unpaired=self.unpaired,
-            calibration=self._calibration,
-        )
-
-
-def _absent_lines(files: Sequence[Files], parts: Iterable[Part]) -> Iterator[str]:
-    """One line for each part that some of the files, or all, lack."""
-    for part in parts:
-        lacking = [each.name for each in files if part.name not in each.parts] if part.called else []
-        if len(lacking) == len(files) and lacking:
-            yield f"no {part.called}"
-        elif lacking:
-            yield f"no {part.called} for {len(lacking)} of {len(files)} pairs: {listed(lacking)}"
 
 
 def _same_size(values: np.ndarray, path: Path, picture: np.ndarray, left: Path) -> None:

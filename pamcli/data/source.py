@@ -5,6 +5,7 @@ Neither numpy nor any reader is imported here.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -64,8 +65,6 @@ class Source(ABC):
 
     names: tuple[str, ...] = ()
     """Names of the samples, in a stable natural order."""
-    absent: tuple[str, ...] = ()
-    """Parts of the published tree that are not there, a line each ("no object maps (obj_map)")."""
     unpaired: tuple[str, ...] = ()
     """Views without the other one, a line each."""
     spec: DataSpec | None = None
@@ -91,6 +90,11 @@ class Source(ABC):
         return ()
 
     @property
+    def absent(self) -> tuple[str, ...]:
+        """Parts of the published tree that are not there, a line each ("no object maps (obj_map)")."""
+        return ()
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """What is absent or unpaired."""
         return self.absent + self.unpaired
@@ -99,9 +103,11 @@ class Source(ABC):
     def load(self, index: int) -> Sample:
         """Read one sample. Raises InputError naming the file that is missing or damaged."""
 
-    @abstractmethod
     def first(self, count: int) -> Source:
         """The same data set with its first `count` samples alone."""
+        fewer = copy.copy(self)
+        fewer.names = self.names[:count]
+        return fewer
 
     def draw(self, series: int, number: int, height: int, width: int) -> Sample:
         """Of an endless data set: the sample `number` of a series, in pictures of height x width."""

@@ -52,16 +52,8 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
     return findings
 
 
-_SCALES = {
-    1 / 2: "half of it fits",
-    2.0: "twice of it fits",
-    1 / 4: "a quarter of it fits",
-    4.0: "4 times of it fits",
-    1 / 16: "1/16 of it fits",
-    16.0: "16 times of it fits",
-    1 / 256: "1/256 of it fits",
-    256.0: "256 times of it fits",
-}
+_SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter", 4.0: "4 times"}
+_SCALES |= {1 / 16: "1/16", 16.0: "16 times", 1 / 256: "1/256", 256.0: "256 times"}
 _NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
 _MOST_PIXELS = 40_000  # known pixels that are compared; more add nothing
 _FEWEST_PIXELS = 200  # fewer are not enough to judge by
@@ -140,7 +132,7 @@ def readings(sample: Sample) -> Iterator[Fit]:
     typical = float(np.nanmedian(np.abs(truth)))
     for scale, reading in _SCALES.items():
         if typical * scale >= _LEAST_PIXELS:
-            yield fit(reading, truth * np.float32(scale), left, right)
+            yield fit(f"{reading} of it fits", truth * np.float32(scale), left, right)
     yield fit(_NEGATED, -truth, left, right)
     yield fit(_EXCHANGED, truth, right, left)
     yield fit("it is the truth of the other view", -truth, right, left)

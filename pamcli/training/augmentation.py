@@ -201,28 +201,19 @@ def randomly_flipped(rng: Generator, example: Example, augmentation: Augmentatio
     return flipped(example) if upside_down else example
 
 
-_PARTNERS = {
-    "left": "right",
-    "disparity": "right_disparity",
-    "visible": "right_visible",
-    "left_high": "right_high",
-}
-
-
 def mirrored(example: Example) -> Example:
     """Left for right: the mirrored right view is the left one of the mirrored pair."""
-    of = {**_PARTNERS, **{right: left for left, right in _PARTNERS.items()}}
-    return _turned({name: getattr(example, other) for name, other in of.items()}, np.fliplr)
+    turned = _turned(example, np.fliplr)
+    return Example(*(turned[place] for place in (1, 0, 3, 2, 5, 4, 7, 6)))
 
 
 def flipped(example: Example) -> Example:
     """Upside down; disparities stay."""
-    return _turned(vars(example), np.flipud)
+    return Example(*_turned(example, np.flipud))
 
 
-def _turned(fields: dict[str, Any], turn: Callable[[Any], Any]) -> Example:
-    turned: dict[str, Any] = {name: None if each is None else turn(each) for name, each in fields.items()}
-    return Example(**turned)
+def _turned(example: Example, turn: Callable[[Any], Any]) -> list[Any]:
+    return [None if each is None else turn(each) for each in vars(example).values()]
 
 
 def jittered(

@@ -61,11 +61,6 @@ class Surface:
         return cls(disparity - b * x - c * y, b, c)
 
     @property
-    def plane(self) -> NDArray[np.float64]:
-        """(b, c, a)."""
-        return np.array([self.b, self.c, self.a])
-
-    @property
     def ripple(self) -> float:
         """The most that waves add or take away, pixels."""
         return sum(abs(wave.amplitude) for wave in self.waves)
@@ -109,7 +104,7 @@ class Surface:
         pixels.
         """
         to_ray = np.array([[1, 0, -centre[0]], [0, 1, -centre[1]], [0, 0, focal]])
-        normal = self.plane @ np.linalg.inv(to_ray)  # normal . ray = disparity
+        normal = np.array([self.b, self.c, self.a]) @ np.linalg.inv(to_ray)  # normal . ray = disparity
         unit = normal / np.linalg.norm(normal)
         across = np.cross([0.0, 1.0, 0.0], unit)
         if np.linalg.norm(across) < 0.3:  # floors and ceilings: their texture runs along the depth

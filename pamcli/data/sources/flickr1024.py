@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,8 +62,11 @@ class _Patches(Source):
     def __init__(self, names: tuple[str, ...], manifest: Path | None) -> None:
         """manifest: with the checksums of the patches; None = there is none."""
         self.names = names
-        self.absent = () if manifest else ("no list of checksums",)
         self._manifest = manifest
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        return () if self._manifest else ("no list of checksums",)
 
     def patch(self, index: int) -> Patch:
         """The pixels of one patch. Raises InputError naming the damaged file."""
@@ -113,9 +117,6 @@ class PatchFolders(_Patches):
             raise InputError(f"{shown(paths[0].parent)} holds pictures of 16 bits")
         return Patch(high_left, high_right, low_left, low_right)
 
-    def first(self, count: int) -> PatchFolders:
-        return PatchFolders(self.root, self.names[:count], self._manifest)
-
 
 class _Packed(Source):
     """What one file of pixels holds; it is mapped into memory when the first is read, in each process."""
@@ -124,8 +125,8 @@ class _Packed(Source):
         self._paths, self.index = paths, index
         self._opened: list[Views] = []
 
-    def __reduce__(self) -> tuple[type[_Packed], tuple[StorePaths, Index, int]]:
-        return type(self), (self._paths, self.index, len(self))
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_opened": []}
 
     @property
     def files(self) -> tuple[Files, ...]:
@@ -151,9 +152,9 @@ class _Packed(Source):
 class PackedPatches(_Packed, _Patches):
     """Patches in one file."""
 
-    def __init__(self, paths: StorePaths, index: Index, count: int | None = None) -> None:
+    def __init__(self, paths: StorePaths, index: Index) -> None:
         _Packed.__init__(self, paths, index)
-        _Patches.__init__(self, index.names()[:count], paths.manifest if paths.manifest.is_file() else None)
+        _Patches.__init__(self, index.names(), paths.manifest if paths.manifest.is_file() else None)
         self._ends = list(itertools.accumulate(picture.patches for picture in index.pictures))
         self._boxes = [patch_boxes(picture, index.scale) for picture in index.pictures]
 
@@ -167,26 +168,20 @@ class PackedPatches(_Packed, _Patches):
         """The whole pairs, of which these are windows."""
         return PackedPictures(self._paths, self.index)
 
-    def first(self, count: int) -> PackedPatches:
-        return PackedPatches(self._paths, self.index, count)
-
 
 class PackedPictures(_Packed):
     """The whole pictures that a packed store's patches are windows of."""
 
-    def __init__(self, paths: StorePaths, index: Index, count: int | None = None) -> None:
+    def __init__(self, paths: StorePaths, index: Index) -> None:
         super().__init__(paths, index)
         names = [f"{picture.source}/{picture.name}" for picture in index.pictures]
-        self.names = tuple(sorted(names[:count], key=natural))
+        self.names = tuple(sorted(names, key=natural))
         self._order = {name: number for number, name in enumerate(names)}
 
     def load(self, index: int) -> Sample:
         views = self._views[self._order[self.names[index]]]
         high, low = (np.ascontiguousarray(pixels.transpose(1, 0, 2, 3)) for pixels in (views.high, views.low))
         return Sample(self.names[index], high[0], high[1], low_left=low[0], low_right=low[1])
-
-    def first(self, count: int) -> PackedPictures:
-        return PackedPictures(self._paths, self.index, count)
 
 
 def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
