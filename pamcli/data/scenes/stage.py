@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from torch import Tensor
 
-from pamcli.data.scenes import shapes
+from pamcli.data.scenes import looks
 from pamcli.data.scenes.render import Layer, Reflection
 from pamcli.data.scenes.solids import Block, Camera, Light, face
 from pamcli.data.scenes.surfaces import STEEPEST, Surface, Wave
@@ -131,7 +131,7 @@ class Stage:
             area = height * width
             return texture, (area / aspect) ** 0.5, (area * aspect) ** 0.5
         rows, columns = int(np.clip(height, 3, 512)), int(np.clip(width, 3, 512))
-        outline = shapes.thin_shape if thin else shapes.random_shape
+        outline = looks.thin_shape if thin else looks.random_shape
         return cut(self.library.skin(rng, rows, columns), outline(rng, rows, columns)), height, width
 
     def waved(self, surface: Surface, amplitude: float) -> Surface:

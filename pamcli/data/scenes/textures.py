@@ -5,9 +5,8 @@ A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from pamcli.data.listing import folders_below
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
@@ -67,21 +67,12 @@ def find_textures(folder: Path) -> TextureFiles:
     return TextureFiles(tuple(photos), tuple(cutouts))
 
 
-def _pictures_below(folder: Path) -> Iterator[Path]:
-    def unreadable(error: OSError) -> None:
-        raise InputError(f"the folder {shown(error.filename)} cannot be read: {error.strerror}")
-
-    seen = set()
-    for top, folders, names in os.walk(folder, onerror=unreadable, followlinks=True):
-        here = os.stat(top)
-        if (here.st_dev, here.st_ino) in seen:
-            folders.clear()
-            continue
-        seen.add((here.st_dev, here.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES:
-                yield Path(top, name)
+def _pictures_below(folder: Path) -> Iterable[Path]:
+    found: dict[Path, Path] = {}
+    for _, below, names in folders_below(folder):
+        for path in (below / name for name in sorted(names) if Path(name).suffix.lower() in PICTURE_SUFFIXES):
+            found.setdefault(path.resolve(), path)
+    return found.values()
 
 
 @dataclass(frozen=True)
