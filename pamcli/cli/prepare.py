@@ -239,10 +239,10 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
     options = {"layout": given.layout or "auto", "infinity": given.infinity}
     plan = plan_stereograms(given.places, to.output, options)
     if plan.finished:
-        console.inform(f"{shown(plan.pairs)} is finished already")
+        console.inform(f"{shown(plan.target)} is finished already")
     elif plan.done:
         console.inform(
-            f"{shown(plan.pairs)} goes on: {len(plan.done)} of {len(plan.items)} pictures are done"
+            f"{shown(plan.target)} goes on: {len(plan.done)} of {len(plan.items)} pictures are done"
         )
     bar.expect(0 if plan.finished else len(plan.items))
     outcomes = carry_out_stereograms(plan, workers, bar.advance)
@@ -256,8 +256,8 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
         console.record(
             {
                 "kind": "pairs",
-                "path": plan.pairs,
-                "report": plan.report,
+                "path": plan.target,
+                "report": plan.record,
                 "pictures": len(outcomes),
                 "pairs": counts["pair"],
                 "set_aside": counts["set aside"],
@@ -268,5 +268,5 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
         line = (
             f"{counted(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
         )
-        console.result(f"{plan.pairs}: {line}; the reasons are in {plan.report.with_suffix('.csv')}")
+        console.result(f"{plan.target}: {line}; the reasons are in {plan.record.with_suffix('.csv')}")
     return bool(counts["damaged"])

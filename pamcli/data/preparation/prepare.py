@@ -28,7 +28,7 @@ from pamcli.data.preparation.stores import (
     write_patch_folder,
     write_pixels,
 )
-from pamcli.data.preparation.unfinished import Item, Request, Unfinished, check_space, write_json
+from pamcli.data.preparation.unfinished import Item, Unfinished, check_space, write_json
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import listed, shown
@@ -49,21 +49,15 @@ class PairItem(Item):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Unfinished[PairItem]):
     """What is to be made, where, and how much of it is there."""
 
     scale: int
     split: str
     store: StoreName
     paths: StorePaths
-    work: Unfinished
-    request: Request
-    items: tuple[PairItem, ...]
-    done: frozenset[int]
-    """Numbers of the items that an earlier run did."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Pairs whose size could not be found, with the reason; they are left out."""
-    finished: bool = False
 
     @property
     def patches(self) -> int:
@@ -75,7 +69,7 @@ class Plan:
         left = [item.picture for item in self.items if item.number not in self.done]
         manifest = 300 * self.patches
         if self.store == "packed":
-            there = self.work.store / "pixels.npy"
+            there = self.folder / "store" / "pixels.npy"
             whole = sum(pixels_of(item.picture.width, item.picture.height, self.scale) for item in self.items)
             return manifest + (0 if there.exists() else whole)
         patch = pixels_of(WIDTH * self.scale, HEIGHT * self.scale, self.scale)
@@ -101,7 +95,7 @@ def plan_preparation(
     unreadable: list[tuple[str, str]] = []
     pictures: list[list[Any]] = []
     paths = StorePaths.of(out, scale, store)
-    work = Unfinished(paths.store.with_name(f"{paths.store.name}.unfinished"))
+    folder = paths.store.with_name(f"{paths.store.name}.unfinished")
     first, offset = 1, 0
     for pair in pairs:
         try:
@@ -116,7 +110,7 @@ def plan_preparation(
         width, height = cut_size(*given, scale, pair.halved)
         count = len(boxes(height // scale, width // scale))
         picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
-        items.append(PairItem(len(items) + 1, work, pair, picture, scale, store))
+        items.append(PairItem(len(items) + 1, folder, pair, picture, scale, store))
         first, offset = first + count, offset + pixels_of(width, height, scale)
     if first == 1:
         least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale}"
@@ -125,11 +119,10 @@ def plan_preparation(
         )
     request = {"options": {"store": store, "scale": scale, "split": split}, "pictures": pictures}
     check_folder(out)
-    finished = work.is_finished(request, paths.store, paths.index)
-    done = frozenset(work.done())
-    plan = Plan(scale, split, store, paths, work, request, tuple(items), done, tuple(unreadable), finished)
-    if not finished:
-        left = sum(item.picture.patches for item in items if item.number not in done)
+    work = (folder, paths.store, paths.index, request, tuple(items))
+    plan = Plan(*work, scale, split, store, paths, tuple(unreadable))
+    if not plan.finished:
+        left = sum(item.picture.patches for item in items if item.number not in plan.done)
         check_space(paths.store, plan.needed, left * _PATCH_FILES if store == "folders" else 10)
     return plan
 
@@ -141,12 +134,11 @@ def carry_out(
 
     advance: called for each pair. Raises OutputError: a full disk, say; what is done stays done.
     """
-    plan.work.begin(plan.request)
+    store = plan.begin()
     if plan.store == "packed":
         last = plan.items[-1].picture
-        count = last.offset + pixels_of(last.width, last.height, plan.scale)
-        allocate(plan.work.store / "pixels.npy", count)
-    failed = plan.work.carry_out(prepare_pair, plan.items, workers, advance)
+        allocate(store / "pixels.npy", last.offset + pixels_of(last.width, last.height, plan.scale))
+    failed = plan.carry_out(prepare_pair, workers, advance)
     return tuple((str(plan.items[number - 1].pair), why) for number, why in failed.items())
 
 
@@ -157,14 +149,14 @@ def prepare_pair(item: PairItem) -> None:
     if views.high.shape[:3] != (picture.height, 2, picture.width):
         raise InputError(f"{item.pair.left} is not of the size that its header says", "save it upright")
     if item.store == "packed":
-        write_pixels(item.work.store / "pixels.npy", picture.offset, views)
+        write_pixels(item.folder / "store" / "pixels.npy", picture.offset, views)
     checksums = []
     for number, (row, column) in enumerate(patch_boxes(picture, item.scale), start=picture.first):
         patch = patch_at(views, row, column)
         checksums.append(patch.checksum())
         if item.store == "folders":
-            write_patch_folder(item.work.store / f"{number:06d}", patch)
-    item.work.mark(item.number, checksums)
+            write_patch_folder(item.folder / "store" / f"{number:06d}", patch)
+    item.mark(checksums)
 
 
 def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
@@ -172,7 +164,7 @@ def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
 
     failed: pairs that are left out, with the reason.
     """
-    checksums = plan.work.done()
+    checksums = plan.results()
     items = [item for item in plan.items if item.number in checksums]
     left_out = (*plan.unreadable, *failed)
     index = Index(plan.scale, plan.split, tuple(item.picture for item in items), plan.request, left_out)
@@ -180,9 +172,10 @@ def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
         raise InputError("no pair could be read, so there is no patch")
     manifest = encode_manifest(index, [checksums[item.number] for item in items])
     beside = plan.store == "folders"
-    write_atomically(plan.paths.manifest if beside else plan.work.store / "manifest.csv", manifest)
-    write_json(plan.paths.index if beside else plan.work.store / "index.json", index.as_json())
-    plan.work.finish(plan.paths.store)
+    store = plan.folder / "store"
+    write_atomically(plan.paths.manifest if beside else store / "manifest.csv", manifest)
+    write_json(plan.paths.index if beside else store / "index.json", index.as_json())
+    plan.complete()
     return index
 
 

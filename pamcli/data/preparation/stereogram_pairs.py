@@ -19,7 +19,7 @@ import numpy as np
 
 from pamcli.data.preparation.archives import Location, pictures_below
 from pamcli.data.preparation.prepare import check_folder
-from pamcli.data.preparation.unfinished import Item, Request, Unfinished, check_space, read_json, write_json
+from pamcli.data.preparation.unfinished import Item, Unfinished, check_space, read_json, write_json
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
@@ -58,23 +58,7 @@ class StereogramItem(Item):
     """Of `rectify_stereogram`."""
 
 
-@dataclass(frozen=True)
-class StereogramPlan:
-    out: Path
-    request: Request
-    work: Unfinished
-    items: tuple[StereogramItem, ...]
-    done: frozenset[int]
-    finished: bool
-
-    @property
-    def pairs(self) -> Path:
-        """The folder of the pairs."""
-        return self.out / "pairs"
-
-    @property
-    def report(self) -> Path:
-        return self.out / "stereograms.json"
+StereogramPlan = Unfinished[StereogramItem]
 
 
 def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, Any]) -> StereogramPlan:
@@ -86,7 +70,7 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
     found = [picture for place in places for picture in pictures_below(place, SUFFIXES)]
     if not found:
         raise InputError(f"{shown(places[0])} holds no picture", "give the folder with the stereograms")
-    work = Unfinished(out / "pairs.unfinished")
+    folder = out / "pairs.unfinished"
     names: dict[str, str] = {}
     items: list[StereogramItem] = []
     for picture in found:
@@ -99,16 +83,14 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
                 "rename one of them",
             )
         names[name] = path
-        items.append(StereogramItem(len(items) + 1, work, path, name, picture.location, options))
+        items.append(StereogramItem(len(items) + 1, folder, path, name, picture.location, options))
     request = {"options": dict(options), "pictures": [item.picture for item in items]}
     check_folder(out)
-    finished = work.is_finished(request, out / "pairs", out / "stereograms.json")
-    done = frozenset(work.done())
-    plan = StereogramPlan(out, request, work, tuple(items), done, finished)
-    if not finished:
-        files = {item.location.path for item in items if item.number not in done}
+    plan = Unfinished(folder, out / "pairs", out / "stereograms.json", request, tuple(items))
+    if not plan.finished:
+        files = {item.location.path for item in items if item.number not in plan.done}
         needed = 6 * sum(file.stat().st_size for file in files)  # PNG of what came as JPEG
-        check_space(out / "pairs", needed, 2 * (len(items) - len(done)))
+        check_space(out / "pairs", needed, 2 * (len(items) - len(plan.done)))
     return plan
 
 
@@ -120,17 +102,17 @@ def carry_out_stereograms(
     Raises OutputError; what is done stays done.
     """
     if plan.finished:
-        return tuple(read_json(plan.report)["pictures"])
-    plan.work.begin(plan.request)
-    failed = plan.work.carry_out(rectify, plan.items, workers, advance)
-    found = plan.work.done() | {
+        return tuple(read_json(plan.record)["pictures"])
+    plan.begin()
+    failed = plan.carry_out(rectify, workers, advance)
+    found = plan.results() | {
         number: {"picture": plan.items[number - 1].picture, "outcome": "damaged", "reason": why}
         for number, why in failed.items()
     }
     outcomes = tuple(found[item.number] for item in plan.items)
-    write_atomically(plan.out / "stereograms.csv", _encode_report(outcomes))
-    write_json(plan.report, {"pictures": outcomes, "job": plan.request})
-    plan.work.finish(plan.pairs)
+    write_atomically(plan.record.with_suffix(".csv"), _encode_report(outcomes))
+    write_json(plan.record, {"pictures": outcomes, "job": plan.request})
+    plan.complete()
     return outcomes
 
 
@@ -147,8 +129,8 @@ def rectify(item: StereogramItem) -> None:
         outcome |= {"outcome": "pair", "name": item.name, "width": width, "height": height}
         outcome |= {key: _plain(getattr(result, key)) for key in FOUND}
         for side, pixels in (("L", result.left), ("R", result.right)):
-            write_atomically(item.work.store / f"{item.name}_{side}.png", encode_png(pixels))
-    item.work.mark(item.number, outcome)
+            write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
+    item.mark(outcome)
 
 
 def _plain(value: Any) -> Any:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pamcli.data.preparation.workers import done_in_processes
 from pamcli.errors import InputError, OutputError, UsageError
@@ -28,98 +29,101 @@ Request = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Unfinished:
-    """The folder of a request; nothing is made before `begin`."""
+class Item:
+    """The work on one picture or pair, whatever process does it."""
+
+    number: int
+    folder: Path
+    """Of all the work."""
+
+    def mark(self, result: Any) -> None:
+        """Say what came of it, after all of it is on the disk. Raises OutputError."""
+        require_folder(self.folder, "job.json")
+        write_json(self.folder / "done" / f"{self.number:06d}.json", result, indent=None)
+
+
+AnItem = TypeVar("AnItem", bound=Item)
+
+
+@dataclass(frozen=True)
+class Unfinished(Generic[AnItem]):
+    """The work for a request, and its folder; nothing is made before `carry_out`."""
 
     folder: Path
+    target: Path
+    """What it becomes."""
+    record: Path
+    """A file that says with what the target was made."""
+    request: Request
+    items: tuple[AnItem, ...]
 
-    @property
-    def store(self) -> Path:
-        """Where the result grows."""
-        return self.folder / "store"
+    @cached_property
+    def done(self) -> frozenset[int]:
+        """Numbers of the items that an earlier run did."""
+        return frozenset(self.results())
 
-    def exists(self) -> bool:
-        return (self.folder / "job.json").exists()
+    @cached_property
+    def finished(self) -> bool:
+        """Whether the target is there already.
 
-    def is_finished(self, request: Request, target: Path, record: Path) -> bool:
-        """Whether the result is at `target` already, by what is recorded of it in `record`.
-
-        Raises UsageError: it is another request's, or this folder is; InputError: that cannot be read;
+        Raises UsageError: it is another request's, or the folder is; InputError: that cannot be read;
         OutputError: it is not there, and cannot be written.
         """
-        if target.exists():
-            if not record.exists():
+        begun = self.folder / "job.json"
+        if self.target.exists():
+            if not self.record.exists():
                 raise UsageError(
-                    f"{shown(target)} exists already, and no run of this command finished it",
+                    f"{shown(self.target)} exists already, and no run of this command finished it",
                     "name another folder",
                 )
-            if other := difference(read_json(record).get("job", {}), request):
-                raise UsageError(
-                    f"{shown(target)} was made with {other}", "name another folder, or remove this one"
-                )
+            if other := difference(read_json(self.record).get("job", {}), self.request):
+                hint = "name another folder, or remove this one"
+                raise UsageError(f"{shown(self.target)} was made with {other}", hint)
             return True
-        if self.exists() and (other := difference(read_json(self.folder / "job.json"), request)):
-            raise UsageError(
-                f"{shown(self.folder)} was begun with {other}",
-                "repeat that command, or remove the folder, or name another one",
-            )
-        check_writable(target)
+        if begun.exists() and (other := difference(read_json(begun), self.request)):
+            hint = "repeat that command, or remove the folder, or name another one"
+            raise UsageError(f"{shown(self.folder)} was begun with {other}", hint)
+        check_writable(self.target)
         return False
 
-    def begin(self, request: Request) -> None:
-        """Make the folder. Raises OutputError."""
-        with writing(self.store):
-            self.store.mkdir(parents=True, exist_ok=True)
-        if not self.exists():
-            write_json(self.folder / "job.json", request)
+    def begin(self) -> Path:
+        """Make the folder; where the result grows. Raises OutputError."""
+        store = self.folder / "store"
+        with writing(store):
+            store.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / "job.json").exists():
+            write_json(self.folder / "job.json", self.request)
+        return store
 
     def carry_out(
-        self, do: Callable[[AnItem], None], items: Sequence[AnItem], workers: int, advance: Callable[[], None]
+        self, do: Callable[[AnItem], None], workers: int, advance: Callable[[], None]
     ) -> dict[int, str]:
         """Do what is not done yet; why some could not be read, by their numbers. advance: called for each."""
-        done = self.done()
+        done = self.results()
         for _ in done:
             advance()
         failed = {}
-        todo = [item for item in items if item.number not in done]
+        todo = [item for item in self.items if item.number not in done]
         for item, result in done_in_processes(do, todo, workers):
             if isinstance(result, InputError):
                 failed[item.number] = result.message
             advance()
         return dict(sorted(failed.items()))
 
-    def done(self) -> dict[int, Any]:
-        """What came of each picture so far, by its number."""
-        with suppress(FileNotFoundError):
-            names = sorted(os.listdir(self.folder / "done"))
-            paths = [self.folder / "done" / name for name in names if name.endswith(".json")]
-            return {int(path.stem): read_json(path, None) for path in paths if path.stem.isdigit()}
-        return {}
+    def results(self) -> dict[int, Any]:
+        """What came of each item so far, by its number."""
+        paths = sorted((self.folder / "done").glob("*.json"))
+        return {int(path.stem): read_json(path, None) for path in paths if path.stem.isdigit()}
 
-    def mark(self, number: int, result: Any) -> None:
-        """Say what came of a picture, after all of it is on the disk. Raises OutputError."""
-        require_folder(self.folder, "job.json")
-        write_json(self.folder / "done" / f"{number:06d}.json", result, indent=None)
-
-    def finish(self, target: Path) -> None:
+    def complete(self) -> None:
         """Rename the store to its final name and drop the rest. Raises OutputError."""
-        with writing(target):
-            for left_over in self.store.glob(".pam-*.tmp"):  # of a run that was killed
+        store = self.folder / "store"
+        with writing(self.target):
+            for left_over in store.glob(".pam-*.tmp"):  # of a run that was killed
                 left_over.unlink()
-            if self.store.exists():  # else the last run was stopped right behind the next line
-                os.rename(self.store, target)
+            if store.exists():  # else the last run was stopped right behind the next line
+                os.rename(store, self.target)
             shutil.rmtree(self.folder)
-
-
-@dataclass(frozen=True)
-class Item:
-    """The work on one picture or pair, whatever process does it."""
-
-    number: int
-    work: Unfinished
-
-
-AnItem = TypeVar("AnItem", bound=Item)
 
 
 def difference(old: Request, new: Request) -> str:
