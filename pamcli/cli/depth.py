@@ -35,8 +35,8 @@ class Stored(options.Limit):
         "The left pictures, of the same names, for the colours of the points.", metavar="FILE|FOLDER|TEMPLATE"
     )
 
-    def find(self) -> tuple[Pairing, bool]:
-        """Disparities with their pictures (None: without), and whether they are a batch.
+    def find(self) -> Pairing:
+        """Disparities with their pictures (None: without).
 
         Raises UsageError where a picture has no name of its own, InputError for what does not exist.
         """
@@ -45,12 +45,12 @@ class Stored(options.Limit):
             if not found:
                 raise UsageError(f"no file matches {self.inputs[0]}")
             names = [PairName(path, None, key) for key, path in found.items()]
-            pairing, batch = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key))))), True
+            pairing = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key)))))
         else:
-            pairing, batch = resolve_packed(self.inputs, suffixes=DISPARITY_SUFFIXES)
+            pairing = resolve_packed(self.inputs, suffixes=DISPARITY_SUFFIXES)
         if self.picture is None:
-            return pairing, batch
-        if batch and not (is_template(self.picture) or os.path.isdir(self.picture)):
+            return pairing
+        if pairing.batch and not (is_template(self.picture) or os.path.isdir(self.picture)):
             raise UsageError(f"--picture {self.picture} is one file for many", "name a folder or a template")
         if os.path.isdir(self.picture):
             by_stem = pictures_by_stem(Path(self.picture))
@@ -62,7 +62,7 @@ class Stored(options.Limit):
         for picture in pictures:
             require_file(picture)
         pairs = (replace(pair, right=picture) for pair, picture in zip(pairing.pairs, pictures, strict=True))
-        return Pairing(tuple(pairs)), batch
+        return replace(pairing, pairs=tuple(pairs), unpaired=())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,25 +102,24 @@ def plan_jobs(
     format_name: str | None,
     console: Console,
     *,
-    found: tuple[Pairing, bool] | None = None,
+    found: Pairing | None = None,
     stream: bool = False,
 ) -> Plan:
     """Find the pairs and plan their results, before any work. Raises UsageError and InputError.
 
     stream: a list in a file is worked off as it is read, too, as one that arrives on stdin.
-    found: the inputs, and whether they are a batch, where they are no pairs of pictures.
+    found: the inputs, where they are no pairs of pictures.
     """
     if selection.layout is None and selection.pairs is None and hold_both_views(selection.inputs or ()):
         selection = replace(selection, packed="auto")
     stream = stream or selection.pairs == "-"
-    pairing, batch = found or _find_pairs(selection, stream)
+    pairing = found or _find_pairs(selection, stream)
+    batch = pairing is None or pairing.batch
     if not any(options.values()) and selection.pairs is None:
-        raise UsageError("no result is asked for", f"say where to, as in -o {_example(options)}")
-    names = plan_outputs(
-        {kind: None if text == "-" else text for kind, text in options.items()},
-        batch=batch,
-        format_name=format_name,
-    )
+        kind = next(iter(options))
+        raise UsageError("no result is asked for", f"say where to, as in -o {kind.name}{kind.suffixes[0]}")
+    in_files = {kind: None if text == "-" else text for kind, text in options.items()}
+    names = plan_outputs(in_files, batch=batch, format_name=format_name)
     stdout = _stdout_targets(options, format_name, batch, console)
     policy = {"overwrite": results.overwrite, "skip_existing": results.skip_existing}
     share = selection.shard or slice(None)
@@ -143,8 +142,8 @@ def plan_jobs(
     return Plan(selection, planned, batch, len(planned))
 
 
-def _find_pairs(selection: Pairs, stream: bool) -> tuple[Pairing | None, bool]:
-    """The pairs (None: they are streamed) and whether they are a batch."""
+def _find_pairs(selection: Pairs, stream: bool) -> Pairing | None:
+    """The pairs; None: they are streamed."""
     inputs = selection.inputs or []
     if "" in inputs or selection.pairs == "":
         raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
@@ -155,13 +154,13 @@ def _find_pairs(selection: Pairs, stream: bool) -> tuple[Pairing | None, bool]:
             given = f"the argument {inputs[0]}" if inputs else "--packed"
             raise UsageError(f"--pairs and {given} contradict each other", "give one of them")
         if stream:
-            return None, True
-        return Pairing(tuple(read_pair_list(Path(selection.pairs), selection.null, selection.root))), True
+            return None
+        return Pairing(read_pair_list(Path(selection.pairs), selection.null, selection.root))
     if selection.layout is not None:
         if "-" in inputs:
             if len(inputs) > 1:
                 raise UsageError("- stands for one picture on stdin", "give it alone")
-            return Pairing((PairName(STDIN, None, "stdin"),)), False
+            return Pairing((PairName(STDIN, None, "stdin"),), batch=False)
         return resolve_packed(inputs, by_suffix=selection.packed == "auto", root=selection.root)
     if selection.root is not None:
         raise UsageError(
@@ -221,8 +220,3 @@ def _stdout_targets(
     main = next(iter(options))
     suffix = f".{format_name}" if format_name and kinds[0].suffixes == main.suffixes else kinds[0].suffixes[0]
     return [Target(kinds[0].name, suffix, None)]
-
-
-def _example(options: Mapping[OutputKind, str | None]) -> str:
-    kind = next(iter(options))
-    return f"{kind.name}{kind.suffixes[0]}"

@@ -8,8 +8,8 @@
 | `disparity_run`, `superres_run` | the calls: a method on data sets -> an `Evaluation` |
 | `methods` | whose results are measured: a network's, or files' |
 | `results` | `Evaluation`: facts, tables, notes; text, JSON, CSV, report |
-| `disparity_metrics`, `superres_metrics` | the figures, with `kitti`, `confidence_curve`, `error_histogram` |
+| `disparity_metrics`, `superres_metrics` | the figures, with `error_distributions` |
 | `studies` | accuracy over resolution, range, maximum disparity |
 | `report` | the HTML page, from `templates/`; its charts and pictures |
-| `submissions`, `submission_files` | the benchmarks' archives |
+| `submissions` | the benchmarks' archives |
 """

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
@@ -21,18 +23,18 @@ from pamcli.evaluation.disparity_metrics import (
 )
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
 from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity
-from pamcli.evaluation.resized import resize_sample
 from pamcli.evaluation.results import (
     WORST,
-    Cost,
     Evaluation,
     compared,
+    cost_of,
     facts_of,
     opened,
     set_notes,
 )
 from pamcli.evaluation.tables import Table, json_rows
 from pamcli.files.finding import listed
+from pamcli.imaging.resize import imresize_to, nearest
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,11 @@ class DisparityProtocol:
     """Edges of ranges of the truth, px, that are measured one by one, too."""
 
     @classmethod
-    def of(
-        cls,
-        data: str,
-        *,
-        max_gt: float | None = None,
-        resize: tuple[int, int] | None = None,
-        ranges: tuple[float, ...] = (),
-    ) -> DisparityProtocol:
-        """That of a data set, by the name of its source."""
+    def of(cls, data: str, **asked: Any) -> DisparityProtocol:
+        """That of a data set, by the name of its source. asked: its other fields."""
         middlebury = data == "middlebury"
-        return cls(
-            kitti=data in ("kitti2012", "kitti2015"),
-            weights=MIDDLEBURY_WEIGHTS if middlebury else {},
-            max_gt=max_gt,
-            resize=resize,
-            clip=middlebury,
-            ranges=ranges,
-        )
+        weights = MIDDLEBURY_WEIGHTS if middlebury else {}
+        return cls(kitti=data in ("kitti2012", "kitti2015"), weights=weights, clip=middlebury, **asked)
 
     def notes(self) -> Iterator[str]:
         """What of it changes the figures, a clause each."""
@@ -144,16 +133,18 @@ def evaluate_disparity(
             again = partial(measure_disparity, source.label, source, protocol=protocol)
             studied.append(studies.study(study, one, method, again))
     network = method.network if isinstance(method, NetworkMethod) else None
-    run = []
+    run, cost_numbers = cost_of(
+        [image.seconds for one in measured for image in one.images],
+        network,
+        "network with confidence (and visibility, where it is measured)",
+    )
     if network is not None:
         limit = network.max_disparity
-        run.append(("maximum disparity", "none" if limit is None else f"{limit} px"))
-    cost = Cost.of([image.seconds for one in measured for image in one.images], network)
-    run += cost.facts("network with confidence (and visibility, where it is measured)")
+        run.insert(0, ("maximum disparity", "none" if limit is None else f"{limit} px"))
     facts = facts_of(method.facts(), run, sets, [one.summary.images for one in measured])
     warnings = tuple(f"{one.label}: {line}" for one in measured for line in one.warnings)
     notes += [*set_notes(sets, [one.notes for one in measured]), *warnings]
-    numbers = {"sets": [tables.numbers(one) for one in measured], **cost.numbers()}
+    numbers = {"sets": [tables.numbers(one) for one in measured], **cost_numbers}
     published: dict[str, Table] = {}
     if compare:
         own = [one.summary.pooled for one in measured]
@@ -296,3 +287,41 @@ def _with_consistency(
         panels = consistency_panels(result.disparity, result.right_disparity, result.confidence)
         worst_pairs.append((index, replace(pair, panels=(*pair.panels, *panels))))
     return replace(one, worst_pairs=tuple(worst_pairs))
+
+
+def resize_sample(sample: Sample, width: int, height: int) -> Sample:
+    """The sample with pictures of `width` x `height` pixels.
+
+    Pictures by MATLAB's antialiased bicubic; disparities by the nearest pixel, never by a mean across an
+    edge, and times the ratio of the widths; masks by the nearest pixel; the calibration (focal length and
+    offset) by the ratio of the widths. Raises ValueError: a side below 1.
+    """
+    ratio = width / sample.left.shape[1]
+
+    def truth(disparity: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+        return None if disparity is None else nearest(disparity, width, height).astype(np.float32) * ratio
+
+    def mask(values: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        return None if values is None else nearest(values, width, height).astype(np.bool_)
+
+    calibration = sample.calibration
+    if calibration is not None:
+        calibration = replace(
+            calibration,
+            focal_length=calibration.focal_length * ratio,
+            offset=calibration.offset * ratio,
+            ndisp=None if calibration.ndisp is None else calibration.ndisp * ratio,
+            principal=None,  # of another aspect, perhaps
+            size=None,
+            focal_length_y=None,
+        )
+    return replace(
+        sample,
+        left=imresize_to(sample.left, width, height),
+        right=imresize_to(sample.right, width, height),
+        disparity=truth(sample.disparity),
+        right_disparity=truth(sample.right_disparity),
+        visible=mask(sample.visible),
+        foreground=mask(sample.foreground),
+        calibration=calibration,
+    )

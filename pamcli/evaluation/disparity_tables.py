@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pamcli.evaluation.confidence_curve import FRACTIONS
 from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, Figures
+from pamcli.evaluation.error_distributions import FRACTIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
 from pamcli.evaluation.tables import Column, Table, Value, json_value, shown_value
 

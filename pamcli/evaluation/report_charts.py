@@ -32,10 +32,6 @@ class Histogram:
     """Pixels with a truth, but no estimate: a bar of their own where there are any."""
     caption: str = ""
 
-    def __post_init__(self) -> None:
-        if len(self.edges) != len(self.counts) + 1 or not self.counts:
-            raise ValueError("a histogram has one edge more than it has counts, and at least one count")
-
     def drawn(self) -> dict[str, Any]:
         """Bars of equal width, whatever they span, as high as the share of the pixels in them."""
         spans = [
@@ -86,10 +82,6 @@ class Curve:
     x: tuple[float, ...]
     y: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.x) != len(self.y) or not self.x:
-            raise ValueError("a curve has as many x as y, and at least one")
-
 
 @dataclass(frozen=True)
 class CurveChart:
@@ -100,10 +92,6 @@ class CurveChart:
     x_title: str
     y_title: str
     caption: str = ""
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.curves) <= 3:
-            raise ValueError("a chart has one to three curves")
 
     def drawn(self) -> dict[str, Any]:
         """Lines, from 0 upwards; the first one lies on top."""

@@ -76,9 +76,8 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
     data = list(data)
     if not data:
         raise UsageError("no data set is given", "give NAME:PATH; pam dataset list shows the names")
-    specs = [
-        parse_data(each) if isinstance(each, str) else each for each in data
-    ]  # all, before any is opened
+    # All are understood before any is opened.
+    specs = [parse_data(each) if isinstance(each, str) else each for each in data]
     return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
 
 
@@ -122,51 +121,31 @@ def compared(
     for name, each in figures.items():
         if found := published_rows(name, scale):
             tables[name] = published_table(found, name, each, method)
-            rows[name] = [
-                {key: json_value(value) for key, value in row.items()}
-                for row in published_table(found, name).rows
-            ]
+            bare = published_table(found, name).rows
+            rows[name] = [{key: json_value(value) for key, value in row.items()} for row in bare]
         else:
             notes.append(f"no published rows are known for {name}")
     return tables, rows, notes
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What running a network took."""
+def cost_of(
+    seconds: Sequence[float | None], network: Any | None, what: str
+) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+    """What running a network took, for people and for JSON: seconds a pair, and the peak of memory in bytes.
 
-    seconds: float | None = None
-    """For a pair, the mean; None = no network was run."""
-    memory: int | None = None
-    """Bytes at the peak: on the GPU, or else of the whole process; None = not known."""
-    on_gpu: bool = False
-
-    @classmethod
-    def of(cls, seconds: Sequence[float | None], network: Any | None) -> Cost:
-        """From the times of the pairs."""
-        known = [each for each in seconds if each is not None]
-        if not known or network is None:
-            return cls()
-        mean = sum(known) / len(known)
-        if (on_gpu := network.compute.peak_memory()) is not None:
-            return cls(mean, on_gpu, True)
-        if sys.platform == "win32":
-            return cls(mean)
+    seconds: of each pair. what: is included in them. Memory is the GPU's, or else that of the whole process.
+    """
+    known = [each for each in seconds if each is not None]
+    if not known or network is None:
+        return [], {"seconds_per_pair": None, "peak_memory_bytes": None}
+    mean = sum(known) / len(known)
+    facts = [("time", f"{mean:.3f} s a pair, {what}")]
+    memory, where = network.compute.peak_memory(), "on the GPU"
+    if memory is None and sys.platform != "win32":
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024
-        return cls(mean, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
-
-    def facts(self, what: str) -> list[tuple[str, str]]:
-        """For people. what: is included in the time."""
-        found = []
-        if self.seconds is not None:
-            found.append(("time", f"{self.seconds:.3f} s a pair, {what}"))
-        if self.memory is not None:
-            where = "on the GPU" if self.on_gpu else "in all"
-            found.append(("peak memory", f"{self.memory / 1e9:.2f} GB {where}"))
-        return found
-
-    def numbers(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"seconds_per_pair": self.seconds, "peak_memory_bytes": self.memory}
+        memory, where = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "in all"
+    if memory is not None:
+        facts.append(("peak memory", f"{memory / 1e9:.2f} GB {where}"))
+    return facts, {"seconds_per_pair": mean, "peak_memory_bytes": memory}

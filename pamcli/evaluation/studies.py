@@ -25,10 +25,9 @@ from pamcli.imaging.resize import imresize_to, nearest
 if TYPE_CHECKING:
     from pamcli.evaluation.disparity_run import MeasuredSet
 
-STUDIES = {
-    "resolution": "accuracy and time with pictures of 0.25 to 2 times the size",
-    "range": "accuracy over the truth's range of disparity, and with fixed maximum disparities",
-}
+STUDIES = ("resolution", "range")
+"""Accuracy and time with pictures of 0.25 to 2 times the size; accuracy over the truth's range of disparity,
+and with fixed maximum disparities."""
 
 RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Factors of the size of the pictures that a network is given."""

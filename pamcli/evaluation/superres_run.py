@@ -15,9 +15,9 @@ from pamcli.evaluation.predictions import Views
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
 from pamcli.evaluation.results import (
     WORST,
-    Cost,
     Evaluation,
     compared,
+    cost_of,
     facts_of,
     opened,
     set_notes,
@@ -110,9 +110,9 @@ def evaluate_superres(
     described = [("method", "bicubic alone")] if method is None else method.facts()
     if isinstance(method, NetworkMethod):
         described[0] = ("network", name or "")
-    cost = Cost.of([pair.seconds for one in measured for pair in one.pairs], network)
-    run = [("scale", f"x{scale}"), *cost.facts("network alone")]
-    facts = facts_of(described, run, sets, [len(one.pairs) for one in measured])
+    seconds = [pair.seconds for one in measured for pair in one.pairs]
+    cost, cost_numbers = cost_of(seconds, network, "network alone")
+    facts = facts_of(described, [("scale", f"x{scale}"), *cost], sets, [len(one.pairs) for one in measured])
     worth = {one.label: one.second_view for one in measured if one.second_view is not None}
     facts += [("second view", f"{gain:+.3f} dB on the left one, {label}") for label, gain in worth.items()]
     notes += set_notes(sets, [one.notes for one in measured])
@@ -121,7 +121,7 @@ def evaluate_superres(
     # On a terminal the same metric of both protocols side by side, PSNR first.
     words = summary.columns[: -len(COLUMNS)]
     by_metric = [COLUMNS[protocol, metric] for metric in METRICS for protocol in PROTOCOLS]
-    numbers = {"scale": scale, "summary": json_rows(summary), **cost.numbers(), "second_view": worth}
+    numbers = {"scale": scale, "summary": json_rows(summary), **cost_numbers, "second_view": worth}
     published: dict[str, Table] = {}
     if compare:
         own = [one.means[name or BICUBIC] for one in measured]

@@ -45,18 +45,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of figures. A row may lack some of the columns; a key that is no column is a ValueError."""
+    """Rows of figures. A row may lack some of the columns."""
 
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
-
-    def __post_init__(self) -> None:
-        keys = [column.key for column in self.columns]
-        if len(set(keys)) < len(keys):
-            raise ValueError(f"two columns have one key: {keys}")
-        for row in self.rows:
-            if unknown := set(row) - set(keys):
-                raise ValueError(f"no such column: {sorted(unknown)}")
 
     def shown(self, row: Mapping[str, Value], column: Column) -> str:
         """One cell as a person reads it."""
@@ -97,7 +89,9 @@ def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
     cells = [[column.heading for column in columns]]
     cells += [[table.shown(row, column) for column in columns] for row in table.rows]
     widths = [max(map(len, each)) for each in zip(*cells, strict=True)]
-    return [_line(each, widths, columns) for each in cells]
+    pads = [str.ljust if column.text else str.rjust for column in columns]
+    lines = (zip(pads, each, widths, strict=True) for each in cells)
+    return ["  ".join(pad(cell, width) for pad, cell, width in line).rstrip() for line in lines]
 
 
 def csv_table(table: Table) -> str:
@@ -106,10 +100,10 @@ def csv_table(table: Table) -> str:
     Numbers are written with all the digits that are needed to read the same number back.
     """
     out = io.StringIO(newline="")
-    writer = csv.writer(out)  # the "excel" dialect is RFC 4180's
-    writer.writerow([column.key for column in table.columns])
-    for row in table.rows:
-        writer.writerow([_exact(row.get(column.key)) for column in table.columns])
+    # The dialect that DictWriter takes by itself, "excel", is RFC 4180's.
+    writer = csv.DictWriter(out, [column.key for column in table.columns])
+    writer.writeheader()
+    writer.writerows(json_rows(table))
     return out.getvalue()
 
 
@@ -133,16 +127,3 @@ def json_value(value: Value) -> str | int | float | None:
 
 def _is_missing(value: Value) -> bool:
     return value is None or (not isinstance(value, str) and math.isnan(float(value)))
-
-
-def _exact(value: Value) -> str:
-    plain = json_value(value)
-    return "" if plain is None else str(plain)
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
-    padded = [
-        cell.ljust(width) if column.text else cell.rjust(width)
-        for cell, width, column in zip(cells, widths, columns, strict=True)
-    ]
-    return "  ".join(padded).rstrip()

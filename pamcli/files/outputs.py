@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,25 +37,12 @@ class OutputKind:
 
 
 @dataclass(frozen=True)
-class _Target:
-    """One option: a file name, perhaps with `{}`, or a folder and the suffix of the files in it."""
-
-    kind: OutputKind
-    text: str
-    folder_suffix: str | None = None
-
-    def path(self, key: str) -> Path:
-        if self.folder_suffix is None:
-            return Path(self.text.replace("{}", key))
-        return Path(self.text, f"{key}{self.kind.folder_tag}{self.folder_suffix}")
-
-
-@dataclass(frozen=True)
 class OutputPlan:
     """The names of all results of a command; `plan_outputs` builds it."""
 
     main: OutputKind
-    targets: tuple[_Target, ...]
+    templates: Mapping[str, str]
+    """Of the file of each kind, by its name; `{}` stands for the key of a pair."""
     format_suffix: str | None = None
 
     def paths(self, pair: PairName) -> dict[str, Path]:
@@ -70,15 +57,15 @@ class OutputPlan:
         if pair.output is not None:
             _check_suffix(self.main, str(pair.output), self.format_suffix, f"{at}the result")
             paths[self.main.name] = pair.output
-        for target in self.targets:
-            if target.kind.name in paths:
+        for name, template in self.templates.items():
+            if name in paths:
                 continue
             if pair.key is None:
                 raise UsageError(
                     f"{at}{shown(pair.left)} lies above the folder whose paths results mirror",
                     "`root` DIR names one that holds all pictures of the list",
                 )
-            paths[target.kind.name] = target.path(pair.key)
+            paths[name] = Path(template.replace("{}", pair.key))
         if not paths and pair.line is not None:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
@@ -117,16 +104,14 @@ def plan_outputs(
             names = ", ".join(suffix[1:] for suffix in main.suffixes)
             raise UsageError(f"unknown format {shown(format_name)}", f"`format` takes {names}")
     main_text = options[main]
-    folder = main_text if main_text and names_folder(main_text, batch) else None
-    asked = [
-        (kind, folder if text is None and kind.joins_main_folder else text) for kind, text in options.items()
-    ]
-    targets = tuple(
-        _target(kind, text, batch, format_suffix if kind.suffixes == main.suffixes else None, kind is main)
-        for kind, text in asked
-        if text is not None
-    )
-    return OutputPlan(main, targets, format_suffix)
+    main_folder = main_text if main_text and names_folder(main_text, batch) else None
+    templates = {}
+    for kind, text in options.items():
+        asked = main_folder if text is None and kind.joins_main_folder else text
+        if asked is not None:
+            own_format = format_suffix if kind.suffixes == main.suffixes else None
+            templates[kind.name] = _template(kind, asked, batch, own_format, kind is main)
+    return OutputPlan(main, templates, format_suffix)
 
 
 def names_folder(text: str, batch: bool) -> bool:
@@ -136,7 +121,7 @@ def names_folder(text: str, batch: bool) -> bool:
     return text.endswith(("/", os.sep)) or os.path.isdir(text) or (batch and not Path(text).suffix)
 
 
-def _target(kind: OutputKind, text: str, batch: bool, format_suffix: str | None, is_main: bool) -> _Target:
+def _template(kind: OutputKind, text: str, batch: bool, format_suffix: str | None, is_main: bool) -> str:
     if not text:
         raise UsageError(f"{kind.option} names nothing", "give a file or a folder")
     if text == "-":
@@ -144,14 +129,14 @@ def _target(kind: OutputKind, text: str, batch: bool, format_suffix: str | None,
     if names_folder(text, batch):
         if os.path.exists(text.rstrip("/" + os.sep)) and not os.path.isdir(text):
             raise UsageError(f"{kind.option} {shown(text)} is a file, not a folder")
-        return _Target(kind, text, format_suffix or kind.suffixes[0])
+        return os.path.join(text, f"{{}}{kind.folder_tag}{format_suffix or kind.suffixes[0]}")
     if batch and not is_template(text):
         raise UsageError(
             f"{kind.option} {shown(text)} is one file for many pairs",
             f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/",
         )
     _check_suffix(kind, text, format_suffix if is_main else None)
-    return _Target(kind, text)
+    return text
 
 
 def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: str | None = None) -> None:
@@ -177,18 +162,18 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
 
 
 class SeenPaths:
-    """Inputs and results so far of a list that is worked off as it comes."""
+    """Inputs and results so far of pairs that are worked off as they come. known: pairs that are to come."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Iterable[PairName] = ()) -> None:
         self._folders: dict[str, str] = {}
-        self._inputs: set[str] = set()
         self._results: dict[str, str] = {}
+        self._inputs = {place for pair in known for place in self._input_places(pair)}
 
-    def add(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
-        """Take in one pair.
+    def collisions(self, pair: PairName, outputs: Mapping[str, Path]) -> list[str]:
+        """What the results of a pair would overwrite, a text each, and inputs that are results of others.
 
-        Raises UsageError, and keeps nothing of the pair, where two results have one name, a result would
-        overwrite an input of this or an earlier pair, or an input is the result of an earlier pair.
+        Where there is nothing of the kind the pair is taken in. Of two pairs with one result the first is its
+        owner.
         """
         inputs = self._input_places(pair)
         bad = [
@@ -196,37 +181,26 @@ class SeenPaths:
             for place, path in inputs.items()
             if place in self._results
         ]
-        bad += self.collisions(pair, outputs)
-        if bad:
-            at = "" if pair.line is None else f"line {pair.line}: "
-            raise UsageError(f"{at}{listed(bad, '; ')}", "give the results other names")
-        self.add_inputs(pair)
-        self.add_results(pair, outputs)
-
-    def add_inputs(self, pair: PairName) -> None:
-        """Note the inputs of a pair that is known in advance."""
-        self._inputs.update(self._input_places(pair))
-
-    def add_results(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
-        """Note the results of a pair; of two pairs with one result the first is its owner."""
-        for path in outputs.values():
-            self._results.setdefault(self._place(path), str(pair))
-
-    def collisions(self, pair: PairName, outputs: Mapping[str, Path]) -> list[str]:
-        """What the results of a pair would overwrite, one text each."""
-        own_inputs = self._input_places(pair)
         own: dict[str, str] = {}
-        bad = []
         for name, path in outputs.items():
             place = self._place(path)
-            if place in self._inputs or place in own_inputs:
+            if place in self._inputs or place in inputs:
                 bad.append(f"{shown(path)} would overwrite an input")
             elif place in own:
                 bad.append(f"{shown(path)} would be both {own[place]} and {name}")
             elif place in self._results:
                 bad.append(f"{shown(path)} would come from {self._results[place]} and from {pair}")
             own[place] = name
+        if not bad:
+            self._inputs.update(inputs)
+            self._results.update(dict.fromkeys(own, str(pair)))
         return bad
+
+    def add(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
+        """Take in one pair of a list; raises UsageError for its `collisions`."""
+        if bad := self.collisions(pair, outputs):
+            at = "" if pair.line is None else f"line {pair.line}: "
+            raise UsageError(f"{at}{listed(bad, '; ')}", "give the results other names")
 
     def _input_places(self, pair: PairName) -> dict[str, Path]:
         return {self._place(path): path for path in (pair.left, pair.right) if path is not None}
@@ -247,14 +221,9 @@ def check_collisions(pairs: Sequence[PairName], outputs: Sequence[Mapping[str, P
 
     `outputs` are the paths of each pair's results. The first five cases are named, with their count.
     """
-    seen = SeenPaths()
-    for pair in pairs:
-        seen.add_inputs(pair)
-    bad: list[str] = []
-    for pair, paths in zip(pairs, outputs, strict=True):
-        bad += seen.collisions(pair, paths)
-        seen.add_results(pair, paths)
-    if bad:
+    seen = SeenPaths(pairs)
+    found = [seen.collisions(pair, paths) for pair, paths in zip(pairs, outputs, strict=True)]
+    if bad := [text for texts in found for text in texts]:
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 

@@ -57,6 +57,8 @@ class Pairing:
 
     pairs: tuple[PairName, ...]
     unpaired: tuple[Path, ...] = ()
+    batch: bool = True
+    """Not one pair that was named by itself."""
 
 
 def is_template(text: str) -> bool:
@@ -64,8 +66,8 @@ def is_template(text: str) -> bool:
     return "{}" in text
 
 
-def resolve_pairs(left: str, right: str) -> tuple[Pairing, bool]:
-    """The pairs that two arguments mean, and whether they are a batch (two folders or two templates).
+def resolve_pairs(left: str, right: str) -> Pairing:
+    """The pairs that two arguments mean; two folders or two templates are a batch.
 
     The key of two pictures is the stem of the left one. Raises UsageError for a mixture of kinds, for one
     file on both sides and where nothing matches, and InputError for what does not exist or cannot be read.
@@ -77,22 +79,23 @@ def resolve_pairs(left: str, right: str) -> tuple[Pairing, bool]:
             f"put {{}} into {shown(lacking)} too: it stands for the same text on both sides",
         )
     if is_template(left):
-        return pair_templates(left, right), True
-    lefts, rights = Path(left), Path(right)
-    if os.path.isdir(lefts) and os.path.isdir(rights):
-        return pair_folders(lefts, rights), True
-    if os.path.isdir(lefts) or os.path.isdir(rights):
-        folder, other = (lefts, rights) if os.path.isdir(lefts) else (rights, lefts)
-        require_file(other)
+        return pair_templates(left, right)
+    views = Path(left), Path(right)
+    folders = [view for view in views if os.path.isdir(view)]
+    if len(folders) == 2:
+        return pair_folders(*folders)
+    for view in views:
+        if view not in folders:
+            require_file(view)
+    if folders:
+        other = views[views[0] in folders]
         raise UsageError(
-            f"{shown(folder)} is a folder and {shown(other)} is a file",
+            f"{shown(folders[0])} is a folder and {shown(other)} is a file",
             "give two pictures, two folders or two templates with {}",
         )
-    require_file(lefts)
-    require_file(rights)
-    pair = PairName(lefts, rights, lefts.stem)
+    pair = PairName(*views, views[0].stem)
     _refuse_same_file([pair])
-    return Pairing((pair,)), False
+    return Pairing((pair,), batch=False)
 
 
 def pair_folders(lefts: Path, rights: Path) -> Pairing:
@@ -153,8 +156,8 @@ def resolve_packed(
     by_suffix: bool = False,
     suffixes: tuple[str, ...] = PICTURE_SUFFIXES,
     root: Path | None = None,
-) -> tuple[Pairing, bool]:
-    """Pictures that hold both views, from files and folders, and whether they are a batch.
+) -> Pairing:
+    """Pictures that hold both views, from files and folders.
 
     A batch is a folder (without its sub-folders), or several files. A key is the path below `root`, without
     suffix; by default below the one folder that is given, of several paths below the current folder.
@@ -163,7 +166,6 @@ def resolve_packed(
     folder holds no picture, or `texts` is empty.
     """
     paths = [Path(text) for text in texts]
-    batch = len(paths) > 1 or any(os.path.isdir(path) for path in paths)
     found: list[Path] = []
     alone: list[Path] = []
     for path in paths:
@@ -186,7 +188,7 @@ def resolve_packed(
     base = os.path.abspath(root or alone_in)
     named = [PairName(path, None, _key_below(path, base)) for path in found]
     pairs = sorted(named, key=lambda pair: natural(pair.key or ""))
-    return Pairing(tuple(pairs), tuple(alone)), batch
+    return Pairing(tuple(pairs), tuple(alone), len(paths) > 1 or any(map(os.path.isdir, paths)))
 
 
 def require_all_paired(pairing: Pairing) -> None:

@@ -17,7 +17,7 @@ from pam_program import Run, pam, refuse, unchanged
 
 from pamcli.data.source import Sample
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary
-from pamcli.evaluation.resized import resize_sample
+from pamcli.evaluation.disparity_run import resize_sample
 from pamcli.inference.matcher import StereoMatcher
 
 KITTI = "kitti2015:kitti"

@@ -91,12 +91,3 @@ def test_an_axis_has_a_few_round_steps(highest: float) -> None:
     assert 4 <= len(list(svg.iter("line"))) <= 6
     highest_point = min(float(circle.get("cy") or "") for circle in svg.iter("circle"))
     assert highest_point >= min(float(line.get("y1") or "") for line in svg.iter("line"))
-
-
-def test_what_does_not_fit_together_is_refused() -> None:
-    with pytest.raises(ValueError, match="one edge more"):
-        Histogram("T", (0, 1), (1, 2))
-    with pytest.raises(ValueError, match="as many x as y"):
-        Curve("T", (0, 1), (1,))
-    with pytest.raises(ValueError, match="one to three"):
-        CurveChart("T", (), "x", "y")

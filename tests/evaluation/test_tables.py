@@ -78,10 +78,3 @@ def test_json_has_every_column_and_no_nan() -> None:
         {"name": "000000_10", "pixels": 91234, "d1": 8.125, "psnr": "inf"},
         {"name": 'a "b", c', "pixels": 7, "d1": None, "psnr": None},
     ]
-
-
-def test_columns_and_rows_must_fit() -> None:
-    with pytest.raises(ValueError, match="one key"):
-        Table((COLUMNS[0], COLUMNS[0]), ())
-    with pytest.raises(ValueError, match="bad1"):
-        Table(COLUMNS, ({"name": "a", "bad1": 3.0},))

@@ -28,11 +28,11 @@ pytestmark = pytest.mark.usefixtures("here")
 
 def test_single_pair() -> None:
     make("a/left.view.png", "b/right.jpg")
-    (pair,) = resolve_pairs("a/left.view.png", "b/right.jpg")[0].pairs
+    (pair,) = resolve_pairs("a/left.view.png", "b/right.jpg").pairs
     assert pair == PairName(Path("a/left.view.png"), Path("b/right.jpg"), "left.view")
-    pairing, batch = resolve_pairs("a/left.view.png", "b/right.jpg")
+    pairing = resolve_pairs("a/left.view.png", "b/right.jpg")
     assert pairing.pairs == (pair,)
-    assert not batch
+    assert not pairing.batch
 
 
 def test_a_missing_picture_is_named() -> None:
@@ -77,8 +77,8 @@ def test_the_same_file_on_both_sides(how: str) -> None:
 def test_folders_are_paired_by_stem_in_natural_order() -> None:
     make("l/f10.png", "l/f2.PNG", "l/f1.a.jpg", "r/f1.a.png", "r/f2.webp", "r/f10.tif")
     make("l/.hidden.png", "r/.hidden.png", "l/notes.txt", "r/notes.txt", "l/sub/x.png", "r/sub/x.png")
-    pairing, batch = resolve_pairs("l", "r/")
-    assert batch
+    pairing = resolve_pairs("l", "r/")
+    assert pairing.batch
     assert triples(pairing.pairs) == [
         ("l/f1.a.jpg", "r/f1.a.png", "f1.a"),
         ("l/f2.PNG", "r/f2.webp", "f2"),
@@ -156,8 +156,8 @@ def test_mixtures_are_refused() -> None:
 def test_templates_stand_for_the_same_text_with_slashes() -> None:
     make("day1/a_L.png", "day1/a_R.png", "day1/x/b2_L.png", "day1/x/b2_R.png", "day1/x/b10_L.png")
     make("day1/x/b10_R.png", "day1/readme.txt", "day2/c_L.png", "day1/.x/d_L.png", "day1/.x/d_R.png")
-    pairing, batch = resolve_pairs("./day1/{}_L.png", "day1//{}_R.png")
-    assert batch
+    pairing = resolve_pairs("./day1/{}_L.png", "day1//{}_R.png")
+    assert pairing.batch
     assert triples(pairing.pairs) == [
         ("day1/a_L.png", "day1/a_R.png", "a"),
         ("day1/x/b2_L.png", "day1/x/b2_R.png", "x/b2"),
@@ -233,22 +233,22 @@ def test_templates_that_match_nothing_say_what_was_looked_for() -> None:
 
 def test_packed_pictures_mirror_the_current_folder_or_a_root() -> None:
     make("in/day1/a.jpg", "in/day2/a.png", "in/day2/b.png", "in/day2/deep/c.png", "in/day2/x.txt")
-    pairing, _ = resolve_packed(["in/day1/a.jpg", "in/day2"])
+    pairing = resolve_packed(["in/day1/a.jpg", "in/day2"])
     assert [(str(pair.left), pair.right, pair.key) for pair in pairing.pairs] == [
         ("in/day1/a.jpg", None, "in/day1/a"),
         ("in/day2/a.png", None, "in/day2/a"),
         ("in/day2/b.png", None, "in/day2/b"),
     ]
-    below, _ = resolve_packed(["in/day1/a.jpg", "in/day2"], root=Path("in/day2"))
+    below = resolve_packed(["in/day1/a.jpg", "in/day2"], root=Path("in/day2"))
     assert {str(pair.left): pair.key for pair in below.pairs} == {
         "in/day1/a.jpg": None,
         "in/day2/a.png": "a",
         "in/day2/b.png": "b",
     }
-    assert resolve_packed(["in/day1/a.jpg"])[1] is False
-    assert resolve_packed(["in/day2/"])[1] is True
-    assert [pair.key for pair in resolve_packed(["in/day2"])[0].pairs] == ["a", "b"]
-    assert resolve_packed(["in/day1/a.jpg"])[0].pairs[0].key == "a"
+    assert resolve_packed(["in/day1/a.jpg"]).batch is False
+    assert resolve_packed(["in/day2/"]).batch is True
+    assert [pair.key for pair in resolve_packed(["in/day2"]).pairs] == ["a", "b"]
+    assert resolve_packed(["in/day1/a.jpg"]).pairs[0].key == "a"
 
 
 def test_packed_pictures_that_are_missing() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from pamcli.errors import InputError
-from pamcli.evaluation.confidence_curve import FRACTIONS, ConfidenceCurve, ConfidenceTally
+from pamcli.evaluation.error_distributions import FRACTIONS, ConfidenceCurve, ConfidenceTally, ErrorHistogram
 
 
 def curve(errors: list[float], confidence: list[float]) -> ConfidenceCurve:
@@ -75,3 +77,29 @@ def test_nothing_has_no_curve() -> None:
 def test_a_confidence_outside_its_range_is_refused(value: float) -> None:
     with pytest.raises(InputError, match=r"street: .* no confidence"):
         ConfidenceTally().add(np.zeros(1), np.array([value]), name="street")
+
+
+def test_quantiles_of_few_errors() -> None:
+    histogram = ErrorHistogram()
+    histogram.add(np.array([[0.0, 1.0], [2.0, 300.0]]))
+    assert [histogram.quantile(q) for q in (0.25, 0.5, 0.51, 0.75, 1)] == [0, 1, 2, 2, 300]
+    assert math.isnan(ErrorHistogram().quantile(0.5))
+
+
+def test_close_for_errors_of_any_size() -> None:
+    errors = 10 ** np.random.default_rng(0).uniform(-6, 6, 20000)
+    histogram = ErrorHistogram()
+    for part in np.split(errors, 4):
+        other = ErrorHistogram()
+        other.add(part)
+        histogram.merge(other)
+    for q in (0.01, 0.5, 0.9, 0.999):
+        exact = np.quantile(errors, q, method="inverted_cdf")
+        assert histogram.quantile(q) == pytest.approx(exact, rel=1 / 2048)
+
+
+def test_counts_between_edges() -> None:
+    histogram = ErrorHistogram()
+    histogram.add(np.array([0.0, 0.5, 0.75, 1.0, 2.0, 9.0]))
+    assert histogram.between([0, 0.5, 1, 2]) == [1, 2, 1]
+    assert histogram.between([2, math.inf]) == [2]
