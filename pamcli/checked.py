@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pamcli.errors import UsageError
+from pamcli.errors import UsageError, did_you_mean
 
 Record = TypeVar("Record")
 
@@ -59,8 +58,7 @@ def first_wrong(error: ValidationError, kind: type) -> str:
 
 def unknown(name: str, known: Sequence[str], what: str = "value") -> str:
     """What to say of a name that is none of the known ones."""
-    near = get_close_matches(name.rpartition(".")[2], known, 1)
-    guess = f"did you mean {near[0]}? " if near else ""
+    guess = did_you_mean(name.rpartition(".")[2], known)
     return f"no {what} is called {name!r} ({guess}known: {', '.join(known)})"
 
 

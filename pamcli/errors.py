@@ -7,6 +7,9 @@ as the library does, in backticks (`max_pixels`); the command line shows it as i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class PamError(Exception):
     """An error with a message for a person, a hint, and an exit code."""
@@ -54,3 +57,9 @@ class OutputError(PamError):
 
 BATCH_FAILED = 6
 """Exit code of a batch in which at least one pair failed, for whatever reason."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """How a hint begins: "did you mean NAME? ", the known name nearest to one that is none, or ""."""
+    near = get_close_matches(name.lower(), list(known), 1)
+    return f"did you mean {near[0]}? " if near else ""

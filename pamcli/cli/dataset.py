@@ -9,7 +9,6 @@ import os
 import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -49,10 +48,13 @@ def list_sources(
     name: str | None = argument("One data set; by default all.", metavar="[NAME]", show_default=False),
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree."""
+    from pamcli.data.open import unknown
     from pamcli.data.sources import COMMON_KEYS, SOURCES
 
     console = Console()
-    rows = list(SOURCES.values()) if name is None else [_known(name)]
+    if name is not None and name not in SOURCES:
+        raise unknown("data set", name, list(SOURCES))
+    rows = list(SOURCES.values()) if name is None else [SOURCES[name]]
     for row in rows:
         if text.jsonl:
             console.record(_record(row))
@@ -174,17 +176,6 @@ command(
     "pam dataset stats data/flickr1024",
     "pam dataset stats kitti2015:kitti --count 100 --jsonl",
 )(statistics.command)
-
-
-def _known(name: str) -> SourceInfo:
-    from pamcli.data.sources import SOURCES
-
-    info = SOURCES.get(name)
-    if info is None:
-        near = get_close_matches(name.lower(), SOURCES, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"unknown data set: {name!r}", f"{meant}known: {', '.join(SOURCES)}")
-    return info
 
 
 def _record(row: SourceInfo) -> dict[str, Any]:

@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from pamcli.evaluation.submissions import Planned
 
 
-ON_SUBMITTING = {
-    "data",
-    "predictions",
-    "prediction_scale",
-    "prediction_seconds",
-    "submission",
-    "overwrite",
-}
+ON_SUBMITTING = {"data", "predictions", "prediction_scale", "prediction_seconds", "submission", "overwrite"}
 """Options that go with --submission; all others are about measuring."""
 
 
@@ -82,8 +75,7 @@ def command(
     """
     console = messages.console()
     weights, predictions, submission = network.weights, given.predictions, shown.submission
-    if predictions is not None and weights is not None:
-        raise UsageError("--predictions and --weights contradict each other", "give one of them")
+    options.at_most_one({"--predictions": predictions, "--weights": weights})
     if predictions is not None and network.max_disparity != "stored":
         raise UsageError("--max-disparity is about a network, and none is run")
     if submission is not None:
@@ -99,6 +91,7 @@ def command(
     if predictions is not None and submission is None:
         evaluation.one_set(sets, "--predictions")
     from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
+    from pamcli.evaluation.results import WORST
     from pamcli.evaluation.submissions import plan_submission, submit
 
     planned = None if submission is None else plan_submission(sets)
@@ -113,9 +106,11 @@ def command(
         matcher = load_matcher(weights or DEFAULT_MATCHING, network, compute, console)
         method = NetworkMethod(matcher, weights or DEFAULT_MATCHING, path)
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        if submission is None or planned is None:
+        if submission is not None and planned is not None:
+            seconds = given.prediction_seconds
+            written = submit(submission, planned, sets, method, seconds=seconds, advance=bar.advance)
+        else:
             from pamcli.evaluation.disparity_run import evaluate_disparity
-            from pamcli.evaluation.results import WORST
 
             found = evaluate_disparity(
                 sets,
@@ -126,10 +121,6 @@ def command(
                 compare=shown.compare,
                 worst=WORST if shown.report else 0,
                 advance=bar.advance,
-            )
-        else:
-            written = submit(
-                submission, planned, sets, method, seconds=given.prediction_seconds, advance=bar.advance
             )
     if submission is None:
         evaluation.show(found, shown, console)
@@ -143,12 +134,10 @@ def command(
 def _check_seconds(seconds: float | None, planned: Planned | None, from_files: bool) -> None:
     """Raise UsageError where a runtime is lacking, or given without need."""
     asked = from_files and planned is not None and planned.states_seconds
-    if seconds is None:
-        if asked and planned is not None:
-            raise UsageError(
-                f"a submission to {planned.kind} states the runtime, which files do not tell",
-                "--prediction-seconds S says it",
-            )
-        return
-    if not asked:
+    if asked and planned is not None and seconds is None:
+        raise UsageError(
+            f"a submission to {planned.kind} states the runtime, which files do not tell",
+            "--prediction-seconds S says it",
+        )
+    if seconds is not None and not asked:
         raise UsageError("--prediction-seconds is about files for Middlebury's or ETH3D's archive")

@@ -57,10 +57,9 @@ def command(
     """
     console = messages.console()
     predictions, weights, save = given.predictions, network.weights, shown.save
-    sources = {"--predictions": predictions, "--weights": weights, "--baseline-only": given.baseline_only}
-    made = [name for name, value in sources.items() if value]
-    if len(made) > 1:
-        raise UsageError(f"{' and '.join(made)} contradict each other", "give one of them")
+    options.at_most_one(
+        {"--predictions": predictions, "--weights": weights, "--baseline-only": given.baseline_only}
+    )
     if (predictions is not None or given.baseline_only) and (given.right_view != "both" or save is not None):
         raise UsageError("--right-view and --save are about a network, and none is run")
     if predictions is None and given.allow_missing:
@@ -112,8 +111,7 @@ def _save(kept: Kept, folder: Path, name: str, left: NDArray[np.uint8], right: N
 def _check_saved(folder: Path, source: Source, overwrite: bool) -> None:
     """Raise UsageError, OutputError where the views cannot be written, or not without being asked."""
     outputs = [{view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names]
-    pairs = [PairName(files.left, files.right, files.name) for files in source.files]
-    check_collisions(pairs, outputs)
+    check_collisions([PairName(files.left, files.right, files.name) for files in source.files], outputs)
     files = [file for paths in outputs for file in paths.values()]
     existing = [file for file in files if file.exists()]
     if existing and not overwrite:

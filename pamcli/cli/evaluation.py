@@ -86,14 +86,11 @@ def show(found: Evaluation, shown: Shown, console: Console) -> None:
 
 def open_sets(texts: Sequence[str], console: Console) -> list[Source]:
     """Every `--data`, opened. Raises UsageError, InputError."""
-    from pamcli.data.open import open_data, parse_data
+    from pamcli.evaluation.results import opened
 
-    if not texts:
-        raise UsageError("no data set is given", "--data NAME:PATH; pam dataset list shows the names")
-    sets = []
-    for spec in [parse_data(text) for text in texts]:
-        sets.append(open_data(spec))
-        console.detail(f"{spec.text}: {len(sets[-1])} pairs")
+    sets = opened(texts)
+    for text, source in zip(texts, sets, strict=True):
+        console.detail(f"{text}: {len(source)} pairs")
     return sets
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 
 from pamcli.cli.console import Console
 from pamcli.cli.groups import argument
-from pamcli.errors import UsageError
+from pamcli.errors import UsageError, did_you_mean
 
 PAGES = Path(__file__).parents[1] / "guide"
 
@@ -41,9 +40,8 @@ def command(
             console.result(f"{name:24} {title.removeprefix('# ')}")
         return
     if page not in page_names():
-        near = get_close_matches(page.lower(), page_names(), n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"no page is called {page!r}", f"{meant}pam guide lists them")
+        hint = f"{did_you_mean(page, page_names())}pam guide lists them"
+        raise UsageError(f"no page is called {page!r}", hint)
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     if not sys.stdout.isatty():
         console.block(text.rstrip("\n"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pamcli.cli.console import Console, reading_stdin
-from pamcli.cli.options import Pairs, Results
+from pamcli.cli.options import Pairs, Results, at_most_one
 from pamcli.errors import PamError, UsageError
 from pamcli.files.finding import video_error
 from pamcli.files.outputs import (
@@ -150,9 +150,8 @@ def _find_pairs(selection: Pairs, stream: bool) -> Pairing | None:
     if selection.null and selection.pairs is None:
         raise UsageError("--null is about the list of --pairs, and there is none")
     if selection.pairs is not None:
-        if inputs or selection.layout is not None:
-            given = f"the argument {inputs[0]}" if inputs else "--packed"
-            raise UsageError(f"--pairs and {given} contradict each other", "give one of them")
+        given = f"the argument {inputs[0]}" if inputs else "--packed"
+        at_most_one({"--pairs": True, given: inputs or selection.layout})
         if stream:
             return None
         return Pairing(read_pair_list(Path(selection.pairs), selection.null, selection.root))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -66,10 +67,8 @@ class Pairs(Limit):
     skip_unpaired: bool = flag("Go on without pictures that have no partner.")
 
     def __post_init__(self) -> None:
-        if self.side_by_side and self.packed not in (None, "lr"):
-            raise UsageError(
-                f"--side-by-side and --packed {self.packed} contradict each other", "give one of them"
-            )
+        if self.packed != "lr":
+            at_most_one({"--side-by-side": self.side_by_side, f"--packed {self.packed}": self.packed})
         if self.root is not None and not self.root.is_dir():
             raise UsageError(f"--root {shown(self.root)} is no folder")
 
@@ -89,8 +88,7 @@ class Results:
     jsonl: bool = flag("One JSON object a pair on stdout, instead of the paths written.")
 
     def __post_init__(self) -> None:
-        if self.overwrite and self.skip_existing:
-            raise UsageError("--overwrite and --skip-existing contradict each other", "give one of them")
+        at_most_one({"--overwrite": self.overwrite, "--skip-existing": self.skip_existing})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +273,12 @@ class Messages(Quiet):
     def console(self, **more: Any) -> Console:
         """The console that talks so. more: other fields of it."""
         return super().console(verbose=self.verbose, **more)
+
+
+def at_most_one(given: Mapping[str, object]) -> None:
+    """Raise UsageError where several of these options have a value."""
+    if len(names := [name for name, value in given.items() if value]) > 1:
+        raise UsageError(f"{' and '.join(names)} contradict each other", "give one of them")
 
 
 def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "--output") -> None:

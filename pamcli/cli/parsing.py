@@ -73,6 +73,11 @@ def memory_size(text: str, option: str) -> int:
     return int(float(found[1]) * units[found[2]])
 
 
+def crop(text: str, option: str) -> tuple[int, int]:
+    """Rows and columns, as recipes have them, from WxH."""
+    return picture_size(text, option, least=1)[::-1]
+
+
 def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
     """Width and height from WxH."""
     sides = text.lower().split("x")

@@ -17,8 +17,8 @@ import typer
 from pamcli.cli.console import Console
 from pamcli.cli.groups import set_options
 from pamcli.cli.network import find_weights
-from pamcli.cli.parsing import number_or_none
-from pamcli.cli.training_options import ON_RESUMING, MatcherTraining, Training, UpscalerTraining
+from pamcli.cli.options import at_most_one
+from pamcli.cli.training_options import ON_RESUMING, AnyTraining, MatcherTraining, UpscalerTraining
 from pamcli.errors import UsageError
 from pamcli.registry.spec import read_header
 
@@ -43,7 +43,7 @@ def superres(given: UpscalerTraining) -> None:
     _train("superres", given)
 
 
-def _train(task: Task, given: Training) -> None:
+def _train(task: Task, given: AnyTraining) -> None:
     console = given.console(jsonl=given.as_json)
     _check(given)
     from pamcli.training.journal import RunFolder
@@ -82,7 +82,7 @@ def _train(task: Task, given: Training) -> None:
         raise typer.Exit(code)
 
 
-def _check(given: Training) -> None:
+def _check(given: AnyTraining) -> None:
     """Raise UsageError for what is wrong by itself, before torch is imported."""
     if given.resume is not None:
         if begins := set_options(given, without=ON_RESUMING):
@@ -92,38 +92,29 @@ def _check(given: Training) -> None:
             )
     elif given.output is None:
         raise UsageError("no folder is given for the run", "-o RUN, or --resume RUN")
-    if given.steps is not None and given.epochs is not None:
-        raise UsageError("--steps and --epochs contradict each other", "give one of them")
-    for option, form, texts in (
-        ("--loss", "NAME=WEIGHT", given.loss),
-        ("--set", "KEY=VALUE", given.settings),
-    ):
-        for text in texts or ():
-            if "=" not in text:
-                raise UsageError(f"{option} {text!r} is not {form}")
-    if isinstance(given, MatcherTraining) and given.max_disparity is not None:
-        number_or_none(given.max_disparity, "--max-disparity")
+    at_most_one({"--steps": given.steps, "--epochs": given.epochs})
+    for option, texts in (("--loss NAME=WEIGHT", given.loss), ("--set KEY=VALUE", given.settings)):
+        if wrong := [text for text in texts or () if "=" not in text]:
+            name, form = option.split()
+            raise UsageError(f"{name} {wrong[0]!r} is not {form}")
     from pamcli.data.open import parse_data
 
-    for text in [*(given.data or ()), *(given.val or ())]:
+    for text in [*(given.data or ()), *(given.validation or ())]:
         parse_data(text)
 
 
-def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
+def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
     """The recipe that is asked for, changed by the options that are given.
 
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
     """
     from pamcli.training.recipes import changed, default_recipe, named_recipe, read_recipe
 
-    prior = given.max_disparity if isinstance(given, MatcherTraining) else None
-    network = given.network if isinstance(given, MatcherTraining | UpscalerTraining) else None
     unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
-    stored = None
-    if given.from_weights is not None:
-        stored = read_header(find_weights(given.from_weights, console)).spec
-        if network is None and stored.architecture in ("pasmnet2", "passrnet2"):
-            network = "pasmnet2" if stored.architecture == "pasmnet2" else "passrnet2"
+    stored = None if given.start is None else read_header(find_weights(given.start, console)).spec
+    network: Any = given.network
+    if network is None and stored is not None and stored.architecture in ("pasmnet2", "passrnet2"):
+        network = stored.architecture
     file = given.recipe is not None and given.recipe.endswith(".json")
     if file:
         recipe = read_recipe(Path(given.recipe or ""))
@@ -133,23 +124,19 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
         start = stored is not None
         default = default_recipe(task, unsupervised=unsupervised, start=start, network=network or "pasmnet")
         recipe = named_recipe(given.recipe or default, task)
-    shared = {each.name for each in fields(recipe)} - {"steps", "epochs", "variant"}
     changes: dict[str, Any] = {
-        name: value for name, value in vars(given).items() if name in shared and value is not None
+        each.name: tuple(value) if isinstance(value, list) else value
+        for each in fields(recipe)
+        if (value := getattr(given, each.name, None)) not in (None, [])
     }
-    if given.data:
-        changes["data"] = tuple(given.data)
-    if given.val:
-        changes["validation"] = tuple(given.val)
+    changes.pop("variant", None)  # together with the losses, which must suit it
     if given.steps is not None or given.epochs is not None:
         changes |= {"steps": given.steps, "epochs": given.epochs}
-    if given.crop is not None:
-        changes["crop"] = given.crop[::-1]
-    if given.from_weights is not None:
-        changes["start"] = given.from_weights
-    if prior is not None:
-        most = number_or_none(prior, "--max-disparity")
-        changes["max_disparity"] = None if most is None else -(-most // 16) * 16
+    if isinstance(given, MatcherTraining):
+        most = given.max_disparity
+        changes.pop("max_disparity", None)
+        if most != "stored":
+            changes["max_disparity"] = None if most is None else -(-most // 16) * 16
     if network is not None:
         changes["network"] = network
     if given.learning_rate_schedule is not None:
@@ -160,22 +147,20 @@ def make_recipe(task: Task, given: Training, console: Console) -> Recipe:
         elif task == "superres" and stored.scale is not None and not file:
             changes.setdefault("scale", stored.scale)
     settings = {f"losses.{name}": weight for name, _, weight in (t.partition("=") for t in given.loss or ())}
-    if given.variant is not None:  # together with the losses, which must suit it
+    if given.variant is not None:
         settings["variant"] = given.variant
     elif stored is not None and stored.variant != recipe.variant and network is None and not file:
         settings["variant"] = stored.variant
     settings |= {key: value for key, _, value in (text.partition("=") for text in given.settings or ())}
-    recipe = replace(recipe, **changes) if not settings else changed(replace(recipe, **changes), settings)
+    recipe = replace(recipe, **changes)
+    if settings:
+        recipe = changed(recipe, settings)
     if unsupervised and recipe.losses.need_truth:
+        what, why, hint = f"the recipe {recipe.name}", "it learns from the truth", "leave out one of them"
         if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:
-            raise UsageError(
-                "--unsupervised and mask_by_truth_below contradict each other: the mask is made of the truth",
-                "leave out one of them; --recipe unsupervised has the same losses",
-            )
-        raise UsageError(
-            f"--unsupervised and the recipe {recipe.name} contradict each other: it learns from the truth",
-            "leave out one of them",
-        )
+            what, why = "mask_by_truth_below", "the mask is made of the truth"
+            hint += "; --recipe unsupervised has the same losses"
+        raise UsageError(f"--unsupervised and {what} contradict each other: {why}", hint)
     return recipe
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -45,9 +44,11 @@ class Source:
     crop: tuple[int, int] | None = option(
         "Of the pictures that the network is given, pixels.",
         metavar="WxH",
-        parse=partial(parsing.picture_size, least=1),
+        parse=parsing.crop,
     )
-    val: list[str] | None = option("What to measure on; the best weights are kept as best.", metavar="DATA")
+    validation: list[str] | None = option(
+        "What to measure on; the best weights are kept as best.", "--val", metavar="DATA"
+    )
     validate_every: int | None = option("Measure on --val so often.", min=1, metavar="STEPS")
 
 
@@ -85,7 +86,7 @@ class Start:
     """The weights to begin with, and which of them learn."""
 
     panel: ClassVar[str] = "Network"
-    from_weights: str | None = option("Weights to begin with, as of --weights.", "--from", metavar="WEIGHTS")
+    start: str | None = option("Weights to begin with, as of --weights.", "--from", metavar="WEIGHTS")
     variant: str | None = option(
         "Parts unlike the paper's, as blocks=2,refinement=none.", metavar="KEY=VALUE,..."
     )
@@ -118,7 +119,13 @@ class MatcherTraining(Training):
     network: Literal["pasmnet", "pasmnet2"] | None = option(
         "Which matcher; else that of the recipe, or of --from."
     )
-    max_disparity: str | None = option("A prior to train with: stored, too.", metavar="N|none")
+    max_disparity: int | Literal["stored"] | None = option(
+        "A prior to train with: stored, too.",
+        default="stored",
+        metavar="N|none",
+        parse=parsing.prior,
+        show_default=False,
+    )
     freeze_batch_norm: bool | None = option("Normalise by the statistics that the weights came with.")
 
 
@@ -130,3 +137,6 @@ class UpscalerTraining(Training):
         "Which network; else that of the recipe, or of --from."
     )
     scale: int | None = option("Enlargement to learn: 2, 3, 4 or 8.", metavar="2|3|4|8")
+
+
+AnyTraining = MatcherTraining | UpscalerTraining

@@ -10,12 +10,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 from pamcli.data.source import Source, SourceInfo
 from pamcli.data.sources import COMMON_KEYS, SOURCES
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, did_you_mean
 from pamcli.files.finding import shown
 
 
@@ -57,10 +56,10 @@ def parse_data(text: str) -> DataSpec:
         raise UsageError(f"{text!r} does not begin with the name of a data set", hint)
     info = SOURCES.get(name)
     if info is None:
-        raise _unknown("data set", name, list(SOURCES))
+        raise unknown("data set", name, list(SOURCES))
     split = split if slash else info.splits[0]
     if split not in info.splits:
-        raise _unknown(f"split of {name}", split, info.splits)
+        raise unknown(f"split of {name}", split, info.splits)
     path, question, query = rest.rpartition("?")
     if not question or not query or ("/" in query and not _names_templates(query)):
         path, query = rest, ""
@@ -101,10 +100,9 @@ def open_data(data: str | DataSpec) -> Source:
     return source
 
 
-def _unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
-    near = get_close_matches(given.lower(), known, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
-    return UsageError(f"unknown {kind}: {given!r}", f"{meant}known: {', '.join(known)}")
+def unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
+    """What to say of a name that is none of the known ones."""
+    return UsageError(f"unknown {kind}: {given!r}", f"{did_you_mean(given, known)}known: {', '.join(known)}")
 
 
 def _keys(query: str, info: SourceInfo) -> dict[str, str]:
@@ -121,9 +119,9 @@ def _keys(query: str, info: SourceInfo) -> dict[str, str]:
             raise UsageError(f"{name} is given twice in {query!r}")
         if name in known:
             if known[name].choices and value not in known[name].choices:
-                raise _unknown(f"{name} of {info.name}", value, known[name].choices)
+                raise unknown(f"{name} of {info.name}", value, known[name].choices)
         elif name not in common:
-            raise _unknown(f"key of {info.name}", name, [*known, *common])
+            raise unknown(f"key of {info.name}", name, [*known, *common])
         found[name] = value
     return found
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import pamcli
-from pamcli.errors import ModelError, UsageError
+from pamcli.errors import ModelError, UsageError, did_you_mean
 
 REGISTERED = {
     "pasmnet2": "disparity of a rectified pair, with sharp edges (the default)",
@@ -67,11 +66,8 @@ def locate(weights: str | Path, *, check: bool = True) -> Located:
         return Located(path, weights)
     path = Path(weights)
     if not path.suffix and path.name == weights:
-        near = difflib.get_close_matches(weights, REGISTERED, 1)
-        guess = f"did you mean {near[0]}? " if near else ""
-        raise ModelError(
-            f"no network is called {weights!r}", f"{guess}known: {', '.join(REGISTERED)}; a path has a suffix"
-        )
+        hint = f"{did_you_mean(weights, REGISTERED)}known: {', '.join(REGISTERED)}; a path has a suffix"
+        raise ModelError(f"no network is called {weights!r}", hint)
     return Located(path, weights)
 
 

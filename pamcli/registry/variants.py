@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
-from pamcli.errors import UsageError
+from pamcli.errors import UsageError, did_you_mean
 
 PAPER = "paper"
 """The published network, of which every other variant is a change."""
@@ -104,11 +103,9 @@ def variant_of(architecture: str, text: str) -> Variant | None:
     for part in text.split(","):
         key, equals, given = (each.strip() for each in part.partition("="))
         if not equals or key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            guess = f"did you mean {near[0]}? " if near else ""
             raise UsageError(
                 f"{part.strip()!r} is no part of a variant of {architecture}",
-                f"{guess}KEY=VALUE,... with the keys {', '.join(known)}",
+                f"{did_you_mean(key, known)}KEY=VALUE,... with the keys {', '.join(known)}",
             )
         chosen = [value for value in known[key] if str(value) == given]
         if not chosen:

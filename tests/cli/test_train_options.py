@@ -182,11 +182,11 @@ def test_options_change_the_recipe(here: Path) -> None:
     found = recipe(
         "disparity",
         data=["procedural"],
-        val=["kitti2015:k"],
+        validation=["kitti2015:k"],
         recipe="paper-sceneflow",
         steps=7,
         batch=3,
-        crop=(128, 64),
+        crop=(64, 128),
         learning_rate=0.5,
         loss=["smoothness=0", "mask_by_truth_below=192"],
         seed=9,
@@ -197,7 +197,7 @@ def test_options_change_the_recipe(here: Path) -> None:
         accumulate=3,
         learning_rate_schedule="cosine",
         settings=["schedule.warmup=0.2", "augmentation.noise=0.02", "rates.cas_pam=0.5"],
-        max_disparity="100",
+        max_disparity=100,
     )
     expected = replace(
         RECIPES["paper-sceneflow"],
@@ -226,7 +226,7 @@ def test_options_change_the_recipe(here: Path) -> None:
 def test_nothing_given_is_the_recipe_for_the_task() -> None:
     assert recipe("disparity") == RECIPES["scratch"]
     assert recipe("disparity", network="pasmnet2").name == "pasmnet2"
-    assert recipe("disparity", from_weights="pasmnet").name == "scenes"
+    assert recipe("disparity", start="pasmnet").name == "scenes"
     assert recipe("disparity", network="pasmnet2", unsupervised=True).architecture == "pasmnet2"
     assert recipe("disparity", unsupervised=True) == RECIPES["unsupervised"]
     assert recipe("superres") == RECIPES["superres"]
@@ -243,17 +243,17 @@ def test_a_recipe_s_file_can_be_changed_by_options(here: Path) -> None:
 def test_weights_bring_their_prior_and_their_scale(here: Path) -> None:
     save_network(PASMnet().state_dict(), ModelSpec("pasmnet", max_disparity=192), here / "p.safetensors")
     save_network(PASSRnet(2).state_dict(), ModelSpec("passrnet", scale=2), here / "s.safetensors")
-    assert recipe("disparity", from_weights="p.safetensors").max_disparity == 192
-    assert recipe("disparity", from_weights="p.safetensors", max_disparity="none").max_disparity is None
-    assert recipe("disparity", from_weights="p.safetensors", max_disparity="64").max_disparity == 64
-    assert recipe("superres", from_weights="s.safetensors").scale == 2
-    assert recipe("superres", from_weights="s.safetensors", scale=4).scale == 4
-    assert recipe("disparity", from_weights="p.safetensors", unsupervised=True).name == "adapt"
+    assert recipe("disparity", start="p.safetensors").max_disparity == 192
+    assert recipe("disparity", start="p.safetensors", max_disparity=None).max_disparity is None
+    assert recipe("disparity", start="p.safetensors", max_disparity=64).max_disparity == 64
+    assert recipe("superres", start="s.safetensors").scale == 2
+    assert recipe("superres", start="s.safetensors", scale=4).scale == 4
+    assert recipe("disparity", start="p.safetensors", unsupervised=True).name == "adapt"
     # A recipe's file says what its run was trained with.
     (here / "d.json").write_text(recipe_json(replace(RECIPES["scenes"], max_disparity=64)))
-    assert recipe("disparity", recipe="d.json", from_weights="p.safetensors").max_disparity == 64
+    assert recipe("disparity", recipe="d.json", start="p.safetensors").max_disparity == 64
     (here / "s.json").write_text(recipe_json(replace(RECIPES["superres"], scale=4)))
-    assert recipe("superres", recipe="s.json", from_weights="s.safetensors").scale == 4
+    assert recipe("superres", recipe="s.json", start="s.safetensors").scale == 4
 
 
 @pytest.mark.parametrize(
