@@ -155,18 +155,18 @@ class DisparityMeter:
             self._confidence.merge(tally)
             curve = tally.curve()
         regions: dict[str, dict[str, float]] = {}
-        regions_of = _regions(sample, truth, counted) | _ranges(truth, counted, self.ranges)
-        for region, mask in regions_of.items():
+        for region, mask in _regions(sample, truth, counted, self.ranges).items():
             if not mask.any():
                 continue
             counters = _counters(error[mask], outlier[mask], estimated[mask])
             if region == "all" and visible is not None and sample.visible is not None:
                 counters.update(_agreement(visible[mask], sample.visible[mask]))
-            finite = error[mask & np.isfinite(error)] if region in self._histograms else None
-            if finite is not None:
-                self._histograms[region].add(finite)
             self._counters.setdefault(region, Counter()).update(counters)
-            regions[region] = _figures(counters) | _exact_quantiles(finite)
+            regions[region] = _figures(counters)
+            if region in self._histograms:
+                finite = error[mask & np.isfinite(error)]
+                self._histograms[region].add(finite)
+                regions[region] |= _quantiles(finite)
         if regions:
             regions["all"] |= _areas(curve)
         image = ImageFigures(sample.name, regions, curve)
@@ -187,10 +187,10 @@ class DisparityMeter:
             )
         regions = (*REGIONS, *range_regions(self.ranges))
         order = [region for region in regions if region in self._counters]
-        pooled = {
-            region: _figures(self._counters[region]) | _pooled_quantiles(self._histograms.get(region))
-            for region in order
-        }
+        pooled = {region: _figures(self._counters[region]) for region in order}
+        for region, histogram in self._histograms.items():
+            if region in pooled:
+                pooled[region] |= {name: histogram.quantile(q) for name, q in QUANTILES.items()}
         curve = self._confidence.curve()
         pooled["all"] |= _areas(curve)
         having = {region: [image for image in self.images if region in image.regions] for region in order}
@@ -215,8 +215,9 @@ def _check_sizes(sample: Sample, shape: tuple[int, ...], **maps: NDArray[np.gene
 
 
 def _regions(
-    sample: Sample, truth: NDArray[np.float32], counted: NDArray[np.bool_]
+    sample: Sample, truth: NDArray[np.float32], counted: NDArray[np.bool_], edges: tuple[float, ...]
 ) -> dict[str, NDArray[np.bool_]]:
+    """Of the counted pixels those of each region, and those of the ranges between edges."""
     masks = {"all": counted}
     if sample.visible is not None:
         masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
@@ -231,6 +232,8 @@ def _regions(
             ">200": counted & (truth > 200),
             ">192": counted & (truth > 192),
         }
+        for (region, low), high in zip(range_regions(edges).items(), edges[1:], strict=True):
+            masks[region] = counted & (truth >= low) & (truth < high)
     return masks
 
 
@@ -240,16 +243,6 @@ def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
         f"{low:g} and more" if math.isinf(high) else f"{low:g} to {high:g}": low
         for low, high in itertools.pairwise(edges)
     }
-
-
-def _ranges(
-    truth: NDArray[np.float32], counted: NDArray[np.bool_], edges: tuple[float, ...]
-) -> dict[str, NDArray[np.bool_]]:
-    with np.errstate(invalid="ignore"):
-        return {
-            region: counted & (truth >= low) & (truth < high)
-            for (region, low), high in zip(range_regions(edges).items(), edges[1:], strict=True)
-        }
 
 
 def _outliers(estimate: NDArray[np.float32], truth: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -265,8 +258,7 @@ def _counters(
 ) -> Counter[str]:
     """What adds up over pixels. error: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
-    counters: Counter[str] = Counter()
-    counters.update(
+    return Counter(
         {
             "pixels": len(error),
             "estimated": _count(estimated),
@@ -275,10 +267,9 @@ def _counters(
             "squares": (finite**2).sum(),
             "d1": _count(outlier),
             "d1-estimated": _count(outlier & estimated),
+            **{f"bad-{t:g}": _count(error > t) for t in BAD_THRESHOLDS},
         }
-        | {f"bad-{t:g}": _count(error > t) for t in BAD_THRESHOLDS}
     )
-    return counters
 
 
 def _agreement(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> dict[str, int]:
@@ -324,17 +315,11 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else float("nan")
 
 
-def _exact_quantiles(errors: NDArray[np.float64] | None) -> dict[str, float]:
-    if errors is None:
-        return {}
+def _quantiles(errors: NDArray[np.float64]) -> dict[str, float]:
     if not len(errors):
         return dict.fromkeys(QUANTILES, float("nan"))
     values = np.quantile(errors, list(QUANTILES.values()), method="inverted_cdf")
     return dict(zip(QUANTILES, values.tolist(), strict=True))
-
-
-def _pooled_quantiles(histogram: ErrorHistogram | None) -> dict[str, float]:
-    return {} if histogram is None else {name: histogram.quantile(q) for name, q in QUANTILES.items()}
 
 
 def _areas(curve: ConfidenceCurve | None) -> dict[str, float]:

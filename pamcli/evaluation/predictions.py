@@ -8,7 +8,7 @@ pam itself calls them.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +29,17 @@ def find_disparities(folder: Path, names: Sequence[str], *, allow_missing: bool 
     allow_missing: leave out samples without a file. Raises UsageError: no such folder, files missing (all,
     even when some may be), two files of one name. InputError: a folder that cannot be read.
     """
-    files, missing = _found(folder, names, DISPARITY_SUFFIXES)
-    _refuse_missing(folder, missing, bool(files), allow_missing, DISPARITY_SUFFIXES[0])
-    return files
+    found = _found(folder, {name: [name] for name in names}, DISPARITY_SUFFIXES, allow_missing)
+    return {name: file for name, (file,) in found.items()}
+
+
+def find_views(
+    folder: Path, names: Sequence[str], *, allow_missing: bool = False
+) -> dict[str, tuple[Path, Path]]:
+    """Both enlarged views of each sample, left and right, by its name. Raises as `find_disparities`."""
+    stems = {name: [f"{name}_left", f"{name}_right"] for name in names}
+    found = _found(folder, stems, PICTURE_SUFFIXES, allow_missing)
+    return {name: (left, right) for name, (left, right) in found.items()}
 
 
 def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float = 1) -> NDArray[np.float32]:
@@ -49,21 +57,6 @@ def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float =
         )
     scaled: NDArray[np.float32] = (disparity * np.float32(scale)).astype(np.float32)
     return scaled
-
-
-def find_views(
-    folder: Path, names: Sequence[str], *, allow_missing: bool = False
-) -> dict[str, tuple[Path, Path]]:
-    """Both enlarged views of each sample, left and right, by its name. Raises as `find_disparities`."""
-    stems = {name: (f"{name}_left", f"{name}_right") for name in names}
-    files, missing = _found(folder, [stem for views in stems.values() for stem in views], PICTURE_SUFFIXES)
-    pairs = {
-        name: (files[left], files[right])
-        for name, (left, right) in stems.items()
-        if left in files and right in files
-    }
-    _refuse_missing(folder, missing, bool(pairs), allow_missing, ".png")
-    return pairs
 
 
 def load_views(paths: tuple[Path, Path], shape: tuple[int, ...]) -> Views:
@@ -87,57 +80,51 @@ def load_views(paths: tuple[Path, Path], shape: tuple[int, ...]) -> Views:
 
 
 def _found(
-    folder: Path, stems: Sequence[str], suffixes: tuple[str, ...]
-) -> tuple[dict[str, Path], list[str]]:
+    folder: Path, stems: Mapping[str, Sequence[str]], suffixes: tuple[str, ...], allow_missing: bool
+) -> dict[str, list[Path]]:
+    """Files of samples that have all of theirs. stems: of each sample, by its name."""
     if not folder.is_dir():
         raise UsageError(f"no such folder: {shown(folder)}", "predictions are files in a folder")
-    present: dict[str, dict[str, list[str]]] = {}
-    found, missing = {}, []
-    for stem in stems:
-        below, _, last = stem.rpartition("/")
-        if below not in present:
-            present[below] = _by_stem(folder / below, suffixes)
-        files = present[below].get(last, [])
-        if len(files) > 1:
-            raise UsageError(
-                f"two predictions for {shown(stem)} in {shown(folder / below)}: {listed(sorted(files))}",
-                "keep one of them",
-            )
-        if files:
-            found[stem] = folder / below / files[0]
-        else:
-            missing.append(stem)
-    return found, missing
-
-
-def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> dict[str, list[str]]:
-    """Names of the files of a folder that have one of the suffixes (in either case), by their stems."""
-    found: dict[str, list[str]] = {}
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise InputError(f"the folder {shown(folder)} cannot be read: {error.strerror}") from None
-    for name in names:
-        stem, suffix = os.path.splitext(name)
-        if suffix.lower() in suffixes:
-            found.setdefault(stem, []).append(name)
+    folders = {stem.rpartition("/")[0] for wanted in stems.values() for stem in wanted}
+    present = {stem: files for below in folders for stem, files in _by_stem(folder, below, suffixes).items()}
+    wanted = [stem for each in stems.values() for stem in each]
+    if twice := [stem for stem in wanted if len(present.get(stem, [])) > 1]:
+        files = present[twice[0]]
+        raise UsageError(
+            f"two predictions for {shown(twice[0])} in {shown(files[0].parent)}: "
+            f"{listed(sorted(file.name for file in files))}",
+            "keep one of them",
+        )
+    missing = [stem for stem in wanted if stem not in present]
+    lacking = set(missing)
+    found = {
+        name: [present[stem][0] for stem in each] for name, each in stems.items() if not lacking & {*each}
+    }
+    if missing and not (allow_missing and found):
+        called = f"they are called as the samples are, for example {shown(missing[0] + suffixes[0])}"
+        if not found:
+            raise UsageError(f"no prediction in {shown(folder)} for any sample of the data", called)
+        raise UsageError(
+            f"{len(missing)} missing in {shown(folder)}: {listed(missing)}",
+            f"{called}; `allow_missing` measures without them",
+        )
     return found
 
 
-def _refuse_missing(
-    folder: Path, missing: list[str], any_found: bool, allow_missing: bool, suffix: str
-) -> None:
-    if not missing or (allow_missing and any_found):
-        return
-    called = f"they are called as the samples are, for example {shown(missing[0] + suffix)}"
-    if not any_found:
-        raise UsageError(f"no prediction in {shown(folder)} for any sample of the data", called)
-    raise UsageError(
-        f"{len(missing)} missing in {shown(folder)}: {listed(missing)}",
-        f"{called}; `allow_missing` measures without them",
-    )
+def _by_stem(folder: Path, below: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Files of a sub-folder that have one of the suffixes (in either case), by their paths without it."""
+    found: dict[str, list[Path]] = {}
+    try:
+        names = os.listdir(folder / below)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InputError(f"the folder {shown(folder / below)} cannot be read: {error.strerror}") from None
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        if suffix.lower() in suffixes:
+            found.setdefault(f"{below}/{stem}" if below else stem, []).append(folder / below / name)
+    return found
 
 
 def _size(shape: tuple[int, ...]) -> str:
