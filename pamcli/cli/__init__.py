@@ -18,8 +18,7 @@ from pamcli.cli import (
     depth,
     disparity,
     doctor,
-    eval_disparity,
-    eval_superres,
+    evaluate,
     guide,
     rectify,
     superres,
@@ -74,14 +73,14 @@ command(
     "Errors, as the benchmarks define them.",
     "pam eval disparity --data kitti2015:kitti --report kitti.html",
     "pam eval disparity --data kitti2015:kitti --predictions made/",
-)(eval_disparity.command)
+)(evaluate.disparity)
 command(
     measure,
     "superres",
     "PSNR and SSIM, beside bicubic.",
     "pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare",
     "pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --baseline-only",
-)(eval_superres.command)
+)(evaluate.superres)
 app.add_typer(measure, name="eval")
 command(
     learn,

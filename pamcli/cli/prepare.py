@@ -104,7 +104,7 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
     lines = None if given.list_file is None else read_text(given.list_file).splitlines()
     # Opened before any work: a mistyped path is found at once.
     added = [_data_pairs(text) for text in given.add or []]
-    from pamcli.files.ownership import owned
+    from pamcli.files.atomic import owned
 
     with owned(to.output), console.progress("pictures", 0) as bar:
         failed = False

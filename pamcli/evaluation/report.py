@@ -7,9 +7,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from pamcli.evaluation.error_map import ERROR_COLORS, ERROR_STEPS
 from pamcli.evaluation.report_charts import CurveChart, Histogram
-from pamcli.evaluation.report_pictures import ShownPair, data_uri
+from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, ShownPair, data_uri
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table, Value, json_value
 

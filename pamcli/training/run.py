@@ -15,9 +15,8 @@ import torch
 import pamcli
 from pamcli.data.open import open_data, parse_data
 from pamcli.errors import ModelError, UsageError
-from pamcli.files.atomic import write_atomically
+from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
-from pamcli.files.ownership import owned
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header

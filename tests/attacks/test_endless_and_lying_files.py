@@ -21,8 +21,7 @@ from pam_program import pam, process, refuse
 
 from pamcli.data.preparation.archives import pictures_below
 from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.ownership import owned
+from pamcli.files.atomic import check_writable, owned, write_atomically
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.png import encode_png
@@ -170,7 +169,7 @@ def test_one_owner_a_folder() -> None:
 def test_a_lock_ends_with_a_killed_holder() -> None:
     import subprocess
 
-    hold = "import sys,time\nfrom pathlib import Path\nfrom pamcli.files.ownership import owned\n"
+    hold = "import sys,time\nfrom pathlib import Path\nfrom pamcli.files.atomic import owned\n"
     hold += "with owned(Path('mine')):\n    print('held', flush=True)\n    time.sleep(60)\n"
     with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

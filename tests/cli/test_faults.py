@@ -14,7 +14,7 @@ import torch
 from pam_program import pam
 from unrectified import photographs, sample
 
-from pamcli.files.ownership import owned
+from pamcli.files.atomic import owned
 
 TRAIN = "--crop 12x12 --batch 1 --steps 2 --checkpoint-every 1 --workers 0 --device cpu -o out"
 BATCHES = {

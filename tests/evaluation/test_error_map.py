@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pamcli.evaluation.error_map import ERROR_COLORS, ERROR_STEPS, error_map
+from pamcli.evaluation.report_pictures import ERROR_COLORS, ERROR_STEPS, error_map
 
 BLACK = (0, 0, 0)
 

@@ -8,11 +8,12 @@ import io
 import numpy as np
 from PIL import Image
 
-from pamcli.evaluation.error_map import ERROR_COLORS, error_map
 from pamcli.evaluation.report_pictures import (
+    ERROR_COLORS,
     MAX_WIDTH,
     Panel,
     data_uri,
+    error_map,
     shown_disparity,
     shown_superres,
 )
