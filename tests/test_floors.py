@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -199,3 +200,22 @@ def test_the_walk_sees_relative_and_lazy_imports() -> None:
         Import("pamcli.errors", 2, lazy=False),
         Import("pamcli.cli", 4, lazy=True),
     ]
+
+
+@pytest.mark.parametrize(("room", "equations"), [("networks", range(1, 10)), ("losses", range(10, 19))])
+def test_the_tables_at_the_doors_find_every_equation(room: str, equations: range) -> None:
+    """Each equation of the paper has a row, and what a row names is there."""
+    defined = {room_file.stem for room_file in (PACKAGE / room).glob("*.py")}
+    for room_file in (PACKAGE / room).glob("*.py"):
+        nodes = ast.walk(ast.parse(room_file.read_text(encoding="utf-8")))
+        defined |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    door = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    rows = [line.split("|")[1:4] for line in door.splitlines() if line.startswith("| ")][2:]
+    named = [part for row in rows for name in re.findall(r"`([\w.]+)`", row[2]) for part in name.split(".")]
+    assert [name for name in named if name not in defined] == []
+    cited: set[int] = set()
+    for row in rows:
+        for text in re.findall(r"(?:Equations?|^) (\d[\d, to]*)", row[0]):
+            for first, last in re.findall(r"(\d+)(?: to (\d+))?", text):
+                cited |= set(range(int(first), int(last or first) + 1))
+    assert set(equations) <= cited

@@ -80,7 +80,7 @@ def consistency_panels(
     """Where a network contradicts itself: between the views, and on the way to the right view and back.
 
     disparity, right: (H, W) of the left and the right view, pixels, positive. confidence: (H, W) in [0, 1],
-    of the attention's cycle (Equation 7). A match outside the right view has no left-right difference.
+    of the attention's cycle (Equation 3). A match outside the right view has no left-right difference.
     """
     width = disparity.shape[1]
     match = np.arange(width) - disparity

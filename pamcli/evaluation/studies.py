@@ -1,6 +1,6 @@
 """Studies that need no training: accuracy over the pictures' resolution, and over the range of disparity.
 
-The paper's Tables 4 and 5 set attention, which has no maximum disparity, against cost volumes of a fixed one;
+The paper's Tables 6 and 7 set attention, which has no maximum disparity, against cost volumes of a fixed one;
 here the same network is run with fixed maxima, too.
 """
 

@@ -6,18 +6,18 @@
 | --- | --- | --- |
 | Section 3.1 | matching cost, attention along the row | `parallax.matching_cost`, `parallax.attention` |
 | Equation 1 | a view from the other one, M (x) I | `parallax.gather_features` |
-| Equations 2, 3 | cycle attention | `parallax.cycle_map` |
-| Equation 4 | valid mask | `parallax.received_mass`, `valid_mask`, `clean_mask` |
+| Equations 2, 3 | cycle attention, and confidence by it | `parallax.cycle_map`, `cycle_confidence` |
+| Section 3.3, Equation 4 | valid mask | `parallax.received_mass`, `valid_mask`, `clean_mask` |
 | Section 3.2 | visibility by left-right consistency of two disparities | `parallax.consistent` |
-| Section 4.1, Figure 11 | PASMnet | `pasmnet.PASMnet` |
-| Figure 11a | hourglass of features | `pasmnet.Hourglass`, blocks in `blocks` |
-| Equations 5 to 7, Figure 11b | cascade of costs | `pasmnet.Stage`, `CascadedParallaxAttention` |
-| Figure 11c, Equation 8 | output module | `parallax.parallax_maps`, `regress_disparity`, `fill_occlusions` |
+| Section 4.1, Figure 7 | PASMnet | `pasmnet.PASMnet` |
+| Figure 7a | hourglass of features | `pasmnet.Hourglass`, blocks in `blocks` |
+| Equations 5 to 7, Figures 7b, 8 | cascade of costs | `pasmnet.Stage`, `CascadedParallaxAttention` |
+| Figure 7c, Equation 8 | output module | `parallax.parallax_maps`, `regress_disparity`, `fill_occlusions` |
 | Equation 9 | refinement | `pasmnet.Refinement`, `pasmnet.blended` |
 | (not the paper's) | PASMnet 2: the same matching, another head | `pasmnet2.PASMnet2` |
-| Section 5.1, Figure 6 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
+| Section 5.1, Figure 13 | PASSRnet | `passrnet.PASSRnet`, `ResidualASPP`, `ParallaxAttention` |
 | Tables 1, 2, 4, 10, 11 | what the ablation studies put in the place of these parts | `variants` |
-| none | its attention between gated blocks, and between pixels | `passrnet2`: `Exchange`, `SubpixelDetail` |
+| (not the paper's) | PASSRnet 2: attention between gated blocks, between pixels | `passrnet2.PASSRnet2` |
 
 Equations 10 to 18 are the losses', which have a room of their own. `pamcli/streaming/` runs the same networks
 in the memory of a few rows.

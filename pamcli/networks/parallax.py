@@ -90,7 +90,7 @@ def parallax_maps(
     max_disparity: int | None = None,
     pad_closing: bool = False,
 ) -> ParallaxMaps:
-    """Both attention maps and both valid masks from the two matching costs (Figure 11c).
+    """Both attention maps and both valid masks from the two matching costs (Figure 7c).
 
     `ordered` says that disparities are not negative (stereo matching; super-resolution looks at the
     whole line). `pad_closing`: see `clean_mask`.

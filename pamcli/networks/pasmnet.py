@@ -1,4 +1,4 @@
-"""PASMnet, the stereo matching network (Section 4.1, Figure 11).
+"""PASMnet, the stereo matching network (Section 4.1, Figure 7).
 
 Shapes: B batch, C channels, H rows, W columns (of the scale in question). `views` holds both views joined
 in the batch, left first: (2B, C, H, W). In training, batch norm therefore sees both views at once, where
@@ -175,7 +175,7 @@ class Stage(nn.Module):
 
 
 class CascadedParallaxAttention(nn.Module):
-    """Matching costs from coarse to fine (Figure 11b)."""
+    """Matching costs from coarse to fine (Figure 7b)."""
 
     def __init__(self, blocks: int = 4) -> None:
         """`blocks`: of each stage."""

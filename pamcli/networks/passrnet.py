@@ -1,4 +1,4 @@
-"""PASSRnet, the stereo super-resolution network (Section 5.1, Figure 6).
+"""PASSRnet, the stereo super-resolution network (Section 5.1, Figure 13).
 
 Shapes: B batch, C channels (64 throughout), H rows, W columns of the low-resolution pictures; `views`
 holds both views joined in the batch, left first: (2B, C, H, W). Attribute names are those of the authors'
@@ -88,7 +88,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResidualASPP(nn.Module):
-    """Three groups of dilated convolutions in a residual cascade (Figure 6b).
+    """Three groups of dilated convolutions in a residual cascade (Figure 13b).
 
     `convR_G` is the convolution with the R-th dilation rate of group G, `b_G` joins group G's three.
     """
@@ -117,7 +117,7 @@ class ResidualASPP(nn.Module):
 
 
 class ParallaxAttention(nn.Module):
-    """Features of the other view, gathered by attention and fused with the own ones (Figure 6c)."""
+    """Features of the other view, gathered by attention and fused with the own ones (Figure 13c)."""
 
     def __init__(self) -> None:
         super().__init__()

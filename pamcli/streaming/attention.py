@@ -83,7 +83,7 @@ def query_of_keys(query: nn.Conv2d, key: nn.Conv2d, divisor: int = 1) -> tuple[T
 def stage_cost(stages: tuple[CostStage, ...], rows: tuple[int, int], block: Block) -> Tensor:
     """Matching cost (R, J, K) of the last stage: its own product, and the enlarged cost of the stages before.
 
-    Trilinear enlargement over rows and the columns of both views (Figure 11b), of no more than is needed.
+    Trilinear enlargement over rows and the columns of both views (Figure 7b), of no more than is needed.
     """
     *coarse, fine = stages
     at = slice(rows[0] - fine.first_row, rows[1] - fine.first_row)
