@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -173,10 +174,10 @@ class Rig:
             focal_length_y=None if p1[0, 0] == p1[1, 1] else float(p1[1, 1]),
         )
 
-        def remap(map1: Pixels, map2: Pixels) -> Callable[[Pixels], Pixels]:
-            return lambda pixels: cv2.remap(pixels, map1, map2, cv2.INTER_LINEAR)
-
-        return Rectification(remap(*maps[0]), remap(*maps[1]), calibration)
+        left, right = (
+            partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps
+        )
+        return Rectification(left, right, calibration)
 
 
 def rotation_of(vector: Floats) -> Floats:

@@ -7,7 +7,7 @@ homographies do not. Distances stay without scale.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ def rectification_by_features(
     size: (width, height) of the rectified pictures, by default that of the pictures. The right one is moved
     so that disparities begin just above 0. Raises InputError: too few matches, or cameras not side by side.
     """
+    import cv2
+
     height, width = left.shape[:2]
     size = size or (width, height)
     if max(width, height, *size) > LARGEST_SIDE:
@@ -70,9 +72,8 @@ def rectification_by_features(
         intrinsics = np.diag([focal, focal, 1])
         placed = np.array([[scale, 0, middle[0] + column], [0, scale, middle[1] + rows], [0, 0, 1]])
         resized = np.array([[zoom, 0, (zoom - 1) / 2], [0, zoom, (zoom - 1) / 2], [0, 0, 1]])
-        warps.append(
-            _warp(resized @ placed @ intrinsics @ turn @ np.linalg.inv(intrinsics) @ to_camera, size)
-        )
+        homography = resized @ placed @ intrinsics @ turn @ np.linalg.inv(intrinsics) @ to_camera
+        warps.append(partial(cv2.warpPerspective, M=homography, dsize=size, flags=cv2.INTER_LINEAR))
     return Rectification(warps[0], warps[1], None), len(one)
 
 
@@ -136,13 +137,3 @@ def _seen(points: Floats, turn: Floats, focal: float) -> Floats:
     """Where points (N, 2) about the middle lie after the camera has turned."""
     rays = np.concatenate([points / focal, np.ones((len(points), 1))], axis=1) @ turn.T
     return focal * rays[:, :2] / np.maximum(rays[:, 2:], 1e-3)
-
-
-def _warp(homography: Floats, size: tuple[int, int]) -> Callable[[Pixels], Pixels]:
-    def warp(pixels: Pixels) -> Pixels:
-        import cv2
-
-        warped: Pixels = cv2.warpPerspective(pixels, homography, size, flags=cv2.INTER_LINEAR)
-        return warped
-
-    return warp

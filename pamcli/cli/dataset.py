@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
@@ -101,10 +102,7 @@ def verify(
         for spec, source in zip(specs, sources, strict=True):
             findings = findings_of(source, lambda done: bar.advance())
             damaged |= any(finding.severity == "damage" for finding in findings)
-            if text.jsonl:
-                _report_json(spec, source, findings, console)
-            else:
-                _report(spec, source, findings, console)
+            _report(spec, source, findings, text.jsonl, console)
     if damaged:
         raise typer.Exit(InputError.exit_code)
 
@@ -181,14 +179,12 @@ command(
 def _record(row: SourceInfo) -> dict[str, Any]:
     from pamcli.data.sources import COMMON_KEYS
 
-    common = [
-        {"name": name, "meaning": meaning, "choices": None, "default": None} for name, meaning in COMMON_KEYS
-    ]
+    common = [{"name": name, "meaning": meaning} for name, meaning in COMMON_KEYS]
     return {
         "name": row.name,
         "about": row.about,
         "splits": row.splits,
-        "keys": [*(asdict(key) for key in row.keys), *common],
+        "keys": [*map(asdict, row.keys), *({**each, "choices": None, "default": None} for each in common)],
         "tree": row.tree,
         "unverified": row.unverified or None,
     }
@@ -212,42 +208,25 @@ def _entry(word: str, text: str) -> Iterator[str]:
         yield f"  {'' if index else word:12}{line}"
 
 
-def _counts(source: Source, findings: list[Finding]) -> dict[str, int]:
-    severities = [finding.severity for finding in findings]
-    return {
-        "pairs": len(source),
-        "damage": severities.count("damage"),
-        "incomplete": severities.count("incomplete"),
-    }
-
-
-def _report(spec: DataSpec, source: Source, findings: list[Finding], console: Console) -> None:
+def _report(spec: DataSpec, source: Source, findings: list[Finding], jsonl: bool, console: Console) -> None:
+    """A line for each finding, and one with the counts."""
+    counts = Counter({"damage": 0, "incomplete": 0})
     for finding in findings:
-        sample = f"{finding.sample}: " if finding.sample else ""
-        console.result(f"{spec.text}: {sample}{finding.severity}: {finding.message}")
-    counts = _counts(source, findings)
-    found = (
-        f"{counted(counts['pairs'], 'pair')}, {counts['damage']} damage, {counts['incomplete']} incomplete"
-    )
-    unverified = "" if spec.info.verified else f"; layout unverified: {spec.info.unverified}"
-    console.result(f"{spec.text}: {found}{unverified}")
-
-
-def _report_json(spec: DataSpec, source: Source, findings: list[Finding], console: Console) -> None:
-    for finding in findings:
-        facts = {**asdict(finding), "sample": finding.sample or None}
-        console.record({"kind": "finding", "data": spec.text, **facts})
-    console.record(
-        {
-            "kind": "summary",
-            "data": spec.text,
-            "name": spec.info.name,
-            "split": spec.split,
-            "path": spec.path,
-            **_counts(source, findings),
-            "unverified": spec.info.unverified or None,
-        }
-    )
+        counts[finding.severity] += 1
+        if jsonl:
+            facts = {**asdict(finding), "sample": finding.sample or None}
+            console.record({"kind": "finding", "data": spec.text, **facts})
+        else:
+            sample = f"{finding.sample}: " if finding.sample else ""
+            console.result(f"{spec.text}: {sample}{finding.severity}: {finding.message}")
+    if jsonl:
+        place = {"name": spec.info.name, "split": spec.split, "path": spec.path, "pairs": len(source)}
+        unverified = {"unverified": spec.info.unverified or None}
+        console.record({"kind": "summary", "data": spec.text, **place, **counts, **unverified})
+        return
+    found = ", ".join(f"{count} {severity}" for severity, count in counts.items())
+    unsure = "" if spec.info.verified else f"; layout unverified: {spec.info.unverified}"
+    console.result(f"{spec.text}: {counted(len(source), 'pair')}, {found}{unsure}")
 
 
 def _is_part(output: Path, source: Source) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -46,38 +47,26 @@ def command(text: Answer) -> None:
         console.record({**facts, "ok": not failures})
     else:
         for name, value in facts.items():
-            for line in (
-                [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
-            ):
-                console.result(f"{name:10} {line}")
-                name = ""
+            lines = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
+            for index, line in enumerate(lines):
+                console.result(f"{'' if index else name:10} {line}")
     if failures:
         raise typer.Exit(failures[0].exit_code)
 
 
 def _packages() -> dict[str, str]:
-    def of(name: str) -> str:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            return "not installed"
-
-    return {name: of(name) for name in PACKAGES}
+    found = dict.fromkeys(PACKAGES, "not installed")
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
-def _inside(name: str) -> Callable[[], Any]:
+def _inside(name: str) -> Any:
     """What the library says; PyTorch is imported when it is asked."""
+    from pamcli.inference import examination
 
-    def ask() -> Any:
-        from pamcli.inference import examination
-
-        return getattr(examination, name)()
-
-    return ask
-
-
-def _weights() -> dict[str, str]:
-    return {name: f"whole, {locate(name).path}" for name in REGISTERED}
+    return getattr(examination, name)()
 
 
 def _pictures() -> str:
@@ -98,10 +87,10 @@ def _pictures() -> str:
 _EXAMINED: dict[str, Any] = {
     "pam": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
     "packages": _packages,
-    "processor": _inside("processor"),
-    "devices": _inside("devices"),
-    "memory": _inside("memory"),
-    "weights": _weights,
+    "processor": partial(_inside, "processor"),
+    "devices": partial(_inside, "devices"),
+    "memory": partial(_inside, "memory"),
+    "weights": lambda: {name: f"whole, {locate(name).path}" for name in REGISTERED},
     "pictures": _pictures,
-    "self-test": _inside("self_test"),
+    "self-test": partial(_inside, "self_test"),
 }

@@ -40,7 +40,12 @@ def render_report(found: Evaluation) -> bytes:
                 for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
             ],
             has_errors=any(panel.kind == "errors" for pair in found.worst_pairs for panel in pair.panels),
-            definitions=_definitions(found.summary, found.images),
+            definitions={
+                column.heading: column.note
+                for table in (found.summary, found.images)
+                for column in table.columns
+                if column.note
+            },
         )
     )
     # A lone surrogate, from a file name that is no UTF-8, cannot be encoded.
@@ -70,7 +75,3 @@ def _panels(pair: ShownPair) -> dict[str, Any]:
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
     crops = any(panel.kind == "crop" for panel in pair.panels)
     return {"layout": "crops" if crops else "wide" if wide else "", "drawn": drawn}
-
-
-def _definitions(*tables: Table) -> dict[str, str]:
-    return {column.heading: column.note for table in tables for column in table.columns if column.note}

@@ -6,6 +6,7 @@ import math
 import pickle
 import struct
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,18 +32,10 @@ NUMPY_SCALARS = [
     np.dtypes.Int64DType,
 ]
 
+# What loading raises on files that are not what they claim to be.
 DAMAGE = (
-    # What torch.load raises on files that are not what they claim to be.
-    RuntimeError,
-    EOFError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    TypeError,
-    AssertionError,
-    ArithmeticError,
-    struct.error,
-    SafetensorError,
+    *(RuntimeError, EOFError, ValueError, LookupError, AttributeError, TypeError, AssertionError),
+    *(ArithmeticError, struct.error, SafetensorError),
 )
 
 
@@ -69,7 +62,8 @@ def read_checkpoint(
     UsageError for a file of pam's own, which says more than its tensors do, and for a prior where there can
     be none.
     """
-    if _is_imported(path):
+    with suppress(ModelError):
+        read_header(path)
         raise UsageError(f"{path} is a weights file of pam already", "use it as it is")
     state = _state_dict(_load(path), path)
     architecture, scale = _recognise(state, path)
@@ -88,14 +82,6 @@ def read_checkpoint(
     return Checkpoint(state, spec)
 
 
-def _is_imported(path: Path) -> bool:
-    try:
-        read_header(path)
-    except ModelError:
-        return False
-    return True
-
-
 def _load(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals(NUMPY_SCALARS), warnings.catch_warnings():
@@ -112,7 +98,7 @@ def _load(path: Path) -> Any:
             f"{path} is not a checkpoint of tensors alone",
             "it is damaged, or holds Python objects, which pam never executes; save its state dict alone",
         ) from error
-    except (SafetensorError, *DAMAGE) as error:
+    except DAMAGE as error:
         raise ModelError(f"{path} is not a PyTorch checkpoint, or is damaged", "download it again") from error
 
 

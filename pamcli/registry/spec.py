@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -70,18 +71,9 @@ class ModelSpec:
 
     def to_metadata(self) -> dict[str, str]:
         """Strings for a safetensors header; absent values are left out."""
-        fields = {
-            "pam_format": "1",
-            "architecture": self.architecture,
-            "configuration": json.dumps({"variant": self.variant}),
-            "scale": self.scale,
-            "max_disparity": self.max_disparity,
-            "training": self.training,
-            "licence": self.licence,
-            "version": self.version,
-            "source": self.source,
-        }
-        return {key: str(value) for key, value in fields.items() if value not in (None, "")}
+        values = {"pam_format": "1", **asdict(self), "configuration": json.dumps({"variant": self.variant})}
+        del values["variant"]
+        return {key: str(value) for key, value in values.items() if value not in (None, "")}
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, str]) -> ModelSpec:
@@ -89,16 +81,12 @@ class ModelSpec:
         if metadata.get("pam_format") != "1":
             raise ModelError("the file does not say which network it holds", "convert it: pam weights import")
         try:
-            return cls(
-                architecture=metadata["architecture"],
-                variant=str(json.loads(metadata["configuration"])["variant"]),
-                scale=_integer(metadata.get("scale")),
-                max_disparity=_integer(metadata.get("max_disparity")),
-                training=metadata.get("training", ""),
-                licence=metadata.get("licence", "unknown"),
-                version=metadata.get("version", ""),
-                source=metadata.get("source", ""),
-            )
+            values: dict[str, Any] = {
+                key.name: metadata[key.name] for key in fields(cls) if key.name in metadata
+            }
+            values["variant"] = str(json.loads(metadata["configuration"])["variant"])
+            values |= {key: int(values[key]) for key in ("scale", "max_disparity") if key in values}
+            return cls(**values)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"its metadata are damaged: {error!r}") from error
 
@@ -162,7 +150,3 @@ def read_header(path: Path) -> WeightsFile:
 
 
 PRECISIONS = {"F16": "fp16", "BF16": "bf16", "F32": "fp32", "F64": "fp64"}
-
-
-def _integer(text: str | None) -> int | None:
-    return None if text is None else int(text)
