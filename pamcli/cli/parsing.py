@@ -52,16 +52,19 @@ def enlargement(text: str, option: str) -> float | Literal["auto"]:
     raise UsageError(f"{option} {text!r} is neither auto nor a number from 1 to 4")
 
 
+def _two_numbers(text: str, mark: str, digits: int = 5) -> tuple[int, int] | None:
+    """Whole numbers of so many digits at most, with a mark between them; None where that is not it."""
+    found = re.fullmatch(f"([0-9]{{1,{digits}}}){mark}([0-9]{{1,{digits}}})", text)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
 def rows_by_columns(text: str, option: str) -> tuple[int, int] | None:
     """Of pictures, as tensors count them; None for "dynamic"."""
-    if text == "dynamic":
-        return None
-    found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", text, re.ASCII)
-    if found is None or min(int(found[1]), int(found[2])) < 16:
-        raise UsageError(
-            f"{option} {text!r} is no size", "rows x columns from 16 on, as in 384x1248, or dynamic"
-        )
-    return int(found[1]), int(found[2])
+    size = _two_numbers(text, "x")
+    if text != "dynamic" and (size is None or min(size) < 16):
+        hint = "rows x columns from 16 on, as in 384x1248, or dynamic"
+        raise UsageError(f"{option} {text!r} is no size", hint)
+    return size
 
 
 def memory_size(text: str, option: str) -> int:
@@ -80,31 +83,29 @@ def crop(text: str, option: str) -> tuple[int, int]:
 
 def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
     """Width and height from WxH."""
-    sides = text.lower().split("x")
-    if len(sides) != 2 or not all(
-        s.isascii() and s.isdigit() and len(s) < 6 and least <= int(s) <= 65535 for s in sides
-    ):
+    size = _two_numbers(text.lower(), "x")
+    if size is None or not least <= min(size) <= max(size) <= 65535:
         raise UsageError(f"{option} {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 512x256")
-    return int(sides[0]), int(sides[1])
+    return size
 
 
 def shard(text: str, option: str) -> slice:
     """Of all pairs, those of a share I/N."""
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+    share = _two_numbers(text, "/", digits=9)
+    if share is None or not 1 <= share[0] <= share[1]:
         raise UsageError(
             f"{option} {text} is none: I/N with I from 1 to N",
             f"with an index that counts from 0, {option} $((INDEX + 1))/N",
         )
-    return slice(int(found[1]) - 1, None, int(found[2]))
+    return slice(share[0] - 1, None, share[1])
 
 
 def cameras(text: str, option: str) -> tuple[int, int]:
     """Numbers of the left and the right camera."""
-    left, _, right = text.partition(":")
-    if left == right or not all(n.isascii() and n.isdigit() and len(n) < 3 for n in (left, right)):
+    pair = _two_numbers(text, ":", digits=2)
+    if pair is None or pair[0] == pair[1]:
         raise UsageError(f"{option} {text!r} is no pair of cameras", "write LEFT:RIGHT, as in 0:1")
-    return int(left), int(right)
+    return pair
 
 
 def color_range(text: str, option: str) -> tuple[float, float] | Literal["auto"]:

@@ -98,7 +98,11 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
         raise UsageError("no scale is given", "add --scale 2 or --scale 4")
     if to.scale is None and (given.add or given.list_file):
         raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
-    _check_apart(to.output, given.places)
+    for place in given.places:
+        if place.is_dir() and Path(os.path.realpath(to.output)).is_relative_to(os.path.realpath(place)):
+            raise UsageError(
+                f"{shown(to.output)} lies in {shown(place)}, which is the input", "name a folder beside it"
+            )
     if not to.output.is_dir() and to.output.exists():
         raise UsageError(f"{shown(to.output)} is a file", "name a folder")
     lines = None if given.list_file is None else read_text(given.list_file).splitlines()
@@ -114,31 +118,19 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
             places = [str(to.output / "pairs")]
         if to.scale is not None:
             source = "stereograms" if given.from_stereograms else "flickr1024"
-            found = reduce(
-                operator.add, [*added, *(_input_pairs(text, given.split, source) for text in places)]
-            )
-            plan = _planned(found, lines, given, to, console)
+            given_pairs = (_input_pairs(text, given.split, source) for text in places)
+            plan = _planned(reduce(operator.add, [*added, *given_pairs]), lines, given, to, console)
             failed |= _carried_out(plan, workers.count, given.skip_damaged, to.jsonl, console, bar)
     if failed and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
 
 
-def _check_apart(output: Path, inputs: list[Path]) -> None:
-    for place in inputs:
-        if place.is_dir() and Path(os.path.realpath(output)).is_relative_to(os.path.realpath(place)):
-            raise UsageError(
-                f"{shown(output)} lies in {shown(place)}, which is the input", "name a folder beside it"
-            )
-
-
 def _data_pairs(text: str) -> Pairs:
     from pamcli.data.open import open_data, parse_data
-
-    spec = parse_data(text)
-    source = open_data(spec)
     from pamcli.data.preparation.pairs import listed_pairs
 
-    return listed_pairs(source, spec.info.name)
+    spec = parse_data(text)
+    return listed_pairs(open_data(spec), spec.info.name)
 
 
 def _input_pairs(text: str, split: Split, source: str) -> Pairs:
@@ -224,11 +216,11 @@ def _carried_out(
         )
         return False
     for source, counts in index.sources().items():
-        patches = f"{counted(counts['pairs'], 'pair')}, {counted(counts['patches'], 'patch')}"
-        console.result(f"{name}: {source}: {patches}")
+        pairs, patches = counted(counts["pairs"], "pair"), counted(counts["patches"], "patch")
+        console.result(f"{name}: {source}: {pairs}, {patches}")
     left_out = f", {counted(len(index.left_out), 'pair')} left out" if index.left_out else ""
-    patches = f"{counted(len(index.pictures), 'pair')}, {counted(index.patches, 'patch')}{left_out}"
-    console.result(f"{name}: {patches}")
+    pairs, patches = counted(len(index.pictures), "pair"), counted(index.patches, "patch")
+    console.result(f"{name}: {pairs}, {patches}{left_out}")
     return False
 
 
@@ -252,21 +244,12 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
             console.inform(f"{each['picture']} is set aside: {each['reason']}")
         elif each["outcome"] == "damaged":
             console.error(f"{each['picture']}: {each['reason']}")
+    found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
     if to.jsonl:
-        console.record(
-            {
-                "kind": "pairs",
-                "path": plan.target,
-                "report": plan.record,
-                "pictures": len(outcomes),
-                "pairs": counts["pair"],
-                "set_aside": counts["set aside"],
-                "damaged": counts["damaged"],
-            }
-        )
+        place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": len(outcomes)}
+        console.record(place | found)
     else:
-        line = (
-            f"{counted(counts['pair'], 'pair')}, {counts['set aside']} set aside, {counts['damaged']} damaged"
-        )
-        console.result(f"{plan.target}: {line}; the reasons are in {plan.record.with_suffix('.csv')}")
+        reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
+        line = "{}, {set_aside} set aside, {damaged} damaged".format(counted(found["pairs"], "pair"), **found)
+        console.result(f"{plan.target}: {line}; {reasons}")
     return bool(counts["damaged"])

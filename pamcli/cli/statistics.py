@@ -141,16 +141,13 @@ def _numbers(figures: SetFigures) -> dict[str, float]:
 def _record(text: str, figures: SetFigures) -> dict[str, Any]:
     from pamcli.evaluation.tables import json_value
 
-    def pairs(items: tuple[tuple[str, str], ...]) -> list[list[str]]:
-        return [list(item) for item in items]
-
     return {
         "data": text,
         **{key: json_value(value) for key, value in _numbers(figures).items()},
         "cnniqa": None,
         "sr_metric": None,
-        "copies": pairs(figures.copies),
-        "near_copies": pairs(figures.near_copies),
+        "copies": figures.copies,
+        "near_copies": figures.near_copies,
         "same_views": [pair.name for pair in figures.pairs if pair.same_views],
-        "damaged": pairs(figures.damaged),
+        "damaged": figures.damaged,
     }

@@ -36,14 +36,12 @@ def list_weights(text: Text) -> None:
         for row in rows:
             console.record(row)
         return
-    table = [["NAME", "SIZE", "STORED", "VERSION", "LICENCE", "PURPOSE"]]
+    line = "{:<14}{:<9}{:<8}{:<9}{:<13}{}".format
+    console.result(line("NAME", "SIZE", "STORED", "VERSION", "LICENCE", "PURPOSE"))
     for row in rows:
         size = f"{row['bytes'] / 1e6:.1f} MB"
-        table.append([row["name"], size, row["precision"], row["version"], row["licence"], row["purpose"]])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        console.result("  ".join(cells).rstrip())
+        cells = (row[key] for key in ("precision", "version", "licence", "purpose"))
+        console.result(line(row["name"], size, *cells))
 
 
 @command(
@@ -57,12 +55,8 @@ def info(text: Answer, weights: str = WEIGHTS) -> None:
     """Show what a weights file says about itself."""
     console = Console()
     file = read_header(find_weights(weights, console, check=False))
-    values: dict[str, Any] = {
-        "name": weights,
-        **_summary(file),
-        "path": file.path,
-        "sha256": sha256(file.path),
-    }
+    place = {"path": file.path, "sha256": sha256(file.path)}
+    values: dict[str, Any] = {"name": weights, **_summary(file), **place}
     if text.json:
         console.record(values)
         return
@@ -87,8 +81,7 @@ def verify(
 
     console = Console()
     failures: list[PamError] = []
-    names = weights or list(REGISTERED)
-    for name in names:
+    for name in weights or REGISTERED:
         try:
             path = find_weights(name, console)
             load_network(path)
@@ -209,9 +202,5 @@ def export_network(given: Exported, messages: Messages, weights: str = WEIGHTS) 
 
 
 def _summary(file: WeightsFile) -> dict[str, Any]:
-    return {
-        **asdict(file.spec),
-        "parameters": file.parameters,
-        "precision": file.precision,
-        "bytes": file.size,
-    }
+    measured = {"parameters": file.parameters, "precision": file.precision, "bytes": file.size}
+    return {**asdict(file.spec), **measured}

@@ -145,20 +145,16 @@ def files_by_text(template: str) -> dict[str, Path]:
     folder = root[0] + root[1]
     wanted = normal[len(folder) :]
     hidden = wanted.startswith(".") or "/." in wanted
-    pictures_only = wanted.endswith("{}")
-    count = wanted.count("{}")
-    before = wanted.index("{}")
+    # The first `{}` is any text, the others are the same.
+    first, *others = [re.escape(part) for part in wanted.split("{}")]
+    pattern = re.compile(first + "(?P<text>.+)" + "(?P=text)".join(others), re.DOTALL)
     found: dict[str, Path] = {}
     for name in _walk(folder or ".", hidden):
-        length, rest = divmod(len(name) - len(wanted) + 2 * count, count)
-        text = name[before : before + length]
-        if length < 1 or rest or wanted.replace("{}", text) != name:
+        match = pattern.fullmatch(name)
+        if match is None or {"", ".", ".."} & {*match["text"].split("/")}:
             continue
-        if any(part in ("", ".", "..") for part in text.split("/")):
-            continue
-        if pictures_only and not _has_suffix(name):
-            continue
-        found[text] = Path(folder + name)
+        if not wanted.endswith("{}") or _has_suffix(name):
+            found[match["text"]] = Path(folder + name)
     return found
 
 
