@@ -76,11 +76,7 @@ def list_sources(
     "pam dataset verify kitti2015:kitti 'pairs:mine?first=20'",
     "pam dataset verify flickr1024:data/flickr1024",
 )
-def verify(
-    text: Text,
-    messages: Quiet,
-    data: list[str] = DATA,
-) -> None:
+def verify(text: Text, messages: Quiet, data: list[str] = DATA) -> None:
     """Check that data sets are whole and sound.
 
     Every file is read, and every truth is tried on its pictures.
@@ -126,11 +122,7 @@ class Sheet:
     "pam dataset preview kitti2015:kitti -o sheet.png --count 12",
     "pam dataset preview flickr1024:data/flickr1024 -o sheet.png",
 )
-def preview(
-    sheet: Sheet,
-    messages: Quiet,
-    data: str = DATA,
-) -> None:
+def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
     """Draw a contact sheet of a data set.
 
     A row a sample, with left and right picture, disparity, and occlusion.

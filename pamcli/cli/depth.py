@@ -80,11 +80,7 @@ class Depths(Metric):
 
 
 def command(
-    stored: Stored,
-    results: options.Results,
-    output: Depths,
-    cameras: Cameras,
-    messages: options.Messages,
+    stored: Stored, results: options.Results, output: Depths, cameras: Cameras, messages: options.Messages
 ) -> None:
     """Make depth in metres, and point clouds, of disparities that are there already."""
     console = messages.console(jsonl=results.jsonl)

@@ -121,10 +121,7 @@ class DisparityInput(Measured):
     """Disparities to measure. Raises UsageError for what goes with files alone."""
 
     prediction_scale: float = option(
-        "What the numbers in the files are multiplied by.",
-        default=1.0,
-        metavar="X",
-        parse=parsing.above_zero,
+        "What the numbers in the files are multiplied by.", default=1.0, metavar="X", parse=parsing.above_zero
     )
     prediction_seconds: float | None = option(
         "What the program took for a pair: Middlebury's and ETH3D's archives state it.",

@@ -42,9 +42,7 @@ class Source:
         autocompletion=completion.data,
     )
     crop: tuple[int, int] | None = option(
-        "Of the pictures that the network is given, pixels.",
-        metavar="WxH",
-        parse=parsing.crop,
+        "Of the pictures that the network is given, pixels.", metavar="WxH", parse=parsing.crop
     )
     validation: list[str] | None = option(
         "What to measure on; the best weights are kept as best.", "--val", metavar="DATA"

@@ -138,11 +138,7 @@ def import_checkpoint(
     from pamcli.registry.load import save_network
 
     found = read_checkpoint(
-        checkpoint,
-        max_disparity=prior,
-        training=given.training,
-        licence=given.licence,
-        version=given.version,
+        checkpoint, max_disparity=prior, training=given.training, licence=given.licence, version=given.version
     )
     state = found.state
     if given.half:

@@ -23,15 +23,7 @@ from pamcli.evaluation.disparity_metrics import (
 )
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
 from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity
-from pamcli.evaluation.results import (
-    WORST,
-    Evaluation,
-    compared,
-    cost_of,
-    facts_of,
-    opened,
-    set_notes,
-)
+from pamcli.evaluation.results import WORST, Evaluation, compared, cost_of, facts_of, opened, set_notes
 from pamcli.evaluation.tables import Table, json_rows
 from pamcli.files.finding import listed
 from pamcli.imaging.resize import imresize_to, nearest

@@ -28,10 +28,7 @@ from pamcli.imaging.resize import imresize
 LEFT_MARGIN = 64
 """Columns of the high resolution that the "left" protocol leaves out, at every scale."""
 
-PROTOCOLS = {
-    "left": "left view without its 64 left-most columns",
-    "both": "mean of both views at full width",
-}
+PROTOCOLS = {"left": "left view without its 64 left-most columns", "both": "mean of both views at full width"}
 METRICS = {
     "psnr": "PSNR in dB over all pixels and channels",
     "ssim-ipassr": "SSIM, 7x7 uniform window, population covariance, channels side by side",

@@ -13,15 +13,7 @@ from pamcli.data.source import Source
 from pamcli.evaluation.methods import Method, NetworkMethod
 from pamcli.evaluation.predictions import Views
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
-from pamcli.evaluation.results import (
-    WORST,
-    Evaluation,
-    compared,
-    cost_of,
-    facts_of,
-    opened,
-    set_notes,
-)
+from pamcli.evaluation.results import WORST, Evaluation, compared, cost_of, facts_of, opened, set_notes
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
     METRICS,

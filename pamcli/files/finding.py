@@ -46,8 +46,7 @@ def video_error(path: Path | str) -> InputError:
     """What to say of a video, with the line that makes frames of it."""
     name = shlex.quote(str(path))
     return InputError(
-        f"{shown(path)} is a video",
-        f"make pictures of it: mkdir frames && ffmpeg -i {name} frames/%06d.png",
+        f"{shown(path)} is a video", f"make pictures of it: mkdir frames && ffmpeg -i {name} frames/%06d.png"
     )
 
 

@@ -315,8 +315,7 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairNam
         raise UsageError("NUL characters in a list of lines", "`null` is for NUL-separated lists")
     if not nul and len(columns) not in (2, 3):
         raise UsageError(
-            f"{counted(len(columns), 'column')} instead of 2 or 3",
-            "columns are separated by one tab",
+            f"{counted(len(columns), 'column')} instead of 2 or 3", "columns are separated by one tab"
         )
     if "" in columns:
         raise UsageError(f"column {columns.index('') + 1} is empty")

@@ -67,10 +67,7 @@ def match_likelihood(attention: Tensor, position: Tensor, mask: Tensor) -> Quoti
 
 
 def attention_likelihood(
-    maps: ParallaxMaps,
-    stride: int,
-    left: tuple[Tensor, Tensor] | None,
-    right: tuple[Tensor, Tensor] | None,
+    maps: ParallaxMaps, stride: int, left: tuple[Tensor, Tensor] | None, right: tuple[Tensor, Tensor] | None
 ) -> tuple[Quotient, Quotient]:
     """`match_likelihood` of both maps of a scale, zero of zero pixels for a view without truth.
 
