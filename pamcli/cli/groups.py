@@ -129,13 +129,14 @@ def unfolded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(cls: type[Any]) -> list[Parameter]:
-    """Of the fields, a class's own before those of its bases."""
+    """Of the fields, a class's own before those of its bases; -o before all."""
     hints = get_type_hints(cls)
     found = []
     lineage: list[Any] = list(cls.__mro__)
     for each in fields(cls):
         depth = next(i for i, base in enumerate(lineage) if each.name in get_annotations(base))
-        found.append((depth, _parameter(each.name, hints[each.name], each, lineage[depth].panel)))
+        place = -1 if "-o" in each.metadata.get("names", ()) else depth
+        found.append((place, _parameter(each.name, hints[each.name], each, lineage[depth].panel)))
     return [parameter for _, parameter in sorted(found, key=lambda each: each[0])]
 
 

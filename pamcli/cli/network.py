@@ -41,12 +41,10 @@ def load_matcher(weights: str, asked: Matching, compute: Compute, console: Conso
 
         matcher = StereoMatcher.load(
             path,
-            device=compute.device,
-            precision=compute.precision,
             max_disparity=asked.max_disparity,
-            max_memory=compute.max_memory,
             enlarge=asked.enlarge,
             min_disparity=asked.min_disparity,
+            **compute.resources,
         )
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     enlarged = "" if matcher.enlarge == 1 else f", enlarged {matcher.enlarge}"
@@ -64,13 +62,7 @@ def load_upscaler(
     with console.starting(weights):
         from pamcli.inference.upscaler import StereoUpscaler
 
-        upscaler = StereoUpscaler.load(
-            path,
-            device=compute.device,
-            precision=compute.precision,
-            max_memory=compute.max_memory,
-            ensemble=ensemble,
-        )
+        upscaler = StereoUpscaler.load(path, ensemble=ensemble, **compute.resources)
     _check_scale(weights, scale, upscaler.scale)
     console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
     return upscaler

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Literal
 
 from pamcli.cli import completion, parsing
 from pamcli.cli.console import Console
-from pamcli.cli.groups import argument, flag, option
+from pamcli.cli.groups import argument, flag, option, result
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.finding import shown
-from pamcli.files.suffixes import Layout
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Layout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 PRECISION = "Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
@@ -95,6 +95,21 @@ class Results:
 class Pictures(Results):
     """Results that are both pictures of a pair."""
 
+    output: str | None = result(
+        "The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
+        PICTURE_OUTPUT_SUFFIXES,
+        "-o",
+        name="left",
+        folder_tag="_left",
+        metavar="FILE|FOLDER|TEMPLATE|-",
+    )
+    output_right: str | None = result(
+        "The right picture.",
+        PICTURE_OUTPUT_SUFFIXES,
+        name="right",
+        folder_tag="_right",
+        joins_main_folder=True,
+    )
     format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
         "Of pictures in a folder or on stdout; by default png.", "--format"
     )
@@ -171,6 +186,11 @@ class Compute(Device):
         parse=parsing.memory_size,
     )
     """Bytes."""
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        """What the loading of a network takes of it."""
+        return {"device": self.device, "precision": self.precision, "max_memory": self.max_memory}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
-from pamcli.cli.groups import asked_results, flag, option, result
+from pamcli.cli.groups import asked_results, flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Files
 from pamcli.errors import InputError, UsageError
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
     from pamcli.calibration.rig import Rectification, Rig
@@ -34,21 +33,6 @@ CHECKED, THEN_EVERY = 3, 16
 class Rectified(options.Pictures):
     """Where the rectified pictures go."""
 
-    output: str | None = result(
-        "The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
-        PICTURE_OUTPUT_SUFFIXES,
-        "-o",
-        name="left",
-        folder_tag="_left",
-        metavar="FILE|FOLDER|TEMPLATE|-",
-    )
-    output_right: str | None = result(
-        "The right picture.",
-        PICTURE_OUTPUT_SUFFIXES,
-        name="right",
-        folder_tag="_right",
-        joins_main_folder=True,
-    )
     output_calibration: str | None = option(
         "Of the rectified pictures, for `pam disparity`; by default calibration.yaml beside them.",
         metavar="FILE",

@@ -27,21 +27,6 @@ DEFAULT_SCALE = 4
 class Larger(options.Pictures):
     """Where the larger pictures go."""
 
-    output: str | None = result(
-        "The left picture, larger (.png, .tif, .jpg, .webp); a folder receives both pictures.",
-        PICTURE_OUTPUT_SUFFIXES,
-        "-o",
-        name="left",
-        folder_tag="_left",
-        metavar="FILE|FOLDER|TEMPLATE|-",
-    )
-    output_right: str | None = result(
-        "The right picture, larger.",
-        PICTURE_OUTPUT_SUFFIXES,
-        name="right",
-        folder_tag="_right",
-        joins_main_folder=True,
-    )
     output_packed: str | None = result(
         "Both larger pictures in one.", PICTURE_OUTPUT_SUFFIXES, name="packed", folder_tag="_packed"
     )

@@ -77,7 +77,8 @@ class ImageFigures:
 
     name: str
     regions: Figures
-    curve: ConfidenceCurve | None = None
+    seconds: float | None = None
+    """What the network took, if it is known."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class DisparityMeter:
                 regions[region] |= _quantiles(finite)
         if regions:
             regions["all"] |= _areas(curve)
-        image = ImageFigures(sample.name, regions, curve)
+        image = ImageFigures(sample.name, regions)
         self.images.append(image)
         return image
 

@@ -64,20 +64,12 @@ class DisparityProtocol:
 
 
 @dataclass(frozen=True)
-class MeasuredImage:
-    """One picture's figures, and what the network took."""
-
-    figures: ImageFigures
-    seconds: float | None
-
-
-@dataclass(frozen=True)
 class MeasuredSet:
     """What a method reaches on a data set."""
 
     label: str
     summary: DisparitySummary
-    images: tuple[MeasuredImage, ...]
+    images: tuple[ImageFigures, ...]
     worst_pairs: tuple[tuple[int, ShownPair], ...]
     """The pictures with the highest D1, worst first, by their place in the set."""
     notes: tuple[str, ...]
@@ -179,7 +171,7 @@ def measure_disparity(
     where no sample has a truth, before the method has run.
     """
     meter = DisparityMeter(kitti=protocol.kitti, max_gt=protocol.max_gt, ranges=protocol.ranges)
-    images: list[MeasuredImage] = []
+    images: list[ImageFigures] = []
     worst_pairs: list[tuple[float, int, ShownPair]] = []
     without_truth: list[str] = []
     ratios: list[float] = []
@@ -196,7 +188,7 @@ def measure_disparity(
                 disparity = np.where(np.isfinite(disparity), np.clip(disparity, 0, bounded), disparity)
                 clipped += 1
             figures = meter.add(sample, disparity, visible=found.visible, confidence=found.confidence)
-            images.append(MeasuredImage(figures, found.seconds))
+            images.append(replace(figures, seconds=found.seconds))
             if worst and figures.regions:
                 worst_pairs.append((figures.regions["all"]["d1"], index, _shown(sample, found, figures)))
                 worst_pairs.sort(key=lambda one: -one[0])

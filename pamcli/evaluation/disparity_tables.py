@@ -103,10 +103,10 @@ def images_table(sets: list[MeasuredSet]) -> Table:
     rows: list[dict[str, Value]] = []
     for one in sets:
         for image in one.images:
-            row: dict[str, Value] = {"data": one.label, "name": image.figures.name, "seconds": image.seconds}
+            row: dict[str, Value] = {"data": one.label, "name": image.name, "seconds": image.seconds}
             for region in REGIONS:
                 prefix = "" if region == "all" else f"{region} "
-                figures = image.figures.regions.get(region, {})
+                figures = image.regions.get(region, {})
                 row |= {f"{prefix}{key}": value for key, value in figures.items()}
             rows.append(row)
     regions = ["", *(f"{region} " for region in REGIONS if region != "all")]

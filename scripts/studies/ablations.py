@@ -156,7 +156,7 @@ def errors(weights: Path, sets: Sequence[str], size: tuple[int, int] | None) -> 
             lambda sample: Estimate(matcher(sample.left, sample.right, extras=()).disparity),
             DisparityProtocol.of(spec.info.name, max_gt=FARTHEST, resize=size),
         )
-        found += [image.figures.regions["all"] for image in measured.images]
+        found += [image.regions["all"] for image in measured.images]
     means = {key: float(np.mean([figures[key] for figures in found])) for key in ("epe", "bad-1", "bad-3")}
     return {**means, "pairs": len(found)}
 

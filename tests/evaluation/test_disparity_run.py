@@ -62,7 +62,7 @@ def test_merely_bad_estimates_are_not(factor: float) -> None:
 def test_samples_without_truth_are_left_out_and_said() -> None:
     source = Held(replace(sample("a"), disparity=None), sample("b"), replace(sample("c"), disparity=None))
     found = measure_disparity("set", source, lambda _: Estimate(TRUTH), DisparityProtocol())
-    assert [image.figures.name for image in found.images] == ["b"]
+    assert [image.name for image in found.images] == ["b"]
     assert found.notes == ("2 of 3 pairs have no truth, left out: a, c",)
     with pytest.raises(InputError, match="a has no true disparity, nor has any other pair"):
         measure_disparity("set", source.first(1), lambda _: Estimate(TRUTH), DisparityProtocol())
