@@ -19,7 +19,7 @@ from pamcli.files.atomic import GoneError, Kept, check_writable
 
 if TYPE_CHECKING:
     from pamcli.cli.options import Cluster, Pairs
-    from pamcli.files.suffixes import Layout
+    from pamcli.files.suffixes import PackedLayout
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.pipeline import Outcome
 
@@ -48,7 +48,7 @@ class Operation(ABC, Generic[Result]):
         """Fields of every JSON record: device, precision. The network is loaded for them."""
         return {}
 
-    def read(self, job: Job, layout: Layout | None, max_pixels: int | None) -> StereoPair:
+    def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
         """What there is to work on. Raises InputError."""
         from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
 

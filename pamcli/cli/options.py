@@ -15,7 +15,7 @@ from pamcli.cli.groups import argument, flag, option, result
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.finding import shown
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Layout
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PackedLayout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 PRECISION = "Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
@@ -48,7 +48,7 @@ class Pairs(Limit):
         "A list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.", metavar="FILE"
     )
     null: bool = flag("The list is NUL-separated: left NUL right NUL.", "-0", "--null")
-    packed: Layout | None = option(
+    packed: PackedLayout | None = option(
         "One picture holds both views. lr: the left view on the left; rl: on the right "
         "(cross-eyed); tb: the left view on top; bt: below; -half: squeezed into the frame of one view; "
         "auto: as the file says, which .mpo and .jps do without being asked."
@@ -73,7 +73,7 @@ class Pairs(Limit):
             raise UsageError(f"--root {shown(self.root)} is no folder")
 
     @property
-    def layout(self) -> Layout | None:
+    def layout(self) -> PackedLayout | None:
         """Of pictures that hold both views; None: there are two pictures."""
         return "lr" if self.side_by_side else self.packed
 

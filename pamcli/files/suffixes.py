@@ -11,7 +11,7 @@ JPS_SUFFIX = ".jps"
 PACKED_SUFFIXES = (".mpo", JPS_SUFFIX)
 """Files that hold both views and say how."""
 
-Layout = Literal["auto", "lr", "rl", "tb", "bt", "lr-half", "rl-half", "tb-half", "bt-half"]
+PackedLayout = Literal["auto", "lr", "rl", "tb", "bt", "lr-half", "rl-half", "tb-half", "bt-half"]
 """How a file holds both views. lr: the left view on the left; rl: exchanged (cross-eyed); tb: the left view
 on top; bt: exchanged; -half: squeezed to half the width or height, so that both fit the frame of one. auto:
 as the file says, which MPO and JPS do."""

@@ -8,7 +8,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.MpoImagePlugin import MpoImageFile
 
 from pamcli.errors import InputError
-from pamcli.files.suffixes import Layout
+from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.raster import decoding, quiet
 
 _DISPARITY = "Multi-Frame Image: (Disparity)"
@@ -67,7 +67,7 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
     return views
 
 
-def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> Layout:
+def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
     """The layout in the stereoscopic descriptor of a JPS (VRex, 1997)."""
     magic = stream.read(3)
     stream.seek(0)
@@ -90,4 +90,4 @@ def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> Layout:
     beside, left_first = arrangement == 2, bool(flags & 4)
     order = ("lr" if left_first else "rl") if beside else ("tb" if left_first else "bt")
     layout = f"{order}-half" if flags & (2 if beside else 1) else order
-    return next(known for known in get_args(Layout) if known == layout)
+    return next(known for known in get_args(PackedLayout) if known == layout)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.files.suffixes import JPS_SUFFIX, Layout, Packing
+from pamcli.files.suffixes import JPS_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.images import Picture, decode_picture, read_picture
 from pamcli.imaging.jpeg_views import jps_layout, mpo_views
 from pamcli.imaging.raster import open_source
@@ -55,7 +55,7 @@ def read_pair(left: Path, right: Path, *, max_pixels: int | None) -> StereoPair:
 
 
 def read_packed_pair(
-    source: Path | bytes, layout: Layout, *, max_pixels: int | None, name: str
+    source: Path | bytes, layout: PackedLayout, *, max_pixels: int | None, name: str
 ) -> StereoPair:
     """Read one file that holds both views, full-size: squeezed ones are stretched again (bicubic).
 
@@ -81,7 +81,7 @@ def read_packed_pair(
     return _halved(picture, layout, name)
 
 
-def _halved(picture: Picture, layout: Layout, name: str) -> StereoPair:
+def _halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     length = picture.pixels.shape[axis]

@@ -12,7 +12,7 @@ from picture_bytes import pillow_bytes
 from PIL import Image
 
 from pamcli.errors import InputError
-from pamcli.files.suffixes import Layout
+from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.stereo_pair import StereoPair, read_packed_pair
 
@@ -27,7 +27,7 @@ def smooth(seed: int, height: int = 24, width: int = 32) -> np.ndarray:
 LEFT, RIGHT = smooth(1), smooth(2)
 
 
-def read(data: bytes, layout: Layout = "auto", name: str = "photo") -> StereoPair:
+def read(data: bytes, layout: PackedLayout = "auto", name: str = "photo") -> StereoPair:
     return read_packed_pair(data, layout, max_pixels=None, name=name)
 
 
@@ -119,7 +119,7 @@ LAYOUTS = {  # arrangement and flags of a JPS
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_packed_pictures_and_what_a_jps_says_of_itself(layout: Layout) -> None:
+def test_packed_pictures_and_what_a_jps_says_of_itself(layout: PackedLayout) -> None:
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     views = [LEFT, RIGHT] if order in ("lr", "tb") else [RIGHT, LEFT]
