@@ -39,77 +39,33 @@ app = group(
 )
 measure = group("Measure on data sets with ground truth.")
 learn = group("Train the networks, with ground truth or without.")
-command(
-    app,
-    "disparity",
-    "Where each left pixel sits in the right picture.",
-    "pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif",
-    "pam disparity lefts/ rights/ -o out/ --skip-existing",
-)(disparity.command)
-command(
-    app,
-    "rectify",
-    "Pictures in whose rows points match, from those of a rig.",
-    "pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/",
-    "pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/",
-)(rectify.command)
-command(
-    app,
-    "depth",
-    "Disparities that are there already, in metres.",
-    "pam depth disp.pfm --calibration calib.txt --depth depth.tif",
-    "pam depth disparities/ --calibration calib.txt --picture lefts/ --point-cloud clouds/",
-)(depth.command)
-command(
-    app,
-    "superres",
-    "Both pictures 2 or 4 times larger.",
-    "pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png",
-    "pam superres lefts/ rights/ --scale 2 -o larger/",
-)(superres.command)
-command(
-    measure,
-    "disparity",
-    "Errors, as the benchmarks define them.",
-    "pam eval disparity --data kitti2015:kitti --report kitti.html",
-    "pam eval disparity --data kitti2015:kitti --predictions made/",
-)(evaluate.disparity)
-command(
-    measure,
-    "superres",
-    "PSNR and SSIM, beside bicubic.",
-    "pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare",
-    "pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --baseline-only",
-)(evaluate.superres)
+command(app, "disparity", "Where each left pixel sits in the right picture.")(disparity.command)
+command(app, "rectify", "Pictures in whose rows points match, from those of a rig.")(rectify.command)
+command(app, "depth", "Disparities that are there already, in metres.")(depth.command)
+command(app, "superres", "Both pictures 2 or 4 times larger.")(superres.command)
+command(measure, "disparity", "Errors, as the benchmarks define them.")(evaluate.disparity)
+command(measure, "superres", "PSNR and SSIM, beside bicubic.")(evaluate.superres)
 app.add_typer(measure, name="eval")
-command(
-    learn,
-    "disparity",
-    "PASMnet, which finds disparity.",
-    "pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet",
-    "pam train disparity --data pairs:mine/ --from pasmnet --unsupervised -o runs/mine",
-)(train.disparity)
-command(
-    learn,
-    "superres",
-    "PASSRnet, which enlarges both pictures.",
-    "pam train superres --scale 4 --data pairs:mine/ --data 'procedural:photos/?weight=2' -o runs/sr4",
-    "pam train superres --resume runs/sr4",
-)(train.superres)
+command(learn, "disparity", "PASMnet, which finds disparity.")(train.disparity)
+command(learn, "superres", "PASSRnet, which enlarges both pictures.")(train.superres)
 app.add_typer(learn, name="train")
-command(app, "guide", "Pages of the guide.", "pam guide", "pam guide batches")(guide.command)
-command(app, "doctor", "Whether pam works here.", "pam doctor", "pam doctor --json")(doctor.command)
+command(app, "guide", "Pages of the guide.")(guide.command)
+command(app, "doctor", "Whether pam works here.")(doctor.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 
 
-@command(app, "help", "Help on a command.", "pam help", "pam help eval disparity")
+@command(app, "help", "Help on a command.")
 def show_help(
     context: typer.Context,
     words: list[str] | None = argument("Its words, as eval disparity.", metavar="[COMMAND]"),
 ) -> None:
-    """Show what `pam COMMAND --help` shows."""
+    """Show what `pam COMMAND --help` shows.
+
+    $ pam help
+    $ pam help eval disparity
+    """
     place: Any = context.find_root()
     for word in words or ():
         found = getattr(place.command, "commands", {}).get(word)

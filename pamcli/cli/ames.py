@@ -45,6 +45,8 @@ def match(
     """Match two tiles of float32 with horizontal epipolar lines, NaN where there is no data.
 
     Writes the signed shift from each left pixel to its column in the right tile as float32, NaN = unknown.
+
+    $ pam-asp -r -40 -R 10 left.tif right.tif shift.tif
     """
     console = Console(verbose=True)
     if lowest is None or highest is None:
@@ -70,7 +72,7 @@ def match(
     write_atomically(output, encode_disparity(-found, ".tif").data)
 
 
-command(app, "pam-asp", "", "pam-asp -r -40 -R 10 left.tif right.tif shift.tif")(match)
+command(app, "pam-asp", "")(match)
 
 
 def main() -> NoReturn:

@@ -29,15 +29,13 @@ class Shown:
     )
 
 
-@command(
-    app,
-    "show",
-    "What a file says, in metres, pixels and degrees.",
-    "pam calibration show calib.txt",
-    "pam calibration show rig.yaml --json",
-)
+@command(app, "show", "What a file says, in metres, pixels and degrees.")
 def show(given: Shown, text: Answer, messages: Messages) -> None:
-    """Show what was understood of a calibration: OpenCV, ROS camera_info, Kalibr, KITTI or Middlebury."""
+    """Show what was understood of a calibration: OpenCV, ROS camera_info, Kalibr, KITTI or Middlebury.
+
+    $ pam calibration show calib.txt
+    $ pam calibration show rig.yaml --json
+    """
     console = messages.console()
     stored = Files(calibration=given.files, cameras=given.cameras).read(console)
     facts: dict[str, Any] = {"kind": stored.kind}

@@ -43,12 +43,16 @@ _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
 
 
-@command(app, "list", "What can be read.", "pam dataset list", "pam dataset list kitti2015")
+@command(app, "list", "What can be read.")
 def list_sources(
     text: Text,
     name: str | None = argument("One data set; by default all.", metavar="[NAME]", show_default=False),
 ) -> None:
-    """Show what can be read: names, splits, keys, expected tree."""
+    """Show what can be read: names, splits, keys, expected tree.
+
+    $ pam dataset list
+    $ pam dataset list kitti2015
+    """
     from pamcli.data.open import unknown
     from pamcli.data.sources import COMMON_KEYS, SOURCES
 
@@ -69,13 +73,7 @@ def list_sources(
         console.result(f"Keys of every data set: {keys}.")
 
 
-@command(
-    app,
-    "verify",
-    "Whether data sets are whole and sound.",
-    "pam dataset verify kitti2015:kitti 'pairs:mine?first=20'",
-    "pam dataset verify flickr1024:data/flickr1024",
-)
+@command(app, "verify", "Whether data sets are whole and sound.")
 def verify(text: Text, messages: Quiet, data: list[str] = DATA) -> None:
     """Check that data sets are whole and sound.
 
@@ -84,6 +82,9 @@ def verify(text: Text, messages: Quiet, data: list[str] = DATA) -> None:
     A line of stdout for whatever is wrong, and a last one with the counts. Damage (a view without the other,
     a file that cannot be read, sizes that differ, a truth that does not warp the right picture onto the left
     one) ends with 3; what is merely not there is reported and ends with 0.
+
+    $ pam dataset verify kitti2015:kitti 'pairs:mine?first=20'
+    $ pam dataset verify flickr1024:data/flickr1024
     """
     from pamcli.data.open import open_data, parse_data
 
@@ -115,13 +116,7 @@ class Sheet:
     overwrite: bool = flag("Replace results that exist.")
 
 
-@command(
-    app,
-    "preview",
-    "A contact sheet.",
-    "pam dataset preview kitti2015:kitti -o sheet.png --count 12",
-    "pam dataset preview flickr1024:data/flickr1024 -o sheet.png",
-)
+@command(app, "preview", "A contact sheet.")
 def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
     """Draw a contact sheet of a data set.
 
@@ -129,6 +124,9 @@ def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
 
     Occlusion is white where both views see a pixel, black where the left one alone does, grey where that is
     not known. A cell stays dark where the data set does not have the part.
+
+    $ pam dataset preview kitti2015:kitti -o sheet.png --count 12
+    $ pam dataset preview flickr1024:data/flickr1024 -o sheet.png
     """
     from pamcli.data.open import open_data, parse_data
 
@@ -152,20 +150,8 @@ def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
     console.path(output)
 
 
-command(
-    app,
-    "prepare-flickr1024",
-    "Training patches for super-resolution.",
-    "pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4",
-    "pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no",
-)(prepare.command)
-command(
-    app,
-    "stats",
-    "Sizes, disparities, sharpness, duplicates.",
-    "pam dataset stats data/flickr1024",
-    "pam dataset stats kitti2015:kitti --count 100 --jsonl",
-)(statistics.command)
+command(app, "prepare-flickr1024", "Training patches for super-resolution.")(prepare.command)
+command(app, "stats", "Sizes, disparities, sharpness, duplicates.")(statistics.command)
 
 
 def _record(row: SourceInfo) -> dict[str, Any]:

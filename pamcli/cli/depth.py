@@ -82,7 +82,11 @@ class Depths(Metric):
 def command(
     stored: Stored, results: options.Results, output: Depths, cameras: Cameras, messages: options.Messages
 ) -> None:
-    """Make depth in metres, and point clouds, of disparities that are there already."""
+    """Make depth in metres, and point clouds, of disparities that are there already.
+
+    $ pam depth disp.pfm --calibration calib.txt --depth depth.tif
+    $ pam depth disparities/ --calibration calib.txt --picture lefts/ --point-cloud clouds/
+    """
     console = messages.console(jsonl=results.jsonl)
     limits = options.Pairs(max_pixels=stored.max_pixels)
     plan = plan_jobs(limits, results, asked_results(output), None, console, found=stored.find())

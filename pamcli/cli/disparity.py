@@ -120,6 +120,9 @@ def command(
     The weights that come with pam learned from drawn scenes and few real pairs: in streets and rooms about
     one pixel in fifteen is off by more than 3 px. Act on confident pixels only: --min-confidence (pam guide
     confidence).
+
+    $ pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif
+    $ pam disparity lefts/ rights/ -o out/ --skip-existing
     """
     console = messages.console(jsonl=output.jsonl)
     if network.weights is None or network.weights in REGISTERED:

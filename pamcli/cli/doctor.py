@@ -33,6 +33,9 @@ def command(text: Answer) -> None:
     """Tell versions, what the processor can, what auto chooses, and whether weights and pictures are sound.
 
     Ends with the code of the first thing that is wrong.
+
+    $ pam doctor
+    $ pam doctor --json
     """
     console = Console()
     facts: dict[str, Any] = {}

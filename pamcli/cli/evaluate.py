@@ -165,6 +165,9 @@ def disparity(
 
     Figures are given pooled over all pixels of a set (the headline) and as means of the pictures. With
     --submission nothing is measured: the benchmark's archive is written, and verified.
+
+    $ pam eval disparity --data kitti2015:kitti --report kitti.html
+    $ pam eval disparity --data kitti2015:kitti --predictions made/
     """
     console = messages.console()
     weights, predictions, submission = network.weights, given.predictions, shown.submission
@@ -266,6 +269,9 @@ def superres(
 
     Pictures are cut to a multiple of the scale, reduced by MATLAB's bicubic, rounded to 8 bits, enlarged, and
     compared in 8 bits; bicubic's figures always stand beside.
+
+    $ pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare
+    $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --baseline-only
     """
     console = messages.console()
     predictions, weights, save = given.predictions, network.weights, shown.save

@@ -5,7 +5,7 @@
         panel: ClassVar[str] = "Performance"
         device: str = option("auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
 
-    @command(app, "disparity", "Disparity of a pair.", "pam disparity left.png right.png -o d.pfm")
+    @command(app, "disparity", "Disparity of a pair.")
     def disparity(compute: Compute) -> None: ...
 
 A new option is a new field, which names it; a parameter with such a default may stand by itself, too.
@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, field, fields, is_dataclass
-from inspect import Parameter, Signature, get_annotations, signature
+from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -85,12 +85,16 @@ def group(help_text: str, *, completion: bool = False) -> typer.Typer:
     )
 
 
-def command(app: typer.Typer, name: str, short: str, *examples: str) -> Callable[[Function], Function]:
-    """Register a function as a command, its groups unfolded. examples: shown below its options."""
+def command(app: typer.Typer, name: str, short: str) -> Callable[[Function], Function]:
+    """Register a function as a command, its groups unfolded.
+
+    Its docstring is the help; lines "$ pam ..." at the end of it are examples, shown below the options.
+    """
 
     def register(function: Function) -> Function:
-        epilog = "\n".join(("\b", *examples))
-        app.command(name, cls=_Command, short_help=short, epilog=epilog)(unfolded(function))
+        text, _, examples = cleandoc(function.__doc__ or "").partition("\n\n$ ")
+        epilog = "\n".join(("\b", *examples.split("\n$ ")))
+        app.command(name, cls=_Command, help=text, short_help=short, epilog=epilog)(unfolded(function))
         return function
 
     return register

@@ -32,6 +32,9 @@ def command(
     """Show a page of the guide: its commands can be copied as they stand.
 
     A terminal shows it laid out, a pipe gets it as it is, in Markdown.
+
+    $ pam guide
+    $ pam guide batches
     """
     console = Console()
     if page is None:

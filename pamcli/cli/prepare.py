@@ -92,6 +92,9 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
     30 x 90 low-resolution pixels and a stride of 20, at the authors' offsets. Same input, same bytes.
 
     Repeat a command that was interrupted, and it goes on. The result is a data set: flickr1024:FOLDER.
+
+    $ pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4
+    $ pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no
     """
     console = messages.console()
     if not given.from_stereograms and to.scale is None:

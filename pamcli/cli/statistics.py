@@ -43,6 +43,9 @@ def command(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
     Pairs and pixels per image as in the paper's table of data sets, whose rows stand below; the range of
     disparities, estimated by block matching; sharpness (mean gradient) and entropy (bits) of the left
     pictures; pairs that are there twice.
+
+    $ pam dataset stats data/flickr1024
+    $ pam dataset stats kitti2015:kitti --count 100 --jsonl
     """
     console = messages.console()
     sets = [_opened(each) for each in given.data]

@@ -63,6 +63,9 @@ def command(
 
     The pictures must be rectified: a point lies in the same row of both. Depth (8 or 16 bits), transparency
     and colour profile are kept. The paths of the results go to stdout, everything else to stderr.
+
+    $ pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png
+    $ pam superres lefts/ rights/ --scale 2 -o larger/
     """
     console = messages.console(jsonl=output.jsonl)
     plan = plan_jobs(pairs, output, asked_results(output), output.format_name, console, stream=compute.remote)

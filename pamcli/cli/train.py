@@ -39,6 +39,9 @@ def disparity(given: MatcherTraining) -> None:
     """Train a matcher. Recipes: scratch, scenes, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
+
+    $ pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet
+    $ pam train disparity --data pairs:mine/ --from pasmnet --unsupervised -o runs/mine
     """
     _train("disparity", given)
 
@@ -47,6 +50,9 @@ def superres(given: UpscalerTraining) -> None:
     """Train PASSRnet, or PASSRnet 2. Recipes: superres (the default), paper-superres.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
+
+    $ pam train superres --scale 4 --data pairs:mine/ --data 'procedural:photos/?weight=2' -o runs/sr4
+    $ pam train superres --resume runs/sr4
     """
     _train("superres", given)
 

@@ -24,9 +24,13 @@ WEIGHTS = argument(
 )
 
 
-@command(app, "list", "The networks that come with pam.", "pam weights list", "pam weights list --jsonl")
+@command(app, "list", "The networks that come with pam.")
 def list_weights(text: Text) -> None:
-    """Show the networks that come with pam."""
+    """Show the networks that come with pam.
+
+    $ pam weights list
+    $ pam weights list --jsonl
+    """
     console = Console()
     rows = []
     for name, purpose in REGISTERED.items():
@@ -44,15 +48,13 @@ def list_weights(text: Text) -> None:
         console.result(line(row["name"], size, *cells))
 
 
-@command(
-    app,
-    "info",
-    "What a file says about itself.",
-    "pam weights info pasmnet2",
-    "pam weights info passrnet2-x4 --json",
-)
+@command(app, "info", "What a file says about itself.")
 def info(text: Answer, weights: str = WEIGHTS) -> None:
-    """Show what a weights file says about itself."""
+    """Show what a weights file says about itself.
+
+    $ pam weights info pasmnet2
+    $ pam weights info passrnet2-x4 --json
+    """
     console = Console()
     file = read_header(find_weights(weights, console, check=False))
     place = {"path": file.path, "sha256": sha256(file.path)}
@@ -67,7 +69,7 @@ def info(text: Answer, weights: str = WEIGHTS) -> None:
             console.result(f"{key.replace('_', ' '):14} {value}")
 
 
-@command(app, "verify", "Whether weights are whole.", "pam weights verify", "pam weights verify passrnet-x2")
+@command(app, "verify", "Whether weights are whole.")
 def verify(
     weights: list[str] | None = argument(
         "What to check; by default all that come with pam.", metavar="[NAME|PATH|hf:...]"
@@ -76,6 +78,9 @@ def verify(
     """Check that weights are whole.
 
     Of a registered name the recorded sha256, of any file that its tensors are those of its network.
+
+    $ pam weights verify
+    $ pam weights verify passrnet-x2
     """
     from pamcli.registry.load import load_network
 
@@ -113,13 +118,7 @@ class Imported:
     overwrite: bool = flag("Replace results that exist.")
 
 
-@command(
-    app,
-    "import",
-    "Checkpoints of the authors.",
-    "pam weights import PASMnet_KITTI2015.pth.tar -o pasmnet_kitti.safetensors",
-    "pam weights import PASMnet_192.pth.tar -o pasmnet_192.safetensors --max-disparity 192",
-)
+@command(app, "import", "Checkpoints of the authors.")
 def import_checkpoint(
     given: Imported,
     checkpoint: Path = argument(
@@ -129,6 +128,9 @@ def import_checkpoint(
     """Convert a checkpoint of the authors, or of PASMnet 2.
 
     The result is a safetensors file. Nothing in the checkpoint is executed.
+
+    $ pam weights import PASMnet_KITTI2015.pth.tar -o pasmnet_kitti.safetensors
+    $ pam weights import PASMnet_192.pth.tar -o pasmnet_192.safetensors --max-disparity 192
     """
     output, prior = given.output, given.max_disparity
     if prior is not None and prior % 16:
@@ -166,17 +168,14 @@ class Exported:
     overwrite: bool = flag("Replace results that exist.")
 
 
-@command(
-    app,
-    "export",
-    "ONNX, for other runtimes.",
-    "pam weights export pasmnet2 -o net.onnx --size 384x1248",
-    "pam weights export passrnet-x2 -o larger.onnx",
-)
+@command(app, "export", "ONNX, for other runtimes.")
 def export_network(given: Exported, messages: Messages, weights: str = WEIGHTS) -> None:
     """Write a network as an ONNX file, which `--weights` takes too, and hold it against PyTorch.
 
     Whole attention maps bound the size of its pictures: pam guide onnx.
+
+    $ pam weights export pasmnet2 -o net.onnx --size 384x1248
+    $ pam weights export passrnet-x2 -o larger.onnx
     """
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
     console = messages.console()

@@ -36,9 +36,7 @@ class Speed:
 def program(function: Any) -> typer.Typer:
     app = group("A program.")
     app.callback()(lambda: None)
-    command(app, "work", "Works.", "program work --folder out", "program work --folder out --cores 3")(
-        function
-    )
+    command(app, "work", "Works.")(function)
     return app
 
 
@@ -68,7 +66,11 @@ def test_an_option_without_a_default_is_required_and_marked() -> None:
 
 def test_help_has_a_panel_for_each_class_in_one_order_without_types_and_with_examples() -> None:
     def work(speed: Speed, place: NamedPlace) -> None:
-        """Work."""
+        """Work.
+
+        $ program work --folder out
+        $ program work --folder out --cores 3
+        """
 
     shown = CliRunner().invoke(program(work), ["work", "--help"]).output
     at = [shown.index(f"\n{panel}:") for panel in ("Output", "Network", "Performance", "Examples")]
