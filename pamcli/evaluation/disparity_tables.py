@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, Figures
 from pamcli.evaluation.error_distributions import FRACTIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
-from pamcli.evaluation.tables import Column, Table, Value, json_value, shown_value
+from pamcli.evaluation.tables import Column, Table, Value, flat, json_value, shown_value
 
 if TYPE_CHECKING:
     from pamcli.evaluation.disparity_run import MeasuredSet
@@ -103,14 +104,9 @@ def images_table(sets: list[MeasuredSet]) -> Table:
     rows: list[dict[str, Value]] = []
     for one in sets:
         for image in one.images:
-            row: dict[str, Value] = {"data": one.label, "name": image.name, "seconds": image.seconds}
-            for region in REGIONS:
-                prefix = "" if region == "all" else f"{region} "
-                figures = image.regions.get(region, {})
-                row |= {f"{prefix}{key}": value for key, value in figures.items()}
-            rows.append(row)
-    regions = ["", *(f"{region} " for region in REGIONS if region != "all")]
-    keys = [f"{region}{key}" for region in regions for key in METRICS]
+            figures = flat({region: image.regions[region] for region in REGIONS if region in image.regions})
+            rows.append({"data": one.label, "name": image.name, "seconds": image.seconds, **figures})
+    keys = flat({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
     used = [key for key in keys if any(key in row for row in rows)]
     words = (Column("data", "data", text=True), Column("name", "name", text=True))
     return Table((*words, Column("seconds", "time", "s", 3), *map(_column, used)), tuple(rows))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from pamcli.evaluation.tables import Column, Table, Value
+from pamcli.evaluation.tables import Column, Table, Value, flat
 
 Figures = Mapping[str, Mapping[str, float]]
 
@@ -73,21 +73,14 @@ def published_table(
     """
     lines: list[dict[str, Value]] = []
     for row in rows:
-        figures = {
-            metric if region == "all" else f"{region} {metric}": value
-            for region, values in row.figures.items()
-            for metric, value in values.items()
-        }
         protocol = f"{row.subset}; {row.protocol}"
-        lines.append({"method": row.method, **figures, "protocol": protocol, "source": row.source})
+        lines.append({"method": row.method, **flat(row.figures), "protocol": protocol, "source": row.source})
     words = {"method": f"published on {data}", "protocol": "protocol", "source": "source"}
     keys = dict.fromkeys(key for line in lines for key in line if key not in words)
     columns = [Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys]
     if own is not None:
-        places = {key: ("all " + key).split(" ")[-2:] for key in keys}
-        found = {key: own.get(region, {}).get(metric) for key, (region, metric) in places.items()}
-        lines.insert(
-            0, {"method": f"{method} (this run)", **found, "protocol": "measured here", "source": ""}
-        )
+        measured = {key: value for key, value in flat(own).items() if key in keys}
+        words_of_own = {"method": f"{method} (this run)", "protocol": "measured here", "source": ""}
+        lines.insert(0, {**words_of_own, **measured})
     first, *last = (Column(key, title, text=True) for key, title in words.items())
     return Table((first, *columns, *last), tuple(lines))

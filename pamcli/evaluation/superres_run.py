@@ -25,7 +25,7 @@ from pamcli.evaluation.superres_metrics import (
     superres_figures,
     superres_pair,
 )
-from pamcli.evaluation.tables import Column, Table, Value, json_rows, shown_value
+from pamcli.evaluation.tables import Column, Table, Value, flat, json_rows, shown_value
 
 BICUBIC = "bicubic"
 
@@ -213,15 +213,11 @@ def _words(*keys: str) -> tuple[Column, ...]:
     return tuple(Column(key, key, text=True) for key in keys)
 
 
-def _row(figures: Figures) -> dict[str, Value]:
-    return {column.key: figures[protocol][metric] for (protocol, metric), column in COLUMNS.items()}
-
-
 def summary_table(sets: list[MeasuredSet]) -> Table:
     """A row for each set and method; means over the pairs."""
     words = (*_words("data", "method"), Column("pairs", "pairs", decimals=0))
     rows: list[dict[str, Value]] = [
-        {"data": one.label, "method": method, "pairs": len(one.pairs), **_row(figures)}
+        {"data": one.label, "method": method, "pairs": len(one.pairs), **flat(figures)}
         for one in sets
         for method, figures in one.means.items()
     ]
@@ -236,7 +232,7 @@ def pairs_table(sets: list[MeasuredSet]) -> Table:
             "name": pair.name,
             "method": method,
             "seconds": None if method == BICUBIC else pair.seconds,
-            **_row(figures),
+            **flat(figures),
         }
         for one in sets
         for pair in one.pairs
