@@ -47,7 +47,7 @@ def disparity(given: MatcherTraining) -> None:
 
 
 def superres(given: UpscalerTraining) -> None:
-    """Train PASSRnet, or PASSRnet 2. Recipes: superres (the default), paper-superres.
+    """Train PASSRnet, or PASSRnet 2. Recipes: superres (the default), passrnet2-psnr, paper-superres.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
 

@@ -27,6 +27,7 @@ from pamcli.losses.unsupervised import (
     charbonnier,
     downsample,
     edge_aware_smoothness,
+    log_squared_error,
     photometric,
     squared_error,
 )
@@ -125,6 +126,7 @@ def superres_terms(
     for name, weight, error in (
         ("super_resolution", weights.super_resolution, squared_error),
         ("charbonnier", weights.charbonnier, charbonnier),
+        ("psnr", weights.psnr, log_squared_error),
     ):
         if not weight:
             continue

@@ -43,6 +43,8 @@ class LossWeights:
     """Mean square error of PASSRnet's picture (L_SR, Equation 17)."""
     charbonnier: FromZero = 0.0
     """Nearly the mean absolute error of PASSRnet's picture: not the paper's."""
+    psnr: FromZero = 0.0
+    """Logarithm of the mean square error of each of PASSRnet's pictures: not the paper's."""
     pam_over_columns: bool = False
     """Divide PAM-s and PAM-c by the number of columns of their scale, too, as the authors' code does."""
     occluded: Share = 0.0

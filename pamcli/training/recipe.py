@@ -81,10 +81,11 @@ NETWORKS: Mapping[Task, tuple[Network, ...]] = {
 }
 """What a task trains; the first is meant where nothing is said."""
 
+OF_PICTURES = "super_resolution", "charbonnier", "psnr"
 OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial"
 OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
-    "pasmnet": ("updates", "super_resolution", "charbonnier"),
-    "pasmnet2": ("estimate", "super_resolution", "charbonnier"),
+    "pasmnet": ("updates", *OF_PICTURES),
+    "pasmnet2": ("estimate", *OF_PICTURES),
     "passrnet": OF_MATCHING,
     "passrnet2": OF_MATCHING,
 }
@@ -264,8 +265,8 @@ class Recipe:
     @property
     def learns_without_truth(self) -> bool:
         """Some term learns from pairs whose disparity is not known."""
-        pictures = self.losses.super_resolution or self.losses.charbonnier
-        return bool(self.losses.photometric or pictures or self.losses.of_attention)
+        terms = "photometric", *OF_PICTURES
+        return self.losses.of_attention or any(getattr(self.losses, term) for term in terms)
 
     def steps_of(self, pairs: int | None) -> int:
         """Steps of the run; `pairs` is the length of a pass over the data, None where it is endless.

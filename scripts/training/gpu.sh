@@ -58,7 +58,7 @@ if [ "$task" = disparity ]; then
     given=(--network pasmnet2 --batch 32)
 else
     start=passrnet2-${what#superres-}
-    given=(--network passrnet2 --scale "${what#superres-x}" --batch 64 --data 'pairs:runs/pairs?weight=2')
+    given=(--recipe passrnet2-psnr --scale "${what#superres-x}" --batch 64 --data 'pairs:runs/pairs?weight=2')
 fi
 [ ! -e "gpu/start-$what.safetensors" ] || start=gpu/start-$what.safetensors
 "$python" -m pamcli train "$task" --from "$start" --data procedural:runs/textures "${given[@]}" \

@@ -35,6 +35,15 @@ def test_the_super_resolution_loss_is_the_papers(both: bool) -> None:
     assert torch.allclose(values["pam_cycle"], 0.005 * value(*attention_cycle(result.maps)), rtol=1e-5)
 
 
+def test_the_psnr_of_both_views_is_one_term() -> None:
+    result, pictures, _ = example_superres(both=True)
+    assert result.right is not None
+    terms = superres_terms(result, *pictures, LossWeights(psnr=0.5))
+    views = torch.cat((result.left, result.right)) - torch.cat(pictures[2:])
+    expected = torch.log1p(views.square().mean((1, 2, 3)) / 1e-3).mean() / 2
+    assert torch.allclose(total_loss(terms)[0], expected, rtol=1e-5)
+
+
 def test_super_resolution_can_learn_from_charbonnier_and_from_a_truth() -> None:
     result, pictures, costs = example_superres(both=False)
     weights = LossWeights(charbonnier=1, likelihood=0.1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,7 @@ from pamcli.losses.unsupervised import (
     charbonnier,
     downsample,
     edge_aware_smoothness,
+    log_squared_error,
     masked,
     photometric,
     squared_error,
@@ -277,6 +280,13 @@ def test_super_resolution_errors_are_means_over_pixels_and_channels() -> None:
     value(charbonnier(same, picture)).backward()
     assert same.grad is not None
     assert torch.all(same.grad == 0)
+
+
+def test_the_logarithm_of_an_error_counts_each_picture_by_itself() -> None:
+    truth = torch.zeros(2, 3, 4, 6)
+    picture = torch.stack((torch.full((3, 4, 6), 0.1), torch.full((3, 4, 6), 0.01)))
+    logarithms = math.log(1 + 0.1**2 / 2e-3), math.log(1 + 0.01**2 / 2e-3)
+    assert value(log_squared_error(picture, truth, 2e-3)) == pytest.approx(sum(logarithms) / 2, rel=1e-5)
 
 
 def test_reduced_pictures_take_the_middle_of_each_cell() -> None:

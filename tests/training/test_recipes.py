@@ -54,6 +54,16 @@ def test_paper_superres_is_section_5_4() -> None:
     assert (recipe.initialisation, recipe.views, recipe.precision) == ("xavier", "left", "fp32")
 
 
+def test_passrnet2_ends_with_what_psnr_measures() -> None:
+    recipe, before = RECIPES["passrnet2-psnr"], RECIPES["passrnet2"]
+    assert (recipe.after, recipe.network, recipe.losses.charbonnier) == ("passrnet2", "passrnet2", 0)
+    assert recipe.losses.psnr > 0
+    assert recipe.learns_without_truth
+    assert replace(recipe, losses=before.losses, learning_rate=before.learning_rate) == replace(
+        before, name=recipe.name, after=recipe.after, schedule=recipe.schedule
+    )
+
+
 def test_what_is_the_default_follows_from_the_task() -> None:
     assert default_recipe("disparity", unsupervised=False, start=False) == "scratch"
     assert default_recipe("disparity", unsupervised=False, start=True) == "scenes"
