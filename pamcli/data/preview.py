@@ -40,7 +40,11 @@ def contact_sheet(
 
 def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
     height = max(1, round(sample.left.shape[0] * width / sample.left.shape[1]))
-    left, right = (_shrunk(eight_bits(view), width, height) for view in (sample.left, sample.right))
+    # The mean over the pixels that fall together: quick, and good enough to look at.
+    left, right = (
+        np.asarray(Image.fromarray(eight_bits(view)).resize((width, height), Image.Resampling.BOX))
+        for view in (sample.left, sample.right)
+    )
     cells: list[NDArray[np.uint8] | None] = [left, right]
     text = f"{sample.name}   {sample.left.shape[1]} x {sample.left.shape[0]}"
     if sample.disparity is None:
@@ -60,7 +64,10 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         if cell is not None:
             start = _GAP + column * (width + _GAP)
             row[_LINE:, start : start + width] = cell
-    return _with_text(row, text)
+    image = Image.fromarray(row)
+    ascii_alone = text.encode("ascii", "backslashreplace").decode()  # which the built-in font knows for sure
+    ImageDraw.Draw(image).text((_GAP, 1), ascii_alone, fill=_LIGHT, font=ImageFont.load_default())
+    return np.asarray(image)
 
 
 def _visibility(sample: Sample) -> NDArray[np.uint8]:
@@ -69,18 +76,3 @@ def _visibility(sample: Sample) -> NDArray[np.uint8]:
     known = True if sample.disparity is None else np.isfinite(sample.disparity)
     levels = np.where(sample.visible, np.uint8(255), np.where(known, _OCCLUDED, _UNKNOWN))
     return np.repeat(levels[..., None], 3, axis=2)
-
-
-def _shrunk(picture: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint8]:
-    # The mean over the pixels that fall together: quick, and good enough to look at.
-    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BOX))
-
-
-def _with_text(row: NDArray[np.uint8], text: str) -> NDArray[np.uint8]:
-    image = Image.fromarray(row)
-    font = ImageFont.load_default()
-    # The built-in font may know ASCII alone.
-    ImageDraw.Draw(image).text(
-        (_GAP, 1), text.encode("ascii", "backslashreplace").decode(), fill=_LIGHT, font=font
-    )
-    return np.asarray(image)

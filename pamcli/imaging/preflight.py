@@ -47,17 +47,17 @@ MAX_VERTICAL_ERROR = 1.0
 class PairCheck:
     """What a quick look found; pixels are those of the full-size pictures."""
 
-    matches: int
+    matches: int = 0
     """Trustworthy matches found; with fewer than `ENOUGH_MATCHES` nothing is said about order and rows."""
-    median_disparity: float
+    median_disparity: float = 0.0
     """Median of left x - right x over the matches, >= 0 for a pair in the right order; 0 without matches."""
-    exchanged: bool
+    exchanged: bool = False
     """Nearly all matches lie on the wrong side: the left picture is probably the right view."""
-    vertical_offset: float
+    vertical_offset: float = 0.0
     """Median of right y - left y: positive where the right view shows things lower; 0 without a verdict."""
-    vertical_error: float
+    vertical_error: float = 0.0
     """Median of |right y - left y|: also large where the offsets cancel out, as in a rotated view."""
-    identical: bool
+    identical: bool = False
     """Both pictures have the same pixels; nothing else was looked at then."""
     unrelated: bool = False
     """Hardly anything of one picture is in the other: probably two scenes."""
@@ -65,9 +65,8 @@ class PairCheck:
     def warnings(self) -> list[str]:
         """One line for each thing that looks wrong, with its remedy; empty for a usable pair."""
         if self.identical:
-            return [
-                "both pictures are identical, so there is no disparity to find: give the two views of a scene"
-            ]
+            same = "both pictures are identical, so there is no disparity to find"
+            return [f"{same}: give the two views of a scene"]
         if self.unrelated:
             return [
                 "the pictures seem to show different scenes: hardly anything of one is found in the other"
@@ -98,7 +97,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
         raise ValueError(f"two pictures (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
     if _identical(left, right):
-        return PairCheck(0, 0.0, False, 0.0, 0.0, True)
+        return PairCheck(identical=True)
     height, width = left.shape[:2]
     found, factor = find_matches(left, right, (REACH_X * width, REACH_Y * max(height, width)))
     measured = refine_matches(left, right, found, factor, REFINED)
@@ -107,9 +106,9 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
     if few or len(measured) < CONFIRMED * looked_at:
         common = _common(left, right)
         if (not few) if common is None else common < COMMON:
-            return PairCheck(len(found), 0.0, False, 0.0, 0.0, False, unrelated=True)
+            return PairCheck(len(found), unrelated=True)
     if not len(found):
-        return PairCheck(0, 0.0, False, 0.0, 0.0, False)
+        return PairCheck()
     enough = len(measured) >= ENOUGH_MATCHES
     median = float(np.median((measured if enough else found).disparity))
     # What is far away has hardly any disparity and takes no side; one reduced pixel counts `factor`.
@@ -122,7 +121,7 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
     offset, error = (
         (float(np.median(dy)) for dy in (measured.dy, np.abs(measured.dy))) if enough else (0.0, 0.0)
     )
-    return PairCheck(len(found), median, exchanged, offset, error, False)
+    return PairCheck(len(found), median, exchanged, offset, error)
 
 
 def _common(left: NDArray[np.generic], right: NDArray[np.generic]) -> float | None:

@@ -328,10 +328,13 @@ class _Sums:
         self.begin()
 
     def begin(self) -> None:
-        self.count = self.pairs = 0
-        self.waited, self._since = 0.0, time.monotonic()
+        self.pairs, self.waited, self._since = 0, 0.0, time.monotonic()
         self._names: list[str] = []
-        self._sums = self._first_broken = torch.zeros(0)
+        self._figures: dict[int, Tensor] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._figures)
 
     @property
     def seconds(self) -> float:
@@ -348,25 +351,18 @@ class _Sums:
             yield batch
 
     def add(self, step: int, pairs: int, values: dict[str, Tensor], norm: Tensor) -> None:
-        figures = torch.stack([*values.values(), norm.detach()]).float()
-        if not self.count:
-            self._names = [*values, "gradient"]
-            self._sums = torch.zeros_like(figures)
-            self._first_broken = torch.full_like(figures, torch.inf)
-        self.count += 1
+        self._names = [*values, "gradient"]
+        self._figures[step] = torch.stack([*values.values(), norm.detach()]).float()
         self.pairs += pairs
-        self._sums += figures
-        broken = self._first_broken.clamp(max=step)
-        self._first_broken = torch.where(figures.isfinite(), self._first_broken, broken)
 
     def broken(self, *, count_gradient: bool) -> tuple[int, str] | None:
         """The first step with a figure that is not finite, and which; None = all are."""
         names = self._names if count_gradient else self._names[:-1]
-        steps = self._first_broken.tolist()[: len(names)]
-        first = min(steps)
-        return None if first == float("inf") else (int(first), names[steps.index(first)])
+        steps = list(self._figures)
+        broken = ~torch.stack(list(self._figures.values()))[:, : len(names)].isfinite()
+        return next(((steps[row], names[column]) for row, column in broken.nonzero().tolist()), None)
 
     def read(self, processes: Processes) -> dict[str, float]:
         """Sums over the steps: of the terms over all processes, too."""
-        *terms, norm = self._sums.tolist()
+        *terms, norm = torch.stack(list(self._figures.values())).sum(0).tolist()
         return dict(zip(self._names, [*processes.sum_of(terms), norm], strict=True))
