@@ -67,13 +67,14 @@ class CostStage:
     """Rows of the whole picture at this scale."""
 
 
-def query_of_keys(query: nn.Conv2d, key: nn.Conv2d, divisor: int = 1) -> tuple[Tensor, Tensor]:
+def query_of_keys(query: nn.Module, key: nn.Module, divisor: int = 1) -> tuple[Tensor, Tensor]:
     """Weight (C, C, 1, 1) and bias (C) of the 1x1 layer that makes queries of which features are the keys.
 
     The cost q . k of two pixels with features f, f' is (Wq f + bq) . (Wk f' + bk). What of it depends on f
     alone is the same for all k, and the softmax over k takes no notice. So f' itself is the key, and
     Wk^T (Wq f + bq) the query, divided by `divisor`.
     """
+    assert isinstance(query, nn.Conv2d) and isinstance(key, nn.Conv2d)  # noqa: PT018
     assert query.bias is not None
     back = key.weight[:, :, 0, 0].double().T / divisor
     weight, bias = back @ query.weight[:, :, 0, 0].double(), back @ query.bias.double()

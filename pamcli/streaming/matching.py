@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
 from pamcli.networks.parallax import Towards
-from pamcli.networks.pasmnet import STAGE_STRIDES, CascadedParallaxAttention, Hourglass, PASMnet, Stage
+from pamcli.networks.pasmnet import STAGE_STRIDES, Hourglass, PASMnet, Stage
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.streaming.attention import (
     CostStage,
@@ -101,42 +101,25 @@ def features_below(net: Hourglass, quarter: Tensor, strip: int) -> Features:
     return Features(F1, F2, quarter)
 
 
-@dataclass(frozen=True)
-class StageWeights:
-    """The blocks of a stage, four or fewer.
+StageWeights = list[tuple[nn.Sequential, tuple[Tensor, Tensor]]]
+"""Of each block of a stage, four or fewer: the head, whose features are the keys, and weight (C, C, 1, 1) and
+bias (C) of what makes queries of them, divided by C (see `attention.query_of_keys`)."""
 
-    Head features are the keys, and what `attention.query_of_keys` makes of them, divided by C, the queries.
-    """
 
-    heads: tuple[nn.Sequential, ...]
-    queries: tuple[tuple[Tensor, Tensor], ...]
-    """Weight (C, C, 1, 1) and bias (C)."""
-
-    @classmethod
-    def of_all(cls, cascade: CascadedParallaxAttention) -> list[StageWeights]:
-        """Of the three stages."""
-        return [cls.of(stage) for stage in (cascade.stage1, cascade.stage2, cascade.stage3)]
-
-    @classmethod
-    def of(cls, stage: Stage) -> StageWeights:
-        queries = []
-        for block in stage.blocks:
-            query, key = block.query[0], block.key[0]
-            assert isinstance(query, nn.Conv2d)
-            assert isinstance(key, nn.Conv2d)
-            queries.append(query_of_keys(query, key, stage.width))
-        return cls(tuple(block.head for block in stage.blocks), tuple(queries))
+def stage_weights(stage: Stage) -> StageWeights:
+    return [(block.head, query_of_keys(block.query[0], block.key[0], stage.width)) for block in stage.blocks]
 
 
 class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
-    """Runs a network whose batch norm is folded (`folding.folded`) strip by strip.
+    """Runs a network whose batch norm is folded (`rolling.folded`) strip by strip.
 
     In the precision of its weights (see `lowered`); attention and disparity are float32.
     """
 
     def __init__(self, network: MatchingNetwork) -> None:
         self.network: MatchingNetwork = network
-        self.stages = StageWeights.of_all(network.cas_pam)
+        cascade = network.cas_pam
+        self.stages = [stage_weights(stage) for stage in (cascade.stage1, cascade.stage2, cascade.stage3)]
 
     def match(
         self,
@@ -217,7 +200,7 @@ class RollingStage:
     def __init__(self, source: RollingMap, weights: StageWeights, kept: bool) -> None:
         self.source, self.weights, self.kept = source, weights, kept
         self.heads: list[RollingMap] = []
-        for layers in weights.heads:
+        for layers, _ in weights:
             x = self.features()
             self.heads.append(convolution(convolution(x, layers[0], SLOPE), layers[3], SLOPE))
             self.source = x
@@ -238,7 +221,7 @@ class RollingStage:
         _, channels, rows, width = parts[0].shape
         shape = rows, width, len(parts) * channels
         query, key = (parts[0].new_empty(shape, dtype=torch.float32) for _ in range(2))
-        for place, (f, (weight, bias)) in enumerate(zip(parts, self.weights.queries, strict=True)):
+        for place, (f, (_, (weight, bias))) in enumerate(zip(parts, self.weights, strict=True)):
             these = slice(place * channels, (place + 1) * channels)
             query[..., these] = F.conv2d(f[view : view + 1], weight, bias)[0].permute(1, 2, 0)
             key[..., these] = f[1 - view].permute(1, 2, 0)
@@ -246,9 +229,7 @@ class RollingStage:
 
 
 def encoded(source: RollingMap, encoder: Encoder) -> RollingMap:
-    unit, block = encoder.body
-    assert isinstance(unit, nn.Sequential)
-    assert isinstance(block, ResidualBlock)
+    unit, block = cast("tuple[nn.Sequential, ResidualBlock]", tuple(encoder.body))
     x: RollingMap = convolution(source, unit[0], SLOPE)
     precision = next(block.parameters()).dtype
     if next(unit.parameters()).dtype != precision:
@@ -257,9 +238,7 @@ def encoded(source: RollingMap, encoder: Encoder) -> RollingMap:
 
 
 def decoded(deeper: RollingMap, skip: RollingMap | None, decoder: Decoder) -> RollingMap:
-    unit, block = decoder.body
-    assert isinstance(unit, nn.Sequential)
-    assert isinstance(block, ResidualBlock)
+    unit, block = cast("tuple[nn.Sequential, ResidualBlock]", tuple(decoder.body))
     return residual(beside_enlarged(deeper, skip, unit), block.body, SLOPE)
 
 

@@ -58,7 +58,7 @@ class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
 
     def _attend(self, cascade: Cascade) -> tuple[Tensor, Tensor]:
         """Initial disparity and received attention of the left view, (1, H/4, W/4) each."""
-        device = self.stages[0].queries[0][0].device
+        device = next(self.network.parameters()).device
         initial = torch.empty((1, cascade.height, cascade.width), device=device)
         received = torch.zeros_like(initial)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -127,9 +129,7 @@ def start_as_upscaler(network: PASSRnet) -> None:
     """
     picture = range(3)
     itself = {channel: channel for channel in picture}
-    first = network.init_feature[0]
-    assert isinstance(first, nn.Conv2d)
-    _copy_channels(first, itself)
+    _copy_channels(network.init_feature[0], itself)
     for module in network.modules():
         if isinstance(module, ResidualBlock):
             _damp(module.body[2])
@@ -144,10 +144,7 @@ def start_as_upscaler(network: PASSRnet) -> None:
         width = network.pam.fusion.out_channels
         _copy_channels(network.pam.fusion, {channel: width + channel for channel in picture})
 
-    spread, blend, last = network.upscale[4], network.upscale[6], network.upscale[7]
-    assert isinstance(spread, nn.Conv2d)
-    assert isinstance(blend, nn.Conv2d)
-    assert isinstance(last, nn.Conv2d)
+    spread, blend, last = (_convolution(network.upscale[place]) for place in (4, 6, 7))
     places = network.scale**2
     _copy_channels(spread, {channel * places + k: channel for channel in picture for k in range(places)})
     blend.weight.mul_(DAMPING)
@@ -168,22 +165,23 @@ def start_as_enlargement(refine: Refinement) -> None:
     its size.
     """
     for coder in (refine.E0, refine.D3, refine.D4, refine.D5):
-        unit, block = coder.body
-        assert isinstance(unit, nn.Sequential)
-        assert isinstance(block, RefinementBlock)
-        first, last = unit[0], block.body[3]
-        assert isinstance(first, nn.Conv2d)
-        assert isinstance(last, nn.Conv2d)
+        unit, block = cast("tuple[nn.Sequential, RefinementBlock]", tuple(coder.body))
+        first = _convolution(unit[0])
         behind_deeper = first.in_channels - first.out_channels if coder is refine.D3 else 0
         _copy_channels(first, {0: behind_deeper})
-        last.weight[0] = 0
+        _convolution(block.body[3]).weight[0] = 0
     _copy_channels(refine.disp[0], {0: 0})
     _copy_channels(refine.disp[3], {0: 0})
 
 
-def _copy_channels(layer: nn.Module, sources: dict[int, int]) -> None:
-    """Make output channels of a convolution copies of input channels."""
+def _convolution(layer: nn.Module) -> nn.Conv2d:
     assert isinstance(layer, nn.Conv2d)
+    return layer
+
+
+def _copy_channels(module: nn.Module, sources: dict[int, int]) -> None:
+    """Make output channels of a convolution copies of input channels."""
+    layer = _convolution(module)
     middle = layer.kernel_size[0] // 2
     for output, source in sources.items():
         layer.weight[output] = 0
@@ -192,8 +190,8 @@ def _copy_channels(layer: nn.Module, sources: dict[int, int]) -> None:
             layer.bias[output] = 0
 
 
-def _damp(layer: nn.Module) -> None:
+def _damp(module: nn.Module) -> None:
     """The last convolution of a residual branch: silent on the picture's channels, quiet elsewhere."""
-    assert isinstance(layer, nn.Conv2d)
+    layer = _convolution(module)
     layer.weight.mul_(DAMPING)
     layer.weight[:3] = 0
