@@ -105,13 +105,8 @@ def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIX
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    readers = {
-        ".pfm": _read_pfm,
-        ".png": _read_png,
-        ".npy": _read_npy,
-        ".tif": _read_tiff,
-        ".tiff": _read_tiff,
-    }
+    readers = {".pfm": _read_pfm, ".png": _read_png, ".npy": _read_npy}
+    readers |= dict.fromkeys((".tif", ".tiff"), _read_tiff)
     if suffix not in readers:
         _unknown_suffix(suffix, DISPARITY_SUFFIXES)
     with open_source(path, str(path)) as stream:

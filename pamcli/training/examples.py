@@ -12,7 +12,7 @@ import warnings
 from collections import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -141,7 +141,8 @@ class Examples(Dataset[Example]):
     def at(self, position: int, size: tuple[int, int]) -> Example:
         """The example of another height and width than `crop`."""
         rng = default_rng((self.seed, position, _CHANGES))
-        source = self._source(position)
+        choice = default_rng((self.seed, position, _CHOICE)).choice(len(self.sources), p=self.shares)
+        source = self.sources[int(choice)]
         sample = self._sample(source, position, size)
         if self.scale is not None:
             example = randomly_flipped(rng, self._reduced(rng, sample, self.scale), self.augmentation)
@@ -167,10 +168,6 @@ class Examples(Dataset[Example]):
             order = default_rng((self.seed, passes, _ORDER)).permutation(len(source))
             self._order = passes, order
         return source.load(int(self._order[1][place]))
-
-    def _source(self, position: int) -> Source:
-        rng = default_rng((self.seed, position, _CHOICE))
-        return self.sources[int(rng.choice(len(self.sources), p=self.shares))]
 
     def _reduced(self, rng: Generator, sample: Sample, scale: int) -> Example:
         """A high-resolution crop and what it is at low resolution: as cut from the whole picture reduced."""
@@ -240,21 +237,22 @@ def _truths(
     return left, right, visible, right_visible
 
 
+@dataclass
 class _Steps(Dataset["Batch | PamError"]):
     """Whole batches by step. An error for a person is a result: DataLoader would wrap it in a traceback."""
 
-    def __init__(self, examples: Examples, batch: int, rank: int, world: int, wide: Wide | None) -> None:
-        self.examples, self.batch, self.rank, self.world, self.wide = examples, batch, rank, world, wide
+    examples: Examples
+    batch: int
+    rank: int
+    world: int
+    wide: Wide | None
 
     def __getitem__(self, step: int) -> Batch | PamError:
         start = (step * self.world + self.rank) * self.batch
-        size, pairs = self.examples.crop, self.batch
-        if (
-            self.wide is not None
-            and default_rng((self.examples.seed, step, _WIDTHS)).random() < self.wide.share
-        ):
-            area = size[0] * size[1] / (self.wide.crop[0] * self.wide.crop[1])
-            size, pairs = self.wide.crop, max(1, min(pairs, round(pairs * area)))
+        size, pairs, wide = self.examples.crop, self.batch, self.wide
+        if wide is not None and default_rng((self.examples.seed, step, _WIDTHS)).random() < wide.share:
+            area = size[0] * size[1] / (wide.crop[0] * wide.crop[1])
+            size, pairs = wide.crop, max(1, min(pairs, round(pairs * area)))
         try:
             return Batch.of([self.examples.at(start + index, size) for index in range(pairs)])
         except PamError as error:

@@ -62,9 +62,8 @@ class RunFolder:
     def require_new(self) -> None:
         """Raise UsageError where something is there already, OutputError where nothing can be written."""
         there = os.listdir(self.path) if os.path.isdir(self.path) else [""] * os.path.exists(self.path)
-        if any(
-            not name.startswith(".pam-") for name in there
-        ):  # which a run leaves that is killed as it begins
+        # A run that is killed as it begins leaves .pam-...
+        if not all(name.startswith(".pam-") for name in there):
             hint = f"`resume` {shown(self.path)} goes on with it" if self.recipe.exists() else "name another"
             raise UsageError(f"{shown(self.path)} holds something already", hint)
         check_writable(self.recipe)

@@ -47,18 +47,16 @@ class Location:
 
     def size(self) -> tuple[int, int]:
         """(width, height), pixels, of a PNG from its header alone. Raises InputError as `read` does."""
-        head = self._head()
+        if self.member is None:
+            with open_source(self.path, str(self)) as stream:
+                head = stream.read(24)
+        else:
+            head = _read_member(self.path, self.member, str(self), 24)
         if head[: len(png.SIGNATURE)] == png.SIGNATURE and head[12:16] == b"IHDR" and len(head) == 24:
             width, height = struct.unpack(">II", head[16:])
             return width, height
         height, width = self.read().pixels.shape[:2]
         return width, height
-
-    def _head(self) -> bytes:
-        if self.member is None:
-            with open_source(self.path, str(self)) as stream:
-                return stream.read(24)
-        return _read_member(self.path, self.member, str(self), 24)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ A sample is called by the path of its folder, as MiddEval3 wants its results ("t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -36,26 +35,14 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import read_disparity
 
-
-@dataclass(frozen=True)
-class _Names:
-    """The names of the files in a scene's folder; of each the first that is there."""
-
-    left: tuple[str, ...]
-    right: tuple[str, ...]
-    disparity: tuple[str, ...]
-    right_disparity: tuple[str, ...]
-
-
 _NAMES = (
-    # 2003 first: its larger sizes hold im0 to im8, and im0 and im1 are not the pair that the truth is for.
-    _Names(
-        ("im2.png", "im2.ppm"), ("im6.png", "im6.ppm"), ("disp2.png", "disp2.pgm"), ("disp6.png", "disp6.pgm")
-    ),
-    _Names(("im0.png",), ("im1.png",), ("disp0GT.pfm", "disp0.pfm"), ("disp1GT.pfm", "disp1.pfm")),
-    _Names(("view1.png",), ("view5.png",), ("disp1.png",), ("disp5.png",)),
-    _Names(("im0.pgm",), ("im1.pgm",), ("disp0.pgm",), ("disp1.pgm",)),
-    _Names(("scene1.row3.col3.ppm",), ("scene1.row3.col4.ppm",), ("truedisp.row3.col3.pgm",), ()),
+    # Left, right, truth of either; of several the first that is there. 2003 is first: its larger sizes hold
+    # im0 to im8, and im0 and im1 are not the pair that the truth is for.
+    ("im2.png im2.ppm", "im6.png im6.ppm", "disp2.png disp2.pgm", "disp6.png disp6.pgm"),
+    ("im0.png", "im1.png", "disp0GT.pfm disp0.pfm", "disp1GT.pfm disp1.pfm"),
+    ("view1.png", "view5.png", "disp1.png", "disp5.png"),
+    ("im0.pgm", "im1.pgm", "disp0.pgm", "disp1.pgm"),
+    ("scene1.row3.col3.ppm", "scene1.row3.col4.ppm", "truedisp.row3.col3.pgm", ""),
 )
 
 _SCENES_2001 = ("barn1", "barn2", "bull", "poster", "sawtooth", "venus")
@@ -90,18 +77,12 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     tree = Tree((*(truth if split == "training" else ()), calibration))
     for name, folder in scenes.items():
         for names in _NAMES:
-            left, right = _there(folder, names.left), _there(folder, names.right)
-            if left or right:
-                truths = {"disparity": names.disparity, "right_disparity": names.right_disparity}
-                there = {part: path for part, of in truths.items() if (path := _there(folder, of))}
-                views = left or folder / names.left[0], right or folder / names.right[0]
-                tree.add(name, *views, folder, parts=there)
+            each = [next((p for n in of.split() if (p := folder / n).is_file()), folder / of) for of in names]
+            if each[0].is_file() or each[1].is_file():
+                truths = {"disparity": each[2], "right_disparity": each[3]}
+                tree.add(name, each[0], each[1], folder, parts=truths)
                 break
     return tree.listed()
-
-
-def _there(folder: Path, names: tuple[str, ...]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
