@@ -72,7 +72,11 @@ class PairRows:
     def __call__(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1 of both padded views, left first: (2, 3, R, W) float32 in [0, 1]."""
         there = np.arange(first, last).clip(self.above) - self.above
-        rows = [_to_unit_range(view[there[0] : there[-1] + 1]) for view in self.views]
+        rows = [
+            view[there[0] : there[-1] + 1].astype(np.float32)
+            / np.float32(RANGES.get(view.dtype.newbyteorder("="), 1))
+            for view in self.views
+        ]
         both = torch.from_numpy(np.stack(rows)).permute(0, 3, 1, 2)
         return F.pad(both, (0, self.beside, last - first - both.shape[2], 0), mode="replicate")
 
@@ -114,12 +118,6 @@ def _check(view: NDArray[np.generic], name: str, smallest: int) -> None:
         raise InputError(
             f"the {name} picture has values from {low:g} to {high:g}", "floating-point pictures are in [0, 1]"
         )
-
-
-def _to_unit_range(view: NDArray[np.generic]) -> NDArray[np.float32]:
-    values = view.astype(np.float32)
-    largest = RANGES.get(view.dtype.newbyteorder("="))
-    return values if largest is None else values / np.float32(largest)
 
 
 Enlarge = float | Literal["auto"]

@@ -285,7 +285,6 @@ def loader(
             batch_size=None,
             sampler=range(start, steps),
             num_workers=workers,
-            collate_fn=_unchanged,
             worker_init_fn=_begin_worker,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # its own: the run's random state belongs to the run
@@ -314,10 +313,6 @@ def _sigchld_handler_kept() -> Iterator[None]:
     yield
     if before is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGCHLD, before)
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 def _begin_worker(_: int) -> None:

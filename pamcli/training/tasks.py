@@ -31,17 +31,14 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
 
     def _superres(network: nn.Module, batch: Batch) -> Terms:
         assert batch.left_high is not None
+        # Channels side by side, as the weights are: a step takes half to three quarters of the time on a CPU.
+        views = [view.contiguous(memory_format=torch.channels_last) for view in (batch.left, batch.right)]
         with compute.autocast():
-            result = network(*map(_channels_last, (batch.left, batch.right)), both=recipe.views == "both")
+            result = network(*views, both=recipe.views == "both")
         pictures = batch.left, batch.right, batch.left_high, batch.right_high
         return superres_terms(result, *pictures, recipe.losses, truth_of(batch))
 
     return loss
-
-
-def _channels_last(pictures: Tensor) -> Tensor:
-    """Channels side by side, as the weights are: a step takes half to three quarters of the time on a CPU."""
-    return pictures.contiguous(memory_format=torch.channels_last)
 
 
 def truth_of(batch: Batch) -> Truth:

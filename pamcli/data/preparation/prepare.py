@@ -179,23 +179,16 @@ def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
     return index
 
 
-def known_names() -> frozenset[str]:
-    """What may lie in an output folder."""
-    names = {"pairs", "pairs.unfinished", "stereograms.csv", "stereograms.json"}
-    for scale in SCALES:
-        packed, folders = f"x{scale}", f"patches_x{scale}"
-        names |= {packed, f"{packed}.unfinished"}
-        names |= {folders, f"{folders}.unfinished", f"{folders}.csv", f"{folders}.json"}
-    return frozenset(names)
-
-
 def check_folder(out: Path) -> None:
     """Raise UsageError where an output folder is a file, or holds what no run of pam put there."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{shown(out)} is a file", "name a folder")
     if not out.exists():
         return
-    others = sorted(name for name in os.listdir(out) if name not in known_names() and name[0] != ".")
+    stores = ["pairs", *(f"{kind}{scale}" for kind in ("x", "patches_x") for scale in SCALES)]
+    known = {"stereograms.csv", "stereograms.json", *stores, *(f"{store}.unfinished" for store in stores)}
+    known |= {f"patches_x{scale}{suffix}" for scale in SCALES for suffix in (".csv", ".json")}
+    others = sorted(name for name in os.listdir(out) if name not in known and name[0] != ".")
     if others:
         raise UsageError(
             f"{shown(out)} holds something else already: {listed(others)}",

@@ -110,7 +110,11 @@ def carry_out_stereograms(
         for number, why in failed.items()
     }
     outcomes = tuple(found[item.number] for item in plan.items)
-    write_atomically(plan.record.with_suffix(".csv"), _encode_report(outcomes))
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(outcomes)
+    write_atomically(plan.record.with_suffix(".csv"), table.getvalue().encode())
     write_json(plan.record, {"pictures": outcomes, "job": plan.request})
     plan.complete()
     return outcomes
@@ -138,11 +142,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return round(value, 4) if isinstance(value, float) else value
-
-
-def _encode_report(outcomes: Sequence[Report]) -> bytes:
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(outcomes)
-    return out.getvalue().encode()

@@ -6,7 +6,7 @@ A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,9 +53,14 @@ def find_textures(folder: Path) -> TextureFiles:
 
     Only their headers are read. Raises InputError: none there, one is no picture, a folder cannot be read.
     """
+    paths = [below / name for _, below, names in folders_below(folder) for name in sorted(names)]
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if path.suffix.lower() in PICTURE_SUFFIXES:
+            found.setdefault(path.resolve(), path)
     photos: list[Path] = []
     cutouts: list[Path] = []
-    for path in _pictures_below(folder):
+    for path in found.values():
         with _reading(path), Image.open(path) as picture:
             if min(picture.size) >= LEAST_TEXELS:
                 (cutouts if picture.has_transparency_data else photos).append(path)
@@ -65,14 +70,6 @@ def find_textures(folder: Path) -> TextureFiles:
             "give a folder of photographs, or procedural alone for textures that are made up",
         )
     return TextureFiles(tuple(photos), tuple(cutouts))
-
-
-def _pictures_below(folder: Path) -> Iterable[Path]:
-    found: dict[Path, Path] = {}
-    for _, below, names in folders_below(folder):
-        for path in (below / name for name in sorted(names) if Path(name).suffix.lower() in PICTURE_SUFFIXES):
-            found.setdefault(path.resolve(), path)
-    return found.values()
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,8 @@ class TextureLibrary:
         return picture.flip(2) if rng.random() < 0.5 else picture
 
 
-@lru_cache(KEPT)
-def _decoded(path: Path) -> Tensor:
-    return read_texture(path)
-
-
 def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
-    return _decoded(paths[int(rng.integers(len(paths)))])
+    return read_texture(paths[int(rng.integers(len(paths)))])
 
 
 def _texture(pixels: Tensor) -> Tensor:
@@ -128,6 +120,7 @@ def _texture(pixels: Tensor) -> Tensor:
     return torch.cat((texture, torch.ones_like(texture[:1])))
 
 
+@lru_cache(KEPT)
 def read_texture(path: Path) -> Tensor:
     """(3 or 4, H, W) uint8: a picture, upright, without the empty margin of a cut-out, not too large.
 
