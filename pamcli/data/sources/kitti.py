@@ -27,39 +27,24 @@ def _known(path: Path) -> NDArray[np.bool_]:
     return known
 
 
-def open_2012(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-    folder = root_of(root, "data_stereo_flow", "Kitti2012", "KITTI2012", holds=_SPLITS) / split
-    color = (folder / "colored_0").is_dir() or (folder / "colored_1").is_dir()
-    views = ("colored_0", "colored_1") if color else ("image_0", "image_1")
-    cameras = (2, 3) if color else (0, 1)
-    grey = [] if color or not (folder / "image_0").is_dir() else ["no colour pictures (colored_0, colored_1)"]
-    return _opened(folder, views, ("disp_occ", "disp_noc", "", "calib"), cameras, keys, grey)
-
-
-def open_2015(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-    folder = root_of(root, "data_scene_flow", "Kitti2015", "KITTI2015", holds=_SPLITS) / split
-    truths = ("disp_occ_0", "disp_noc_0", "obj_map", "calib_cam_to_cam")
-    return _opened(folder, ("image_2", "image_3"), truths, (2, 3), keys, [])
-
-
-def _opened(
-    folder: Path,
-    views: tuple[str, str],
-    beside: tuple[str, str, str, str],
-    cameras: tuple[int, int],
-    keys: Mapping[str, str],
-    absent: list[str],
-) -> Listed:
-    """beside: the folders of occ, noc, object maps ("" = there are none), and calibration."""
-    occ, noc, foreground, calibration = beside
-    of, read = "/{}_10.png", partial(read_rectified_calibration, cameras=cameras)
+def _opened(year: int, root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+    old = year == 2012
+    archive, of = "data_stereo_flow" if old else "data_scene_flow", "/{}_10.png"
+    folder = root_of(root, archive, f"Kitti{year}", f"KITTI{year}", holds=_SPLITS) / split
+    grey = old and not any((folder / f"colored_{view}").is_dir() for view in (0, 1))
+    views = [f"image_{view}" for view in ((0, 1) if grey else (2, 3))]
+    if old and not grey:
+        views = ["colored_0", "colored_1"]
+    occ, noc, calibration = (
+        ("disp_occ", "disp_noc", "calib") if old else ("disp_occ_0", "disp_noc_0", "calib_cam_to_cam")
+    )
+    read = partial(read_rectified_calibration, cameras=(0, 1) if grey else (2, 3))
     parts = [Part("calibration", f"calibration ({calibration})", read, calibration + "/{}.txt")]
-    if folder.name == "training":
-        objects = Part("foreground", f"object maps ({foreground})", read_mask, foreground + of)
+    if split == "training":
         parts = [
             Part("occ", f"truth of all pixels ({occ})", None, occ + of),
             Part("noc", f"truth of visible pixels ({noc})", None, noc + of),
-            *([objects] if foreground else []),
+            *([] if old else [Part("foreground", "object maps (obj_map)", read_mask, "obj_map" + of)]),
             Part("disparity", read=read_disparity),
             Part("visible", "", _known, noc + of),
             *parts,
@@ -72,7 +57,8 @@ def _opened(
         order = ("occ", "noc") if keys.get("truth", "occ") == "occ" else ("noc", "occ")
         if truth := [files.parts[name] for name in order if name in files.parts]:
             files.parts["disparity"] = truth[0]
-    return tree.listed(absent)
+    colourless = grey and (folder / "image_0").is_dir()
+    return tree.listed(["no colour pictures (colored_0, colored_1)"] if colourless else [])
 
 
 _TRUTH = Key("truth", "all measured pixels or the visible ones", ("occ", "noc"), "occ")
@@ -88,7 +74,7 @@ INFO_2012 = SourceInfo(
         "training/disp_noc/000000_10.png",
         "training/calib/000000.txt",
     ),
-    open_2012,
+    partial(_opened, 2012),
     (_TRUTH,),
     unverified="the names of colour pictures and of the calibration",
 )
@@ -105,7 +91,7 @@ INFO_2015 = SourceInfo(
         "training/obj_map/000000_10.png",
         "training/calib_cam_to_cam/000000.txt",
     ),
-    open_2015,
+    partial(_opened, 2015),
     (_TRUTH,),
     unverified="the names of object maps and of the calibration",
 )
