@@ -172,8 +172,7 @@ MOST_PICTURES = 500
 
 _ENTRY = re.compile(r'<meta name="pam" content="(.*?)">')
 _INDEX = b'<meta name="pam-index"'
-_HEAD = 1 << 16
-"""Bytes of a page within which its entry lies."""
+_HEAD = 1 << 16  # Bytes of a page within which its entry lies
 
 
 def index_place(pages: str) -> Path:

@@ -37,12 +37,10 @@ from pamcli.imaging.matching import (
     refine_matches,
 )
 
-_NOISE = 0.3
-"""Pixels by which a good match is off; what is 4 times as far off counts as wrong."""
+_NOISE = 0.3  # Pixels by which a good match is off; what is 4 times as far off counts as wrong
 _PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
 """Standard deviations expected of offset (pixels), difference of the rotations, zoom and second rotation."""
-_STRAIGHT = 0.25
-"""Pixels; a rotation that moves no pixel by more is left alone, for resampling blurs."""
+_STRAIGHT = 0.25  # Pixels; a rotation that moves no pixel by more is left alone, for resampling blurs
 
 
 @dataclass(frozen=True)
@@ -131,10 +129,8 @@ MOST_RESIDUAL = 1.0
 """Pixels that rows may typically differ by after the fit."""
 FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4
 """Matches, and share of the pixels, that must be found in both views."""
-_AREA, _WIDTH = 260_000, 640
-"""Pixels of the views, and their width, at which disparities are found."""
-_SPARE = 0.06
-"""Share of the width by which disparities may exceed the range of the matches."""
+_AREA, _WIDTH = 260_000, 640  # Pixels of the views, and their width, at which disparities are found
+_SPARE = 0.06  # Share of the width by which disparities may exceed the range of the matches
 _TEXTURE, _SMOOTH = 2.0, 0.7
 """Standard deviations over 5 x 5 pixels: grey levels below which a disparity is guessed, and disparities
 above which one of them is wrong or hidden."""
