@@ -26,12 +26,13 @@ def read_calibration(*paths: str | Path, cameras: tuple[int, int] | None = None)
     """
     if not 1 <= len(paths) <= 2:
         raise UsageError(f"{len(paths)} calibration files are given, where one or two belong together")
-    with _naming(", ".join(map(str, paths))):
+    with naming(", ".join(map(str, paths))):
         return _understood([read_text(Path(path)) for path in paths], cameras)
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
+def naming(name: str) -> Iterator[None]:
+    """What is wrong in it with a calibration is said with the name of its file."""
     try:
         yield
     except InputError as error:
@@ -41,17 +42,18 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _understood(texts: Sequence[str], cameras: tuple[int, int] | None) -> StoredCalibration:
-    if len(texts) == 1:
-        lines = lines_of(texts[0], "=")
-        if "cam0" in lines:
-            return formats.middlebury(lines)
-        if re.search(r"^P(\d|_rect_\d\d):\s*[-+.\d]", texts[0], re.MULTILINE):
-            return formats.kitti(lines_of(texts[0], ":"), cameras)
-    trees = [tree_of(text) for text in texts]
-    if all({"camera_matrix", "projection_matrix"} & tree.keys() for tree in trees):
-        return formats.ros(trees)
+    if len(texts) == 1 and re.search(r"^P(\d|_rect_\d\d):\s*[-+.\d]", texts[0], re.MULTILINE):
+        return formats.kitti(lines_of(texts[0], ":"), cameras)
+    middlebury = lines_of(texts[0], "=") if len(texts) == 1 else {}
+    trees = [] if "cam0" in middlebury else [tree_of(text) for text in texts]
     if len(trees) == 1 and any(re.fullmatch(r"cam\d+", key) for key in trees[0]):
         return formats.kalibr(trees[0], cameras or (0, 1))
+    if cameras not in (None, (0, 1)):
+        raise InputError("has two cameras alone", "leave out `cameras`, which is about KITTI's and Kalibr's")
+    if "cam0" in middlebury:
+        return formats.middlebury(middlebury)
+    if all({"camera_matrix", "projection_matrix"} & tree.keys() for tree in trees):
+        return formats.ros(trees)
     together: Tree = {key: value for tree in trees for key, value in tree.items()}
     if {name for names in OPENCV_NAMES.values() for name in names} & together.keys():
         return formats.opencv(together)

@@ -49,6 +49,8 @@ def match(
     $ pam-asp -r -40 -R 10 left.tif right.tif shift.tif
     """
     console = Console(verbose=True)
+    if (lowest is None) != (highest is None):
+        raise UsageError("one of -r and -R is missing", "give both, or none")
     if lowest is None or highest is None:
         lowest, highest = -WIDEST, WIDEST
         console.inform(f"no range (-r, -R) is given: from {lowest:g} to {highest:g} px")
@@ -58,10 +60,12 @@ def match(
 
     from pamcli.cli.network import load_matcher
     from pamcli.files.atomic import check_writable, write_atomically
+    from pamcli.files.outputs import check_beside
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
     from pamcli.inference.tiles import PERCENTILES, match_tile
 
     views = read_disparity(left), read_disparity(right)
+    check_beside(output, (left, right))
     check_writable(output)
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)

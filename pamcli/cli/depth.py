@@ -12,6 +12,7 @@ from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.groups import argument, asked_results, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Cameras, InMetres, Metric
+from pamcli.cli.parsing import empty
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
 from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
@@ -40,6 +41,8 @@ class Stored(options.Limit):
 
         Raises UsageError where a picture has no name of its own, InputError for what does not exist.
         """
+        if "" in self.inputs:
+            raise empty("DISPARITY")
         if len(self.inputs) == 1 and is_template(self.inputs[0]):
             found = files_by_text(self.inputs[0])
             if not found:
@@ -89,7 +92,8 @@ def command(
     """
     console = messages.console(jsonl=results.jsonl)
     limits = options.Pairs(max_pixels=stored.max_pixels)
-    plan = plan_jobs(limits, results, asked_results(output), None, console, found=stored.find())
+    asked, found, read = asked_results(output), stored.find(), cameras.calibration or ()
+    plan = plan_jobs(limits, results, asked, None, console, found=found, read=read)
     metric = output.prepared(cameras, console)
     assert metric is not None  # a plan has results
     run_jobs(plan, _Converting(metric), console)

@@ -141,7 +141,8 @@ def command(
             raise UsageError(
                 f"{kind.option} {text}: a PNG cannot hold negative disparities", "take .pfm, .npy or .tif"
             )
-    plan = plan_jobs(pairs, output, kinds, output.format_name, console, stream=compute.remote)
+    read = [*(cameras.calibration or ()), network.weights]
+    plan = plan_jobs(pairs, output, kinds, output.format_name, console, stream=compute.remote, read=read)
     in_metres = metric.prepared(cameras, console)
     index = None
     if plan.batch and output.page is not None:

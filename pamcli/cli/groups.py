@@ -19,11 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from pamcli.cli import parsing
 from pamcli.files.outputs import OutputKind
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -147,11 +149,15 @@ def _parameters(cls: type[Any]) -> list[Parameter]:
 def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     """made: by `option`, `flag` or `argument`."""
     more = {"rich_help_panel": panel, **made.metadata}
-    parse, names = more.pop("parse", None), _names(name, made)
+    # An empty path would be the current folder.
+    parse, names = (
+        more.pop("parse", parsing.path if hint in (Path, Path | None) else None),
+        _names(name, made),
+    )
     for key in ("names", "result"):
         more.pop(key, None)
     if parse is not None:
-        more["parser"], hint = _parser(parse, names[0]), str
+        more["parser"], hint = _parser(parse, names[0] if names else name.upper()), str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)
     default = Parameter.empty if made.default is MISSING else made.default
     annotation: Any = Annotated.__class_getitem__((hint, info))  # type: ignore[attr-defined]

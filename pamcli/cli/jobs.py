@@ -104,11 +104,13 @@ def plan_jobs(
     *,
     found: Pairing | None = None,
     stream: bool = False,
+    read: Iterable[str | None] = (),
 ) -> Plan:
     """Find the pairs and plan their results, before any work. Raises UsageError and InputError.
 
     stream: a list in a file is worked off as it is read, too, as one that arrives on stdin.
     found: the inputs, where they are no pairs of pictures.
+    read: other files that no result may overwrite.
     """
     if selection.layout is None and selection.pairs is None and hold_both_views(selection.inputs or ()):
         selection = replace(selection, packed="auto")
@@ -123,8 +125,10 @@ def plan_jobs(
     stdout = _stdout_targets(options, format_name, batch, console)
     policy = {"overwrite": results.overwrite, "skip_existing": results.skip_existing}
     share = selection.shard or slice(None)
+    others = [name for name in (*read, selection.pairs) if name is not None]
     if pairing is None:
-        jobs = itertools.islice(_stream(selection, names, policy), share.start, None, share.step)
+        streamed = _stream(selection, names, policy, SeenPaths(read=others))
+        jobs = itertools.islice(streamed, share.start, None, share.step)
         return Plan(selection, jobs, batch, None)
     if selection.skip_unpaired:
         for path in pairing.unpaired:
@@ -132,7 +136,7 @@ def plan_jobs(
     else:
         require_all_paired(pairing)
     outputs = names.all_paths(pairing.pairs)
-    check_collisions(pairing.pairs, outputs)
+    check_collisions(pairing.pairs, outputs, others)
     pairs, outputs = pairing.pairs[share], outputs[share]
     skips = check_existing(outputs, **policy)
     planned = [
@@ -178,9 +182,8 @@ def _find_pairs(selection: Pairs, stream: bool) -> Pairing | None:
     return resolve_pairs(*inputs)
 
 
-def _stream(selection: Pairs, names: OutputPlan, policy: dict[str, bool]) -> Iterator[Job]:
+def _stream(selection: Pairs, names: OutputPlan, policy: dict[str, bool], seen: SeenPaths) -> Iterator[Job]:
     """Jobs of a list that arrives line by line; whatever is wrong with a line fails that line."""
-    seen = SeenPaths()
     assert selection.pairs is not None
     with reading_stdin() if selection.pairs == "-" else open_pair_list(Path(selection.pairs)) as lines:
         for item in iter_pair_list(lines, selection.null, selection.root):

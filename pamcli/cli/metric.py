@@ -41,6 +41,8 @@ class Files:
         """What the files say. Raises InputError, UsageError."""
         from pamcli.calibration.files import read_calibration
 
+        if "" in (self.calibration or ()):
+            raise parsing.empty("--calibration")
         stored = read_calibration(*map(Path, self.calibration or []), cameras=self.cameras)
         for note in stored.notes:
             console.inform(f"{self.name}: {note}")
@@ -105,7 +107,7 @@ class Metric:
     max_depth: float | None = option(
         "What is farther is unknown.", metavar="METRES", parse=parsing.above_zero
     )
-    stride: int = option("A point of every N-th column and row.", default=1, min=1, metavar="N")
+    stride: int = option("A point of every N-th column and row.", default=1, min=1, max=100_000, metavar="N")
 
     def prepared(self, cameras: Cameras, console: Console) -> InMetres | None:
         """What makes the results; None without a calibration. Raises InputError, UsageError."""
@@ -164,7 +166,8 @@ class InMetres:
         if target.name == "depth_error":
             metres = calibration.depth_error(disparity, self.asked.disparity_error)
         file = encode_depth(np.where(known, metres, np.float32("nan")), target.suffix)
-        if not file.saturated:
-            return Encoded(file.data)
-        share = f"{file.saturated} pixels are beyond 65.535 m, the most that a depth PNG can hold"
-        return Encoded(file.data, [f"{share}, and unknown in it; .tif and .npy hold any"])
+        warnings = [] if known.any() else ["no depth is known"]
+        if file.saturated:
+            share = f"{file.saturated} pixels are beyond 65.535 m, the most that a depth PNG can hold"
+            warnings.append(f"{share}, and unknown in it; .tif and .npy hold any")
+        return Encoded(file.data, warnings)

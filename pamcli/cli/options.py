@@ -124,6 +124,7 @@ class Network:
         "A name of `pam weights list`, a file (also .onnx), or hf:owner/repo/file.safetensors[@revision].",
         metavar="NAME|PATH|hf:...",
         autocompletion=completion.weights,
+        parse=parsing.name,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
 from pamcli.errors import UsageError
@@ -12,6 +13,23 @@ from pamcli.errors import UsageError
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 LARGEST_RANGE = 1e6
 """Pixels; beyond it colours and their rounding say nothing."""
+
+
+def empty(option: str) -> UsageError:
+    """What to raise where a name is empty."""
+    return UsageError(f"{option} is empty", "an unset variable of the shell, perhaps?")
+
+
+def name(text: str, option: str) -> str:
+    """Anything but nothing."""
+    if not text:
+        raise empty(option)
+    return text
+
+
+def path(text: str, option: str) -> Path:
+    """Of a file or folder."""
+    return Path(name(text, option))
 
 
 def above_zero(text: str, option: str) -> float:

@@ -15,6 +15,8 @@ from pamcli.cli.groups import asked_results, flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
 from pamcli.cli.metric import Files
 from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import check_writable
+from pamcli.files.outputs import check_beside
 
 if TYPE_CHECKING:
     from pamcli.calibration.rig import Rectification, Rig
@@ -33,7 +35,7 @@ CHECKED, THEN_EVERY = 3, 16
 class Rectified(options.Pictures):
     """Where the rectified pictures go."""
 
-    output_calibration: str | None = option(
+    output_calibration: Path | None = option(
         "Of the rectified pictures, for `pam disparity`; by default calibration.yaml beside them.",
         metavar="FILE",
     )
@@ -73,10 +75,13 @@ class Views(Files):
                 f"{self.name} describes pictures that are rectified already, not of the cameras",
                 "take the pictures as they are, or the cameras' own calibration",
             )
-        rig = stored.rig if self.baseline is None else stored.rig.with_baseline(self.baseline)
-        if not self.fisheye:
-            return rig
-        return replace(rig, left=replace(rig.left, fisheye=True), right=replace(rig.right, fisheye=True))
+        from pamcli.calibration.files import naming
+
+        with naming(self.name):
+            rig = stored.rig if self.baseline is None else stored.rig.with_baseline(self.baseline)
+            if not self.fisheye:
+                return rig
+            return replace(rig, left=replace(rig.left, fisheye=True), right=replace(rig.right, fisheye=True))
 
 
 def command(
@@ -94,8 +99,14 @@ def command(
     $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/
     """
     console = messages.console(jsonl=output.jsonl)
-    asked = asked_results(output)
-    plan = plan_jobs(pairs, output, asked, output.format_name, console, stream=cluster.remote)
+    asked, read = asked_results(output), views.calibration or ()
+    plan = plan_jobs(pairs, output, asked, output.format_name, console, stream=cluster.remote, read=read)
+    first = next(plan.outputs, None)
+    place = output.output_calibration or (first.parent / CALIBRATION if first else None)
+    if place is not None and read:
+        known = {job.pair: job.outputs for job in plan.jobs if job.pair} if plan.total is not None else {}
+        check_beside(place, read, list(known), list(known.values()))
+        check_writable(place)
     operation = _Rectifying(views, output, views.rig(console), plan.batch, console)
     run_jobs(plan, operation, console, cluster)
 
@@ -232,11 +243,11 @@ class _Rectifying(Operation[_Result]):
 
         calibration = self.rectification.calibration if self.rectification else None
         beside = None if target.path is None else target.path.parent / CALIBRATION
-        path = Path(self.asked.output_calibration) if self.asked.output_calibration else beside
+        path = self.asked.output_calibration or beside
         if self.written or calibration is None or path is None:
             return
         data = encode_calibration(calibration)
-        if path.exists() and not self.asked.overwrite and path.read_bytes() != data:
+        if path.is_file() and not self.asked.overwrite and path.read_bytes() != data:
             raise UsageError(
                 f"{path} exists, and is not that of these pictures",
                 "--overwrite replaces it, --output-calibration gives another name",

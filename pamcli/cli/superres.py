@@ -68,7 +68,8 @@ def command(
     $ pam superres lefts/ rights/ --scale 2 -o larger/
     """
     console = messages.console(jsonl=output.jsonl)
-    plan = plan_jobs(pairs, output, asked_results(output), output.format_name, console, stream=compute.remote)
+    asked, read = asked_results(output), [network.weights]
+    plan = plan_jobs(pairs, output, asked, output.format_name, console, stream=compute.remote, read=read)
 
     from pamcli.cli.network import load_upscaler
 

@@ -84,7 +84,9 @@ class Start:
     """The weights to begin with, and which of them learn."""
 
     panel: ClassVar[str] = "Network"
-    start: str | None = option("Weights to begin with, as of --weights.", "--from", metavar="WEIGHTS")
+    start: str | None = option(
+        "Weights to begin with, as of --weights.", "--from", metavar="WEIGHTS", parse=parsing.name
+    )
     variant: str | None = option(
         "Parts unlike the paper's, as blocks=2,refinement=none.", metavar="KEY=VALUE,..."
     )

@@ -14,6 +14,7 @@ from pamcli.cli.groups import argument, command, flag, group, option
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import Answer, Messages, Text, check_new_file
 from pamcli.errors import PamError, UsageError
+from pamcli.files.outputs import check_beside
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
 
@@ -180,6 +181,7 @@ def export_network(given: Exported, messages: Messages, weights: str = WEIGHTS) 
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
     console = messages.console()
     path = find_weights(weights, console)
+    check_beside(given.output, [path])
     with console.starting(weights):
         from pamcli.files.atomic import write_atomically
         from pamcli.inference.onnx_export import export

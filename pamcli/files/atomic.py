@@ -39,7 +39,10 @@ def check_writable(path: Path) -> None:
     """
     try:
         os.lstat(path)
-        if stat.S_ISFIFO(os.stat(path).st_mode):
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            raise OutputError(f"cannot write {path}: it is a folder", "name a file")
+        if stat.S_ISFIFO(mode):
             _HELD.append(_open_pipe(path))
             return
     except (FileNotFoundError, NotADirectoryError):

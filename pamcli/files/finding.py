@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.suffixes import PICTURE_SUFFIXES, VIDEO_SUFFIXES
 
 
@@ -72,14 +72,14 @@ def require_file(path: Path) -> None:
         raise video_error(path)
 
 
-def check_regular(path: Path) -> None:
-    """Raise InputError where something else than a regular file stands: a pipe or a device may never end."""
+def check_regular(path: Path, error: type[PamError] = InputError) -> None:
+    """Raise the error where something else than a regular file stands: a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):  # opening it says what is wrong
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise InputError(f"{shown(path)} is not a regular file")
+        raise error(f"{shown(path)} is not a regular file")
 
 
 def read_text(path: Path) -> str:

@@ -162,12 +162,16 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
 
 
 class SeenPaths:
-    """Inputs and results so far of pairs that are worked off as they come. known: pairs that are to come."""
+    """Inputs and results so far of pairs that are worked off as they come. known: pairs that are to come.
 
-    def __init__(self, known: Iterable[PairName] = ()) -> None:
+    read: files that are inputs, too: lists, calibrations, weights.
+    """
+
+    def __init__(self, known: Iterable[PairName] = (), read: Iterable[str | Path] = ()) -> None:
         self._folders: dict[str, str] = {}
         self._results: dict[str, str] = {}
         self._inputs = {place for pair in known for place in self._input_places(pair)}
+        self._inputs |= {self._place(Path(path)) for path in read}
 
     def collisions(self, pair: PairName, outputs: Mapping[str, Path]) -> list[str]:
         """What the results of a pair would overwrite, a text each, and inputs that are results of others.
@@ -216,15 +220,33 @@ class SeenPaths:
         return place.casefold() if _CASE_FOLDS else place
 
 
-def check_collisions(pairs: Sequence[PairName], outputs: Sequence[Mapping[str, Path]]) -> None:
+def check_collisions(
+    pairs: Sequence[PairName], outputs: Sequence[Mapping[str, Path]], read: Iterable[str | Path] = ()
+) -> None:
     """Raise UsageError where two results share a name or one would overwrite an input of any pair.
 
-    `outputs` are the paths of each pair's results. The first five cases are named, with their count.
+    `outputs` are the paths of each pair's results; `read` as of `SeenPaths`. The first five cases are named,
+    with their count.
     """
-    seen = SeenPaths(pairs)
+    seen = SeenPaths(pairs, read)
     found = [seen.collisions(pair, paths) for pair, paths in zip(pairs, outputs, strict=True)]
     if bad := [text for texts in found for text in texts]:
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
+
+
+def check_beside(
+    path: Path,
+    read: Sequence[str | Path],
+    pairs: Sequence[PairName] = (),
+    outputs: Sequence[Mapping[str, Path]] = (),
+) -> None:
+    """Raise UsageError where one more file would overwrite an input or a result, by whatever name.
+
+    read: at least one; all as of `check_collisions`.
+    """
+    first, *others = outputs or [{}]
+    pairs = pairs or [PairName(Path(read[0]), None, None)]
+    check_collisions(pairs, [{**first, "one more": path}, *others], read)
 
 
 def check_existing(

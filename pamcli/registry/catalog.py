@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pamcli
 from pamcli.errors import ModelError, UsageError, did_you_mean
+from pamcli.files.finding import check_regular
 
 REGISTERED = {
     "pasmnet2": "disparity of a rectified pair, with sharp edges (the default)",
@@ -68,6 +69,7 @@ def locate(weights: str | Path, *, check: bool = True) -> Located:
     if not path.suffix and path.name == weights:
         hint = f"{did_you_mean(weights, REGISTERED)}known: {', '.join(REGISTERED)}; a path has a suffix"
         raise ModelError(f"no network is called {weights!r}", hint)
+    check_regular(path, ModelError)
     return Located(path, weights)
 
 

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.files.finding import check_regular
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
 from pamcli.registry.spec import MATCHING, PASSRNET_SCALES, ModelSpec, read_header
@@ -83,6 +84,7 @@ def read_checkpoint(
 
 
 def _load(path: Path) -> Any:
+    check_regular(path, ModelError)
     try:
         with torch.serialization.safe_globals(NUMPY_SCALARS), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the protocol of the pickle

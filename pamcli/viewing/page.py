@@ -13,6 +13,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,7 @@ def check_index(place: Path, pages: Iterable[Path] = ()) -> None:
     hint = "take another folder or other names for the pages"
     if place in pages:
         raise UsageError(f"{shown(place)} would be both a page and the index of the pages", hint)
-    if place.exists() and _INDEX not in place.read_bytes()[:_HEAD]:
+    if place.exists() and not (place.is_file() and _INDEX in _head(place)):
         raise UsageError(f"{shown(place)} exists and is no index of pages", hint)
 
 
@@ -196,16 +197,22 @@ def write_index(place: Path) -> None:
         write_atomically(place, render_index(place.parent))
 
 
+def _head(path: Path) -> bytes:
+    """Nothing of a file that cannot be read."""
+    with suppress(OSError), path.open("rb") as stream:
+        return stream.read(_HEAD)
+    return b""
+
+
 def render_index(folder: Path) -> bytes:
     """The index of the pages in a folder and below it, in natural order of their paths."""
     pages = []
     for path in sorted(folder.rglob("*.html"), key=lambda path: natural(path.as_posix())):
-        with path.open("rb") as stream:
-            found = _ENTRY.search(stream.read(_HEAD).decode("utf-8", "replace"))
-        if found:
-            entry = json.loads(html.unescape(found[1]))
+        found = _ENTRY.search(_head(path).decode("utf-8", "replace")) if path.is_file() else None
+        with suppress(ValueError, TypeError, KeyError):  # somebody else's page, which is left out
+            entry = json.loads(html.unescape(found[1] if found else ""))
             link = quote(path.relative_to(folder).as_posix(), errors="surrogateescape")
-            pages.append({"link": link, "title": entry["title"], "picture": entry["picture"]})
+            pages.append({"link": link, "title": str(entry["title"]), "picture": str(entry["picture"])})
     if len(pages) > MOST_PICTURES:
         pages = [{**page, "picture": ""} for page in pages]
     return rendered("index.html", pages=pages)

@@ -20,12 +20,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import pam, process, refuse
 
 from pamcli.data.preparation.archives import pictures_below
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import check_writable, owned, write_atomically
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.tiff import encode_tiff
+from pamcli.registry.catalog import locate
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +80,21 @@ def test_what_is_no_regular_file_is_not_read(command: list[str], name: str) -> N
     assert running.returncode in (2, 3)
     assert b"is not a regular file" in said
     assert said.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.safetensors"])
+def test_weights_that_have_no_end(name: str) -> None:
+    for make in (os.mkfifo, lambda name: os.symlink("/dev/zero", name)):
+        make(name)
+        with pytest.raises(ModelError, match=f"{name} is not a regular file"):
+            locate(name)
+        os.unlink(name)
+
+
+def test_a_checkpoint_that_is_a_pipe() -> None:
+    with process("weights", "import", "pipe", "-o", "net.safetensors") as running:
+        _, said = running.communicate(timeout=50)
+    assert (running.returncode, said) == (4, b"pam: error: pipe is not a regular file\n")
 
 
 def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:

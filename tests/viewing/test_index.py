@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +55,24 @@ def test_a_file_of_its_name_that_is_no_index_stays(folder: Path) -> None:
     assert place.read_bytes() == (folder / "frame9.html").read_bytes()
     with pytest.raises(UsageError, match="both a page and the index"):
         check_index(folder / "new" / "index.html", [folder / "new" / "index.html"])
+
+
+def test_what_is_no_page_is_left_out(folder: Path) -> None:
+    usual = render_index(folder)
+    (folder / "folder.html").mkdir()
+    os.mkfifo(folder / "pipe.html")
+    for name, target in (("endless.html", "/dev/zero"), ("loop.html", "loop.html")):
+        os.symlink(target, folder / name)
+    for number, entry in enumerate(("{", "[1]", "{}", "null")):
+        (folder / f"{number}.html").write_text(f'<meta name="pam" content="{entry}">')
+    assert render_index(folder) == usual
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_an_index_that_is_no_file_stays(folder: Path, make: Callable[[Path], None]) -> None:
+    make(folder / "index.html")
+    with pytest.raises(UsageError, match="no index of pages"):
+        write_index(folder / "index.html")
 
 
 @pytest.mark.parametrize(
