@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
+from warm_python import WarmPython
 
 # Before anything imports torch, for these tests and the programs that they start: the pictures are small, and
 # more threads would only get in the way of the tests that run beside.
@@ -21,6 +23,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    with WarmPython() as warm:
+        yield warm
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -11,7 +11,6 @@ import itertools
 import os
 import re
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import stereo_files
 import tifffile
 from PIL import Image
 from unrectified import photographs
+from warm_python import WarmPython
 
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
@@ -135,7 +135,7 @@ def programs_of(command: str) -> list[str]:
     return programs
 
 
-def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
+def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPython) -> dict[str, str]:
     """Fills the folder with small files of the names that the README uses; returns the environment."""
     left, right = (
         Image.open(ROOT / "scripts" / "sample" / f"{side}.png").convert("RGB").crop((300, 200, 396, 264))
@@ -238,8 +238,9 @@ def prepare(folder: Path, block: Block, checkpoint: Path) -> dict[str, str]:
         (folder / "bin" / name).chmod(0o755)
     bin_folder = folder / "bin"
     asp = "from pamcli.cli.ames import main; main()"
-    for program, words in (("pam", "-m pamcli"), ("pam-asp", f"-c '{asp}'")):
-        (bin_folder / program).write_text(f'#!/bin/sh\nexec "{sys.executable}" -P {words} "$@"\n')
+    for program, words in (("pam", ("-m", "pamcli")), ("pam-asp", ("-c", asp))):
+        command = shlex.join(warm_python.command(*words))
+        (bin_folder / program).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         (bin_folder / program).chmod(0o755)
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "HF_HUB_CACHE": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from documents import (
     programs_of,
     shortened,
 )
+from warm_python import WarmPython
 
 from pamcli.cli import app
 
@@ -69,11 +69,11 @@ CHECKED_OTHERWISE = {
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
-def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path) -> None:
+def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_python: WarmPython) -> None:
     for words, package, extra in ((".onnx", "onnxruntime", "onnx"), ("--engine ray", "ray", "ray")):
         if words in block.text:
             pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[{extra}]')")
-    environment = prepare(tmp_path, block, checkpoint)
+    environment = prepare(tmp_path, block, checkpoint, warm_python)
     for command in block.commands():
         programs = programs_of(command)
         if programs[0] in CHECKED_OTHERWISE:
@@ -96,8 +96,10 @@ def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path) -> No
 @pytest.mark.parametrize(
     "shards", [line for block in SHELL for line in block.commands() if "--shard" in line]
 )
-def test_shards_of_the_guide_are_the_whole(shards: str, tmp_path: Path, checkpoint: Path) -> None:
-    environment = prepare(tmp_path, SHELL[0], checkpoint)
+def test_shards_of_the_guide_are_the_whole(
+    shards: str, tmp_path: Path, checkpoint: Path, warm_python: WarmPython
+) -> None:
+    environment = prepare(tmp_path, SHELL[0], checkpoint, warm_python)
     pairs = [f"lefts/{name}.png\trights/{name}.png" for name in ("one", "two")]
     (tmp_path / "pairs.tsv").write_text("\n".join([*pairs, "yard/five.png\tyard/six.png"]) + "\n")
     whole = re.search(r"pam [^']*?(?= --shard)", shards)
@@ -114,9 +116,10 @@ def test_shards_of_the_guide_are_the_whole(shards: str, tmp_path: Path, checkpoi
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
-def test_the_python_works(block: Block, tmp_path: Path, checkpoint: Path) -> None:
-    environment = prepare(tmp_path, block, checkpoint)
-    command = [sys.executable, "-W", "error", "-c", block.text]
+def test_the_python_works(block: Block, tmp_path: Path, checkpoint: Path, warm_python: WarmPython) -> None:
+    environment = prepare(tmp_path, block, checkpoint, warm_python)
+    strict = "import warnings; warnings.simplefilter('error')\n"
+    command = warm_python.command("-c", strict + block.text)
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, f"{block.text}\n{run.stderr}"
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from pam_program import pam, process, refuse
+from pam_program import forked, pam, process, refuse
 
 from pamcli.data.preparation.archives import pictures_below
 from pamcli.errors import InputError, ModelError, UsageError
@@ -99,9 +99,7 @@ def test_a_checkpoint_that_is_a_pipe() -> None:
 
 def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:
     os.rename("pipe", "pipe.pfm")
-    with process(
-        "disparity", "left.png", "right.png", "-o", "pipe.pfm", "--overwrite", network=True
-    ) as running:
+    with forked("disparity", "left.png", "right.png", "-o", "pipe.pfm", "--overwrite") as running:
         _, said = running.communicate(timeout=50)
     assert running.returncode == 7, said
     assert b"it is a pipe without a reader" in said

@@ -13,9 +13,9 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ import torch
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from pam_program import pam
+from pam_program import forked, pam
 
-from pamcli.cli import main
 from pamcli.inference import loading
 from pamcli.registry.load import load_network
 from pamcli.training.checkpoints import read_checkpoint
@@ -83,25 +82,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stopped(command: list[str], number: signal.Signals | None, after: float) -> int:
     """Run `pam` in a fork, and send it a signal after some seconds; its exit code, or -signal."""
-    nothing = open(os.devnull, "w")  # noqa: SIM115 - it is the fork's
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads, which libraries have started and wait
-        child = os.fork()
-    if not child:
-        code: Any = 99
-        try:
-            sys.stdout = sys.stderr = nothing
-            sys.argv, sys.warnoptions = ["pam", *command], ["error"]
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        finally:
-            os._exit(code)
-    nothing.close()
-    if number is not None:
-        time.sleep(after)
-        os.kill(child, number)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with forked(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        if number is not None:
+            time.sleep(after)
+            running.send_signal(number)
+        return running.wait()
 
 
 def seconds_of(command: list[str]) -> float:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,17 +79,16 @@ def _content(file: IO[bytes]) -> bytes:
     return file.read()
 
 
-def command_line(*arguments: str | Path, network: bool = False) -> list[str]:
-    """The words that start `pam`; without `network` it starts quickly and finds made-up disparities."""
-    program = ["-m", "pamcli"] if network else [WITHOUT_NETWORK]
-    return [sys.executable, "-P", *program, *map(str, arguments)]
+def command_line(*arguments: str | Path) -> list[str]:
+    """The words that start `pam`, which starts quickly and finds made-up disparities."""
+    return [sys.executable, "-P", WITHOUT_NETWORK, *map(str, arguments)]
 
 
 @contextmanager
-def process(*arguments: str | Path, network: bool = False, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
+def process(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
     """`pam` as a process of its own, that ends with the context; where it hangs it is killed."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command_line(*arguments, network=network), **{**pipes, **more}) as running:
+    with subprocess.Popen(command_line(*arguments), **{**pipes, **more}) as running:
         watchdog = threading.Timer(60, running.kill)
         watchdog.start()
         try:
@@ -96,6 +96,35 @@ def process(*arguments: str | Path, network: bool = False, **more: Any) -> Itera
         finally:
             watchdog.cancel()
             running.kill()
+
+
+@contextmanager
+def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """As `process`, with networks: a fork of this process, which has the libraries loaded."""
+    environment = more.pop("env", {})
+
+    def be_pam() -> None:
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # Popen waits for its pipe
+        os.environ.update(environment)
+        sys.argv, sys.warnoptions = ["pam", *map(str, arguments)], ["error"]
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(number, mode, closefd=False)  # noqa: SIM115
+            for number, mode in enumerate("rww")
+        )
+        code: Any = 99
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, which libraries have started and wait
+        with process(*arguments, preexec_fn=be_pam, **more) as running:
+            yield running
 
 
 def refuse(run: Run, code: int, *texts: str) -> str:

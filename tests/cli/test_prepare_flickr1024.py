@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pam_program import Run, files, names, pam, process, refuse, refuse_options, unchanged
+from pam_program import Run, files, forked, names, pam, refuse, refuse_options, unchanged
 
 from pamcli.data.preparation import unfinished
 from pamcli.files import atomic
@@ -123,7 +123,7 @@ def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
     prepare = ["dataset", "prepare-flickr1024", "Flickr1024", "--scale", "2", "--store", store]
     result(pam(*prepare, "-o", "whole", "--workers", "1"))
     name = "x2" if store == "packed" else "patches_x2"
-    with process(*prepare, "-o", "out", "--workers", "2", network=True) as running:
+    with forked(*prepare, "-o", "out", "--workers", "2") as running:
         done = Path(f"out/{name}.unfinished/done")
         while not (done.is_dir() and any(file.suffix == ".json" for file in done.iterdir())):
             assert running.poll() is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import files, pam, process
+from pam_program import files, forked, pam
 from PIL import Image
 
 BATCH = [
@@ -57,7 +57,7 @@ def test_a_batch_that_is_killed_goes_on_where_it_stopped(number: signal.Signals)
     expected = files(Path("whole"))
     assert len([name for name in expected if name.startswith("pair")]) == 47
 
-    with process(*batch("out"), network=True) as running:
+    with forked(*batch("out")) as running:
         assert running.stdout is not None
         for _ in range(16):
             assert running.stdout.readline().startswith(b"out/")

@@ -7,13 +7,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import command_line, names, pam, refuse
+from pam_program import forked, names, pam, refuse
 from PIL import Image
 
 from pamcli.registry.spec import read_header
@@ -22,7 +21,8 @@ from pamcli.training.recipes import read_recipe
 STEPS = 4
 NO_PAM = ["--loss", "pam=0", "--loss", "likelihood=0"]
 COMMON = ["--batch", "2", "--workers", "0", "--device", "cpu", "--seed", "3"]
-TINY = ["--data", "procedural", "--crop", "64x32", "--steps", str(STEPS), "--checkpoint-every", "1", *COMMON]
+SMALL = ["--data", "procedural", "--crop", "64x32", "--variant", "scales=1,blocks=1,refinement=none", *COMMON]
+TINY = [*SMALL, "--steps", str(STEPS), "--checkpoint-every", "1"]
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +41,12 @@ def same_weights(run: Path, whole: Path) -> bool:
 
 def stopped(number: signal.Signals, *arguments: str) -> tuple[int, str]:
     """A run in a process of its own that gets a signal when it has logged a step: exit code and stderr."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    command = command_line("train", "disparity", "--jsonl", *arguments, network=True)
-    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
-        try:
-            first = process.stdout.readline()
-            assert json.loads(first)["step"] == 1
-            process.send_signal(number)
-            _, err = process.communicate()
-        finally:
-            process.kill()
-        return process.returncode, err
+    with forked("train", "disparity", "--jsonl", *arguments, text=True) as running:
+        assert running.stdout is not None
+        assert json.loads(running.stdout.readline())["step"] == 1
+        running.send_signal(number)
+        _, err = running.communicate()
+        return running.returncode, str(err)
 
 
 def test_a_run_leaves_its_recipe_log_checkpoints_and_weights(whole: Path) -> None:
@@ -221,14 +216,18 @@ def test_a_run_whose_data_has_changed_does_not_go_on(pair: Path) -> None:
 
 
 def test_two_processes_train_as_one_and_talk_as_one(here: Path) -> None:
-    two = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    common = ["--data", "procedural", "--crop", "64x32", "--steps", "1", *COMMON, "--precision", "fp32"]
+    common = [*SMALL, "--steps", "1", "--precision", "fp32"]
     common += ["--batch", "4"]  # two each: a single pair is convolved by another algorithm
-    command = [*two, "-m", "pamcli", "train", "disparity", *common, "-o", "two"]
-    found = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.splitlines() == [os.path.join("two", "last.safetensors")]
-    assert found.stderr.count("pam: step 1 of 1") == 1
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    command = ["train", "disparity", *common, "-o", "two"]
+    ranks = [group | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    with forked(*command, env=ranks[0]) as first, forked(*command, env=ranks[1]) as second:
+        (out, err), (more_out, more_err) = first.communicate(), second.communicate()
+    assert (first.returncode, second.returncode) == (0, 0), err + more_err
+    assert (out.decode().splitlines(), more_out) == ([os.path.join("two", "last.safetensors")], b"")
+    assert (err + more_err).count(b"pam: step 1 of 1") == 1
     assert pam("train", "disparity", *common, "-o", "one").code == 0
     one, other = (json.loads(Path(run, "log.jsonl").read_text()) for run in ("one", "two"))
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-5)

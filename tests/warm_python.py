@@ -1,0 +1,129 @@
+"""Programs in Python that are there at once: forks of one process that has torch and pam loaded already.
+
+A test that starts dozens of them would spend its time on imports: two seconds a program, four where one
+trains. Each runs in its caller's folder and environment, with its caller's streams, and gives its exit code.
+What a start itself does, and signals, are tested with real ones (test_startup.py, cli/test_interruption.py).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+CLIENT, SERVER = "call", "serve"
+LOADED = (
+    "pamcli.cli",
+    "pamcli.evaluation.report",
+    "pamcli.inference.matcher",
+    "pamcli.inference.upscaler",
+    "pamcli.training.run",
+    "torch._dynamo",  # which every optimizer loads
+)
+
+
+class WarmPython:
+    """The process of which programs are forks; it ends with the context."""
+
+    def __enter__(self) -> WarmPython:
+        import subprocess
+        import tempfile
+
+        self.folder = tempfile.TemporaryDirectory(prefix="pam", dir="/tmp")  # the address is to be short
+        self.address = os.path.join(self.folder.name, "s")
+        command = [sys.executable, "-P", __file__, SERVER, self.address]
+        self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.server.stdout is not None
+        assert self.server.stdout.readline() == b"ready\n"
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.server.communicate()
+        self.folder.cleanup()
+
+    def command(self, *words: str) -> list[str]:
+        """What `python WORDS` would do: `-m MODULE ...` or `-c CODE ...`."""
+        return [sys.executable, "-ISE", __file__, CLIENT, self.address, *words]
+
+
+def call(address: str, words: list[str]) -> int:
+    """Have a fork of the server do what `python WORDS` would, with this process's streams; its exit code."""
+    environment = [b"=".join(item) for item in os.environb.items()]
+    parts = [os.getcwdb(), str(len(words)).encode(), *map(os.fsencode, words), *environment]
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(address)
+        socket.send_fds(server, [b" "], [0, 1, 2])
+        server.sendall(b"\0".join(parts))
+        server.shutdown(socket.SHUT_WR)
+        return int(server.recv(9) or b"99")  # nothing: it was killed
+
+
+def serve(address: str) -> None:
+    import importlib
+    import select
+    import signal
+
+    for name in LOADED:
+        importlib.import_module(name)
+    assert "huggingface_hub" not in sys.modules, "it would keep this environment instead of its caller's"
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen(64)
+        print("ready", flush=True)  # noqa: T201
+        while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:  # which ends with the tests
+            connection, _ = server.accept()
+            with connection:
+                if not os.fork():
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    server.close()
+                    code = answer(connection)
+                    connection.sendall(str(code).encode())
+                    os._exit(code)
+
+
+def answer(connection: socket.socket) -> int:
+    """Take a caller's place, do what it wants, and return the exit code."""
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    given = b""
+    while more := connection.recv(1 << 16):
+        given += more
+    folder, count, *parts = given.split(b"\0")
+    words = [os.fsdecode(word) for word in parts[: int(count)]]
+    os.chdir(folder)
+    os.environb.clear()
+    os.environb.update(item.split(b"=", 1) for item in parts[int(count) :])  # type: ignore[misc]
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, buffering, closefd=False)  # noqa: SIM115
+        for number, mode, buffering in ((0, "r", -1), (1, "w", -1), (2, "w", 1))
+    )
+    code = run(*words)
+    sys.stdout.flush()
+    return code
+
+
+def run(option: str, what: str, *words: str) -> int:
+    import runpy
+    import traceback
+
+    sys.argv = [option, *words]
+    try:
+        if option == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:  # noqa: BLE001 - as Python itself does
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == CLIENT:
+        sys.exit(call(sys.argv[2], sys.argv[3:]))
+    serve(sys.argv[2])
