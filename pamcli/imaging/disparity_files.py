@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -30,8 +31,7 @@ NEGATIVE = "a disparity PNG cannot hold negative disparities"
 NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
 
-_PFM_WHITE_SPACE = b" \t\n\v\f\r"
-_PFM_LONGEST_TOKEN = 64
+_PFM_LONGEST_HEADER, _PFM_LONGEST_WORD = 512, 65
 _NPY_SIGNATURE = b"\x93NUMPY"
 
 
@@ -135,14 +135,20 @@ def _unknown_suffix(suffix: str, allowed: tuple[str, ...]) -> NoReturn:
 
 
 def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    magic = _token(stream, name, "first word")
+    words = list(re.finditer(rb"[^ \t\n\v\f\r]+", stream.read(_PFM_LONGEST_HEADER)))[:4]
+
+    def word(place: int, field: str) -> str:
+        if place >= len(words):
+            raise InputError(f"{name}: the PFM header ends before its {field}")
+        return words[place][0][:_PFM_LONGEST_WORD].decode("ascii", "backslashreplace")
+
+    magic = word(0, "first word")
     if magic == "PF":
         raise InputError(f"{name} is a colour PFM (PF); a disparity map is a grey one (Pf)")
     if magic != "Pf":
         raise InputError(f"{name} is not a PFM: it begins with {magic[:16]!r}, not with 'Pf'")
-    width = _whole_number(_token(stream, name, "width"), name, "width")
-    height = _whole_number(_token(stream, name, "height"), name, "height")
-    scale_token = _token(stream, name, "scale")
+    width, height = (_whole_number(word(i, side), name, side) for i, side in ((1, "width"), (2, "height")))
+    scale_token = word(3, "scale")
     try:
         scale = float(scale_token)
     except ValueError:
@@ -150,27 +156,12 @@ def _read_pfm(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     if scale == 0 or not math.isfinite(scale):
         raise InputError(f"{name}: the scale in the PFM header is {scale_token!r}, not a number other than 0")
     check_size(width, height, name, max_pixels)
-    stream.seek(-1, io.SEEK_CUR)
+    stream.seek(words[3].end())
     data = stream.read()
     # One white-space character ends the header; where lines end in CR LF, two.
     data = data[2:] if data[:2] == b"\r\n" and len(data) == 4 * width * height + 2 else data[1:]
     _check_data(len(data), 4 * width * height, name)
     return np.frombuffer(data, "<f4" if scale < 0 else ">f4").reshape(height, width)[::-1]
-
-
-def _token(stream: BinaryIO, name: str, field: str) -> str:
-    """The next token; the one white-space character behind it is consumed."""
-    token = b""
-    while byte := stream.read(1):
-        if byte not in _PFM_WHITE_SPACE:
-            token += byte
-        elif token:
-            break
-        if len(token) > _PFM_LONGEST_TOKEN:
-            break
-    if not token:
-        raise InputError(f"{name}: the PFM header ends before its {field}")
-    return token.decode("ascii", "backslashreplace")
 
 
 def _whole_number(token: str, name: str, field: str) -> int:
