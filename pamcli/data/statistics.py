@@ -170,9 +170,7 @@ def _look(grey: Grey) -> int:
     return int.from_bytes(np.packbits(small[:, :-1] > small[:, 1:]).tobytes(), "big")
 
 
-def _copies(
-    pairs: Sequence[PairFigures],
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+def _copies(pairs: Sequence[PairFigures]) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Pairs that are there twice, and those that look alike; each with the first that it is like."""
     same, near = [], []
     seen: dict[str, str] = {}

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.imaging.matching import (
-    find_matches,
-    grey,
-    match_densely,
-    reduced,
-    reduction,
-    refine_matches,
-)
+from pamcli.imaging.matching import find_matches, grey, match_densely, reduced, reduction, refine_matches
 
 REACH_X, REACH_Y = 0.4, 0.05
 """How far to either side, and up and down, a feature is looked for, as a share of the width and the longer

@@ -186,13 +186,7 @@ class StereoMatcher:
         if enlarge is None:
             enlarge = 1.0 if spec.architecture == "pasmnet" else "auto"
         return cls(
-            network,
-            spec,
-            compute,
-            limit,
-            max_memory=max_memory,
-            enlarge=enlarge,
-            min_disparity=min_disparity,
+            network, spec, compute, limit, max_memory=max_memory, enlarge=enlarge, min_disparity=min_disparity
         )
 
     def __call__(

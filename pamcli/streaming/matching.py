@@ -20,14 +20,7 @@ from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
 from pamcli.networks.parallax import Towards
 from pamcli.networks.pasmnet import STAGE_STRIDES, Hourglass, PASMnet, Stage
 from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.streaming.attention import (
-    CostStage,
-    Use,
-    lines_at_once,
-    query_of_keys,
-    stage_cost,
-    stream,
-)
+from pamcli.streaming.attention import CostStage, Use, lines_at_once, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,

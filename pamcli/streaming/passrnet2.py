@@ -7,14 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pamcli.networks.passrnet2 import (
-    DETAIL_BEHIND,
-    EXCHANGES,
-    GatedBlock,
-    PASSRnet2,
-    SubpixelDetail,
-    bicubic,
-)
+from pamcli.networks.passrnet2 import DETAIL_BEHIND, EXCHANGES, GatedBlock, PASSRnet2, SubpixelDetail, bicubic
 from pamcli.streaming.attention import lines_at_once
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import (

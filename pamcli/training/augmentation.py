@@ -168,12 +168,7 @@ def _scaled(side: int, scale: float) -> int:
 
 
 def choose_crop(
-    rng: Generator,
-    height: int,
-    width: int,
-    crop: tuple[int, int],
-    augmentation: Augmentation,
-    grid: int = 1,
+    rng: Generator, height: int, width: int, crop: tuple[int, int], augmentation: Augmentation, grid: int = 1
 ) -> Crop:
     """A window of `crop` (height, width) pixels somewhere in a picture of height x width.
 

@@ -23,12 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.decoding import (
-    read_levels,
-    read_mask,
-    read_rectified_calibration,
-    read_scaled_disparity,
-)
+from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibration, read_scaled_disparity
 from pamcli.data.listing import Listed, Part, Tree, folders, folders_below, root_of
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
