@@ -149,11 +149,11 @@ def test_half_of_the_scenes_have_the_range_of_cameras_on_cars_and_desks() -> Non
 
 
 def test_a_scene_is_the_same_within_rounding_however_it_is_computed(library: TextureLibrary) -> None:
-    """As on another device: but for a few pixels where rounding decides which surface is nearer."""
+    """But for a few pixels where rounding decides which surface is nearer."""
     for number in range(8):
         scene = scene_of(library, number)
         single = drawn(scene)
-        double = render(scene.layers, HEIGHT, WIDTH, scene.drift, device="cpu", dtype=torch.float64)
+        double = render(scene.layers, HEIGHT, WIDTH, scene.drift, dtype=torch.float64)
         assert double.left.dtype == torch.float64
         for part, close in (("disparity", 1e-3), ("right_disparity", 1e-3), ("left", 2e-2), ("right", 2e-2)):
             error = (getattr(single, part) - getattr(double, part)).abs()

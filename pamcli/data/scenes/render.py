@@ -113,16 +113,15 @@ def render(
     drift: tuple[float, float] = (0, 0),
     *,
     sharpness: float = 0.5,
-    device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Views:
     """Both views of `layers`, in any order; together they must cover both views.
 
     drift: row of the left view seen at the right view's (x, y) less y, at x = 0 and its change over the
     width, in pixels (a rig that is not perfectly rectified). sharpness: the share of a pixel's centre in its
-    colour; the rest is the mean of its corners. device, dtype: of the computation and of the result.
+    colour; the rest is the mean of its corners. dtype: of the computation and of the result.
     """
-    like = torch.empty(0, device=device, dtype=dtype)
+    like = torch.empty(0, dtype=dtype)
     sampled = cache(lambda part: Pyramid(part.texture.to(like), part.endless))
     left, right = (_Canvas(height, width, offset, like, sampled) for offset in (None, drift))
     for view in (left, right):

@@ -44,20 +44,15 @@ class Scene:
     """See `render`."""
 
 
-def scene_pair(
-    library: TextureLibrary, seed: int, number: int, height: int, width: int, device: str = "cpu"
-) -> Sample:
-    """The scene `number` of the series `seed`, in pictures of (height, width); always the same one.
-
-    device: where it is drawn; on another one it is the same within rounding.
-    """
+def scene_pair(library: TextureLibrary, seed: int, number: int, height: int, width: int) -> Sample:
+    """The scene `number` of the series `seed`, in pictures of (height, width); always the same one."""
     rng = np.random.default_rng((seed, number))
     scene = make_scene(rng, library, height, width)
     sharpness = float(rng.uniform(0.5, 1.1))
-    views = render(scene.layers, height, width, scene.drift, sharpness=sharpness, device=device)
+    views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
     left, right = photograph(rng, views.left, views.right)
-    disparity, right_disparity = views.disparity.cpu().numpy(), views.right_disparity.cpu().numpy()
-    return Sample(f"{number:06d}", left, right, disparity, right_disparity, views.visible.cpu().numpy())
+    disparity, right_disparity = views.disparity.numpy(), views.right_disparity.numpy()
+    return Sample(f"{number:06d}", left, right, disparity, right_disparity, views.visible.numpy())
 
 
 def make_scene(rng: Generator, library: TextureLibrary, height: int, width: int) -> Scene:
@@ -112,7 +107,7 @@ def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.
     pictures = []
     for view in (left, right):
         exponent = gamma * float(np.exp(unlike * rng.normal(0, 0.03)))
-        picture = (light * view).clamp(0, 1).pow(exponent).permute(1, 2, 0).float().cpu().numpy()
+        picture = (light * view).clamp(0, 1).pow(exponent).permute(1, 2, 0).float().numpy()
         gain = np.exp(unlike * (rng.normal(0, 0.04) + rng.normal(0, 0.015, 3)))
         picture = picture * gain.astype(np.float32)
         if unlike and rng.random() < 0.3:  # vignetting

@@ -55,15 +55,15 @@ class Scenes(Source):
         name = self.names[index]
         return replace(self.draw(CHECK_SERIES, int(name), self._height, self._width), name=name)
 
-    def draw(self, series: int, number: int, height: int, width: int, device: str = "cpu") -> Sample:
+    def draw(self, series: int, number: int, height: int, width: int) -> Sample:
         """The scene `number` (from 0) of a series (a seed below `CHECK_SERIES`), pictures of any size.
 
-        Pictures are uint8, both disparities known at every pixel and >= 0, `visible` exact. device:
-        what draws them; the result is the same within rounding. Raises InputError: a damaged texture.
+        Pictures are uint8, both disparities known at every pixel and >= 0, `visible` exact. Raises
+        InputError: a damaged texture.
         """
         from pamcli.data.scenes.scene import scene_pair
 
-        return scene_pair(self._library, series, number, height, width, device)
+        return scene_pair(self._library, series, number, height, width)
 
     def has_truth(self) -> bool:
         return True
