@@ -56,8 +56,7 @@ class Files:
     """Whatever else is there, by the words of the source: "disparity", "noc", "calibration" ..."""
 
 
-LARGEST_SEED = 2**63 - 1
-"""Of training. Series of an endless data set beyond it are for checks."""
+LARGEST_SEED = 2**63 - 1  # of training. Series of an endless data set beyond it are for checks
 
 
 class Source(ABC):

@@ -30,9 +30,7 @@ PAPER = (
 )
 """Rows of `tab4`: data set, pairs, pixels per image."""
 
-LUMA = (0.2989, 0.5870, 0.1140)
-"""Weights of red, green and blue in a grey value, as in MATLAB's rgb2gray."""
-
+LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue in a grey value, as in MATLAB's rgb2gray
 _HASH = 16  # a side of the differences that stand for a picture
 _ALIKE = 12  # of their 256 bits, at most, that may differ between two copies of a picture
 _REDUCED, _SMALLEST = 256, 16  # pixels: the width at which disparities are looked for, and the least side

@@ -17,13 +17,12 @@ Colours = NDArray[np.uint8]
 Values = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
-AREA = 190_000
-"""Pixels to which views are reduced before features are looked for."""
+AREA = 190_000  # pixels to which views are reduced before features are looked for
 _KEYPOINTS = 1500
-_RATIO = 0.8  # Of the distance to the second-best match: Lowe's ratio test
+_RATIO = 0.8  # of the distance to the second-best match: Lowe's ratio test
 _HALF, _GOOD = 6, 0.75
 """Half a side of the patches that are compared at full size, and the correlation that a match must have."""
-_CONSISTENT = 1.0  # Pixels by which the disparities of both views may differ where both see a thing
+_CONSISTENT = 1.0  # pixels by which the disparities of both views may differ where both see a thing
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,8 @@ from pamcli.imaging.matching import find_matches, grey, match_densely, reduced, 
 REACH_X, REACH_Y = 0.4, 0.05
 """How far to either side, and up and down, a feature is looked for, as a share of the width and the longer
 side."""
-REFINED = 48
-"""Matches measured at full size, at most."""
-ENOUGH_MATCHES = 10
-"""Fewer matches give no verdict about order and rows."""
+REFINED = 48  # matches measured at full size, at most
+ENOUGH_MATCHES = 10  # fewer matches give no verdict about order and rows
 RIGHT_SIDE = 0.1
 """Views count as exchanged while less than this share of the matches that take a side take the right one."""
 CONFIRMED = 0.3
@@ -32,8 +30,7 @@ unrelated: of 21 real pairs, sharp or blurred until they had no details, it was 
 different scenes 0.49 and less."""
 SMALL, PLAIN = 100, 8.0
 """Pixels of a side, and grey levels by which rows vary, below which such copies say nothing."""
-MAX_VERTICAL_ERROR = 1.0
-"""Pixels by which matches of a rectified pair may lie above or below each other."""
+MAX_VERTICAL_ERROR = 1.0  # pixels by which matches of a rectified pair may lie above or below each other
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from PIL.Image import Exif
 from pamcli.errors import InputError
 from pamcli.files.finding import check_regular
 
-DEFAULT_MAX_PIXELS = 400_000_000
-"""Width x height of the largest picture that is read without being asked to."""
+DEFAULT_MAX_PIXELS = 400_000_000  # width x height of the largest picture that is read without being asked to
 
 _DAMAGE: tuple[type[Exception], ...] = (
     # What Pillow, tifffile, imagecodecs and numpy raise on files that are not what they claim to be.

@@ -13,8 +13,7 @@ from pamcli.inference.device import Compute, processor_has_bf16
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import free_memory
 
-SHIFT = 8
-"""Pixels between the two views of the self-test."""
+SHIFT = 8  # pixels between the two views of the self-test
 
 
 def processor() -> dict[str, str]:

@@ -43,8 +43,7 @@ pairs at least 61 % were; of views of different scenes fewer than DOUBTFUL in 34
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 """What can be computed beside the disparity of the left view."""
 
-ROWS_AT_ONCE = 64
-"""Rows of which visibility is computed at a time."""
+ROWS_AT_ONCE = 64  # rows of which visibility is computed at a time
 
 
 _Change = Callable[[NDArray[Any]], NDArray[Any]]

@@ -25,11 +25,8 @@ from pamcli.streaming.matching import lowered
 from pamcli.streaming.rolling import folded
 
 OPSET = 18
-LARGEST_SIDE = 8160
-"""Pixels of a picture that a file of any size is made for; memory ends long before."""
-
-SHIFT = 12
-"""Disparity of the pair that the check is made with, in pixels."""
+LARGEST_SIDE = 8160  # pixels of a picture that a file of any size is made for; memory ends long before
+SHIFT = 12  # disparity of the pair that the check is made with, in pixels
 
 MOST = {"fp32": {"px": 1e-3, "grey levels": 0.5}, "fp16": {"px": 0.1, "grey levels": 0.5}}
 """Deviation from PyTorch's fp32 that is passed: the largest of fp32, the mean of fp16."""

@@ -23,8 +23,7 @@ from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Rows
 
 SUFFIX = ".onnx"
-DYNAMIC = "dynamic"
-"""The size of a file that takes pictures of any."""
+DYNAMIC = "dynamic"  # the size of a file that takes pictures of any
 
 PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 ON_CPU = "CPUExecutionProvider"

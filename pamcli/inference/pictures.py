@@ -128,8 +128,7 @@ AUTO_MOST = 2.0
 AUTO_PIXELS = 560_000
 """`auto` enlarges up to a little more pixels than a picture of KITTI has, and at most twice."""
 
-AUTO_LEAST = 1.1
-"""Less than that is not worth the interpolation."""
+AUTO_LEAST = 1.1  # less than that is not worth the interpolation
 
 
 def checked(enlarge: Enlarge) -> Enlarge:

@@ -17,8 +17,7 @@ Loaded = TypeVar("Loaded")
 Computed = TypeVar("Computed")
 Saved = TypeVar("Saved")
 
-AT_ONCE = 3
-"""Jobs in the pipeline: one being loaded, one computed, one saved."""
+AT_ONCE = 3  # jobs in the pipeline: one being loaded, one computed, one saved
 
 
 @dataclass(frozen=True)

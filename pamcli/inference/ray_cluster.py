@@ -15,20 +15,11 @@ from typing import Any, Protocol
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.inference.pipeline import Outcome, attempt
 
-AT_ONCE = 2
-"""Jobs that a worker does: while one is computed, another is read or written."""
-
-HELD = 4
-"""Jobs that a worker has: so it need not wait for an answer from far away before it takes the next."""
-
-TRIES = 3
-"""A job whose worker ends so many times is given up: it may be what ends them."""
-
-CORES = 4
-"""Of a worker without a GPU, where nodes have so many."""
-
-PATIENCE = 300.0
-"""Seconds until some worker has to be there."""
+AT_ONCE = 2  # jobs that a worker does: while one is computed, another is read or written
+HELD = 4  # jobs that a worker has: so it need not wait for an answer from far away before it takes the next
+TRIES = 3  # a job whose worker ends so many times is given up: it may be what ends them
+CORES = 4  # of a worker without a GPU, where nodes have so many
+PATIENCE = 300.0  # seconds until some worker has to be there
 
 
 class Steps(Protocol):

@@ -18,8 +18,7 @@ from pamcli.inference.pipeline import AT_ONCE
 from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
 from pamcli.streaming.pasmnet2 import LAG, kept_bytes
 
-COMFORTABLE = 0.7
-"""Share of the free memory that is taken without being asked for more."""
+COMFORTABLE = 0.7  # share of the free memory that is taken without being asked for more
 
 MATCHING_LAG, MATCHING_ROW, MATCHING_COSTS = 4_500, 86, 216
 """Of PASMnet's attention stages: numbers for each column of the pictures, whatever the strip; numbers for

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from pamcli.errors import InputError
 from pamcli.inference.matcher import StereoMatcher
 
-PERCENTILES = (0.5, 99.5)
-"""Of the known pixels of a view: they become black and white."""
+PERCENTILES = (0.5, 99.5)  # of the known pixels of a view: they become black and white
 
 
 def match_tile(

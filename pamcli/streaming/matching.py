@@ -39,8 +39,7 @@ from pamcli.streaming.rolling import (
 
 TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
-Costs = tuple[CostStage, ...]
-"""Queries and keys of the three stages, from coarse to fine."""
+Costs = tuple[CostStage, ...]  # queries and keys of the three stages, from coarse to fine
 
 MatchingNetwork = TypeVar("MatchingNetwork", PASMnet, PASMnet2)
 

@@ -21,8 +21,7 @@ from pamcli.streaming.rolling import (
     strips,
 )
 
-CUBIC_REACH = 2
-"""Rows above and below that a bicubic enlargement looks at."""
+CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
 
 
 class Bicubic(RollingMap):

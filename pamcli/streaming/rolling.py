@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
 
-Rows = Callable[[int, int], Tensor]
-"""rows(first, last): rows first ... last - 1 of a map (B, C, H, W)."""
+Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 1 of a map (B, C, H, W)
 
 
 def strips(height: int, rows: int) -> Iterator[tuple[int, int]]:

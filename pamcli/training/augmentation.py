@@ -20,11 +20,8 @@ from PIL import Image, ImageFilter
 from pamcli.checked import FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 
-LARGEST_ERASED = 0.3
-"""Most of each side that an erased rectangle takes."""
-
-LEAST_BLUR = 0.2
-"""Pixels of standard deviation; less is not seen."""
+LARGEST_ERASED = 0.3  # most of each side that an erased rectangle takes
+LEAST_BLUR = 0.2  # pixels of standard deviation; less is not seen
 
 
 @checked

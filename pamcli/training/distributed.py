@@ -31,8 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pamcli.errors import DeviceError, PamError, UsageError
 
-PATIENCE_TO_MEET = timedelta(minutes=5)
-"""How long a process waits at the start until all others are there."""
+PATIENCE_TO_MEET = timedelta(minutes=5)  # how long a process waits at the start until all others are there
 
 PATIENCE = timedelta(hours=2)
 """How long a process waits for the others later, as while the main one validates."""

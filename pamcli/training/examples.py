@@ -45,7 +45,7 @@ from pamcli.training.recipe import Wide
 # the stream of a scene.
 _CHOICE, _ORDER, _CHANGES, _WIDTHS = 1, 2, 3, 4
 
-_REACH = 2  # Pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces
+_REACH = 2  # pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces
 
 
 class Batch(NamedTuple):

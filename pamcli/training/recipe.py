@@ -22,8 +22,7 @@ from pamcli.registry.variants import PAPER, Variant, variant_of
 from pamcli.training.augmentation import Augmentation
 
 Kind = Literal["constant", "step", "cosine", "one-cycle"]
-ONE_CYCLE_START = 1 / 25
-"""Where one-cycle's rise begins, as a part of the peak."""
+ONE_CYCLE_START = 1 / 25  # where one-cycle's rise begins, as a part of the peak
 
 
 @checked
@@ -107,8 +106,7 @@ def part_of(key: str, parts: Sequence[str]) -> str:
     return first if first in parts else HEAD
 
 
-SIZE_MULTIPLE = 32
-"""PASMnet's crops: both sides are multiples of this."""
+SIZE_MULTIPLE = 32  # PASMnet's crops: both sides are multiples of this
 
 Side = Annotated[int, Field(ge=8, le=65_536)]
 

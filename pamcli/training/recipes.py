@@ -52,8 +52,7 @@ def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: Netw
     return "adapt" if start else "unsupervised"
 
 
-MADE_WITH = "made_with"
-"""Key of what a run folder records beside the recipe; it decides nothing."""
+MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
 
 
 def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:

@@ -19,8 +19,7 @@ from pamcli.registry.variants import PAPER, variant_of
 from pamcli.training.recipe import HEAD, PARTS, Recipe, part_of
 from pamcli.training.tasks import model_spec
 
-DAMPING = 0.1
-"""What the last layers of a plain upscaler's residual branches are multiplied by."""
+DAMPING = 0.1  # what the last layers of a plain upscaler's residual branches are multiplied by
 
 SMOOTHING = {
     2: ((1.0, 2.0, 1.0), (0.0, 1.0, 0.0)),

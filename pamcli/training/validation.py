@@ -28,11 +28,8 @@ from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.load import empty_network
 from pamcli.registry.spec import ModelSpec
 
-SAMPLES = 2
-"""Pictures of each set that are kept at a validation."""
-
-CROP = (160, 240)
-"""Height and width of the cut that a super-resolution picture shows, at high resolution."""
+SAMPLES = 2  # pictures of each set that are kept at a validation
+CROP = (160, 240)  # height and width of the cut that a super-resolution picture shows, at high resolution
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,8 @@ MOST_PIXELS = 2_500_000
 PICTURE_QUALITY = 88
 FINEST_STEP = 1 / 64
 """Pixels: disparities are stored in steps of this size, or coarser where 16 bits do not span the range."""
-PERCENTILES = (1, 99)
-"""Of the known disparities: the range of the colours."""
-THUMBNAIL = 224
-"""Pixels: width of the small picture by which an index shows a page."""
+PERCENTILES = (1, 99)  # of the known disparities: the range of the colours
+THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a page
 
 
 def render_page(
@@ -168,12 +166,11 @@ def rendered(template: str, **values: Any) -> bytes:
 
 
 INDEX_NAME = "index.html"
-MOST_PICTURES = 500
-"""Pages above which an index shows names only."""
+MOST_PICTURES = 500  # pages above which an index shows names only
 
 _ENTRY = re.compile(r'<meta name="pam" content="(.*?)">')
 _INDEX = b'<meta name="pam-index"'
-_HEAD = 1 << 16  # Bytes of a page within which its entry lies
+_HEAD = 1 << 16  # bytes of a page within which its entry lies
 
 
 def index_place(pages: str) -> Path:

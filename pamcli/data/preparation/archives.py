@@ -20,8 +20,7 @@ from pamcli.imaging import png
 from pamcli.imaging.images import Picture, read_picture
 from pamcli.imaging.raster import decoding, open_source
 
-LARGEST_MEMBER = 1 << 30
-"""Bytes to which a picture in an archive may unpack."""
+LARGEST_MEMBER = 1 << 30  # bytes to which a picture in an archive may unpack
 LARGEST_RATIO = 100
 """How many times smaller than unpacked a member above `_SMALL` may be: pictures hardly get smaller at all."""
 _SMALL = 10 << 20

@@ -49,8 +49,7 @@ from pamcli.imaging.images import eight_bits
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.resize import imresize
 
-HEIGHT, WIDTH = 30, 90
-"""Of a patch, pixels of low resolution."""
+HEIGHT, WIDTH = 30, 90  # of a patch, pixels of low resolution
 STRIDE = 20
 SCALES = (2, 4)
 
@@ -135,8 +134,7 @@ def _window(pixels: Pixels, row: int, column: int, height: int, width: int) -> P
 StoreName = Literal["packed", "folders"]
 
 FORMAT = 1
-HEADER = 128
-"""Bytes before the pixels in pixels.npy."""
+HEADER = 128  # bytes before the pixels in pixels.npy
 VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
 """Of a patch's folder, in the order of the fields of `Patch`."""
 

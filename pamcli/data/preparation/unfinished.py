@@ -24,8 +24,7 @@ from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, explained, require_folder, write_atomically
 from pamcli.files.finding import read_text, shown
 
-Request = Mapping[str, Any]
-"""What is asked for, as JSON: "options" (name -> value) and "pictures" (a list)."""
+Request = Mapping[str, Any]  # what is asked for, as JSON: "options" (name -> value) and "pictures" (a list)
 
 
 @dataclass(frozen=True)

@@ -19,24 +19,19 @@ from torch import Tensor
 
 from pamcli.data.scenes.surfaces import Surface
 
-SOLID = 0.5
-"""From this opacity on a pixel belongs to the surface, and has its disparity."""
+SOLID = 0.5  # from this opacity on a pixel belongs to the surface, and has its disparity
 
 HIDES = 0.5
 """Pixels of disparity by which another surface must be nearer to hide one: what is less far in front covers
 less than half a pixel of it."""
 
-COARSEST = 8
-"""Textures are reduced at most 2^8 times: what is smaller is as good as even."""
-
-SHARPER = 0.75
-"""Levels that a texture is read finer than pixels are: a pixel is made of several points."""
+COARSEST = 8  # textures are reduced at most 2^8 times: what is smaller is as good as even
+SHARPER = 0.75  # levels that a texture is read finer than pixels are: a pixel is made of several points
 
 MOST_FORESHORTENED = 4.0
 """A pixel longer than wide on a texture sees its mean side, but not less than this part of its length."""
 
-Box = tuple[float, float, float, float]
-"""Left, top, right, bottom (left view, pixels)."""
+Box = tuple[float, float, float, float]  # left, top, right, bottom (left view, pixels)
 
 
 @dataclass(frozen=True, eq=False)

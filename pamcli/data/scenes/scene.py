@@ -19,20 +19,11 @@ from pamcli.data.scenes.streets import make_street
 from pamcli.data.scenes.textures import TextureLibrary
 from pamcli.data.source import Sample
 
-SMALLEST_RANGE = 6
-"""Every scene's largest disparity is at least about this, pixels."""
-
-LARGEST_PART = 0.4
-"""And at most about this part of the width: what is nearer leaves the right view."""
-
-USUAL_RANGE = 45.0, 130.0
-"""Of the largest disparity, pixels, as cameras on cars and on desks have it ..."""
-
-USUAL = 0.6
-"""... and the share of such scenes."""
-
-STREETS = 0.45
-"""Share of the scenes."""
+SMALLEST_RANGE = 6  # every scene's largest disparity is at least about this, pixels
+LARGEST_PART = 0.4  # and at most about this part of the width: what is nearer leaves the right view
+USUAL_RANGE = 45.0, 130.0  # of the largest disparity, pixels, as cameras on cars and on desks have it ...
+USUAL = 0.6  # ... and the share of such scenes
+STREETS = 0.45  # share of the scenes
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ RIGHT, DOWN, AHEAD = np.eye(3)
 
 SHADOW_TEXELS = 40
 
-THINNEST = 1e-4
-"""Sine of the angle between a face and the line of sight under which it is left out."""
+THINNEST = 1e-4  # sine of the angle between a face and the line of sight under which it is left out
 
 
 @dataclass(frozen=True)

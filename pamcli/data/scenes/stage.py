@@ -15,8 +15,7 @@ from pamcli.data.scenes.solids import Block, Camera, Light, face
 from pamcli.data.scenes.surfaces import STEEPEST, Surface, Wave
 from pamcli.data.scenes.textures import TextureLibrary, cut
 
-MOST_STRETCHED = 1.5
-"""Cut-outs keep their shape up to this factor between width and height."""
+MOST_STRETCHED = 1.5  # cut-outs keep their shape up to this factor between width and height
 
 CLOSEST = 1.2
 """Walls, floors and ceilings come at most this much nearer than the nearest things, within the view."""

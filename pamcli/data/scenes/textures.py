@@ -26,14 +26,9 @@ from pamcli.files.finding import shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.raster import decoding, quiet
 
-MOST_TEXELS = 1024
-"""Pictures are reduced until no side is longer than this."""
-
-KEPT = 120
-"""Decoded pictures, per process: at most 500 MB."""
-
-LEAST_TEXELS = 16
-"""Pictures with a shorter side (icons, previews) are left out."""
+MOST_TEXELS = 1024  # pictures are reduced until no side is longer than this
+KEPT = 120  # decoded pictures, per process: at most 500 MB
+LEAST_TEXELS = 16  # pictures with a shorter side (icons, previews) are left out
 
 
 @dataclass(frozen=True)

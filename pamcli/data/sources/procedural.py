@@ -17,11 +17,8 @@ from pamcli.errors import InputError
 if TYPE_CHECKING:
     from pamcli.data.scenes.textures import TextureLibrary
 
-LENGTH = 1000
-"""Scenes that are listed."""
-
-CHECK_SERIES = LARGEST_SEED + 1
-"""The series of the listed scenes, from which training does not draw."""
+LENGTH = 1000  # scenes that are listed
+CHECK_SERIES = LARGEST_SEED + 1  # the series of the listed scenes, from which training does not draw
 
 
 class Scenes(Source):

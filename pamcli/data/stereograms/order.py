@@ -22,19 +22,19 @@ from pamcli.imaging.matching import Colours, DenseMatch, Values
 
 _Ints = NDArray[np.intp]
 
-_STEP = 2.0  # Pixels by which disparity must change: an edge is found to about one
-_HIDDEN = 6  # Pixels by which a strip without match may be wider than the step that explains it
-_MARGIN = 3  # Columns at the sides of a view without a vote
-_ROWS = 1  # Rows above and below that are compared, too
-_SLACK = (-1.0, -0.5, 0.0, 0.5, 1.0)  # Pixels by which an edge may be off its disparity
-_RIM = 3  # Pixels by which disparities step beside the rim, which is where the picture itself changes most
+_STEP = 2.0  # pixels by which disparity must change: an edge is found to about one
+_HIDDEN = 6  # pixels by which a strip without match may be wider than the step that explains it
+_MARGIN = 3  # columns at the sides of a view without a vote
+_ROWS = 1  # rows above and below that are compared, too
+_SLACK = (-1.0, -0.5, 0.0, 0.5, 1.0)  # pixels by which an edge may be off its disparity
+_RIM = 3  # pixels by which disparities step beside the rim, which is where the picture itself changes most
 _SIDE, _SIDE_SLACK = 5, (-0.5, 0.0, 0.5)
 """Pixels on either side of a step that must belong to the disparity found there."""
-_DISTINCT = 0.12  # By how much, of their sum, the other disparity must fit those pixels worse
-_NOISE = 5.0  # Difference of two gradients that says nothing, grey levels of three channels a pixel
-_EXPLAINED = 0.35  # Share of an edge that may differ from its match, beyond the noise
-_MOST = 40.0  # No edge counts for more than this difference
-_TILES = 8  # The picture is cut into 8 x 8 tiles, whose agreement says how sure the vote is
+_DISTINCT = 0.12  # by how much, of their sum, the other disparity must fit those pixels worse
+_NOISE = 5.0  # difference of two gradients that says nothing, grey levels of three channels a pixel
+_EXPLAINED = 0.35  # share of an edge that may differ from its match, beyond the noise
+_MOST = 40.0  # no edge counts for more than this difference
+_TILES = 8  # the picture is cut into 8 x 8 tiles, whose agreement says how sure the vote is
 _WEIGHTS = (5.0, 1.0, 2.0)
 """Of vote, agreement and rows in the log-odds of the order; see scripts/check_stereograms.py."""
 

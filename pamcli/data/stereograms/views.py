@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 _SAME, _EXCEPTIONS = 18, 0.01
 """Grey levels by which a margin's pixels may differ (JPEG rings), and the share that may differ by more."""
-_SAMPLES = 300  # Pixels of a line that are looked at, about
+_SAMPLES = 300  # pixels of a line that are looked at, about
 _FRAMES = 4
-_BLENDED = 2  # Lines cut beside a margin, and at a seam without one: they are a blend of both sides
+_BLENDED = 2  # lines cut beside a margin, and at a seam without one: they are a blend of both sides
 _GAP, _SEAM = 0.1, 0.02
 """How far from the middle a gap may lie, and a seam without a gap, as a share of the width."""
-_SHARP_SEAM = 2.5  # How much stronger than the usual difference of neighbouring columns a seam is
-_UNLIKE_SIZES = 0.75  # The smaller view has this share of the larger one in each direction, or more
-SMALLEST_SIDE = 120
-"""Pixels a view must have in each direction."""
+_SHARP_SEAM = 2.5  # how much stronger than the usual difference of neighbouring columns a seam is
+_UNLIKE_SIZES = 0.75  # the smaller view has this share of the larger one in each direction, or more
+SMALLEST_SIDE = 120  # pixels a view must have in each direction
 
 _Value = TypeVar("_Value", bound=np.generic)
 
