@@ -39,7 +39,7 @@ STDIN = Path("-")
 STDIN_NAME = "standard input"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Target:
     """Where one result of a pair goes."""
 
@@ -54,7 +54,7 @@ class Target:
         return "standard output" if self.path is None else str(self.path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """A pair with the places of its results; or what is wrong with a line of a streamed list."""
 
@@ -127,9 +127,8 @@ def plan_jobs(
     share = selection.shard or slice(None)
     others = [name for name in (*read, selection.pairs) if name is not None]
     if pairing is None:
-        streamed = _stream(selection, names, policy, SeenPaths(read=others))
-        jobs = itertools.islice(streamed, share.start, None, share.step)
-        return Plan(selection, jobs, batch, None)
+        streamed = _stream(selection, _Planning(names, policy), SeenPaths(read=others))
+        return Plan(selection, itertools.islice(streamed, share.start, None, share.step), batch, None)
     if selection.skip_unpaired:
         for path in pairing.unpaired:
             console.warn(f"{path} has no partner and is left out")
@@ -137,13 +136,43 @@ def plan_jobs(
         require_all_paired(pairing)
     outputs = names.all_paths(pairing.pairs)
     check_collisions(pairing.pairs, outputs, others)
-    pairs, outputs = pairing.pairs[share], outputs[share]
-    skips = check_existing(outputs, **policy)
-    planned = [
-        Job(pair, [*_files(paths), *stdout], skip, line=pair.line)
-        for pair, paths, skip in zip(pairs, outputs, skips, strict=True)
-    ]
-    return Plan(selection, planned, batch, len(planned))
+    check_existing(itertools.islice(outputs, share.start, None, share.step), **policy)
+    jobs = _Jobs(pairing.pairs, share, _Planning(names, policy, stdout))
+    return Plan(selection, jobs, batch, len(range(len(pairing.pairs))[share]))
+
+
+@dataclass(frozen=True)
+class _Planning:
+    names: OutputPlan
+    policy: Mapping[str, bool]
+    stdout: Sequence[Target] = ()
+
+    def job(self, item: PairName | BadLine, seen: SeenPaths | None = None) -> Job:
+        """Of a pair; whatever is wrong with it fails it alone."""
+        if isinstance(item, BadLine):
+            return Job(None, error=item.error, line=item.line)
+        try:
+            outputs = self.names.paths(item)
+            if seen is not None:
+                seen.add(item, outputs)
+            check_existing([outputs], **self.policy)
+        except PamError as error:
+            return Job(item, error=error, line=item.line)
+        skip = self.policy["skip_existing"] and bool(outputs) and all(map(os.path.exists, outputs.values()))
+        files = [Target(name, path.suffix.lower(), path) for name, path in outputs.items()]
+        return Job(item, [*files, *self.stdout], skip, line=item.line)
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """Of pairs that are known, planned anew each time that they are asked for: there may be a million."""
+
+    pairs: Iterable[PairName]
+    share: slice
+    planning: _Planning
+
+    def __iter__(self) -> Iterator[Job]:
+        return map(self.planning.job, itertools.islice(self.pairs, self.share.start, None, self.share.step))
 
 
 def _find_pairs(selection: Pairs, stream: bool) -> Pairing | None:
@@ -182,25 +211,12 @@ def _find_pairs(selection: Pairs, stream: bool) -> Pairing | None:
     return resolve_pairs(*inputs)
 
 
-def _stream(selection: Pairs, names: OutputPlan, policy: dict[str, bool], seen: SeenPaths) -> Iterator[Job]:
-    """Jobs of a list that arrives line by line; whatever is wrong with a line fails that line."""
+def _stream(selection: Pairs, planning: _Planning, seen: SeenPaths) -> Iterator[Job]:
+    """Jobs of a list that arrives line by line."""
     assert selection.pairs is not None
     with reading_stdin() if selection.pairs == "-" else open_pair_list(Path(selection.pairs)) as lines:
         for item in iter_pair_list(lines, selection.null, selection.root):
-            if isinstance(item, BadLine):
-                yield Job(None, error=item.error, line=item.line)
-                continue
-            try:
-                outputs = names.paths(item)
-                seen.add(item, outputs)
-                (skip,) = check_existing([outputs], **policy)
-                yield Job(item, _files(outputs), skip, line=item.line)
-            except PamError as error:
-                yield Job(item, error=error, line=item.line)
-
-
-def _files(outputs: Mapping[str, Path]) -> list[Target]:
-    return [Target(name, path.suffix.lower(), path) for name, path in outputs.items()]
+            yield planning.job(item, seen)
 
 
 def _stdout_targets(

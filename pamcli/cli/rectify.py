@@ -104,8 +104,8 @@ def command(
     first = next(plan.outputs, None)
     place = output.output_calibration or (first.parent / CALIBRATION if first else None)
     if place is not None and read:
-        known = {job.pair: job.outputs for job in plan.jobs if job.pair} if plan.total is not None else {}
-        check_beside(place, read, list(known), list(known.values()))
+        known = plan.jobs if plan.total is not None else ()
+        check_beside(place, read, ((job.pair, job.outputs) for job in known if job.pair))
         check_writable(place)
     operation = _Rectifying(views, output, views.rig(console), plan.batch, console)
     run_jobs(plan, operation, console, cluster)

@@ -6,18 +6,23 @@ Only the standard library is used here, so that a mistyped command is answered a
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from pamcli.errors import UsageError
+from pamcli.errors import OutputError, UsageError
 from pamcli.files.finding import listed, shown
 from pamcli.files.pairing import PairName, is_template
 
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
 _CASE_FOLDS = sys.platform.startswith(("darwin", "win"))
 """Whether A.png and a.png are one file on this system's usual file systems."""
+CACHE, FOLDERS = 8 * 1024, 1024
+"""What is remembered of a batch: KiB of the names of its files, the folders that were seen last."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +75,29 @@ class OutputPlan:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
 
-    def all_paths(self, pairs: Sequence[PairName]) -> list[dict[str, Path]]:
-        """`paths` of every pair; raises one UsageError with the first five bad lines and their count."""
-        planned, errors = [], []
+    def all_paths(self, pairs: Collection[PairName]) -> Iterable[Mapping[str, Path]]:
+        """`paths` of every pair, made anew each time: there may be a million.
+
+        Raises one UsageError with the first five bad lines and their count.
+        """
+        errors = []
         for pair in pairs:
             try:
-                planned.append(self.paths(pair))
+                self.paths(pair)
             except UsageError as error:
                 errors.append(error)
         if errors:
             raise UsageError(listed([error.message for error in errors], "; "), errors[0].hint)
-        return planned
+        return _AllPaths(self, pairs)
+
+
+@dataclass(frozen=True)
+class _AllPaths:
+    plan: OutputPlan
+    pairs: Collection[PairName]
+
+    def __iter__(self) -> Iterator[dict[str, Path]]:
+        return map(self.plan.paths, self.pairs)
 
 
 def plan_outputs(
@@ -162,16 +179,24 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
 
 
 class SeenPaths:
-    """Inputs and results so far of pairs that are worked off as they come. known: pairs that are to come.
+    """Inputs and results so far of a batch, in memory that does not grow with it. known: pairs to come.
 
     read: files that are inputs, too: lists, calibrations, weights.
     """
 
     def __init__(self, known: Iterable[PairName] = (), read: Iterable[str | Path] = ()) -> None:
-        self._folders: dict[str, str] = {}
-        self._results: dict[str, str] = {}
-        self._inputs = {place for pair in known for place in self._input_places(pair)}
-        self._inputs |= {self._place(Path(path)) for path in read}
+        self._real = lru_cache(FOLDERS)(os.path.realpath)
+        # A database without a name is kept in its cache, and what that does not hold in a temporary file.
+        self._seen = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._seen.executescript(f"""
+            PRAGMA journal_mode = OFF; PRAGMA cache_size = -{CACHE};
+            CREATE TABLE inputs (place BLOB PRIMARY KEY) WITHOUT ROWID;
+            CREATE TABLE results (place BLOB PRIMARY KEY, pair TEXT) WITHOUT ROWID;
+            BEGIN;
+            """)
+        self._note_inputs(self._place(Path(path)) for path in read)
+        for pair in known:
+            self._note_inputs(self._input_places(pair))
 
     def collisions(self, pair: PairName, outputs: Mapping[str, Path]) -> list[str]:
         """What the results of a pair would overwrite, a text each, and inputs that are results of others.
@@ -181,23 +206,24 @@ class SeenPaths:
         """
         inputs = self._input_places(pair)
         bad = [
-            f"{shown(path)} is a result of {self._results[place]}"
+            f"{shown(path)} is a result of {owner}"
             for place, path in inputs.items()
-            if place in self._results
+            if (owner := self._owner(place))
         ]
-        own: dict[str, str] = {}
+        own: dict[bytes, str] = {}
         for name, path in outputs.items():
             place = self._place(path)
-            if place in self._inputs or place in inputs:
+            if place in inputs or self._ask("SELECT 1 FROM inputs WHERE place = ?", place):
                 bad.append(f"{shown(path)} would overwrite an input")
             elif place in own:
                 bad.append(f"{shown(path)} would be both {own[place]} and {name}")
-            elif place in self._results:
-                bad.append(f"{shown(path)} would come from {self._results[place]} and from {pair}")
+            elif owner := self._owner(place):
+                bad.append(f"{shown(path)} would come from {owner} and from {pair}")
             own[place] = name
         if not bad:
-            self._inputs.update(inputs)
-            self._results.update(dict.fromkeys(own, str(pair)))
+            self._note_inputs(inputs)
+            for place in own:
+                self._ask("INSERT OR IGNORE INTO results VALUES (?, ?)", place, str(pair))
         return bad
 
     def add(self, pair: PairName, outputs: Mapping[str, Path]) -> None:
@@ -206,22 +232,40 @@ class SeenPaths:
             at = "" if pair.line is None else f"line {pair.line}: "
             raise UsageError(f"{at}{listed(bad, '; ')}", "give the results other names")
 
-    def _input_places(self, pair: PairName) -> dict[str, Path]:
+    def _ask(self, question: str, *values: object) -> Any:
+        """The first column of the answer, None where there is none."""
+        try:
+            row = self._seen.execute(question, values).fetchone()
+        except sqlite3.Error as error:
+            raise OutputError(
+                f"the names of a long batch do not fit into the temporary folder: {error}",
+                "TMPDIR may name another",
+            ) from error
+        return row and row[0]
+
+    def _owner(self, place: bytes) -> str | None:
+        """The pair whose result stands there."""
+        owner: str | None = self._ask("SELECT pair FROM results WHERE place = ?", place)
+        return owner
+
+    def _note_inputs(self, places: Iterable[bytes]) -> None:
+        for place in places:
+            self._ask("INSERT OR IGNORE INTO inputs VALUES (?)", place)
+
+    def _input_places(self, pair: PairName) -> dict[bytes, Path]:
         return {self._place(path): path for path in (pair.left, pair.right) if path is not None}
 
-    def _place(self, path: Path) -> str:
-        """One text for one place on the disk; links are followed, as writing does."""
+    def _place(self, path: Path) -> bytes:
+        """One name for one place on the disk; links are followed, as writing does."""
         folder, name = os.path.split(path)
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(folder)
-        place = os.path.join(self._folders[folder], name)
+        place = os.path.join(self._real(folder), name)
         if os.path.islink(place):
             place = os.path.realpath(place)
-        return place.casefold() if _CASE_FOLDS else place
+        return os.fsencode(place.casefold() if _CASE_FOLDS else place)
 
 
 def check_collisions(
-    pairs: Sequence[PairName], outputs: Sequence[Mapping[str, Path]], read: Iterable[str | Path] = ()
+    pairs: Iterable[PairName], outputs: Iterable[Mapping[str, Path]], read: Iterable[str | Path] = ()
 ) -> None:
     """Raise UsageError where two results share a name or one would overwrite an input of any pair.
 
@@ -229,46 +273,38 @@ def check_collisions(
     with their count.
     """
     seen = SeenPaths(pairs, read)
-    found = [seen.collisions(pair, paths) for pair, paths in zip(pairs, outputs, strict=True)]
-    if bad := [text for texts in found for text in texts]:
+    both = zip(pairs, outputs, strict=True)
+    if bad := [text for pair, paths in both for text in seen.collisions(pair, paths)]:
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 
 def check_beside(
-    path: Path,
-    read: Sequence[str | Path],
-    pairs: Sequence[PairName] = (),
-    outputs: Sequence[Mapping[str, Path]] = (),
+    path: Path, read: Sequence[str | Path], done: Iterable[tuple[PairName, Mapping[str, Path]]] = ()
 ) -> None:
     """Raise UsageError where one more file would overwrite an input or a result, by whatever name.
 
-    read: at least one; all as of `check_collisions`.
+    read: at least one, as of `SeenPaths`; done: pairs with their results.
     """
-    first, *others = outputs or [{}]
-    pairs = pairs or [PairName(Path(read[0]), None, None)]
-    check_collisions(pairs, [{**first, "one more": path}, *others], read)
+    seen = SeenPaths(read=read)
+    for pair, outputs in done:
+        seen.collisions(pair, outputs)
+    if bad := seen.collisions(PairName(Path(read[0]), None, None), {"one more": path}):
+        raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 
-def check_existing(
-    outputs: Sequence[Mapping[str, Path]], *, overwrite: bool, skip_existing: bool
-) -> list[bool]:
-    """Whether each pair is to be skipped: with `skip_existing`, where every result asked for exists.
+def check_existing(outputs: Iterable[Mapping[str, Path]], *, overwrite: bool, skip_existing: bool) -> None:
+    """Raise UsageError where a result exists already (the first five and the count).
 
-    Raises UsageError where a result's name is that of a folder and, with neither `overwrite` nor
-    `skip_existing`, where a result exists already (the first five and the count).
+
+    With `overwrite` or `skip_existing` only where a folder has the name of a result.
     """
-    there = [[path for path in paths.values() if os.path.exists(path)] for paths in outputs]
-    existing = [path for paths in there for path in paths]
-    folders = [path for path in existing if os.path.isdir(path)]
-    if folders:
+    in_the_way = os.path.isdir if overwrite or skip_existing else os.path.exists
+    existing = [path for paths in outputs for path in paths.values() if in_the_way(path)]
+    if folders := [path for path in existing if os.path.isdir(path)]:
         raise UsageError(f"a folder has the name of a result: {listed(folders)}")
-    if existing and not (overwrite or skip_existing):
+    if existing:
         count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
         raise UsageError(
             f"{count} already: {listed(existing)}",
             "`overwrite` replaces them, `skip_existing` leaves them out",
         )
-    return [
-        skip_existing and bool(paths) and len(found) == len(paths)
-        for paths, found in zip(outputs, there, strict=True)
-    ]

@@ -6,7 +6,7 @@ Only the standard library is used here, so that a mistyped command is answered a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
 _PACKED = " and ".join(PACKED_SUFFIXES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PairName:
     """Two views that are wanted together, by name."""
 
@@ -55,7 +55,7 @@ class PairName:
 class Pairing:
     """The pairs that were found, in natural order of their keys, and the files without a partner."""
 
-    pairs: tuple[PairName, ...]
+    pairs: Collection[PairName]
     unpaired: tuple[Path, ...] = ()
     batch: bool = True
     """Not one pair that was named by itself."""
@@ -210,7 +210,33 @@ class BadLine:
     """UsageError, or InputError for a missing file; its message begins with the line number."""
 
 
-def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> tuple[PairName, ...]:
+@dataclass(frozen=True)
+class PairList:
+    """The pairs of a list in a file, in its order, read anew each time that they are asked for.
+
+    Raises UsageError and InputError where the file is another by then.
+    """
+
+    path: Path
+    nul: bool
+    root: Path | None
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, pair: object) -> bool:
+        return any(pair == each for each in self)
+
+    def __iter__(self) -> Iterator[PairName]:
+        with open_pair_list(self.path) as stream:
+            for item in iter_pair_list(stream, self.nul, self.root, look=False):
+                if isinstance(item, BadLine):
+                    raise item.error
+                yield item
+
+
+def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> PairList:
     """The pairs of a whole list, in its order: left<TAB>right[<TAB>output] a line, or left NUL right NUL.
 
     Paths are relative to the current folder; blank lines, CRLF and a byte order mark are fine. A key is the
@@ -220,28 +246,22 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> t
     Raises UsageError with all bad lines (the first five and the count) or for a list without pairs, and
     InputError for a list that cannot be read.
     """
-    pairs: list[PairName] = []
+    count = 0
     bad: list[str] = []
-    outputs: dict[str, int] = {}
     with open_pair_list(path) as stream:
         for item in iter_pair_list(stream, nul, root):
+            count += 1
             if isinstance(item, BadLine):
                 bad.append(item.error.message)
-                continue
-            if item.output is not None and item.line is not None:
-                first = outputs.setdefault(os.path.abspath(item.output), item.line)
-                if first != item.line:
-                    bad.append(f"line {item.line}: the output of line {first} again, {shown(item.output)}")
-            pairs.append(item)
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
         raise UsageError(
             f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}",
             f"a list holds {columns}, with paths relative to the current folder",
         )
-    if not pairs:
+    if not count:
         raise UsageError(f"the pair list {shown(path)} holds no pair")
-    return tuple(pairs)
+    return PairList(path, nul, root, count)
 
 
 @contextmanager
@@ -258,11 +278,12 @@ def open_pair_list(path: Path) -> Iterator[BinaryIO]:
 
 
 def iter_pair_list(
-    stream: BinaryIO, nul: bool = False, root: Path | None = None
+    stream: BinaryIO, nul: bool = False, root: Path | None = None, *, look: bool = True
 ) -> Iterator[PairName | BadLine]:
     """The pairs of a list that may never end, each as soon as its line is complete; a bad line stops nothing.
 
-    Formats and keys as of `read_pair_list`. Raises UsageError where the first line has one column.
+    Formats and keys as of `read_pair_list`. look: whether the pictures are there. Raises UsageError where the
+    first line has one column.
     """
     base, first = os.path.abspath(root or os.getcwd()), True
     for line, columns in _nul_pairs(stream) if nul else _tab_lines(stream):
@@ -274,7 +295,7 @@ def iter_pair_list(
         first = False
         item: PairName | BadLine
         try:
-            item = _listed_pair(columns, line, base, nul)
+            item = _listed_pair(columns, line, base, nul, look)
         except PamError as error:
             item = BadLine(line, type(error)(f"line {line}: {error.message}", error.hint))
         yield item
@@ -308,7 +329,7 @@ def _nul_pairs(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
         yield line, columns
 
 
-def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairName:
+def _listed_pair(columns: list[str], line: int, base: str, nul: bool, look: bool) -> PairName:
     if nul and len(columns) != 2:
         raise UsageError("a left picture without its right one")
     if any("\0" in column for column in columns):
@@ -320,11 +341,12 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool) -> PairNam
     if "" in columns:
         raise UsageError(f"column {columns.index('') + 1} is empty")
     left, right = Path(columns[0]), Path(columns[1])
-    require_file(left)
-    require_file(right)
     output = Path(columns[2]) if len(columns) == 3 else None
     pair = PairName(left, right, _key_below(left, base), output, line)
-    _refuse_same_file([pair])
+    if look:
+        require_file(left)
+        require_file(right)
+        _refuse_same_file([pair])
     return pair
 
 
@@ -345,7 +367,7 @@ def _pairing(lefts: dict[str, Path], rights: dict[str, Path]) -> Pairing:
     return Pairing(pairs, tuple(sorted(alone, key=lambda path: natural(str(path)))))
 
 
-def _refuse_same_file(pairs: Sequence[PairName]) -> None:
+def _refuse_same_file(pairs: Collection[PairName]) -> None:
     same = [pair for pair in pairs if pair.right is not None and os.path.samefile(pair.left, pair.right)]
     if same:
         names = listed(f"{shown(pair.left)} = {shown(pair.right or '')}" for pair in same)

@@ -128,7 +128,7 @@ def test_all_bad_lines_of_a_file_are_found_before_any_work() -> None:
 @pytest.mark.parametrize(
     ("content", "options", "said"),
     [
-        (listed("day/1 > x.pfm", "night/3 > x.pfm"), [], "line 2: the output of line 1 again, x.pfm"),
+        (listed("day/1 > x.pfm", "night/3 > x.pfm"), [], "x.pfm would come from day/1_L.png (line 1) and"),
         (
             listed("day/1", "day/1"),
             ["-o", "o/"],

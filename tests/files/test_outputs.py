@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from pathlib import Path
 
 import pytest
 
-from pamcli.errors import UsageError
+from pamcli.errors import OutputError, UsageError
 from pamcli.files import outputs as module
 from pamcli.files.outputs import (
     OutputKind,
@@ -159,7 +160,7 @@ def test_bad_third_columns_are_collected() -> None:
     assert "and 2 more" in text
     with pytest.raises(UsageError, match="line 9: no output"):
         plan(batch=True).all_paths([pair(output=Path("ok.pfm"), line=8), pair(line=9)])
-    assert plan("out/", batch=True).all_paths([pair()]) == [{"disparity": Path("out/a.pfm")}]
+    assert list(plan("out/", batch=True).all_paths([pair()])) == [{"disparity": Path("out/a.pfm")}]
 
 
 # --- collisions -----------------------------------------------------------------------------------------
@@ -246,12 +247,34 @@ def test_a_list_as_it_comes() -> None:
     seen.add(pair("in/w.png", line=7), {"disparity": Path("in/x.png")})  # nor of line 3
 
 
+def test_a_batch_that_memory_does_not_hold(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE", 64)
+    seen, planned = SeenPaths(), plan("out/", batch=True)
+    for number in range(3000):
+        each = pair(f"in/{number}.png", f"in/{number}_R.png", str(number))
+        seen.add(each, planned.paths(each))
+    names = pair("in/caf\udce9.png", key="caf\udce9")
+    seen.add(names, planned.paths(names))
+    for key, said in (("7", "would come from in/7.png"), ("caf\udce9", "would come from 'in/caf")):
+        with pytest.raises(UsageError, match=said):
+            seen.add(pair("in/new.png", key=key), planned.paths(pair(key=key)))
+    with pytest.raises(UsageError, match=r"in/2999_R\.png would overwrite an input"):
+        seen.add(pair("in/new.png"), {"disparity": Path("in/2999_R.png")})
+
+
+def test_where_there_is_no_room_for_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = SeenPaths()
+    seen._seen.execute("PRAGMA max_page_count = 8")
+    with pytest.raises(OutputError, match="do not fit into the temporary folder"):
+        deque(seen.collisions(pair(f"in/{number}.png"), {}) for number in range(3000))
+
+
 # --- what exists already --------------------------------------------------------------------------------
 
 
 def test_existing_results_are_refused_without_a_flag() -> None:
     paths = [{"disparity": Path(f"{i}.pfm")} for i in range(8)]
-    assert check_existing(paths, overwrite=False, skip_existing=False) == [False] * 8
+    check_existing(paths, overwrite=False, skip_existing=False)
     for i in range(7):
         Path(f"{i}.pfm").write_bytes(b"")
     with pytest.raises(UsageError) as error:
@@ -260,17 +283,8 @@ def test_existing_results_are_refused_without_a_flag() -> None:
     assert "7 results exist already: 0.pfm, 1.pfm, 2.pfm, 3.pfm, 4.pfm and 2 more" in text
     assert "`overwrite`" in text
     assert "`skip_existing`" in text
-    assert check_existing(paths, overwrite=True, skip_existing=False) == [False] * 8
-    assert check_existing(paths, overwrite=False, skip_existing=True) == [True] * 7 + [False]
-
-
-def test_a_pair_is_skipped_when_every_result_exists() -> None:
-    Path("a.pfm").write_bytes(b"")
-    half = [{"disparity": Path("a.pfm"), "right": Path("b.pfm")}]
-    assert check_existing(half, overwrite=False, skip_existing=True) == [False]
-    Path("b.pfm").write_bytes(b"")
-    assert check_existing(half, overwrite=False, skip_existing=True) == [True]
-    assert check_existing([{}], overwrite=False, skip_existing=True) == [False]
+    check_existing(paths, overwrite=True, skip_existing=False)
+    check_existing(paths, overwrite=False, skip_existing=True)
 
 
 def test_folders_in_the_way() -> None:

@@ -28,18 +28,28 @@ def write_list(data: bytes) -> Path:
 
 def test_a_list_with_everything_that_is_fine() -> None:
     make("in/a/1.png", "in/b/2.png", "r 1.png", "r2.png", "in/ü.png")
-    pairs = read_pair_list(
+    found = read_pair_list(
         write_list(
             b"\xef\xbb\xbfin/a/1.png\tr 1.png\r\n\r\n \nin/b/2.png\tr2.png\tout/x.pfm\r\n"
             b"in/\xc3\xbc.png\tr2.png"
         )
     )
+    pairs = tuple(found)
+    assert len(found) == 3
     assert pairs == (
         PairName(Path("in/a/1.png"), Path("r 1.png"), "in/a/1", None, 1),
         PairName(Path("in/b/2.png"), Path("r2.png"), "in/b/2", Path("out/x.pfm"), 4),
         PairName(Path("in/ü.png"), Path("r2.png"), "in/ü", None, 5),
     )
     assert str(pairs[1]) == "in/b/2.png (line 4)"
+
+
+def test_a_list_that_changes_meanwhile() -> None:
+    make("a.png", "b.png")
+    pairs = read_pair_list(write_list(b"a.png\tb.png\n"))
+    write_list(b"a.png\tb.png\na.png b.png\n")
+    with pytest.raises(UsageError, match="line 2: 1 column"):
+        list(pairs)
 
 
 def test_all_bad_lines_are_collected() -> None:
@@ -57,17 +67,17 @@ def test_all_bad_lines_are_collected() -> None:
     with pytest.raises(UsageError) as error:
         read_pair_list(write_list(b"\n".join(lines)))
     text = one_line(error)
-    assert "pairs.tsv: 7 bad lines: " in text
+    assert "pairs.tsv: 6 bad lines: " in text
     for part in (
         "line 2: 1 column instead of 2 or 3",
         "line 3: no such file: lost.png",
         "line 4: column 1 is empty",
         "line 5: the same file on both sides",
-        "line 6: the output of line 1 again",
+        "line 7: 4 columns instead of 2 or 3",
     ):
         assert part in text
-    assert "line 7" not in text
-    assert "and 2 more" in text
+    assert "line 8" not in text
+    assert "and 1 more" in text
 
 
 def test_lists_that_are_no_lists() -> None:

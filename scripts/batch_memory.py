@@ -1,0 +1,74 @@
+"""Memory that a long list takes before and while it is worked off, with work that does nothing.
+
+python scripts/batch_memory.py --pairs 10000 100000 1000000
+
+The pictures are empty files in a temporary folder (twice as many as pairs), which goes at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+
+from pamcli.cli.console import Console
+from pamcli.cli.jobs import plan_jobs
+from pamcli.cli.options import Pairs, Results
+from pamcli.files.outputs import OutputKind
+
+DISPARITY = OutputKind("disparity", "--output", (".pfm",))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--pairs", type=int, nargs="+", default=[1000, 10_000])
+    counts = parser.parse_args().pairs
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        made = 0
+        for count in sorted(counts):
+            write_pairs(made, count)
+            made = count
+            for stream in (True, False):
+                with multiprocessing.get_context("spawn").Pool(1) as alone:
+                    memory, seconds = alone.apply(work_off, (stream,))
+                how = "read as it is worked off" if stream else "checked before"
+                print(
+                    f"{count} pairs, {how}: {memory / 1e3:.1f} MB, {seconds:.1f} s of the processor",
+                    flush=True,
+                )
+        os.chdir("/")
+
+
+def write_pairs(first: int, end: int) -> None:
+    """Pictures and lines of the list, a thousand pairs a folder."""
+    with open("list.tsv", "a", encoding="utf-8") as lines:
+        for number in range(first, end):
+            place = Path(f"flight{number // 1000}")
+            place.mkdir(exist_ok=True)
+            views = [f"{place}/{number}_{side}.png" for side in ("left", "right")]
+            for view in views:
+                os.close(os.open(view, os.O_CREAT | os.O_WRONLY))
+            lines.write("\t".join(views) + "\n")
+
+
+def work_off(stream: bool) -> tuple[int, float]:
+    """What it took: kB, and seconds of the processor."""
+    start, before = time.process_time(), most_memory()
+    plan = plan_jobs(Pairs(pairs="list.tsv"), Results(), {DISPARITY: "out/"}, None, Console(), stream=stream)
+    deque(plan.jobs, maxlen=0)
+    return most_memory() - before, time.process_time() - start
+
+
+def most_memory() -> int:
+    """Of this process so far, in kB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+if __name__ == "__main__":
+    main()
