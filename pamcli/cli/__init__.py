@@ -6,7 +6,6 @@ import errno
 import signal
 import sys
 import warnings
-from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -103,7 +102,7 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # libraries warn their developers, not the users of pam
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     guard_streams()
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -148,7 +147,3 @@ def _explain_system(error: OSError | UnicodeError | RecursionError) -> int:
     complain(f"{place}{error.strerror or error}", error)
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     return OutputError.exit_code if full else InputError.exit_code
-
-
-def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + signal_number)

@@ -1,4 +1,4 @@
-"""pam train: the networks learn, from known disparities or from pairs alone."""
+"""pam train: the networks learn, from known disparities or from pairs alone; what is said meanwhile."""
 
 from __future__ import annotations
 

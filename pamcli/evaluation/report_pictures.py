@@ -1,4 +1,4 @@
-"""The pictures of a report: reduced, encoded into the page, and put together for one pair."""
+"""The pictures of a report: error maps and photographs, reduced, encoded into the page."""
 
 from __future__ import annotations
 

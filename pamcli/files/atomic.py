@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, in a folder that one process writes into at a time."""
 
 from __future__ import annotations
 

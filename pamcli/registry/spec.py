@@ -59,8 +59,10 @@ class ModelSpec:
             raise ModelError("a scale belongs to super-resolution, and each of its networks has one")
         if self.scale is not None and self.scale not in PASSRNET_SCALES:
             raise ModelError(f"scale {self.scale} is none that {self.architecture} can have")
-        check_max_disparity(self.max_disparity)
-        if self.max_disparity is not None and self.architecture not in MATCHING:
+        prior = self.max_disparity
+        if prior is not None and (prior <= 0 or prior % 16):
+            raise ModelError(f"a maximum disparity of {prior} px is not a positive multiple of 16")
+        if prior is not None and self.architecture not in MATCHING:
             raise ModelError("a maximum disparity belongs to stereo matching only")
 
     @property
@@ -103,12 +105,6 @@ class WeightsFile:
     """Stored precision of the tensors: "fp16", "bf16", "fp32", "fp64" or "mixed"."""
     size: int
     """Bytes of the file."""
-
-
-def check_max_disparity(value: int | None) -> None:
-    """Raise ModelError unless `value` is None or a positive multiple of 16."""
-    if value is not None and (value <= 0 or value % 16):
-        raise ModelError(f"a maximum disparity of {value} px is not a positive multiple of 16")
 
 
 def read_header(path: Path) -> WeightsFile:
