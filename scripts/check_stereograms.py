@@ -211,10 +211,11 @@ def _own_rows(
 def judge(pair: Known, seed: int, infinity: InfinityChoice | None = None) -> dict[str, Any]:
     made = make_stereogram(pair.left, pair.right, seed)
     start = time.process_time()
-    result = rectify_stereogram(made.picture, infinity=infinity or ("yes" if pair.infinity else "no"))
+    try:
+        result = rectify_stereogram(made.picture, infinity=infinity or ("yes" if pair.infinity else "no"))
+    except SetAside as why:
+        return {"seconds": time.process_time() - start, "set_aside": str(why)}
     seconds = time.process_time() - start
-    if isinstance(result, SetAside):
-        return {"seconds": seconds, "set_aside": result.reason}
     right_order = result.layout == made.layout
     row: dict[str, Any] = {
         "seconds": seconds,

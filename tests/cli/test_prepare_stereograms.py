@@ -29,10 +29,10 @@ PREPARE += ["--infinity", "no"]
 SIZE = (288, 132)
 
 
-def halves(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair | SetAside:
+def halves(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair:
     """Instead of the real thing: cross-eyed pictures are cut in two, those of black pixels set aside."""
     if not picture.any():
-        return SetAside("it is black")
+        raise SetAside("it is black")
     width = picture.shape[1] // 2
     left, right = picture[:, :width], picture[:, width:]
     if layout != "parallel":
@@ -177,7 +177,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(monkeypatch: pyt
     pam(*PREPARE[:4], "whole", *PREPARE[5:])
     done: list[int] = []
 
-    def interrupted(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair | SetAside:
+    def interrupted(picture: NDArray[np.generic], layout: str, infinity: str) -> RectifiedPair:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(picture.shape[1])

@@ -124,10 +124,11 @@ def rectify(item: StereogramItem) -> None:
     """One stereogram to its pair, or to the reason why not. Raises InputError: it cannot be read."""
     from pamcli.data import stereograms
 
-    result = stereograms.rectify_stereogram(item.location.read().pixels, **item.options)
     outcome: Report = {"picture": item.picture}
-    if isinstance(result, stereograms.SetAside):
-        outcome |= {"outcome": "set aside", "reason": result.reason}
+    try:
+        result = stereograms.rectify_stereogram(item.location.read().pixels, **item.options)
+    except stereograms.SetAside as why:
+        outcome |= {"outcome": "set aside", "reason": str(why)}
     else:
         height, width = result.left.shape[:2]
         outcome |= {"outcome": "pair", "name": item.name, "width": width, "height": height}

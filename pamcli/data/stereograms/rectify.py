@@ -161,17 +161,16 @@ class RectifiedPair:
 
 def rectify_stereogram(
     picture: NDArray[np.generic], layout: ViewingChoice = "auto", infinity: InfinityChoice = "auto"
-) -> RectifiedPair | SetAside:
+) -> RectifiedPair:
     """Split a stereogram, put its views in order and row by row, and shift and crop them.
 
     picture: (H, W, 3) uint8 or uint16, the views side by side. "auto": to find out; what cannot be
-    decided is set aside. The same picture gives the same pair. Raises ValueError: an array of another kind.
+    decided is set aside. The same picture gives the same pair. Raises SetAside, and ValueError: an array of
+    another kind.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {picture.shape} of {picture.dtype}")
     boxes = find_views(picture)
-    if isinstance(boxes, SetAside):
-        return boxes
     views = [np.ascontiguousarray(box.of(picture)) for box in boxes]
     size = boxes[0].size
     found, factor = find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
@@ -179,9 +178,8 @@ def rectify_stereogram(
     fit = fit_rows(matches, size) if len(matches) >= FEWEST_MATCHES else None
     if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
         agree = 0 if fit is None else int(fit.inliers.sum())
-        return SetAside(f"its halves do not show the same: of {len(matches)} places {agree} match")
-    if unusable := _too_skew(fit, size):
-        return unusable
+        raise SetAside(f"its halves do not show the same: of {len(matches)} places {agree} match")
+    _check_skew(fit, size)
     maps = fit.maps(size)
     straight = [resampled(view, places) for view, places in zip(views, maps, strict=True)]
     factor = reduction(size, _AREA, _WIDTH)
@@ -191,28 +189,24 @@ def rectify_stereogram(
     nearest, farthest = np.percentile(matches.disparity[fit.inliers] / factor, (99.5, 0.5))
     match = match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
     if match.first_seen.mean() < FEWEST_SEEN:
-        return SetAside(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
+        raise SetAside(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
 
     evidence = weigh_order(small[0], small[1], match)
     if layout == "auto" and evidence.certainty < SURE:
         guess = "parallel" if evidence.first_is_left else "cross-eye"
-        return SetAside(
-            f"the order of its views is unsure: {guess} is likelier with {evidence.certainty:.0%}"
-        )
+        raise SetAside(f"the order of its views is unsure: {guess} is likelier with {evidence.certainty:.0%}")
     first_is_left = evidence.first_is_left if layout == "auto" else layout == "parallel"
     left, right, sign = (0, 1, 1) if first_is_left else (1, 0, -1)
     disparity, seen = (match.first, match.first_seen) if first_is_left else (match.second, match.second_seen)
     trusted = factor * _trusted(sign * disparity, seen, greys[left])
     if len(trusted) < _FEWEST_TRUSTED:
-        return SetAside("too little of it has texture to find its smallest disparity")
+        raise SetAside("too little of it has texture to find its smallest disparity")
     low, high = (float(value) for value in np.percentile(trusted, (1, 99)))  # beyond are mostly wrong matches
     reaches = _reaches_infinity(small[left], trusted, low, high) if infinity == "auto" else infinity
     if reaches is None:
-        return SetAside("it does not show whether its farthest thing is infinitely far or near")
+        raise SetAside("it does not show whether its farthest thing is infinitely far or near")
     shift = round((0 if reaches == "yes" else CLOSE) - low)  # a fraction would cost another resampling
     windows = _windows([maps[left], maps[right]], size, shift)
-    if isinstance(windows, SetAside):
-        return windows
     middle_offset = fit.offset - fit.second_rotation * sign * float(np.median(trusted))
     return RectifiedPair(
         left=windows[0].of(straight[left]).copy(),
@@ -230,17 +224,16 @@ def rectify_stereogram(
     )
 
 
-def _too_skew(fit: RowFit, size: tuple[int, int]) -> SetAside | None:
+def _check_skew(fit: RowFit, size: tuple[int, int]) -> None:
     if abs(fit.offset) > MOST_OFFSET * size[0]:
         apart = f"{abs(fit.offset):.0f} of {size[0]} rows apart"
-        return SetAside(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
+        raise SetAside(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
     angle = np.rad2deg(np.abs(fit.angles).max())
     if angle > MOST_ROTATION:
-        return SetAside(f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
+        raise SetAside(f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
     if fit.residual > MOST_RESIDUAL:
         off = f"{fit.residual:.1f} px off after turning and moving the views"
-        return SetAside(f"its rows do not fit: matches are {off}")
-    return None
+        raise SetAside(f"its rows do not fit: matches are {off}")
 
 
 def _spread(values: Values | Grey) -> Values:
@@ -276,7 +269,7 @@ def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -
     return "no" if sky <= 0.01 and median >= 0.35 else None
 
 
-def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box, Box] | SetAside:
+def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box, Box]:
     """What is kept of the straightened left and right view: no pixel without content, multiples of 12."""
     boxes = [_inside(places, size) for places in maps]
     top, bottom = max(box.top for box in boxes), min(box.bottom for box in boxes)
@@ -284,7 +277,7 @@ def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box
     height, width = (side // MULTIPLE * MULTIPLE for side in (bottom - top, end - start))
     if min(height, width) < SMALLEST_SIDE // MULTIPLE * MULTIPLE:
         area = f"{max(width, 0)} x {max(height, 0)} pixels"
-        return SetAside(f"only {area} of its views are left after the shift by {shift}")
+        raise SetAside(f"only {area} of its views are left after the shift by {shift}")
     top += (bottom - top - height) // 2  # the middle is kept
     start += (end - start - width) // 2
     left, right = (Box(top, top + height, start + move, start + move + width) for move in (0, shift))

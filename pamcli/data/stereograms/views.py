@@ -26,11 +26,8 @@ SMALLEST_SIDE = 120  # pixels a view must have in each direction
 _Value = TypeVar("_Value", bound=np.generic)
 
 
-@dataclass(frozen=True)
-class SetAside:
+class SetAside(Exception):  # noqa: N818 - of a whole folder some are, and no failure
     """A picture that cannot be used, and why: one line without the name of the picture."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -51,15 +48,15 @@ class Box:
         return picture[self.top : self.bottom, self.left : self.right]
 
 
-def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box] | SetAside:
+def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
     """The boxes of the view on the left and of that on the right, of one size.
 
-    picture: (H, W, 3) uint8 or uint16. SetAside: no two views of about one size, or too small ones.
+    picture: (H, W, 3) uint8 or uint16. Raises SetAside: no two views of about one size, or too small ones.
     """
     levels = (picture >> 8 if picture.dtype == np.uint16 else picture).astype(np.int16)  # type: ignore[operator]
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
     if min(whole.size) < 2:
-        return SetAside("it is of one colour")
+        raise SetAside("it is of one colour")
     parted = [
         tuple(
             _without_margins(levels, Box(whole.top, whole.bottom, *s))
@@ -71,10 +68,10 @@ def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box] | SetAside:
     (height, width), (height_2, width_2) = boxes[0].size, boxes[1].size
     if _likeness(boxes) < _UNLIKE_SIZES:
         sizes = f"{width} x {height} and {width_2} x {height_2}"
-        return SetAside(f"it is no side-by-side picture: its halves are {sizes} pixels without their margins")
+        raise SetAside(f"it is no side-by-side picture: its halves are {sizes} pixels without their margins")
     height, width = min(height, height_2), min(width, width_2)
     if min(height, width) < SMALLEST_SIDE:
-        return SetAside(f"its views are too small: {width} x {height} pixels, {SMALLEST_SIDE} are needed")
+        raise SetAside(f"its views are too small: {width} x {height} pixels, {SMALLEST_SIDE} are needed")
     first, second = (Box(box.top, box.top + height, box.left, box.left + width) for box in boxes)
     return first, second
 
