@@ -18,8 +18,7 @@ from pamcli.imaging.raster import open_source
 
 Tree = Mapping[str, Any]
 
-LARGEST_FILE = 1 << 20
-"""Bytes; calibrations have a few thousand."""
+LARGEST_FILE = 1 << 20  # bytes; calibrations have a few thousand
 _LINE = re.compile(r"^\s*([A-Za-z]\w*)\s*([=:])(.*)$", re.MULTILINE)
 
 

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from pamcli.errors import InputError
 
 LONGEST_BASELINE = 5.0
-SHORTEST_BASELINE = 1e-3
-"""Metres outside of which a baseline is probably in another unit."""
-SAME_SIZE = 1.0
-"""Pixels by which a side may be off where a picture has the aspect of its calibration."""
+SHORTEST_BASELINE = 1e-3  # metres outside of which a baseline is probably in another unit
+SAME_SIZE = 1.0  # pixels by which a side may be off where a picture has the aspect of its calibration
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,8 @@ from pamcli.errors import InputError
 Floats = NDArray[np.float64]
 Pixels = NDArray[Any]
 
-DISTORTIONS = (0, 4, 5, 8, 12, 14)
-"""Numbers of coefficients of OpenCV's pinhole models."""
-LARGEST_SIDE = 32766
-"""Of a picture that OpenCV remaps."""
+DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhole models
+LARGEST_SIDE = 32766  # of a picture that OpenCV remaps
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,8 @@ Floats = NDArray[np.float64]
 
 FEATURES = 4000
 FEWEST_MATCHES = 20
-RIVAL = 0.75
-"""Share of the second best match's distance that the best one's must stay below."""
-LARGEST_ERROR = 2.0
-"""Median pixels by which features may lie above or below each other afterwards."""
+RIVAL = 0.75  # share of the second best match's distance that the best one's must stay below
+LARGEST_ERROR = 2.0  # median pixels by which features may lie above or below each other afterwards
 ROUNDS = 100
 
 

@@ -36,11 +36,9 @@ from pamcli.networks.parallax import ParallaxMaps, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching
 from pamcli.networks.passrnet import SuperResolution
 
-STAGE_WEIGHTS = (0.2, 0.3, 0.5)
-"""Shares of the three stages in the PAM loss (Equation 16)."""
+STAGE_WEIGHTS = (0.2, 0.3, 0.5)  # shares of the three stages in the PAM loss (Equation 16)
 
-UPDATE_DECAY = 0.8
-"""Of PASMnet 2's updates each counts this part of the one after it."""
+UPDATE_DECAY = 0.8  # of PASMnet 2's updates each counts this part of the one after it
 
 Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 """Each term by its name in `LossWeights`: weighted means that add up."""

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from pamcli.networks.parallax import ParallaxMaps, cycle_map, gather_features
 
-SSIM_SHARE = 0.85
-"""alpha of Equation 10."""
+SSIM_SHARE = 0.85  # alpha of Equation 10
 
 _WINDOW, _SIGMA = 11, 1.5  # of SSIM, pixels
 _C1, _C2 = 0.01**2, 0.03**2

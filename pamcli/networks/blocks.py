@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SLOPE = 0.1
-"""Negative slope of every LeakyReLU in the paper's networks."""
+SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
 
 
 def conv(

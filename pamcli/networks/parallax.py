@@ -15,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Towards = Literal["left", "right"]
-"""The view that an ordered map's rows are pixels of."""
+Towards = Literal["left", "right"]  # the view that an ordered map's rows are pixels of
 
 VALID_MASS = 0.1
 """Threshold tau of Equation 4: a pixel that receives less attention than this is taken as occluded."""
@@ -29,8 +28,7 @@ CLOSING_RADIUS = 3
 VISIBLE_THRESHOLD = 1.5
 """Pixels by which the disparities of both views may differ where a point is seen in both."""
 
-NEAR = 1.5
-"""Attention counts as near an estimate within this many pixels of its scale."""
+NEAR = 1.5  # attention counts as near an estimate within this many pixels of its scale
 
 FILL_DECAY = 1 + 1e-4
 """The authors' partial convolution divides by this at every pixel that it steps away from a valid one."""

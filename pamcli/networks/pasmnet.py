@@ -27,11 +27,9 @@ IMAGE_MEAN = (0.485, 0.456, 0.406)
 IMAGE_STD = (0.229, 0.224, 0.225)
 """PASMnet's inputs are RGB in [0, 1], less this mean, divided by this deviation."""
 
-SIZE_MULTIPLE = 32
-"""Height and width of PASMnet's inputs are multiples of this."""
+SIZE_MULTIPLE = 32  # height and width of PASMnet's inputs are multiples of this
 
-STAGE_STRIDES = (16, 8, 4)
-"""Pixels of the input per pixel of the three stages of the cascade."""
+STAGE_STRIDES = (16, 8, 4)  # pixels of the input per pixel of the three stages of the cascade
 
 
 Costs = Sequence[tuple[Tensor, Tensor]]

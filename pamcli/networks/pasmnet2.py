@@ -23,29 +23,23 @@ from pamcli.networks.blocks import conv, conv_unit, upsample
 from pamcli.networks.parallax import columns_near, received_mass
 from pamcli.networks.pasmnet import CascadedParallaxAttention, Hourglass, Matching, stage_maps
 
-WINDOW = 2
-"""Disparity is the mean of the attention within so many columns of its peak."""
+WINDOW = 2  # disparity is the mean of the attention within so many columns of its peak
 
-REACH = 4
-"""An update looks up the attention at so many disparities to either side of its own."""
+REACH = 4  # an update looks up the attention at so many disparities to either side of its own
 
 SMALLEST_LOG = -16.0
 LOG_SCALE = 0.25
 """Logarithms of attention are cut off at the first, and multiplied by the second for the convolutions."""
 
-DILATIONS = (1, 3, 9)
-"""Of the 3 x 3 neighbours that an update sees and mixes."""
+DILATIONS = (1, 3, 9)  # of the 3 x 3 neighbours that an update sees and mixes
 
 FARTHEST = max(DILATIONS)
-OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]
-"""Of the 3 x 3, those that are not the pixel itself."""
+OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]  # of the 3 x 3, those that are not the pixel itself
 
 UPDATES = 3
-WIDTH = 48
-"""Channels of the context and of the hidden state."""
+WIDTH = 48  # channels of the context and of the hidden state
 
-MOVED = 10.0
-"""Where the updates move a disparity by so many pixels, its confidence is halved."""
+MOVED = 10.0  # where the updates move a disparity by so many pixels, its confidence is halved
 
 LARGEST_RECEIVED = 2.0
 BORDER = 8

@@ -35,10 +35,7 @@ class PASSRnet(nn.Module):
     """Enlarges the left view (and the right) of a rectified pair by `scale`, with detail from the other."""
 
     def __init__(
-        self,
-        scale: int,
-        pyramid: type[ResidualASPP] | None = None,
-        pam: ParallaxAttention | None = None,
+        self, scale: int, pyramid: type[ResidualASPP] | None = None, pam: ParallaxAttention | None = None
     ) -> None:
         """The published network; parts that are given take the place of its own (see `variants`)."""
         super().__init__()

@@ -25,12 +25,10 @@ from pamcli.networks.passrnet import SuperResolution
 
 WIDTH = 64
 BLOCKS = 16
-EXCHANGES = (3, 7, 11, 15)
-"""Blocks behind which the views exchange features."""
+EXCHANGES = (3, 7, 11, 15)  # blocks behind which the views exchange features
 DETAIL_BEHIND = 7
 """The exchange whose attention says where the other view's pixels lie between those of this one."""
-PHASES = 4
-"""Positions between two pixels that `SubpixelDetail` tells apart."""
+PHASES = 4  # positions between two pixels that `SubpixelDetail` tells apart
 DETAIL_GAIN = 10.0
 """What is left of colours in [0, 1] beyond interpolation is small: brought to the size of features."""
 

@@ -20,8 +20,7 @@ REGISTERED = {
 }
 """Every registered name and what it does."""
 
-DEFAULT_MATCHING = "pasmnet2"
-"""What finds disparity where no weights are named."""
+DEFAULT_MATCHING = "pasmnet2"  # what finds disparity where no weights are named
 
 DEFAULT_UPSCALING = {2: "passrnet-x2", 4: "passrnet2-x4"}
 """What enlarges by a scale where no weights are named: what is measured best."""

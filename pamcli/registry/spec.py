@@ -13,11 +13,9 @@ from safetensors import SafetensorError, safe_open
 from pamcli.errors import ModelError, UsageError
 from pamcli.registry.variants import PAPER, variant_of
 
-MATCHING = ("pasmnet", "pasmnet2")
-"""Architectures that find disparity."""
+MATCHING = ("pasmnet", "pasmnet2")  # architectures that find disparity
 
-ENLARGING = ("passrnet", "passrnet2")
-"""Architectures that enlarge both views."""
+ENLARGING = ("passrnet", "passrnet2")  # architectures that enlarge both views
 
 ARCHITECTURES = (*MATCHING, *ENLARGING)
 PASSRNET_SCALES = (2, 3, 4, 8)

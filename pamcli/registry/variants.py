@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from pamcli.errors import UsageError, did_you_mean
 
-PAPER = "paper"
-"""The published network, of which every other variant is a change."""
+PAPER = "paper"  # the published network, of which every other variant is a change
 
 
 @dataclass(frozen=True)
