@@ -1,7 +1,5 @@
 """Calibration files: read whatever kind they are of, and written as OpenCV's YAML."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

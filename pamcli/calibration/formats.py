@@ -9,8 +9,6 @@
 | Middlebury, ETH3D calib.txt       | millimetres | lines cam0=[...], baseline=, doffs=            |
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

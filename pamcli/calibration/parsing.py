@@ -1,7 +1,5 @@
 """Calibration files as trees of names and values, and numbers out of them; errors name the key."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Coloured points in metres, as a PLY file."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

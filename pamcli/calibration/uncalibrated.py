@@ -5,8 +5,6 @@ unknown focal length, so that matching features lie in the same row. Turning kee
 homographies do not. Distances stay without scale.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

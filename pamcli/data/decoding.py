@@ -1,7 +1,5 @@
 """Numbers out of the files of data sets: disparities in their various encodings, masks, calibrations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 Of data sets that need no folder, NAME[?key=value&...] is enough.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

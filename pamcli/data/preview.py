@@ -1,7 +1,5 @@
 """A contact sheet of a data set: a row a sample, with left and right picture, disparity, and occlusion."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

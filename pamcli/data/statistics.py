@@ -4,8 +4,6 @@ Of the four columns of the paper's table of data sets (`tab4`) the pairs and the
 CNNIQA and SR-metric are judgements of trained models, whose weights no paper contains.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each left pixel (y, x) of known disparity d is compared with right pixel (y, x -
 truth scaled, negated, turned over, or with the views exchanged; a truth that is right beats all of these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal

@@ -6,8 +6,6 @@ rises from each entry to the next, so that the order of disparities survives a b
 colour blindness, while the hue turns; the far end is not black, which stands for unknown.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ In memory a disparity map is (H, W) float32, in pixels, NaN = unknown. In the fi
 | `.tif` `.tiff`| float32                                     | NaN     |
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """Pictures in files: read to RGB of 8 or 16 bits, written with all that was read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

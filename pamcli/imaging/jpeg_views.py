@@ -1,7 +1,5 @@
 """JPEGs with more than one view inside: MPO holds two JPEGs one after the other, JPS both in one picture."""
 
-from __future__ import annotations
-
 from typing import BinaryIO, get_args
 
 from PIL.JpegImagePlugin import JpegImageFile

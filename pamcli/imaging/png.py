@@ -4,8 +4,6 @@ Pillow and imageio cut 16-bit colour to 8 bits. imagecodecs does not, but it nei
 profiles and EXIF data, and libpng prints its warnings about them; so it only gets to see the pixels.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib

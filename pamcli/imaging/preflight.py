@@ -4,8 +4,6 @@ Features of both views are matched on a reduced picture, in a band of rows and t
 then measured at full size, to a fraction of a pixel. This only yields warnings.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the readers of every format share: opening, the pixel limit, EXIF data, plain words for damage."""
 
-from __future__ import annotations
-
 import errno
 import io
 import struct

@@ -9,8 +9,6 @@ only where it is followed to the last grey level. What it does, confirmed by its
 - integers are rounded (half up) and clipped to their range after each of the two passes, not once.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

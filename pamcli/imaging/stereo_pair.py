@@ -1,7 +1,5 @@
 """Both views of a rectified pair, from two pictures or from one that holds both; and both in one."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass, replace
 from pathlib import Path

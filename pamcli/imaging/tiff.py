@@ -1,7 +1,5 @@
 """TIFF: pictures of up to 16 bits a channel, and maps of floating-point numbers."""
 
-from __future__ import annotations
-
 import io
 import logging
 import math

@@ -1,7 +1,5 @@
 """WebP. Pillow's reader makes the whole canvas before the size can be asked, hence a look at the header."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """What a machine computes with, and whether a network does so rightly here."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """A network from its weights or from an exported file, and where it is computed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pamcli.inference.device import Compute

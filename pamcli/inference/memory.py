@@ -1,7 +1,5 @@
 """Refuse what cannot fit before it is tried: a system that runs out of memory kills without a word."""
 
-from __future__ import annotations
-
 import re
 import resource
 import sys

@@ -1,7 +1,5 @@
 """Networks as ONNX files, held against PyTorch before they are handed out."""
 
-from __future__ import annotations
-
 import logging
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Networks in ONNX files, run by ONNX Runtime: what the streamed ones do, for the whole picture at once."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

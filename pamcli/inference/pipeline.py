@@ -1,7 +1,5 @@
 """A batch whose loading, computing and saving overlap, so that the network sets the pace. No torch here."""
 
-from __future__ import annotations
-
 import itertools
 import queue
 import threading

@@ -1,7 +1,5 @@
 """A batch over a cluster: Ray places the workers, each of which holds the network. No torch here."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Tiles of satellite pictures: floating-point grey with gaps, and disparities of either sign."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ Memory grows with the rows times the square of the columns: `whole_footprint` co
 fit is refused before it is tried.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from functools import cache

@@ -5,8 +5,6 @@ in both views, NaN where unknown. What does not count is replaced before it ente
 is exactly zero. Everything is float32; nothing is copied to the host.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

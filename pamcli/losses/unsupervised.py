@@ -6,8 +6,6 @@ colour gradient, the mean over the three channels is taken, as the authors do. E
 float32, also under autocast, and nothing is copied to the host.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

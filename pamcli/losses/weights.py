@@ -1,7 +1,5 @@
 """What each term of the losses counts. No torch here: options are checked before it is loaded."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pamcli.checked import FromZero, Positive, Share, checked

@@ -3,8 +3,6 @@
 The attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -6,8 +6,6 @@ view contributes to it; its rows sum to one. Disparity is positive: column j of 
 column j - d of the right view. No function here holds weights, and none copies to the host.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -10,8 +10,6 @@ the other view. Disparities are in quarter-size pixels. Attribute names of the m
 authors' checkpoints.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

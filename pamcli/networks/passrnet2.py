@@ -6,8 +6,6 @@ same weights, so both are enlarged in one pass. Every layer but the 3x3 convolut
 rows alone, so that the network can run in strips.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ Each is a subclass of the part whose place it takes, and is called as that is. S
 `passrnet`; D disparities of a cost volume, in pixels of its scale.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """The networks that come with pam, and how any name of weights becomes a file. No torch here."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

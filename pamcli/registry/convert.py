@@ -1,7 +1,5 @@
 """Import of the authors' checkpoints and PASMnet 2's: `.pth` (a state dict), `.pth.tar` (one in a record)."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import struct

@@ -1,7 +1,5 @@
 """Weights file to network, and back."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Variants of the paper's two networks, as its ablation tables have them: plain values. No torch here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints

@@ -7,8 +7,6 @@ epipolar lines, made into attention, used, and forgotten.
 Shapes: R rows of a strip, W columns of this view, V of the other; the batch is one pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Shapes: B = 2 views joined in the batch, left first; H, W rows and columns of th
 pair at a time.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

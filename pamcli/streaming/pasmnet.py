@@ -9,8 +9,6 @@ Shapes: as in `matching`; of the confidence R rows of a strip, W columns of both
 pictures' size.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -3,8 +3,6 @@
 Shapes: as in `passrnet`; one pair at a time, both views joined in the batch, left first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product

@@ -1,7 +1,5 @@
 """PASSRnet 2 a few rows at a time: the same pictures. Both views joined in the batch, left first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

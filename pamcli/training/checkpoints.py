@@ -5,8 +5,6 @@ A file per checkpoint, `step-00001000.pt` in the folder `checkpoints`, of tensor
 step, and not stored.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -5,8 +5,6 @@ same recipe gives the same run anywhere. Learning rates are pure functions of th
 needs no state of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

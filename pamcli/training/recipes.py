@@ -1,7 +1,5 @@
 """Recipes by name, of the paper and of the shipped weights (recipes.toml), and as JSON in files."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Mapping

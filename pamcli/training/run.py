@@ -1,7 +1,5 @@
 """A training run from its recipe, or going on from its folder."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """The network that a run begins with: trained weights, or fresh ones under the recipe's seed."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

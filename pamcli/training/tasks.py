@@ -1,7 +1,5 @@
 """The two networks in training: what one does with a batch, its average, and what its weights file says."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel

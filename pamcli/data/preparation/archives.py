@@ -1,7 +1,5 @@
 """Pictures in folders and in zip archives, found and read without unpacking anything."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

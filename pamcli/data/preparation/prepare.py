@@ -1,7 +1,5 @@
 """From pairs to a store of patches: planned, checked before anything is made, carried out, finished."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

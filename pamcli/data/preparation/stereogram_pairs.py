@@ -5,8 +5,6 @@ OUT/stereograms.csv, .json            a line for every picture: made into a pair
                                       undone, set aside with the reason, or damaged
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

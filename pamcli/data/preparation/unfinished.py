@@ -7,8 +7,6 @@
 So a run may end at any moment, and whatever it had done stays done.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The same work on many things, in several processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

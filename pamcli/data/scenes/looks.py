@@ -4,8 +4,6 @@ Outlines are opacity masks (H, W) float32 in [0, 1], soft over about a pixel at 
 as in `textures`; with a fifth channel, the share of the reflection, where it shines.
 """
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import torch

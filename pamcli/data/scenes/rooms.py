@@ -1,7 +1,5 @@
 """Rooms with things in them, and loose things anywhere before a wall."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.random import Generator
 

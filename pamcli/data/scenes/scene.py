@@ -1,7 +1,5 @@
 """A scene by its number: made up, drawn, and photographed by two cameras that are nearly alike."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import cv2

@@ -4,8 +4,6 @@ Space has its origin at the left camera: x to the right, y down, z forward, in u
 point of disparity d lies at ((x - cx) / d, (y - cy) / d, focal / d), and a plane n . P = 1 has n . ray = d.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

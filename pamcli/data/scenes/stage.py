@@ -1,7 +1,5 @@
 """What scenes are put together with: chance, textures, a camera and a light, and the layers so far."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Streets: smooth roads with marks and curbs, houses, parked cars, many posts, trees, under a bright sky."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 

@@ -3,8 +3,6 @@
 A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the opacity, and the opacity.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Whoever adds one adds a row to `patterned`, or a file with a `SourceInfo`; nothing else need know of it.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ train and test have folders <split>-left-image, <split>-right-image, <split>-dis
 between, or without them; so files are compared by their paths without such folders.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@
 whose match lies inside the other picture. Benchmarks are computed on frame 10 of each sequence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

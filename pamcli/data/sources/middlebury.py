@@ -14,8 +14,6 @@ Level 0 is unknown. mask0nocc.png: 255 = seen by both views, 128 = by the left o
 A sample is called by the path of its folder, as MiddEval3 wants its results ("trainingQ/Adirondack").
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -3,8 +3,6 @@
 Or as two templates with `{}` name the views, and perhaps a third one the disparity. Or as a list names them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Data sets whose files are found by patterns of their paths alone; see `pamcli.data.listing.Patterns`."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

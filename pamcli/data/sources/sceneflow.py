@@ -6,8 +6,6 @@ Monkaa:          a_rain_of_stones_x2 / left ...
 each below frames_cleanpass and frames_finalpass (pictures) and disparity (PFM, positive in most releases).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -11,8 +11,6 @@ if that is the larger one, the first view is the left one.
 A second, weak hint: what is lower in a picture is usually nearer.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

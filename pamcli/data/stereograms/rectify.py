@@ -13,8 +13,6 @@ The last term separates the two rotations: where both views are turned by one an
 two cameras is, and nearer things are moved up or down by more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

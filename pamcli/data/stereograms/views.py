@@ -4,8 +4,6 @@ A margin or frame is a run of lines of one colour, whatever the colour; frames m
 of unequal width on every side of either view.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar
 
