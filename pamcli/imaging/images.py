@@ -132,7 +132,7 @@ def check_encodable(
 
 
 def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | None = None) -> bytes:
-    """The bytes of a file with the picture: depth, alpha, ICC profile, EXIF (not in TIFF), greyness, upright.
+    """The bytes of a file with the picture: depth, alpha, ICC profile, EXIF, greyness, upright.
 
     suffix: one of `PICTURE_OUTPUT_SUFFIXES`, in either case. quality: of JPEG and WebP, 1 to 100; None:
     lossless WebP, and JPEG at 95, which is never subsampled. PNG and TIFF are lossless. Of a grey picture the
@@ -155,7 +155,7 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
     if suffix == ".png":
         return png.encode_png(samples, picture.icc_profile, exif)
     if suffix in (".tif", ".tiff"):
-        return tiff.encode_tiff(samples, picture.icc_profile)
+        return tiff.encode_tiff(samples, picture.icc_profile, exif)
     options: dict[str, Any] = {"icc_profile": picture.icc_profile} if picture.icc_profile else {}
     if exif:
         options["exif"] = b"Exif\0\0" + exif

@@ -130,7 +130,7 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
 
 def exif_orientation(exif: bytes) -> int:
     """The orientation (1..8) in an EXIF block; 1 where there is none, or none that makes sense."""
-    found = _notes(exif).get(ExifTags.Base.Orientation)
+    found = exif_notes(exif).get(ExifTags.Base.Orientation)
     return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
@@ -144,7 +144,7 @@ def kept_exif(exif: bytes, width: int, height: int) -> bytes:
         ExifTags.IFD.Exif: ((ExifTags.Base.ExifImageWidth, width), (ExifTags.Base.ExifImageHeight, height)),
         ExifTags.IFD.GPSInfo: (),  # looked at, or it would not be written
     }
-    notes = _notes(exif)
+    notes = exif_notes(exif)
     try:
         with quiet():
             for directory, sides in sizes.items():
@@ -153,20 +153,20 @@ def kept_exif(exif: bytes, width: int, height: int) -> bytes:
             if ExifTags.Base.Orientation in notes:
                 notes[ExifTags.Base.Orientation] = 1
             return notes.tobytes().removeprefix(b"Exif\0\0") if len(notes) else b""
-    except _BROKEN:
+    except BROKEN_EXIF:
         return b""
 
 
-def _notes(exif: bytes) -> Exif:
+def exif_notes(exif: bytes) -> Exif:
     """Broken EXIF data is common and says nothing about the pixels: what can be read of it."""
     notes = Exif()
     if exif:
-        with suppress(*_BROKEN), quiet():
+        with suppress(*BROKEN_EXIF), quiet():
             notes.load(b"Exif\0\0" + exif.removeprefix(b"Exif\0\0"))
     return notes
 
 
-_BROKEN = (SyntaxError, ValueError, TypeError, KeyError, OSError, OverflowError, struct.error)
+BROKEN_EXIF = (SyntaxError, ValueError, TypeError, KeyError, OSError, OverflowError, struct.error)
 
 
 def upright(samples: np.ndarray, orientation: int) -> np.ndarray:

@@ -6,13 +6,16 @@ import math
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import tifffile
+from PIL.ExifTags import IFD, Base
+from PIL.Image import Exif
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import Raster, check_size, decoding
+from pamcli.imaging.raster import BROKEN_EXIF, Raster, check_size, decoding, exif_notes, quiet
 
 SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
@@ -30,6 +33,8 @@ _LIMITED, _SMALLEST = (1, 5, 8, 32773, 32946), 2731
 stand for up to 4096 bytes."""
 _MOST_PAGES = 10_000
 _ORIENTATION, _ICC_PROFILE = 274, 34675
+_NOTES = (Base.Make, Base.Model, Base.DateTime, Base.Artist, Base.Copyright)
+"""What a camera notes beside the tags of the picture itself, as text."""
 
 
 def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
@@ -69,7 +74,8 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
                 color = _divided_by(alpha, color)
             color = np.concatenate([color, alpha], axis=-1)
         orientation = page.tags.valueof(_ORIENTATION, 1)
-        return Raster(color, icc_profile, orientation if orientation in range(1, 9) else 1)
+        upright = orientation if orientation in range(1, 9) else 1
+        return Raster(color, icc_profile, upright, _camera_notes(stream))
 
 
 def read_float_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
@@ -86,8 +92,17 @@ def read_float_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.n
         return values
 
 
-def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None) -> bytes:
-    """(H, W) uint8, uint16 or float32; or (H, W, C), uint8 or uint16, C = 2 grey and alpha, 3 RGB, 4 RGBA."""
+def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None, exif: bytes = b"") -> bytes:
+    """(H, W) uint8, uint16 or float32; or (H, W, C), uint8 or uint16, C = 2 grey and alpha, 3 RGB, 4 RGBA.
+
+    exif: of which texts, camera and place are kept.
+    """
+    notes = exif_notes(exif)
+    texts = [
+        (tag.value, "s", 0, str(notes[tag]).encode("ascii", "replace"), True)
+        for tag in _NOTES
+        if tag in notes
+    ]
     channels = samples.shape[2] if samples.ndim == 3 else 1
     buffer = io.BytesIO()
     tifffile.imwrite(
@@ -101,8 +116,61 @@ def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None) -> bytes:
         iccprofile=icc_profile,
         metadata=None,
         software="pam",
+        byteorder="<",
+        extratags=texts,
     )
-    return buffer.getvalue()
+    return _with_directories(buffer.getvalue(), notes)
+
+
+def _with_directories(data: bytes, notes: Exif) -> bytes:
+    """A TIFF, its directory moved to the end, where the camera's and the place's are added to it."""
+    whole = bytearray(data)
+    directories = _directories(notes)
+    if not directories or whole[2:4] != b"*\0":
+        return data
+    (first,) = struct.unpack_from("<I", whole, 4)
+    (count,) = struct.unpack_from("<H", whole, first)
+    entries = [whole[place : place + 12] for place in range(first + 2, first + 2 + 12 * count, 12)]
+    for tag, values in directories.items():
+        whole += bytes(len(whole) % 2)
+        directory = ImageFileDirectory_v2(group=tag)
+        directory.update(values)
+        entries.append(bytearray(struct.pack("<HHII", tag, 4, 1, len(whole))))
+        try:
+            with quiet():
+                whole += directory.tobytes(len(whole))
+        except BROKEN_EXIF:
+            return data
+    whole += bytes(len(whole) % 2)
+    struct.pack_into("<I", whole, 4, len(whole))
+    ordered = sorted(entries, key=lambda entry: struct.unpack("<H", entry[:2]))
+    return bytes(whole + struct.pack("<H", len(ordered)) + b"".join(ordered) + bytes(4))
+
+
+def _directories(notes: Exif) -> dict[int, dict[int, Any]]:
+    found = {tag: notes.get_ifd(tag) for tag in (IFD.Exif, IFD.GPSInfo)}
+    return {
+        tag: {key: value for key, value in entries.items() if key != IFD.Interop}
+        for tag, entries in found.items()
+        if entries
+    }
+
+
+def _camera_notes(stream: BinaryIO) -> bytes:
+    """What a camera noted in a TIFF, as other files have it; empty where there is nothing to be read."""
+    kept = Exif()
+    try:
+        with quiet():
+            found = Exif()
+            stream.seek(0)
+            found.load_from_fp(stream)
+            directories = _directories(found)
+            for tag, values in directories.items():
+                kept.get_ifd(tag).update(values)
+            kept.update({tag: found[tag] for tag in _NOTES if tag in found})
+            return kept.tobytes() if directories or len(kept) else b""
+    except BROKEN_EXIF:
+        return b""
 
 
 def _check_directories(stream: BinaryIO) -> None:

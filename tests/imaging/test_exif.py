@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from PIL.TiffImagePlugin import IFDRational
 
-from pamcli.imaging.images import encode_picture, read_picture
+from pamcli.imaging.images import Picture, encode_picture, read_picture
 
 EXIF, GPS = 0x8769, 0x8825
 
@@ -30,15 +30,15 @@ def photograph(format_: str = "JPEG", exif: bytes | None = None) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
 def test_time_place_and_exposure_are_kept_and_the_size_is_right(kind: str, suffix: str) -> None:
     picture = read_picture(photograph(kind))
     assert picture.pixels.shape == (32, 24, 3)
     data = encode_picture(picture, suffix, name="x")
     with Image.open(io.BytesIO(data)) as written:
         notes = written.getexif()
-        assert (notes[0x010F], notes[0x0112]) == ("Maker", 1)
+        assert (notes[0x010F], notes.get(0x0112, 1)) == ("Maker", 1)
         assert notes.get_ifd(GPS) == {1: "N", 2: (48, 30, 7)}
         camera = notes.get_ifd(EXIF)
         assert (camera[0xA002], camera[0xA003]) == (24, 32)
@@ -61,6 +61,21 @@ def test_broken_notes_cost_no_picture() -> None:
             broken[chance.randrange(6, len(broken))] = chance.randrange(256)
         del broken[chance.randrange(6, len(broken) + 1) :]
         picture = read_picture(photograph(exif=bytes(broken)))
-        again = read_picture(encode_picture(picture, ".jpg", name="x"))
-        assert again.pixels.shape == picture.pixels.shape
-        assert again.orientation == 1
+        for suffix in (".jpg", ".tif"):
+            again = read_picture(encode_picture(picture, suffix, name="x"))
+            assert again.pixels.shape == picture.pixels.shape
+            assert again.orientation == 1
+
+
+@pytest.mark.parametrize("depth", [np.uint8, np.uint16])
+def test_a_tiff_with_notes_is_the_same_picture(depth: type) -> None:
+    pixels = (np.arange(24 * 32 * 3).reshape(24, 32, 3) * 7 % np.iinfo(depth).max).astype(depth)
+    exif = camera_notes()
+    exif[0x013B] = "Jose"
+    data = encode_picture(Picture(pixels, icc_profile=b"profile", exif=exif.tobytes()), ".tif", name="x")
+    read = read_picture(data)
+    assert (read.icc_profile, read.pixels.dtype) == (b"profile", depth)
+    np.testing.assert_array_equal(read.pixels, pixels)
+    again = Image.Exif()
+    again.load(read.exif)
+    assert (again[0x013B], again.get_ifd(GPS)[1]) == ("Jose", "N")
