@@ -6,6 +6,7 @@ everything else - order, lazy reading, sizes, what is lacking, `first` - is here
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import re
@@ -79,7 +80,7 @@ class Listed(Source):
 
     @property
     def files(self) -> tuple[Files, ...]:
-        return self._files[: len(self)]
+        return self._files
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -107,8 +108,13 @@ class Listed(Source):
                 _same_size(values, files.parts[name], left, files.left)
         return Sample(files.name, left, right, **known)
 
+    def first(self, count: int) -> Listed:
+        fewer = copy.copy(self)
+        fewer._files, fewer.names = self._files[:count], self.names[:count]
+        return fewer
+
     def without_truth(self) -> Listed:
-        pairs = Listed(Files(files.name, files.left, files.right) for files in self._files)
+        pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
         pairs.spec = self.spec
         return pairs
 

@@ -32,6 +32,14 @@ def test_an_index_beyond_the_end() -> None:
         Listed([files("x")]).load(1)
 
 
+def test_the_first_ones_stay_the_first_ones_without_their_truth() -> None:
+    source = Listed([files("b"), files("a"), files("c")]).first(2)
+    assert source.names == source.without_truth().names == ("a", "b")
+    assert [each.name for each in source.without_truth().files] == ["a", "b"]
+    with pytest.raises(IndexError):
+        source.load(2)
+
+
 def test_nothing_is_read_before_it_is_asked_for() -> None:
     source = Listed([files("gone")])
     with pytest.raises(InputError, match=r"left/gone\.png"):
