@@ -26,7 +26,7 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams, said
 from pamcli.cli.groups import argument, command, group
-from pamcli.errors import InputError, OutputError, PamError, UsageError
+from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """What every usage error of Typer descends from; Typer itself names only the descendants."""
@@ -115,7 +115,7 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except (OSError, UnicodeError, RecursionError) as error:
+    except (OSError, UnicodeError, RecursionError, MemoryError) as error:
         code = _explain_system(error)
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)", error)
@@ -135,8 +135,11 @@ def _explain_usage(error: Any) -> int:
     return int(error.exit_code)
 
 
-def _explain_system(error: OSError | UnicodeError | RecursionError) -> int:
+def _explain_system(error: OSError | UnicodeError | RecursionError | MemoryError) -> int:
     """What the system refused with a file that no check had covered: 7 where it was full, else 3."""
+    if isinstance(error, MemoryError):
+        complain(f"not enough memory{f': {error}' if str(error) else ''} (take smaller pictures)", error)
+        return DeviceError.exit_code
     if isinstance(error, RecursionError):
         complain("an input is nested too deeply", error)
         return InputError.exit_code

@@ -14,7 +14,7 @@ import typer
 
 from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
-from pamcli.errors import BATCH_FAILED, InputError, PamError, UsageError
+from pamcli.errors import BATCH_FAILED, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 
 if TYPE_CHECKING:
@@ -148,9 +148,7 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
     for outcome in waiting:
         report(steps.finish(outcome))
     steps.kept.check()
-    if plan.batch:
-        operation.end_batch()
-    report.close()
+    report.close(operation)
 
 
 @dataclass(frozen=True)
@@ -309,9 +307,15 @@ class _Reporter:
     def summary(self) -> str:
         return ", ".join(f"{count} {status}" for status, count in self.counts.items() if count) or "no pairs"
 
-    def close(self) -> None:
+    def close(self, operation: Operation[Any]) -> None:
         if not self.plan.batch:
             return
+        try:
+            operation.end_batch()
+        except OutputError as error:
+            if not self.counts["failed"]:
+                raise
+            self.console.error(said(error), error)
         self.console.inform(self.summary())
         if self.counts["failed"]:
             raise typer.Exit(BATCH_FAILED)

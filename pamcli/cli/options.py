@@ -206,6 +206,7 @@ class Cluster:
         "Of the cluster; auto: the one that this machine belongs to; local: this machine alone.",
         default="auto",
         metavar="auto|local|HOST",
+        parse=parsing.name,
     )
     ray_cores: int | None = option(
         "Of each of Ray's workers without a GPU, by default 4, to rectify 1.", min=1
@@ -310,4 +311,6 @@ def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "-
         raise UsageError(f"{shown(path)} is a folder", "name a file")
     if os.path.lexists(path) and not overwrite:  # of os.path: a name that cannot be is no error yet
         raise UsageError(f"{shown(path)} exists already", "--overwrite replaces it")
+    if os.path.islink(path) and Path(os.path.realpath(path)).suffix.lower() not in suffixes:
+        raise UsageError(f"{shown(path)} is a link to {shown(os.path.realpath(path))}", "name another file")
     check_writable(path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
+from pamcli.cli import parsing
 from pamcli.cli.console import Console, Progress
 from pamcli.cli.groups import argument, flag, option
 from pamcli.cli.options import Quiet, Text, Workers
@@ -56,6 +57,8 @@ class Input:
     skip_damaged: bool = flag("Finish without pictures that cannot be read.")
 
     def __post_init__(self) -> None:
+        if "" in self.inputs:
+            raise parsing.empty("INPUT")
         if (self.layout or self.infinity) and not self.from_stereograms:
             raise UsageError(
                 "--layout and --infinity are about stereograms", "add --from-stereograms, or drop them"

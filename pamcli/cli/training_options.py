@@ -27,7 +27,9 @@ class Run:
     checkpoint_every: int | None = option("Keep a checkpoint so often.", min=1, metavar="STEPS")
     keep: int | None = option("Checkpoints that stay.", min=1)
     log_every: int | None = option("Write a line of the log so often.", min=1, metavar="STEPS")
-    wandb: str | None = option("The log to Weights & Biases, too, if installed.", metavar="PROJECT")
+    wandb: str | None = option(
+        "The log to Weights & Biases, too, if installed.", metavar="PROJECT", parse=parsing.name
+    )
     as_json: bool = flag("Every line of the log on stdout, one JSON object a line.", "--jsonl")
 
 
@@ -56,7 +58,7 @@ class Learning:
 
     panel: ClassVar[str] = "Learning"
     recipe: str | None = option(
-        "Of this pam, or of a run folder. Options change it.", metavar="NAME|FILE.json"
+        "Of this pam, or of a run folder. Options change it.", metavar="NAME|FILE.json", parse=parsing.name
     )
     steps: int | None = option("How many batches to learn from; with --resume: more.", min=1)
     epochs: float | None = option("The same, in passes over the data.", metavar="X", parse=parsing.above_zero)

@@ -17,6 +17,7 @@ AT_ONCE = 2  # jobs that a worker does: while one is computed, another is read o
 HELD = 4  # jobs that a worker has: so it need not wait for an answer from far away before it takes the next
 TRIES = 3  # a job whose worker ends so many times is given up: it may be what ends them
 CORES = 4  # of a worker without a GPU, where nodes have so many
+ANSWER = 5.0  # seconds within which a cluster has to
 PATIENCE = 300.0  # seconds until some worker has to be there
 
 
@@ -93,7 +94,10 @@ def _connect(ray: Any, address: str) -> None:
     # Ray has no option that keeps its messages about lost workers off stdout, where the results go.
     setattr(importlib.import_module("ray._private.worker"), "print_to_stdstream", lambda *said, **how: None)  # noqa: B010
     place = address if address in ("auto", "local") or ":" in address else f"{address}:6379"
+    host, _, port = place.removeprefix("ray://").rpartition(":")
     try:
+        if host:  # Ray itself would try for a minute, and tell of it
+            socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER).close()
         ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise DeviceError(

@@ -133,11 +133,11 @@ def _run(
         validator = journal = None
         if processes.is_main:
             validator = Validator.open(recipe.validation, recipe.scale) if recipe.validation else None
+            project = machine.wandb
+            watched = None if project is None else wandb_run(project, folder, asdict(recipe))
             if not resumed:
                 record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
                 write_atomically(folder.recipe, record.encode())
-            project = machine.wandb
-            watched = None if project is None else wandb_run(project, folder, asdict(recipe))
             journal = stack.enter_context(Journal(folder, trainer.step, watched))
         batches = loader(
             examples,

@@ -24,3 +24,18 @@ def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> No
     with unchanged():
         run = pam("disparity", ".", ".", "--color-map", "c/", "--range", "auto", "--engine", "ray")
         refuse(run, 2, "--range auto needs the whole batch, which --engine ray has not")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:x", "ray://127.0.0.1:1"])
+def test_a_cluster_that_is_not_there(
+    small_pair: object, address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray", reason="ray is not installed (pip install 'pamcli[ray]')")
+    with open("pairs.tsv", "w") as file:
+        file.write("left.png\tright.png\n")
+    with unchanged():
+        run = pam(
+            "disparity", "--pairs", "pairs.tsv", "-o", "out/", "--engine", "ray", "--ray-address", address
+        )
+        refuse(run, 5, f"no Ray cluster answers at {address}")
+    assert capfd.readouterr().err == ""

@@ -5,20 +5,32 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import eval_trees
+import numpy as np
+import pam_program
 import pytest
 import safetensors.torch
+import tifffile
 import torch
-from pam_program import pam
+from pam_program import Run, pam, refuse
+from PIL import Image
 from unrectified import photographs, sample
 
+from pamcli.cli import ames
+from pamcli.evaluation import disparity_run, submissions
 from pamcli.files.atomic import owned
+from pamcli.inference import onnx_export
+
+WEIGHTS = Path(__file__).parents[2] / "weights" / "passrnet-x2.safetensors"
 
 TRAIN = "--crop 12x12 --batch 1 --steps 2 --checkpoint-every 1 --workers 0 --device cpu -o out"
 BATCHES = {
-    "disparity": "disparity mine/left mine/right -o out/ --color-map out/",
+    "disparity": "disparity mine/left mine/right -o out/ --output-right out/ --color-map out/ --visible out/ "
+    "--confidence out/ --page out/ --depth out/ --depth-error out/ --point-cloud out/ --focal 9 --baseline 1 "
+    "--enlarge 1",
     "superres": "superres mine/left mine/right --scale 2 -o out/",
     "rectify": "rectify crooked/left crooked/right --calibration crooked/rig.yaml -o out/",
     "depth": "depth made --focal 500 --baseline 0.1 -o out/ --point-cloud out/",
@@ -28,30 +40,55 @@ COMMANDS = {
     "train": f"train superres --scale 2 --data pairs:mine {TRAIN}",
     "eval --save": "eval superres --scale 2 --data pairs:mine --save out",
     "eval --report": "eval disparity --data pairs:mine --predictions made --report out/r.html",
+    "eval --per-image": "eval disparity --data pairs:mine --predictions made --per-image out/r.csv",
+    "eval --submission": "eval disparity --data kitti2015/testing:kitti --predictions made "
+    "--submission out/k.zip",
+    "asp": "pam-asp -r -9 -R 9 left.tif right.tif out/shift.tif",
     "prepare": "dataset prepare-flickr1024 large -o out --scale 2 --workers 1",
     "prepare folders": "dataset prepare-flickr1024 large -o out --scale 2 --workers 1 --store folders",
+    "stereograms": "dataset prepare-flickr1024 crossed -o out --from-stereograms --infinity no --workers 1",
     "preview": "dataset preview pairs:mine -o out/sheet.png",
     "import": "weights import net.pth -o out/net.safetensors",
+    "export": "weights export passrnet-x2 -o out/net.onnx",
 }
-MANY = [*BATCHES, "train", "eval --save", "prepare", "prepare folders"]
+MANY = [*BATCHES, "train", "eval --save", "prepare", "prepare folders", "stereograms"]
 """Those that write more than one result into a folder, one after the other."""
 
 pytestmark = pytest.mark.usefixtures("networks", "inputs")
 
 
-@pytest.fixture
-def inputs(here: Path) -> None:
-    """Pairs with truth in mine/, disparities in made/, crooked photographs, large pictures, a checkpoint."""
-    eval_trees.pairs(here / "mine")
-    shutil.copytree("mine/disparity", "made")
-    taken = photographs(*sample((100, 100, 420, 340)))
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read, each of them small."""
+    folder = tmp_path_factory.mktemp("tree")
+    eval_trees.pairs(folder / "mine")
+    eval_trees.kitti2015(folder / "kitti", "testing")
+    shutil.copytree(folder / "mine/disparity", folder / "made")
+    views = sample((100, 100, 420, 340))
+    photographs(*views).write(folder / "crooked", "left/0.png", "right/0.png")
+    for part in ("large/Train", "crossed"):
+        (folder / part).mkdir(parents=True)
     for number in range(3):
-        taken.write(here / "crooked", f"left/{number}.png", f"right/{number}.png")
         for side, letter in (("left", "L"), ("right", "R")):
-            Path("large/Train").mkdir(parents=True, exist_ok=True)
-            shutil.copy(f"crooked/{side}/{number}.png", f"large/Train/{number:04d}_{letter}.png")
-    weights = Path(__file__).parents[2] / "weights" / "passrnet-x2.safetensors"
-    torch.save(safetensors.torch.load_file(weights), "net.pth")
+            taken = folder / "crooked" / side
+            shutil.copy(taken / "0.png", folder / "large/Train" / f"{number:04d}_{letter}.png")
+            if number:
+                shutil.copy(taken / "0.png", taken / f"{number}.png")
+        Image.fromarray(np.hstack(views[::-1])).save(folder / "crossed" / f"{number}.png")
+    for side, view in zip(("left", "right"), views, strict=True):
+        tifffile.imwrite(folder / f"{side}.tif", view[:32, :64, 1].astype(np.float32))
+    torch.save(safetensors.torch.load_file(WEIGHTS), folder / "net.pth")
+    return folder
+
+
+@pytest.fixture
+def inputs(here: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their folder; a KITTI of two pairs; an export that comes at once, and is none."""
+    shutil.copytree(tree, here, dirs_exist_ok=True)
+    rules = replace(submissions.rules_of("kitti2015"), test=tuple(eval_trees.BOXES))
+    monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
+    made = onnx_export.Exported(b"an export", (1, 1), "grey levels", 0.0, 0.0, (0.0, 0.0))
+    monkeypatch.setattr(onnx_export, "export", lambda *given, **more: made)
 
 
 def results() -> dict[str, bytes]:
@@ -59,11 +96,20 @@ def results() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in found if path.is_file()}
 
 
-def refused(command: str) -> str:
+def started(command: str, *more: str) -> Run:
+    program, *words = [*COMMANDS[command].split(), *more]
+    with pytest.MonkeyPatch.context() as patch:
+        if program == "pam-asp":
+            patch.setattr(pam_program, "main", ames.main)
+            return pam(*words)
+        return pam(program, *words)
+
+
+def refused(command: str, *, code: int = 7) -> str:
     """What the command says that cannot write; batches say a line a pair, and end with 6."""
-    run = pam(*COMMANDS[command].split())
+    run = started(command)
     errors = [line for line in run.complaints if line.startswith("error: ")]
-    assert run.code == (6 if command in BATCHES else 7), run.stderr
+    assert run.code == code, run.stderr
     assert len(errors) == 1 or command in BATCHES, run.stderr
     assert not any("unexpected" in line for line in errors)
     return errors[0]
@@ -79,7 +125,7 @@ def test_a_full_disk(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         raise raises(errno.ENOSPC)
 
     monkeypatch.setattr(os, "replace", replace)
-    assert "no space left on device" in refused(command)
+    assert "no space left on device" in refused(command, code=6 if command in BATCHES else 7)
     assert [name for name in results() if ".pam-" in name] == []
 
 
@@ -99,7 +145,8 @@ def test_a_disk_that_can_only_be_read(command: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "open", opened)
     monkeypatch.setattr(os, "mkdir", made)
-    assert "read-only file system" in refused(command)
+    later = command in BATCHES and command != "rectify"  # whose calibration is tried before the pairs
+    assert "read-only file system" in refused(command, code=6 if later else 7)
     assert results() == {}
 
 
@@ -114,16 +161,25 @@ def test_a_folder_that_is_removed_in_the_middle(command: str, monkeypatch: pytes
             shutil.rmtree("out")
 
     monkeypatch.setattr(os, "replace", replace)
-    run = pam(*COMMANDS[command].split())
+    run = started(command)
     errors = [line for line in run.complaints if line.startswith("error: ")]
     assert (run.code, len(errors)) == (7, 1), run.stderr
     assert "out" in errors[0]
 
 
-@pytest.mark.parametrize("command", ["train", "prepare", "prepare folders"])
+def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluated(*given: object, **more: object) -> None:
+        raise MemoryError("12 GiB for an array")
+
+    monkeypatch.setattr(disparity_run, "evaluate_disparity", evaluated)
+    refuse(started("eval --report"), 5, "not enough memory: 12 GiB for an array")
+    assert results() == {}
+
+
+@pytest.mark.parametrize("command", ["train", "prepare", "prepare folders", "stereograms"])
 def test_a_second_process(command: str) -> None:
     with owned(Path("out")):
-        run = pam(*COMMANDS[command].split())
+        run = started(command)
         assert run.code == 2
         assert f"another process (process {os.getpid()}) is writing into out" in run.stderr
         assert results() == {}

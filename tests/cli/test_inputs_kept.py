@@ -54,6 +54,14 @@ def test_pam(command: str) -> None:
         refuse(pam(*command.split()), 2, "would" if "list" not in command else "")
 
 
+@pytest.mark.usefixtures("inputs", "mine", "made")
+def test_a_link_with_the_suffix_of_a_report() -> None:
+    os.symlink("left.png", "r.html")
+    words = "eval disparity --data pairs:mine --predictions made --report r.html --overwrite"
+    with unchanged():
+        refuse(pam(*words.split()), 2, "r.html is a link to", "left.png")
+
+
 @pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize("output", ["l.tif", "r.tif", "same.tif"])
 def test_pam_asp(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +88,11 @@ NAMELESS = [
     "calibration show E",
     "eval disparity --data pairs:. --predictions E",
     "eval disparity --data pairs:. --report E",
+    "eval superres --data pairs:. --save E",
     "dataset prepare-flickr1024 . -o E --scale 2",
+    "dataset prepare-flickr1024 E -o out --scale 2",
+    "disparity l r -o out/ --engine ray --ray-address E",
+    "train disparity --data pairs:. -o run --recipe E",
     "train disparity --data pairs:. -o E",
     "train disparity --data pairs:. -o run --from E",
     "weights import E -o x.safetensors",
