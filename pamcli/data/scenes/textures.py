@@ -101,7 +101,7 @@ class TextureLibrary:
 
 
 def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
-    return read_texture(paths[int(rng.integers(len(paths)))])
+    return _kept(paths[int(rng.integers(len(paths)))])
 
 
 def _texture(pixels: Tensor) -> Tensor:
@@ -113,7 +113,6 @@ def _texture(pixels: Tensor) -> Tensor:
     return torch.cat((texture, torch.ones_like(texture[:1])))
 
 
-@lru_cache(KEPT)
 def read_texture(path: Path) -> Tensor:
     """(3 or 4, H, W) uint8: a picture, upright, without the empty margin of a cut-out, not too large.
 
@@ -132,6 +131,9 @@ def read_texture(path: Path) -> Tensor:
             picture = picture.crop(picture.getchannel("A").getbbox())
         pixels = np.array(picture)
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+_kept = lru_cache(KEPT)(read_texture)
 
 
 @contextmanager
