@@ -52,7 +52,13 @@ from pamcli.imaging.resize import imresize
 HEIGHT, WIDTH = 30, 90  # of a patch, pixels of low resolution
 STRIDE = 20
 SCALES = (2, 4)
+FORMAT = 1
+HEADER = 128  # bytes before the pixels in pixels.npy
+VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
+"""Of a patch's folder, in the order of the fields of `Patch`."""
+MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "width", "sha256")
 
+StoreName = Literal["packed", "folders"]
 Pixels = NDArray[np.uint8]
 
 
@@ -129,14 +135,6 @@ def _window(pixels: Pixels, row: int, column: int, height: int, width: int) -> P
     """(2, height, width, 3), copied."""
     both = pixels[row : row + height, :, column : column + width]
     return np.ascontiguousarray(both.transpose(1, 0, 2, 3))
-
-
-StoreName = Literal["packed", "folders"]
-
-FORMAT = 1
-HEADER = 128  # bytes before the pixels in pixels.npy
-VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
-"""Of a patch's folder, in the order of the fields of `Patch`."""
 
 
 @dataclass(frozen=True)
@@ -308,9 +306,6 @@ def views_in(pixels: Pixels, picture: PackedPicture, scale: int) -> Views:
 def patch_boxes(picture: PackedPicture, scale: int) -> list[tuple[int, int]]:
     """`boxes` of a pair's low resolution."""
     return boxes(picture.height // scale, picture.width // scale)
-
-
-MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "width", "sha256")
 
 
 def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:

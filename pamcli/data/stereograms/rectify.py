@@ -35,6 +35,27 @@ from pamcli.imaging.matching import (
     refine_matches,
 )
 
+ViewingChoice = Literal["auto", "cross", "parallel"]
+"""cross: the view on the left is the right eye's. parallel: it is the left eye's."""
+InfinityChoice = Literal["auto", "yes", "no"]  # yes: the farthest thing is infinitely far. no: it is near
+CLOSE = 40  # smallest disparity of a close shot, pixels (the paper's threshold)
+MULTIPLE = 12  # both sides of a pair are multiples of it
+SURE = 0.8  # a pair whose order is less certain is set aside
+REACH, MOST_OFFSET = 0.25, 0.08
+"""Largest disparity of either sign, as a share of the width, and vertical offset, of the height."""
+MOST_ROTATION = 3.0  # degrees by which either view may be turned
+MOST_RESIDUAL = 1.0  # pixels that rows may typically differ by after the fit
+FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4  # matches, and share of the pixels, that must be found in both views
+_AREA, _WIDTH = 260_000, 640  # pixels of the views, and their width, at which disparities are found
+_SPARE = 0.06  # share of the width by which disparities may exceed the range of the matches
+_TEXTURE, _SMOOTH = 2.0, 0.7
+"""Standard deviations over 5 x 5 pixels: grey levels below which a disparity is guessed, and disparities
+above which one of them is wrong or hidden."""
+_SPECKLE, _FEWEST_TRUSTED = 100, 500
+"""Pixels of the smallest surface whose disparities count, and to take a percentile of."""
+_NOTHING = -30_000
+_BRIGHT, _WARM, _PLAIN = 150, 5, 2.5
+"""A sky is brighter than this, its red exceeds its blue by no more, and it has no more texture."""
 _NOISE = 0.3  # pixels by which a good match is off; what is 4 times as far off counts as wrong
 _PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
 """Standard deviations expected of offset (pixels), difference of the rotations, zoom and second rotation."""
@@ -106,29 +127,6 @@ def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
     size, flags = (view.shape[1], view.shape[0]), cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     result: NDArray[Any] = cv2.warpAffine(view, places, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
     return result
-
-
-ViewingChoice = Literal["auto", "cross", "parallel"]
-"""cross: the view on the left is the right eye's. parallel: it is the left eye's."""
-InfinityChoice = Literal["auto", "yes", "no"]  # yes: the farthest thing is infinitely far. no: it is near
-CLOSE = 40  # smallest disparity of a close shot, pixels (the paper's threshold)
-MULTIPLE = 12  # both sides of a pair are multiples of it
-SURE = 0.8  # a pair whose order is less certain is set aside
-REACH, MOST_OFFSET = 0.25, 0.08
-"""Largest disparity of either sign, as a share of the width, and vertical offset, of the height."""
-MOST_ROTATION = 3.0  # degrees by which either view may be turned
-MOST_RESIDUAL = 1.0  # pixels that rows may typically differ by after the fit
-FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4  # matches, and share of the pixels, that must be found in both views
-_AREA, _WIDTH = 260_000, 640  # pixels of the views, and their width, at which disparities are found
-_SPARE = 0.06  # share of the width by which disparities may exceed the range of the matches
-_TEXTURE, _SMOOTH = 2.0, 0.7
-"""Standard deviations over 5 x 5 pixels: grey levels below which a disparity is guessed, and disparities
-above which one of them is wrong or hidden."""
-_SPECKLE, _FEWEST_TRUSTED = 100, 500
-"""Pixels of the smallest surface whose disparities count, and to take a percentile of."""
-_NOTHING = -30_000
-_BRIGHT, _WARM, _PLAIN = 150, 5, 2.5
-"""A sky is brighter than this, its red exceeds its blue by no more, and it has no more texture."""
 
 
 @dataclass(frozen=True)
