@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pamcli.calibration.rectified import Calibration
     from pamcli.data.open import DataSpec
 
+LARGEST_SEED = 2**63 - 1  # of training. Series of an endless data set beyond it are for checks
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -54,9 +56,6 @@ class Files:
     right: Path
     parts: dict[str, Path] = field(default_factory=dict)
     """Whatever else is there, by the words of the source: "disparity", "noc", "calibration" ..."""
-
-
-LARGEST_SEED = 2**63 - 1  # of training. Series of an endless data set beyond it are for checks
 
 
 class Source(ABC):

@@ -14,6 +14,20 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 
+_SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter", 4.0: "4 times"}
+
+_NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
+_MOST_PIXELS = 40_000  # known pixels that are compared; more add nothing
+_FEWEST_PIXELS = 200  # fewer are not enough to judge by
+_LEAST_PIXELS = 0.5  # a truth scaled down to nothing fits whatever is far away, and says nothing
+_BOX = 9  # pixels: what is slower than this (brightness, vignetting) is no part of the comparison
+_LEAST_CONTRAST = 2  # grey levels of 8 bits, as a standard deviation; what has less is mostly noise
+# A fit is judged against the errors a few pixels beside the match. On KITTI, Middlebury and FlyingThings3D a
+# truth that is right has below 0.64 of these, one of another pair from 0.68 to 1.
+_FITS, _UNRELATED = 0.75, 0.8
+_ASIDE_PIXELS, _ASIDE = 4, 0.005  # how far beside: pixels, or parts of the width where that is more
+_CLEARLY = 0.9  # another reading is meant when its error is below this part of the truth's own
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -50,19 +64,7 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
     return findings
 
 
-_SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter", 4.0: "4 times"}
 _SCALES |= {1 / 16: "1/16", 16.0: "16 times", 1 / 256: "1/256", 256.0: "256 times"}
-_NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
-_MOST_PIXELS = 40_000  # known pixels that are compared; more add nothing
-_FEWEST_PIXELS = 200  # fewer are not enough to judge by
-_LEAST_PIXELS = 0.5  # a truth scaled down to nothing fits whatever is far away, and says nothing
-_BOX = 9  # pixels: what is slower than this (brightness, vignetting) is no part of the comparison
-_LEAST_CONTRAST = 2  # grey levels of 8 bits, as a standard deviation; what has less is mostly noise
-# A fit is judged against the errors a few pixels beside the match. On KITTI, Middlebury and FlyingThings3D a
-# truth that is right has below 0.64 of these, one of another pair from 0.68 to 1.
-_FITS, _UNRELATED = 0.75, 0.8
-_ASIDE_PIXELS, _ASIDE = 4, 0.005  # how far beside: pixels, or parts of the width where that is more
-_CLEARLY = 0.9  # another reading is meant when its error is below this part of the truth's own
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from pamcli.imaging.jpeg_views import jps_layout, mpo_views
 from pamcli.imaging.raster import open_source
 from pamcli.imaging.resize import imresize_to
 
+RED_CYAN = "red-cyan"
+
 
 @dataclass(frozen=True)
 class StereoPair:
@@ -100,9 +102,6 @@ def _halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
         views.append(replace(picture, pixels=pixels, alpha=alpha))
     first, second = views
     return StereoPair(*((first, second) if order in ("lr", "tb") else (second, first)), name)
-
-
-RED_CYAN = "red-cyan"
 
 
 def packed_size(height: int, width: int, packing: Packing) -> tuple[int, int]:

@@ -20,6 +20,16 @@ from pamcli.errors import InputError, UsageError
 RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
 """Largest value of the integer types; floating-point pictures are in [0, 1]."""
 
+Enlarge = float | Literal["auto"]
+"""How many times larger, on each side, pictures are matched than they are; auto: see `factor`."""
+
+MOST = 4.0
+AUTO_MOST = 2.0
+AUTO_PIXELS = 560_000
+"""`auto` enlarges up to a little more pixels than a picture of KITTI has, and at most twice."""
+
+AUTO_LEAST = 1.1  # less than that is not worth the interpolation
+
 
 class PairRows:
     """The rows of a pair as the networks read them, made from its arrays a few at a time.
@@ -118,17 +128,6 @@ def _check(view: NDArray[np.generic], name: str, smallest: int) -> None:
         raise InputError(
             f"the {name} picture has values from {low:g} to {high:g}", "floating-point pictures are in [0, 1]"
         )
-
-
-Enlarge = float | Literal["auto"]
-"""How many times larger, on each side, pictures are matched than they are; auto: see `factor`."""
-
-MOST = 4.0
-AUTO_MOST = 2.0
-AUTO_PIXELS = 560_000
-"""`auto` enlarges up to a little more pixels than a picture of KITTI has, and at most twice."""
-
-AUTO_LEAST = 1.1  # less than that is not worth the interpolation
 
 
 def checked(enlarge: Enlarge) -> Enlarge:

@@ -24,6 +24,11 @@ from pamcli.networks.blocks import SLOPE, upsample
 
 Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 1 of a map (B, C, H, W)
 
+MEMORY_FORMAT = torch.channels_last
+"""Convolutions of few channels are two to four times as fast in it, those of many a little."""
+
+Network = TypeVar("Network", bound=nn.Module)
+
 
 def strips(height: int, rows: int) -> Iterator[tuple[int, int]]:
     """(first, last) of consecutive strips of at most `rows` rows that cover `height`."""
@@ -38,10 +43,6 @@ def coarser(first: int, last: int, height: int) -> tuple[int, int]:
     of which the wanted ones are right.
     """
     return max(0, (first - 1) // 2), min(height, last // 2 + 1)
-
-
-MEMORY_FORMAT = torch.channels_last
-"""Convolutions of few channels are two to four times as fast in it, those of many a little."""
 
 
 class RollingMap(ABC):
@@ -294,9 +295,6 @@ def gathered_all(
         del parts, part
     assert into is not None
     return into
-
-
-Network = TypeVar("Network", bound=nn.Module)
 
 
 def folded(network: Network) -> Network:

@@ -24,6 +24,9 @@ from pamcli.files.finding import shown
 if TYPE_CHECKING:
     from pamcli.training.validation import Validated
 
+Entry = Mapping[str, Any]
+"""A line of the log: `step`, and figures. Those of training have `loss`, those of validation `figure`."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -74,10 +77,6 @@ class RunFolder:
             raise InputError(
                 f"{shown(self.path)} is no training run: it has no recipe.json", "give a run's folder"
             )
-
-
-Entry = Mapping[str, Any]
-"""A line of the log: `step`, and figures. Those of training have `loss`, those of validation `figure`."""
 
 
 def read_entries(log: Path) -> list[Entry]:

@@ -22,6 +22,38 @@ from pamcli.training.augmentation import Augmentation
 Kind = Literal["constant", "step", "cosine", "one-cycle"]
 ONE_CYCLE_START = 1 / 25  # where one-cycle's rise begins, as a part of the peak
 
+Task = Literal["disparity", "superres"]
+Network = Literal["pasmnet", "pasmnet2", "passrnet", "passrnet2"]
+
+NETWORKS: Mapping[Task, tuple[Network, ...]] = {
+    "disparity": ("pasmnet", "pasmnet2"),
+    "superres": ("passrnet", "passrnet2"),
+}
+"""What a task trains; the first is meant where nothing is said."""
+
+OF_PICTURES = "super_resolution", "charbonnier", "psnr"
+OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial"
+OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
+    "pasmnet": ("updates", *OF_PICTURES),
+    "pasmnet2": ("estimate", *OF_PICTURES),
+    "passrnet": OF_MATCHING,
+    "passrnet2": OF_MATCHING,
+}
+"""Terms of the loss that only other networks have."""
+
+HEAD = "head"
+PARTS: Mapping[Network, tuple[str, ...]] = {
+    "pasmnet": ("hourglass", "cas_pam", "refine"),
+    "pasmnet2": ("hourglass", "cas_pam", HEAD),
+    "passrnet": ("init_feature", "pam", "upscale"),
+    "passrnet2": ("first", "blocks", "exchanges", "detail", "last"),
+}
+"""Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
+
+SIZE_MULTIPLE = 32  # PASMnet's crops: both sides are multiples of this
+
+Side = Annotated[int, Field(ge=8, le=65_536)]
+
 
 @checked
 @dataclass(frozen=True)
@@ -69,44 +101,10 @@ def _between(start: float, end: float, part: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-Task = Literal["disparity", "superres"]
-Network = Literal["pasmnet", "pasmnet2", "passrnet", "passrnet2"]
-
-NETWORKS: Mapping[Task, tuple[Network, ...]] = {
-    "disparity": ("pasmnet", "pasmnet2"),
-    "superres": ("passrnet", "passrnet2"),
-}
-"""What a task trains; the first is meant where nothing is said."""
-
-OF_PICTURES = "super_resolution", "charbonnier", "psnr"
-OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial"
-OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
-    "pasmnet": ("updates", *OF_PICTURES),
-    "pasmnet2": ("estimate", *OF_PICTURES),
-    "passrnet": OF_MATCHING,
-    "passrnet2": OF_MATCHING,
-}
-"""Terms of the loss that only other networks have."""
-
-HEAD = "head"
-PARTS: Mapping[Network, tuple[str, ...]] = {
-    "pasmnet": ("hourglass", "cas_pam", "refine"),
-    "pasmnet2": ("hourglass", "cas_pam", HEAD),
-    "passrnet": ("init_feature", "pam", "upscale"),
-    "passrnet2": ("first", "blocks", "exchanges", "detail", "last"),
-}
-"""Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
-
-
 def part_of(key: str, parts: Sequence[str]) -> str:
     """The part that a weight belongs to, by its key."""
     first = key.split(".")[0]
     return first if first in parts else HEAD
-
-
-SIZE_MULTIPLE = 32  # PASMnet's crops: both sides are multiples of this
-
-Side = Annotated[int, Field(ge=8, le=65_536)]
 
 
 @checked

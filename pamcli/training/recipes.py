@@ -15,6 +15,8 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import read_text, shown
 from pamcli.training.recipe import Network, Recipe, Task
 
+MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
+
 
 def _recipes() -> dict[str, Recipe]:
     text = resources.files("pamcli.training").joinpath("recipes.toml").read_text(encoding="utf-8")
@@ -48,9 +50,6 @@ def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: Netw
     if not unsupervised:
         return "pasmnet2" if network == "pasmnet2" else "scenes" if start else "scratch"
     return "adapt" if start else "unsupervised"
-
-
-MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
 
 
 def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:

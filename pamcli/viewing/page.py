@@ -40,6 +40,13 @@ FINEST_STEP = 1 / 64
 PERCENTILES = (1, 99)  # of the known disparities: the range of the colours
 THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a page
 
+INDEX_NAME = "index.html"
+MOST_PICTURES = 500  # pages above which an index shows names only
+
+_ENTRY = re.compile(r'<meta name="pam" content="(.*?)">')
+_INDEX = b'<meta name="pam-index"'
+_HEAD = 1 << 16  # bytes of a page within which its entry lies
+
 
 def render_page(
     title: str,
@@ -163,14 +170,6 @@ def rendered(template: str, **values: Any) -> bytes:
     style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     text = environment.get_template(template).render(style=style, script=script, **values)
     return text.encode("utf-8", "replace")  # a file name that is no UTF-8 has lone surrogates
-
-
-INDEX_NAME = "index.html"
-MOST_PICTURES = 500  # pages above which an index shows names only
-
-_ENTRY = re.compile(r'<meta name="pam" content="(.*?)">')
-_INDEX = b'<meta name="pam-index"'
-_HEAD = 1 << 16  # bytes of a page within which its entry lies
 
 
 def index_place(pages: str) -> Path:

@@ -16,6 +16,8 @@ from pamcli.data.scenes.textures import TextureLibrary, noise, opaque
 
 Mask = NDArray[np.float32]
 
+Colours = NDArray[np.float64]
+
 
 def random_shape(rng: Generator, height: int, width: int) -> Mask:
     """Any of the outlines below."""
@@ -113,9 +115,6 @@ def _soft(inside: NDArray[np.float64]) -> Mask:
     """Opacity from the distance inside the edge, in pixels."""
     mask: Mask = np.clip(inside + 0.5, 0, 1).astype(np.float32)
     return mask
-
-
-Colours = NDArray[np.float64]
 
 
 def shining(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
