@@ -119,13 +119,13 @@ class _Upscaling(Operation["dict[str, np.ndarray]"]):
 
     def encode(self, target: Target, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
         from pamcli.imaging.images import encode_picture
-        from pamcli.imaging.resize import bicubic
+        from pamcli.imaging.resize import imresize
         from pamcli.imaging.stereo_pair import packed
 
         views = {}
         for name, view in (("left", pair.left), ("right", pair.right)):
             if name in result and target.name in (name, "packed"):
-                alpha = None if view.alpha is None else bicubic(view.alpha, self.upscaler.scale)
+                alpha = None if view.alpha is None else imresize(view.alpha, self.upscaler.scale)
                 views[name] = replace(view, pixels=result[name], alpha=alpha)
         if target.name == "packed":
             larger = packed(views["left"], views["right"], self.asked.packing)

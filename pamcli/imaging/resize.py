@@ -41,13 +41,6 @@ def imresize_to(picture: NDArray[np.generic], width: int, height: int) -> NDArra
     return _resized(picture, sizes, (height / picture.shape[0], width / picture.shape[1]))
 
 
-def bicubic(channel: NDArray[np.generic], scale: int) -> NDArray[np.generic]:
-    """Enlarge by a whole number, as `imresize` does. Raises ValueError: a scale below 1."""
-    if scale < 1:
-        raise ValueError(f"scale must be at least 1, not {scale}")
-    return imresize(channel, scale)
-
-
 def nearest(array: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
     """The nearest pixel of `array` for each pixel of the new size, centres aligned, the right one on a tie.
 

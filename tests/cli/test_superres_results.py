@@ -12,7 +12,7 @@ from pam_program import names, pam, refuse, unchanged
 from PIL import Image, ImageCms
 
 from pamcli.imaging.images import Picture, encode_picture, read_picture
-from pamcli.imaging.resize import bicubic
+from pamcli.imaging.resize import imresize
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
@@ -113,7 +113,7 @@ def test_transparency_of_each_view(small_pair: Path, suffix: str) -> None:
         written = read_picture(Path(f"{name}{suffix}"))
         assert source.alpha is not None
         assert written.alpha is not None
-        assert np.array_equal(written.alpha, bicubic(source.alpha, 2))
+        assert np.array_equal(written.alpha, imresize(source.alpha, 2))
         assert np.array_equal(written.pixels, pixels)
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import DTypeLike
 from PIL import Image
 
-from pamcli.imaging.resize import bicubic, imresize, imresize_to, nearest
+from pamcli.imaging.resize import imresize, imresize_to, nearest
 
 MATRIX = np.array(
     [
@@ -170,7 +170,7 @@ def test_a_constant_stays_and_a_step_does_not_wrap_around(dtype: DTypeLike) -> N
     assert (imresize_to(np.full((5, 6), top, dtype), 19, 3) == top).all()
     step = np.zeros((6, 8), dtype)
     step[:, 4:] = top
-    large = bicubic(step, 4)  # overshoots on both sides of the step
+    large = imresize(step, 4)  # overshoots on both sides of the step
     assert (large[:, :12] < top // 8).all()
     assert (large[:, -12:] > top - top // 8).all()
 
@@ -185,7 +185,7 @@ def test_nearest_takes_the_pixel_under_the_centre() -> None:
 
 def test_sizes_and_scales_below_one_pixel_are_refused() -> None:
     with pytest.raises(ValueError, match="scale"):
-        bicubic(MATRIX, 0)
+        imresize(MATRIX, 0)
     with pytest.raises(ValueError, match="scale"):
         imresize(MATRIX, -1)
     with pytest.raises(ValueError, match="0 x 4"):
