@@ -1,7 +1,5 @@
 """Frozen records whose values are checked as their fields are declared; what is wrong is one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ a program that uses the library catches `PamError`, or the subclass it cares abo
 as the library does, in backticks (`max_pixels`); the command line shows it as its option.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

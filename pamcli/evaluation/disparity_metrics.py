@@ -9,8 +9,6 @@ Holes of a result: KITTI fills them first (`interpolate_background`) and states 
 else they stay: wrong by every threshold, and left out of means and quantiles, which have no value for them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -5,8 +5,6 @@ differ from what `pam eval` does. Regions and metrics are named as in `disparity
 `superres_metrics`.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import tomllib

@@ -1,7 +1,5 @@
 """An evaluation as one HTML file: everything is inside, nothing is fetched, and it prints."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jinja2

@@ -3,8 +3,6 @@
 Where each part lies is computed here, in pixels; `templates/chart.html` draws it as inline SVG.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

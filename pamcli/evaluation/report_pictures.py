@@ -1,7 +1,5 @@
 """The pictures of a report: error maps and photographs, reduced, encoded into the page."""
 
-from __future__ import annotations
-
 import base64
 import math
 from dataclasses import dataclass

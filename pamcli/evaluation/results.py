@@ -1,7 +1,5 @@
 """What an evaluation found: facts, figures in tables, notes; as text, JSON, CSV, and as a report."""
 
-from __future__ import annotations
-
 import datetime
 import platform
 import sys

@@ -13,8 +13,6 @@ Low-resolution pictures are made as in the literature: cropped at the right and 
 the scale, reduced by MATLAB's bicubic, rounded to 8 bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ What could not be computed (NaN, None, or no value at all) is "-" in text, empty
 never a number. An infinite figure (the PSNR of equal pictures) is "inf" everywhere: JSON has no such number.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

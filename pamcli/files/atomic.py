@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, in a folder that one process writes into at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

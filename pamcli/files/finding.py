@@ -3,8 +3,6 @@
 Only the standard library is used here, so that a mistyped command is answered at once.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

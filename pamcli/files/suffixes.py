@@ -3,8 +3,6 @@
 Kept apart from the readers and writers so that command lines can be checked without importing numpy.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 JPS_SUFFIX = ".jps"
