@@ -124,13 +124,8 @@ class Crop:
         below = max(_scaled(height, self.scale_y) // grid * grid - bottom, 0)
         beyond = max(_scaled(width, self.scale_x) // grid * grid - right, 0)
         top, left = max(self.top - margin, 0), max(self.left - margin, 0)
-        return replace(
-            self,
-            top=top,
-            left=left,
-            height=bottom + min(margin, below) - top,
-            width=right + min(margin, beyond) - left,
-        )
+        rows, columns = bottom + min(margin, below) - top, right + min(margin, beyond) - left
+        return replace(self, top=top, left=left, height=rows, width=columns)
 
     def rows(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
         """Of the original picture: the rows nearest to the window's rows first, first + step ..."""
@@ -156,8 +151,7 @@ class Crop:
 def _nearest(start: int, count: int, scale: float, first: int, step: int) -> NDArray[np.intp]:
     """Pixel centres aligned: centre i of the scaled picture lies in pixel (i + 1/2) / scale, rounded down."""
     positions = start + np.arange(first, count, step)
-    nearest: NDArray[np.intp] = np.floor((positions + 0.5) / scale).astype(np.intp)
-    return nearest
+    return np.asarray(np.floor((positions + 0.5) / scale), np.intp)
 
 
 def _scaled(side: int, scale: float) -> int:
@@ -266,14 +260,11 @@ def _light(
 
 def _tables(light: NDArray[np.float64]) -> list[int] | None:
     """What becomes of each level of red, then green, then blue; None: it stays."""
-    contrast, gamma, *gains = light
     if (light == 1).all():
         return None
-    levels = (np.arange(256) / 255) ** gamma
-    levels = (levels - 0.5) * contrast + 0.5
-    tables: list[int] = []
-    for gain in gains:
-        tables += np.clip(np.rint(255 * gain * levels), 0, 255).astype(int).tolist()
+    contrast, gamma, gains = light[0], light[1], light[2:]
+    levels = ((np.arange(256) / 255) ** gamma - 0.5) * contrast + 0.5
+    tables: list[int] = np.rint(np.outer(255 * gains, levels)).clip(0, 255).astype(int).ravel().tolist()
     return tables
 
 

@@ -218,12 +218,8 @@ def _truths(
     if all(truth is None for truth in truths):
         unknown, nothing = np.full(shape, np.nan, np.float32), np.zeros(shape, np.bool_)
         return unknown, unknown.copy(), nothing, nothing.copy()
-    lines = [
-        torch.full((len(rows), sample.left.shape[1]), torch.nan)
-        if truth is None
-        else torch.from_numpy(truth[rows])
-        for truth in truths
-    ]
+    none = torch.full((len(rows), sample.left.shape[1]), torch.nan)
+    lines = [none if truth is None else torch.from_numpy(truth[rows]) for truth in truths]
     # As the data set says; else where both truths agree; with one alone, where nothing nearer hides them.
     both = lines[0][None], lines[1][None]
     seen = visible_left(*both)[0] if sample.visible is None else torch.from_numpy(sample.visible[rows])
