@@ -81,13 +81,9 @@ def _left_in_groups() -> Iterator[int]:
         for root in roots:
             # Inside a container the path may be that outside of it, of which only the root is to be seen.
             group = root / path.strip("/")
-            while True:
-                left = _left_in_group(group, *names)
-                if left is not None:
+            for each in (group, *group.parents):
+                if each.is_relative_to(root) and (left := _left_in_group(each, *names)) is not None:
                     yield left
-                if group == root:
-                    break
-                group = group.parent
 
 
 def _left_in_group(group: Path, limit: str, current: str, prefix: str) -> int | None:
