@@ -15,6 +15,7 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 
 _SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter", 4.0: "4 times"}
+_SCALES |= {1 / 16: "1/16", 16.0: "16 times", 1 / 256: "1/256", 256.0: "256 times"}
 
 _NEGATED, _EXCHANGED = "its sign is wrong", "left and right picture are exchanged"
 _MOST_PIXELS = 40_000  # known pixels that are compared; more add nothing
@@ -62,9 +63,6 @@ def verify(source: Source, progress: Callable[[int], None] | None = None) -> lis
         if progress:
             progress(index + 1)
     return findings
-
-
-_SCALES |= {1 / 16: "1/16", 16.0: "16 times", 1 / 256: "1/256", 256.0: "256 times"}
 
 
 @dataclass(frozen=True)
