@@ -65,3 +65,13 @@ def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
     assert row["mean_difference"] > 0
     assert row["pictures"] == 1
     assert other.returncode == (0 if row["close"] else 1)
+
+
+def test_memory_does_not_grow_with_a_list() -> None:
+    made = run("batch_memory.py", "--pairs", "50", "500")
+    assert made.returncode == 0, made.stderr
+    counts = [
+        (int(line.split()[0]), float(line.split(": ")[1].split()[0])) for line in made.stdout.splitlines()
+    ]
+    assert [count for count, _ in counts] == [50, 50, 500, 500]
+    assert all(0 < megabytes < 20 for _, megabytes in counts)

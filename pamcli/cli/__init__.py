@@ -58,7 +58,7 @@ app.add_typer(dataset.app, name="dataset")
 @command(app, "help", "Help on a command.")
 def show_help(
     context: typer.Context,
-    words: list[str] | None = argument("Its words, as eval disparity.", metavar="[COMMAND]"),
+    words: list[str] | None = argument("Its words, as eval disparity.", metavar="COMMAND"),
 ) -> None:
     """Show what `pam COMMAND --help` shows.
 

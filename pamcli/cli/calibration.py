@@ -23,7 +23,7 @@ class Shown:
     """Which calibration."""
 
     panel: ClassVar[str] = "Input"
-    files: list[str] = argument("One file, or two that belong together.", default=MISSING, metavar="FILE...")
+    files: list[str] = argument("One file, or two that belong together.", default=MISSING, metavar="FILE")
     cameras: tuple[int, int] | None = option(
         "Of a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
     )

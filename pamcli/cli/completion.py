@@ -10,7 +10,8 @@ def weights(incomplete: str) -> list[str]:
     """Names of `pam weights list`, and files."""
     from pamcli.registry.catalog import REGISTERED
 
-    return [*_begin(REGISTERED, incomplete), *sorted(glob(f"{incomplete}*.safetensors"))]
+    files = [*glob(f"{incomplete}*.safetensors"), *glob(f"{incomplete}*.onnx")]
+    return [*_begin(REGISTERED, incomplete), *sorted(files)]
 
 
 def data(incomplete: str) -> list[str]:

@@ -46,7 +46,7 @@ _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
 @command(app, "list", "What can be read.")
 def list_sources(
     text: Text,
-    name: str | None = argument("One data set; by default all.", metavar="[NAME]", show_default=False),
+    name: str | None = argument("One data set; by default all.", metavar="NAME", show_default=False),
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree.
 

@@ -29,7 +29,7 @@ class Stored(options.Limit):
     inputs: list[str] = argument(
         "Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, or a template with {}.",
         default=MISSING,
-        metavar="DISPARITY...",
+        metavar="DISPARITY",
         show_default=False,
     )
     picture: str | None = option(

@@ -26,6 +26,9 @@ PACKAGES = (
     "imagecodecs",
     "safetensors",
     "huggingface-hub",
+    "opencv-python-headless",
+    "onnxruntime",
+    "ray",
 )
 
 

@@ -224,7 +224,8 @@ def _format_panels(self: Any, ctx: Any, formatter: Any) -> None:
         if each.param_type_name == "argument":
             names = names.partition(" <")[0]
         panel = getattr(each, "rich_help_panel", None) or "Other"
-        panels.setdefault(panel, []).append((_plain(names), re.sub(r"x>=(\d+)", r"\1 or more", text)))
+        text = re.sub(r"x>=(\d+)", r"\1 or more", re.sub(r"<=x<=?", " to ", text))
+        panels.setdefault(panel, []).append((_plain(names), text))
     for name in sorted(panels, key=PANELS.index):
         with formatter.section(typer.style(name, bold=True)):
             formatter.write_dl(panels[name])

@@ -24,7 +24,7 @@ def _completed(incomplete: str) -> list[str]:
 def command(
     page: str | None = argument(
         "Its name; by default a list of them.",
-        metavar="[PAGE]",
+        metavar="PAGE",
         show_default=False,
         autocompletion=_completed,
     ),

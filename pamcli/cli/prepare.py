@@ -36,7 +36,7 @@ class Input:
         "Folders or zip archives with NAME_L.png, NAME_R.png, nested or not; pairs of a data set as "
         "NAME:PATH; with --from-stereograms, folders or archives of those.",
         default=MISSING,
-        metavar="INPUT...",
+        metavar="INPUT",
     )
     add: list[str] | None = option(
         "Pairs of another data set, numbered before the others; middlebury is halved first.",

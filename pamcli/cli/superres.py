@@ -61,8 +61,9 @@ def command(
 ) -> None:
     """Make both pictures of a pair larger, each with detail borrowed from the other.
 
-    The pictures must be rectified: a point lies in the same row of both. Depth (8 or 16 bits), transparency
-    and colour profile are kept. The paths of the results go to stdout, everything else to stderr.
+    The pictures must be rectified: a point lies in the same row of both. Depth (8 or 16 bits), transparency,
+    colour profile and the camera's notes (EXIF) are kept. The paths of the results go to stdout, everything
+    else to stderr.
 
     $ pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png
     $ pam superres lefts/ rights/ --scale 2 -o larger/

@@ -18,7 +18,7 @@ from pamcli.files.outputs import check_beside
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
 
-app = group("The networks' weights: list, describe, verify, import, export.")
+app = group("The networks' weights: list, check, import, export.")
 
 WEIGHTS = argument(
     "A registered name, a file, or a Hub address.", default=MISSING, metavar="NAME|PATH|hf:..."
@@ -57,9 +57,9 @@ def info(text: Answer, weights: str = WEIGHTS) -> None:
     $ pam weights info passrnet2-x4 --json
     """
     console = Console()
-    file = read_header(find_weights(weights, console, check=False))
-    place = {"path": file.path, "sha256": sha256(file.path)}
-    values: dict[str, Any] = {"name": weights, **_summary(file), **place}
+    path = find_weights(weights, console, check=False)
+    described = _exported(path) if path.suffix == ".onnx" else _summary(read_header(path))
+    values: dict[str, Any] = {"name": weights, **described, "path": path, "sha256": sha256(path)}
     if text.json:
         console.record(values)
         return
@@ -73,12 +73,13 @@ def info(text: Answer, weights: str = WEIGHTS) -> None:
 @command(app, "verify", "Whether weights are whole.")
 def verify(
     weights: list[str] | None = argument(
-        "What to check; by default all that come with pam.", metavar="[NAME|PATH|hf:...]"
+        "What to check; by default all that come with pam.", metavar="NAME|PATH|hf:..."
     ),
 ) -> None:
     """Check that weights are whole.
 
-    Of a registered name the recorded sha256, of any file that its tensors are those of its network.
+    Of a registered name the recorded sha256, of any file that its tensors are those of its network, of an
+    ONNX file that ONNX Runtime can load it.
 
     $ pam weights verify
     $ pam weights verify passrnet-x2
@@ -90,7 +91,10 @@ def verify(
     for name in weights or REGISTERED:
         try:
             path = find_weights(name, console)
-            load_network(path)
+            if path.suffix == ".onnx":
+                _exported(path)
+            else:
+                load_network(path)
         except PamError as error:
             failures.append(error)
             console.error(f"{name}: {said(error)}")
@@ -201,3 +205,13 @@ def export_network(given: Exported, messages: Messages, weights: str = WEIGHTS) 
 def _summary(file: WeightsFile) -> dict[str, Any]:
     measured = {"parameters": file.parameters, "precision": file.precision, "bytes": file.size}
     return {**asdict(file.spec), **measured}
+
+
+def _exported(path: Path) -> dict[str, Any]:
+    """What an ONNX file says about itself, after ONNX Runtime has loaded it."""
+    from pamcli.inference.onnx_file import OnnxNetwork
+
+    network = OnnxNetwork(path, "cpu")
+    said = {key: network.said.get(key) for key in ("size", "precision")}
+    source = {"exported_from": network.said.get("name"), "weights_sha256": network.said.get("weights_sha256")}
+    return {**asdict(network.spec), **said, **source, "bytes": path.stat().st_size}

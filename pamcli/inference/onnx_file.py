@@ -60,7 +60,8 @@ class OnnxNetwork:
             raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
         if self.session.get_providers()[0] != (providers[0][0] if providers else ON_CPU):
             raise DeviceError(f"ONNX Runtime cannot use {where} here", "use --device cpu")
-        said = self.session.get_modelmeta().custom_metadata_map
+        self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+        said = self.said
         try:
             self.spec = ModelSpec.from_metadata(said)
             sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", said["size"])

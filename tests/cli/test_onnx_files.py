@@ -57,6 +57,25 @@ def test_the_file_says_what_is_needed_to_run_it(matching: Path, halved: Path) ->
     assert (said[halved]["scale"], said[halved]["size"], said[halved]["precision"]) == ("2", "32x48", "fp16")
 
 
+def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> None:
+    expected = {
+        matching: ("pasmnet2", None, "dynamic", "fp32"),
+        halved: ("passrnet", 2, "32x48", "fp16"),
+    }
+    for path, facts in expected.items():
+        (found,) = pam("weights", "info", path, "--json").records
+        assert (found["architecture"], found["scale"], found["size"], found["precision"]) == facts
+        assert found["bytes"] == path.stat().st_size
+        assert pam("weights", "verify", path).lines == [f"{path}: ok, sha256 {found['sha256']}"]
+    assert found["exported_from"] == "passrnet-x2"
+    assert found["weights_sha256"] == recorded_sha256("passrnet-x2")
+    assert "size           32x48" in pam("weights", "info", halved).lines
+    Path("bad.onnx").write_bytes(halved.read_bytes()[:1000])
+    refuse(pam("weights", "info", "bad.onnx"), 4, "bad.onnx is no ONNX file, or is damaged")
+    refuse(pam("weights", "verify", "bad.onnx"), 4, "bad.onnx is no ONNX file, or is damaged")
+    refuse(pam("weights", "info", "none.onnx"), 4, "no weights file none.onnx")
+
+
 @pytest.mark.parametrize("options", [[], ["--enlarge", "1"], ["--min-disparity", "-8"]], ids=str)
 def test_every_result_is_that_of_pytorch(pair: Path, matching: Path, options: list[str]) -> None:
     results = ["--output-right", "r.npy", "--visible", "v.png", "--confidence", "c.tif", *options]
