@@ -47,7 +47,10 @@ class Source:
         "Of the pictures that the network is given, pixels.", metavar="WxH", parse=parsing.crop
     )
     validation: list[str] | None = option(
-        "What to measure on; the best weights are kept as best.", "--val", metavar="DATA"
+        "What to measure on; the best weights are kept as best.",
+        "--val",
+        metavar="DATA",
+        autocompletion=completion.data,
     )
     validate_every: int | None = option("Measure on --val so often.", min=1, metavar="STEPS")
 
@@ -87,7 +90,11 @@ class Start:
 
     panel: ClassVar[str] = "Network"
     start: str | None = option(
-        "Weights to begin with, as of --weights.", "--from", metavar="WEIGHTS", parse=parsing.name
+        "Weights to begin with, as of --weights.",
+        "--from",
+        metavar="WEIGHTS",
+        parse=parsing.name,
+        autocompletion=completion.weights,
     )
     variant: str | None = option(
         "Parts unlike the paper's, as blocks=2,refinement=none.", metavar="KEY=VALUE,..."

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import typer
 
-from pamcli.cli import parsing
+from pamcli.cli import completion, parsing
 from pamcli.cli.console import Console, said
 from pamcli.cli.groups import argument, command, flag, group, option
 from pamcli.cli.network import find_weights
@@ -21,7 +21,10 @@ from pamcli.registry.spec import WeightsFile, read_header
 app = group("The networks' weights: list, check, import, export.")
 
 WEIGHTS = argument(
-    "A registered name, a file, or a Hub address.", default=MISSING, metavar="NAME|PATH|hf:..."
+    "A registered name, a file, or a Hub address.",
+    default=MISSING,
+    metavar="NAME|PATH|hf:...",
+    autocompletion=completion.weights,
 )
 
 
@@ -73,7 +76,9 @@ def info(text: Answer, weights: str = WEIGHTS) -> None:
 @command(app, "verify", "Whether weights are whole.")
 def verify(
     weights: list[str] | None = argument(
-        "What to check; by default all that come with pam.", metavar="NAME|PATH|hf:..."
+        "What to check; by default all that come with pam.",
+        metavar="NAME|PATH|hf:...",
+        autocompletion=completion.weights,
     ),
 ) -> None:
     """Check that weights are whole.

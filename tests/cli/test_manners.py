@@ -69,7 +69,10 @@ def test_the_version_in_short() -> None:
     [
         ("pam disp", ["disparity"]),
         ("pam disparity --weights passrnet-", ["passrnet-x2", "passrnet-x4"]),
-        ("pam disparity --weights mi", ["mine.safetensors"]),
+        ("pam disparity --weights mi", ["mine.onnx", "mine.safetensors"]),
+        ("pam train disparity --from pasm", ["pasmnet", "pasmnet2"]),
+        ("pam weights info passrnet-", ["passrnet-x2", "passrnet-x4"]),
+        ("pam train superres --val kitti20", ["kitti2012:", "kitti2015:"]),
         ("pam eval disparity --data kitti20", ["kitti2012:", "kitti2015:"]),
         ("pam dataset verify kitti2015:da", ["kitti2015:data/"]),
         ("pam guide batc", ["batches"]),
@@ -79,6 +82,7 @@ def test_the_version_in_short() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_tab_key(line: str, offered: list[str], shell: str, tmp_path: Path) -> None:
     (tmp_path / "mine.safetensors").touch()
+    (tmp_path / "mine.onnx").touch()
     (tmp_path / "data").mkdir()
     words = {
         "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
