@@ -1,7 +1,5 @@
 """The geometry of a rectified pair: what turns its disparities into metres."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -76,7 +74,7 @@ class Calibration:
                 lines.append(f"the principal point {x:g}, {y:g} lies outside of {width} x {height} pixels")
         return lines
 
-    def for_size(self, width: int, height: int) -> Calibration:
+    def for_size(self, width: int, height: int) -> "Calibration":
         """The calibration of the same pictures in another size, with the principal point filled in.
 
         Raises InputError: `size` has another aspect.

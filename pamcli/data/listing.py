@@ -4,8 +4,6 @@ A source's own file says which files belong together (`Files`) and how each of t
 everything else - order, lazy reading, sizes, what is lacking, `first` - is here.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import os
@@ -108,12 +106,12 @@ class Listed(Source):
                 _same_size(values, files.parts[name], left, files.left)
         return Sample(files.name, left, right, **known)
 
-    def first(self, count: int) -> Listed:
+    def first(self, count: int) -> "Listed":
         fewer = copy.copy(self)
         fewer._files, fewer.names = self._files[:count], self.names[:count]
         return fewer
 
-    def without_truth(self) -> Listed:
+    def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
         pairs.spec = self.spec
         return pairs

@@ -4,8 +4,6 @@ Neither view is taken for the left one: x in the first view and x - disparity in
 thing, and disparities have either sign.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +37,7 @@ class Matches:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, keep: NDArray[np.bool_] | NDArray[np.intp]) -> Matches:
+    def take(self, keep: NDArray[np.bool_] | NDArray[np.intp]) -> "Matches":
         return Matches(self.x[keep], self.y[keep], self.disparity[keep], self.dy[keep])
 
 

@@ -1,7 +1,5 @@
 """Which device and precision to compute with, and algorithms that repeat."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,7 +23,7 @@ class Compute:
     """What computes where that is not torch."""
 
     @classmethod
-    def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> Compute:
+    def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> "Compute":
         """From the names of a device and a precision.
 
         "auto" takes the first GPU, else the CPU, and fp32; with `reduce`, what a CPU computes in hardware (on

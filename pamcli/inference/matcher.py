@@ -1,7 +1,5 @@
 """Stereo matching of two arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +70,7 @@ class StereoResult:
         """So few pixels are confident that the pictures are probably no pair."""
         return self.confident_share < DOUBTFUL
 
-    def changed(self, left: _Change, right: _Change, *, disparity: _Change) -> StereoResult:
+    def changed(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
         """With the arrays of each view changed by a function of its own, and disparities by one more."""
         return StereoResult(
             disparity(left(self.disparity)),
@@ -165,7 +163,7 @@ class StereoMatcher:
         max_memory: int | None = None,
         enlarge: Enlarge | None = None,
         min_disparity: int = 0,
-    ) -> StereoMatcher:
+    ) -> "StereoMatcher":
         """Load a network once.
 
         `weights`: a registered name, a path (of an exported .onnx file, too), or

@@ -4,8 +4,6 @@ The finest attention has a quarter of the pictures' rows and columns: what is na
 lost to what is behind it. Enlarged pictures lose less, for time that grows with their pixels.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any, Literal
 
@@ -73,7 +71,7 @@ class PairRows:
                 )
         self.height, self.width = self.picture_height + self.above, self.picture_width + self.beside
 
-    def mirrored(self) -> PairRows:
+    def mirrored(self) -> "PairRows":
         """The pair whose left view is the mirrored right one: its disparities are positive again."""
         other = copy.copy(self)
         other.views = self.views[1][:, ::-1], self.views[0][:, ::-1]

@@ -4,8 +4,6 @@ What a network holds above its weights is counted here, tensor by tensor, and he
 the tests. `item` is the bytes of a number in the network's precision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -94,7 +92,7 @@ class Footprint:
         """Rows of a strip where memory is no limit."""
         return self.rows[1] if self.whole is None else self.whole[0]
 
-    def with_results(self, count: int) -> Footprint:
+    def with_results(self, count: int) -> "Footprint":
         """So many bytes more."""
         whole = None if self.whole is None else (self.whole[0], self.whole[1] + count)
         return replace(self, fixed=self.fixed + count, whole=whole)

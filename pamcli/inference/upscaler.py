@@ -1,7 +1,5 @@
 """Super-resolution of two arrays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +88,7 @@ class StereoUpscaler:
         precision: str = "auto",
         max_memory: int | None = None,
         ensemble: bool = False,
-    ) -> StereoUpscaler:
+    ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
         network, spec, compute = load(weights, device, precision)
         if isinstance(network, PASMnet | PASMnet2) or spec.architecture not in ENLARGING:

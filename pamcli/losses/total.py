@@ -3,8 +3,6 @@
 Shapes: B batch, H rows, W columns of the pictures that the network is given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -62,7 +60,7 @@ class Truth(NamedTuple):
         """bool: of the left view."""
         return self.disparity.isfinite()
 
-    def below(self, limit: float) -> Truth:
+    def below(self, limit: float) -> "Truth":
         """The same, disparities from `limit` on unknown."""
 
         def limited(disparity: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """What a weights file says about itself. No torch here: listing models must be quick."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, dataclass, fields
@@ -76,7 +74,7 @@ class ModelSpec:
         return {key: str(value) for key, value in values.items() if value not in (None, "")}
 
     @classmethod
-    def from_metadata(cls, metadata: dict[str, str]) -> ModelSpec:
+    def from_metadata(cls, metadata: dict[str, str]) -> "ModelSpec":
         """Raises ModelError when the metadata are not pam's or not understood."""
         if metadata.get("pam_format") != "1":
             raise ModelError("the file does not say which network it holds", "convert it: pam weights import")

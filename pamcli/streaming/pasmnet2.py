@@ -6,8 +6,6 @@ kept: one direction of stages 2 and 3, ordered.
 Shapes: H, W rows and columns of a quarter of the pictures' size; one pair at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -93,7 +91,7 @@ class StreamedPASMnet2(StreamedMatchingNetwork[PASMnet2]):
         return StreamedMatching(disparity, valid, start.received, sure if confidence else None)
 
     def _updated(
-        self, d: RollingMap, hidden: RollingMap, context: RollingMap, start: Start
+        self, d: RollingMap, hidden: RollingMap, context: RollingMap, start: "Start"
     ) -> tuple[RollingMap, RollingMap]:
         """As `Update.forward`, and what is seen and mixed."""
         update = self.network.upd

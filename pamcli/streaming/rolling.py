@@ -9,8 +9,6 @@ Shapes: B batch, C channels, H rows, W columns of the map in question. In memory
 side by side (`MEMORY_FORMAT`).
 """
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +56,7 @@ class RollingMap(ABC):
         self._rows: Tensor | None = None
         self._needed: list[int] = []
 
-    def reader(self) -> Reader:
+    def reader(self) -> "Reader":
         """A place from which the map is read; rows that all readers have passed are forgotten."""
         self._needed.append(0)
         return Reader(self, len(self._needed) - 1)

@@ -5,8 +5,6 @@ picture has a scaled disparity, taken from one pixel and never from a mean; a mi
 exchanged, as otherwise its disparities were negative.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -78,7 +76,7 @@ class Augmentation:
         return unchanged and not any((*light, *of_views, self.noise, self.blur))
 
     @property
-    def of_scenes(self) -> Augmentation:
+    def of_scenes(self) -> "Augmentation":
         """What of it is left for scenes: they are drawn at their size, blurred and noisy once already."""
         return replace(self, smallest=1.0, largest=1.0, stretch=0.0, noise=0.0, blur=0.0)
 
@@ -115,7 +113,7 @@ class Crop:
     scale_y: float = 1.0
     scale_x: float = 1.0
 
-    def widened(self, margin: int, height: int, width: int, grid: int) -> Crop:
+    def widened(self, margin: int, height: int, width: int, grid: int) -> "Crop":
         """With a margin on each side, as far as a picture of height x width has whole cells of `grid`.
 
         Sizes are of the picture before it is scaled; margin and window are multiples of `grid`.

@@ -11,8 +11,6 @@ What every process does is a collective of all: each must take the same steps, w
 loss, or the others wait for it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import os
@@ -55,7 +53,7 @@ class Processes:
     """How many processes there are."""
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Processes:
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Processes":
         """As torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; one process where none of them is set.
 
         Raises UsageError for numbers that are missing, are none, or contradict each other.

@@ -5,8 +5,6 @@ number, the state is what a checkpoint holds. So a run that was stopped, or kill
 Figures of the steps add up on the device; the host looks at them only where they are logged.
 """
 
-from __future__ import annotations
-
 import datetime
 import time
 from collections.abc import Iterator
@@ -215,7 +213,7 @@ class _Writer:
     stop: Stop
     observer: Observer
 
-    def log(self, sums: _Sums) -> None:
+    def log(self, sums: "_Sums") -> None:
         """Raises PamError where a loss or the gradient was not finite: nothing of it has been kept."""
         trainer, recipe = self.trainer, self.trainer.recipe
         broken = sums.broken(count_gradient=not trainer.scaler.is_enabled())

@@ -1,7 +1,5 @@
 """Measuring a network in training, by the code of `pam eval`, on the weights as they are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +73,7 @@ class Validator:
         self.scale = scale
 
     @classmethod
-    def open(cls, texts: Sequence[str], scale: int | None) -> Validator:
+    def open(cls, texts: Sequence[str], scale: int | None) -> "Validator":
         """Raises UsageError, InputError: no such data, or for disparity no truth in its first pair."""
         sets = []
         for text in texts:

@@ -1,7 +1,5 @@
 """Which pictures are the two views of a pair, in whatever folders or archives they came."""
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import re
@@ -48,7 +46,7 @@ class Pairs:
     other_splits: Mapping[str, int] = field(default_factory=dict)
     """Pairs of the splits that were not asked for."""
 
-    def __add__(self, other: Pairs) -> Pairs:
+    def __add__(self, other: "Pairs") -> "Pairs":
         counts = Counter(self.other_splits) + Counter(other.other_splits)
         return Pairs(self.pairs + other.pairs, self.unpaired + other.unpaired, dict(counts))
 

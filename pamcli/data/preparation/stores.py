@@ -23,8 +23,6 @@ from, the row and the column of its top left pixel and its height and width in l
 of its pixels (high left, high right, low left, low right).
 """
 
-from __future__ import annotations
-
 import csv
 import errno
 import hashlib
@@ -146,7 +144,7 @@ class StorePaths:
     index: Path
 
     @staticmethod
-    def of(out: Path, scale: int, store: StoreName) -> StorePaths:
+    def of(out: Path, scale: int, store: StoreName) -> "StorePaths":
         if store == "packed":
             folder = out / f"x{scale}"
             return StorePaths(folder, folder / "manifest.csv", folder / "index.json")

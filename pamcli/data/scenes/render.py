@@ -5,8 +5,6 @@ point the one of the largest disparity is seen: it is the nearest. A pixel's col
 its centre and its corners, which neighbours share; its disparity and its visibility are those of its centre.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -147,7 +145,7 @@ class _Canvas:
         width: int,
         drift: tuple[float, float] | None,
         like: Tensor,
-        sampled: Callable[[Layer | Decal | Reflection], Pyramid],
+        sampled: "Callable[[Layer | Decal | Reflection], Pyramid]",
     ) -> None:
         """drift: of the right view; None: this is the left one. like: a tensor of the type and device."""
         self.height, self.width, self.drift, self.sampled = height, width, drift, sampled
@@ -281,7 +279,7 @@ def _density(homography: NDArray[np.float64], u: Tensor, v: Tensor, inverse: Ten
     return across, down
 
 
-def _lay(colours: Tensor, opacity: Tensor, decal: Decal, pyramid: Pyramid, x: Tensor, y: Tensor) -> None:
+def _lay(colours: Tensor, opacity: Tensor, decal: Decal, pyramid: "Pyramid", x: Tensor, y: Tensor) -> None:
     """A decal over the colours (3, N) of left places (N,), no further than they are opaque."""
     u, v, inverse = _texels(decal.homography, x, y)
     rows, columns = decal.texture.shape[1:]

@@ -5,8 +5,6 @@ d is at (x - d, y) in the right view. A surface is a plane of space, whose dispa
 (x, y), with waves on it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,7 +52,7 @@ class Surface:
     @classmethod
     def tilted(
         cls, disparity: float, x: float, y: float, tilt_x: float, tilt_y: float, focal: float
-    ) -> Surface:
+    ) -> "Surface":
         """Plane with `disparity` at (x, y), turned by two angles (radians) away from facing the camera."""
         b = float(np.clip(disparity / focal * np.tan(tilt_x), -STEEPEST, STEEPEST / 2))
         c = float(disparity / focal * np.tan(tilt_y))

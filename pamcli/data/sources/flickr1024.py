@@ -4,8 +4,6 @@ Pictures are 0001_L.png and 0001_R.png in Train, Validation and Test, or all in 
 folders 000001 with hr0.png, hr1.png (left and right, high resolution), lr0.png, lr1.png, or packed.
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 from collections.abc import Mapping
@@ -164,7 +162,7 @@ class PackedPatches(_Packed, _Patches):
         row, column = boxes[index - self._ends[picture] + len(boxes)]
         return patch_at(self._views[picture], row, column)
 
-    def pictures(self) -> PackedPictures:
+    def pictures(self) -> "PackedPictures":
         """The whole pairs, of which these are windows."""
         return PackedPictures(self._paths, self.index)
 
