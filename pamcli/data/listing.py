@@ -275,7 +275,7 @@ class Patterns:
             there = {}
             for part in tree.parts:
                 places = [home / place for place in part.file.format(*texts, **said).split("|")]
-                there[part.name] = next((path for path in places if path.is_file()), places[0])
+                there[part.name] = next(filter(Path.is_file, places[:-1]), places[-1])
             views = lefts.get(texts, Path()), rights.get(texts, Path())
             tree.add("/".join(filter(None, texts)), *views, home, parts=there)
         tree.unpaired.sort(key=natural)
@@ -286,11 +286,11 @@ class Patterns:
 
 
 def matching(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:
-    """Files by the texts that the groups of a pattern stand for; see `Patterns`."""
+    """What is called so, by the texts that the groups of a pattern stand for; see `Patterns`."""
     found: dict[tuple[str, ...], Path] = {(): home}
     for part in pattern.split("/"):
         found = dict(_entered(found, part))
-    return {texts: path for texts, path in found.items() if path.is_file()}
+    return found
 
 
 def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple[tuple[str, ...], Path]]:
