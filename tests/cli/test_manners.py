@@ -19,8 +19,6 @@ from pamcli.cli import doctor
 from pamcli.cli.console import Console
 from pamcli.errors import ModelError
 
-PAM = [sys.executable, "-P", "-m", "pamcli"]
-
 
 def test_doctor_tells_what_is_there_and_tries_it() -> None:
     run = pam("doctor", "--json")
@@ -80,21 +78,24 @@ def test_the_version_in_short() -> None:
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_tab_key(line: str, offered: list[str], shell: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.safetensors").touch()
-    (tmp_path / "mine.onnx").touch()
-    (tmp_path / "data").mkdir()
+def test_the_tab_key(
+    line: str, offered: list[str], shell: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "mine.safetensors").touch()
+    (here / "mine.onnx").touch()
+    (here / "data").mkdir()
     words = {
         "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }[shell]
-    environment = {**os.environ, "_PAM_COMPLETE": f"complete_{shell}", **words}
-    run = subprocess.run(PAM, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    for name, value in {"_PAM_COMPLETE": f"complete_{shell}", **words}.items():
+        monkeypatch.setenv(name, value)
+    said = pam().stdout.decode()
     assert [
-        word for word in offered if word.replace(":", "") not in run.stdout.replace("\\", "").replace(":", "")
+        word for word in offered if word.replace(":", "") not in said.replace("\\", "").replace(":", "")
     ] == []
-    assert "superres" not in run.stdout
+    assert "superres" not in said
 
 
 @pytest.mark.usefixtures("pair")

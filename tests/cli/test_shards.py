@@ -15,7 +15,7 @@ NAMES = [f"{day}/{number}" for day in ("flight0", "flight1") for number in range
 
 
 @pytest.fixture(autouse=True)
-def pictures(pair: Path) -> None:
+def pictures(small_pair: Path) -> None:
     """flight0/a/0.png and flight0/b/0.png; flight1 has the same names."""
     for name in NAMES:
         flight, number = name.split("/")
