@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 import pamcli
 
+Pam = Callable[..., subprocess.CompletedProcess[str]]
 RUN_WITHOUT_TORCH = """
 import os, sys
 
@@ -19,10 +22,30 @@ class NoTorch:
             os.write(2, b"torch was imported\\n")
             os._exit(97)  # not an exception: nothing can catch it
 
+assert "torch" not in sys.modules
 sys.meta_path.insert(0, NoTorch())
 from pamcli.cli import main
 main()
 """
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[WarmPython]:
+    """With what `import pamcli.cli` loads, and nothing else."""
+    with WarmPython("pamcli.cli") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pam(started: WarmPython) -> Pam:
+    def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = started.command("-c", RUN_WITHOUT_TORCH, *arguments)
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert "\x1b" not in run.stdout + run.stderr, "colour codes in a pipe"
+        assert "Traceback" not in run.stderr
+        return run
+
+    return run
 
 
 @pytest.fixture
@@ -43,14 +66,6 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"not a picture: " + name.encode())
     return tmp_path
-
-
-def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-c", RUN_WITHOUT_TORCH, *arguments]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert "\x1b" not in run.stdout + run.stderr, "colour codes in a pipe"
-    assert "Traceback" not in run.stderr
-    return run
 
 
 @pytest.mark.parametrize(
@@ -92,7 +107,9 @@ def pam(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=" ".join,
 )
-def test_answers_go_to_stdout_without_torch(folder: Path, arguments: list[str], expected: list[str]) -> None:
+def test_answers_go_to_stdout_without_torch(
+    pam: Pam, folder: Path, arguments: list[str], expected: list[str]
+) -> None:
     run = pam(folder, *arguments)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
@@ -171,7 +188,7 @@ PAIR = ["left.png", "right.png"]
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
 def test_usage_errors_go_to_stderr_without_torch(
-    folder: Path, arguments: list[str], code: int, expected: list[str]
+    pam: Pam, folder: Path, arguments: list[str], code: int, expected: list[str]
 ) -> None:
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     run = pam(folder, *arguments)
@@ -182,7 +199,7 @@ def test_usage_errors_go_to_stderr_without_torch(
     assert before == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_python_m_pamcli_is_the_same_command(folder: Path) -> None:
+def test_python_m_pamcli_is_the_same_command(pam: Pam, folder: Path) -> None:
     command = [sys.executable, "-P", "-m", "pamcli", "--version"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert run.stdout == pam(folder, "--version").stdout

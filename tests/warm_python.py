@@ -1,4 +1,4 @@
-"""Programs in Python that are there at once: forks of one process that has torch and pam loaded already.
+"""Programs in Python that are there at once: forks of one process that has pam, and torch, loaded already.
 
 A test that starts dozens of them would spend its time on imports: two seconds a program, four where one
 trains. Each runs in its caller's folder and environment, with its caller's streams, and gives its exit code.
@@ -12,7 +12,7 @@ import socket
 import sys
 
 CLIENT, SERVER = "call", "serve"
-LOADED = (
+ALL = (
     "pamcli.cli",
     "pamcli.evaluation.report",
     "pamcli.inference.matcher",
@@ -23,7 +23,10 @@ LOADED = (
 
 
 class WarmPython:
-    """The process of which programs are forks; it ends with the context."""
+    """The process of which programs are forks, with modules loaded; it ends with the context."""
+
+    def __init__(self, *loaded: str) -> None:
+        self.loaded = loaded or ALL
 
     def __enter__(self) -> WarmPython:
         import subprocess
@@ -31,7 +34,7 @@ class WarmPython:
 
         self.folder = tempfile.TemporaryDirectory(prefix="pam", dir="/tmp")  # the address is to be short
         self.address = os.path.join(self.folder.name, "s")
-        command = [sys.executable, "-P", __file__, SERVER, self.address]
+        command = [sys.executable, "-P", __file__, SERVER, self.address, *self.loaded]
         self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.server.stdout is not None
         assert self.server.stdout.readline() == b"ready\n"
@@ -58,12 +61,12 @@ def call(address: str, words: list[str]) -> int:
         return int(server.recv(9) or b"99")  # nothing: it was killed
 
 
-def serve(address: str) -> None:
+def serve(address: str, loaded: list[str]) -> None:
     import importlib
     import select
     import signal
 
-    for name in LOADED:
+    for name in loaded:
         importlib.import_module(name)
     assert "huggingface_hub" not in sys.modules, "it would keep this environment instead of its caller's"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -126,4 +129,4 @@ def run(option: str, what: str, *words: str) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == CLIENT:
         sys.exit(call(sys.argv[2], sys.argv[3:]))
-    serve(sys.argv[2])
+    serve(sys.argv[2], sys.argv[3:])
