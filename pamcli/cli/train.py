@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -209,30 +210,40 @@ def _report_end(task: Task, run: Path, outcome: RunEnd, console: Console, weight
 
 @contextmanager
 def watching(console: Console, batch: int) -> Iterator[Observer]:
-    """The observer of a run. batch: pairs in a step."""
+    """The observer of a run: a bar on a terminal, elsewhere lines. batch: pairs in a step."""
     if console.quiet or not sys.stderr.isatty():
-        yield _Lines(console, batch)
+        yield _Watcher(console, batch)
         return
     with rich_bar("steps", "{task.fields[figures]}", width=12) as bar:
-        yield _Bar(console, batch, bar)
+        task = bar.add_task("steps", total=None, figures="")
+        yield _Watcher(console, batch, partial(bar.update, task))
 
 
-class _Lines:
-    def __init__(self, console: Console, batch: int) -> None:
+class _Watcher:
+    def __init__(self, console: Console, batch: int, draw: Callable[..., None] | None = None) -> None:
         self.console, self.batch, self.steps = console, batch, 0
+        self.draw = draw or (lambda **values: None)
+        self.in_lines = draw is None
 
     def started(self, step: int, steps: int) -> None:
         self.steps = steps
+        self.draw(completed=step, total=steps)
 
     def stepped(self, step: int) -> None:
-        pass
+        self.draw(completed=step)
 
     def logged(self, entry: Entry) -> None:
         if self.console.jsonl:
             self.console.record(dict(entry))
-        terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
-        figures = [f"loss {entry['loss']:.4g} ({terms})", *self.figures(entry)]
-        self.console.inform(f"step {entry['step']} of {self.steps}: {', '.join(figures)}")
+        loss, speed = f"loss {entry['loss']:.4g}", entry["pairs_per_second"]
+        figures = [f"rate {entry['learning_rate']:.2e}", f"{speed:.2f} pairs/s"]
+        if left := datetime.timedelta(seconds=round((self.steps - entry["step"]) * self.batch / speed)):
+            figures.append(f"{left} left")
+        self.draw(figures=", ".join([loss, *figures]))
+        if self.in_lines:
+            terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
+            said = ", ".join([f"{loss} ({terms})", *figures])
+            self.console.inform(f"step {entry['step']} of {self.steps}: {said}")
 
     def validated(self, step: int, validated: Validated, best: bool) -> None:
         if self.console.jsonl:
@@ -243,30 +254,3 @@ class _Lines:
 
     def informed(self, message: str) -> None:
         self.console.inform(message)
-
-    def figures(self, entry: Entry) -> list[str]:
-        """Learning rate, pairs a second, time left."""
-        speed = entry["pairs_per_second"]
-        left = datetime.timedelta(seconds=round((self.steps - entry["step"]) * self.batch / speed))
-        found = [f"rate {entry['learning_rate']:.2e}", f"{speed:.2f} pairs/s"]
-        return [*found, f"{left} left"] if left else found
-
-
-class _Bar(_Lines):
-    def __init__(self, console: Console, batch: int, bar: Any) -> None:
-        super().__init__(console, batch)
-        self.bar = bar
-        self.task = bar.add_task("steps", total=None, figures="")
-
-    def started(self, step: int, steps: int) -> None:
-        super().started(step, steps)
-        self.bar.update(self.task, completed=step, total=steps)
-
-    def stepped(self, step: int) -> None:
-        self.bar.update(self.task, completed=step)
-
-    def logged(self, entry: Entry) -> None:
-        if self.console.jsonl:
-            self.console.record(dict(entry))
-        figures = [f"loss {entry['loss']:.4g}", *self.figures(entry)]
-        self.bar.update(self.task, figures=", ".join(figures))

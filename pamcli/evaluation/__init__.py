@@ -6,7 +6,7 @@
 | file | what stands in it |
 | --- | --- |
 | `disparity_run`, `superres_run` | the calls: a method on data sets -> an `Evaluation` |
-| `methods` | whose results are measured: a network's, or files' |
+| `methods` | whose results are measured: a network's, or files', found by name |
 | `results` | `Evaluation`: facts, tables, notes; text, JSON, CSV, report |
 | `disparity_metrics`, `superres_metrics` | the figures, with `error_distributions` |
 | `studies` | accuracy over resolution, range, maximum disparity |

@@ -1,4 +1,9 @@
-"""Whose results are measured: those of a network, or files that any program wrote."""
+"""Whose results are measured: those of a network, or files that any program wrote, by name.
+
+A result of the sample "a/b" is `a/b` below the folder with a suffix, `.pfm .png .npy .tif .tiff`, where it is
+a disparity; `a/b_left.png` and `a/b_right.png` (or another picture suffix) where it is an enlarged pair. So
+pam itself calls them.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +19,22 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
-from pamcli.evaluation.predictions import Views, find_disparities, find_views, load_disparity, load_views
 from pamcli.evaluation.superres_metrics import SuperresPair
 from pamcli.files.finding import listed, shown
 from pamcli.registry.catalog import sha256
 
 if TYPE_CHECKING:
     from pamcli.inference.device import Compute
+import os
+from collections.abc import Sequence
+
+from pamcli.errors import InputError
+from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+
+Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+"""Left and right, (H, W, 3) RGB each."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +117,7 @@ class NetworkMethod:
 
 @dataclass(frozen=True)
 class FilesMethod:
-    """Files in a folder, named as the samples are; see `predictions`. Raises UsageError: a scale of 0."""
+    """Files in a folder, named as the samples are. Raises UsageError: a scale of 0."""
 
     folder: Path
     scale: float = 1.0
@@ -155,3 +169,111 @@ Method = NetworkMethod | FilesMethod
 def _left_out(source: Source, files: Mapping[str, object]) -> list[str]:
     names = [name for name in source.names if name not in files]
     return [f"{len(names)} without a prediction, left out: {listed(names)}"] if names else []
+
+
+def find_disparities(folder: Path, names: Sequence[str], *, allow_missing: bool = False) -> dict[str, Path]:
+    """A disparity file for each sample, by its name. Nothing is decoded yet.
+
+    allow_missing: leave out samples without a file. Raises UsageError: no such folder, files missing (all,
+    even when some may be), two files of one name. InputError: a folder that cannot be read.
+    """
+    found = _found(folder, {name: [name] for name in names}, DISPARITY_SUFFIXES, allow_missing)
+    return {name: file for name, (file,) in found.items()}
+
+
+def find_views(
+    folder: Path, names: Sequence[str], *, allow_missing: bool = False
+) -> dict[str, tuple[Path, Path]]:
+    """Both enlarged views of each sample, left and right, by its name. Raises as `find_disparities`."""
+    stems = {name: [f"{name}_left", f"{name}_right"] for name in names}
+    found = _found(folder, stems, PICTURE_SUFFIXES, allow_missing)
+    return {name: (left, right) for name, (left, right) in found.items()}
+
+
+def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float = 1) -> NDArray[np.float32]:
+    """The disparity of one sample: (H, W) float32, pixels of the left view, NaN = unknown.
+
+    shape: the (H, W) it has to have. scale: what the numbers in the file are multiplied by (a program that
+    stores 64 for a pixel in a 16-bit PNG, which is read as KITTI's 256, needs 4). Raises InputError:
+    unreadable, another size.
+    """
+    disparity = read_disparity(path)
+    if disparity.shape != tuple(shape[:2]):
+        raise InputError(
+            f"{shown(path)} is {_size(disparity.shape)} pixels, the sample {shown(name)} {_size(shape)}",
+            "a prediction has the size of the left picture; nothing is resized silently",
+        )
+    scaled: NDArray[np.float32] = (disparity * np.float32(scale)).astype(np.float32)
+    return scaled
+
+
+def load_views(paths: tuple[Path, Path], shape: tuple[int, ...]) -> Views:
+    """Both views of one sample: (H, W, 3) RGB uint8.
+
+    shape: the (H, W) they have to have. Raises InputError: unreadable, 16 bits, another size.
+    """
+    left, right = (read_picture(path).pixels for path in paths)
+    for path, pixels in zip(paths, (left, right), strict=True):
+        if pixels.dtype != np.uint8:
+            raise InputError(
+                f"{shown(path)} has 16 bits a channel; PSNR and SSIM are defined here on 8 bits",
+                "convert it to 8 bits first",
+            )
+        if pixels.shape[:2] != tuple(shape[:2]):
+            raise InputError(
+                f"{shown(path)} is {_size(pixels.shape)} pixels, the truth is {_size(shape)}",
+                "the truth is cut at the right and the bottom to a multiple of the scale",
+            )
+    return left.astype(np.uint8), right.astype(np.uint8)
+
+
+def _found(
+    folder: Path, stems: Mapping[str, Sequence[str]], suffixes: tuple[str, ...], allow_missing: bool
+) -> dict[str, list[Path]]:
+    """Files of samples that have all of theirs. stems: of each sample, by its name."""
+    if not folder.is_dir():
+        raise UsageError(f"no such folder: {shown(folder)}", "predictions are files in a folder")
+    folders = {stem.rpartition("/")[0] for wanted in stems.values() for stem in wanted}
+    present = {stem: files for below in folders for stem, files in _by_stem(folder, below, suffixes).items()}
+    wanted = [stem for each in stems.values() for stem in each]
+    if twice := [stem for stem in wanted if len(present.get(stem, [])) > 1]:
+        files = present[twice[0]]
+        raise UsageError(
+            f"two predictions for {shown(twice[0])} in {shown(files[0].parent)}: "
+            f"{listed(sorted(file.name for file in files))}",
+            "keep one of them",
+        )
+    missing = [stem for stem in wanted if stem not in present]
+    lacking = set(missing)
+    found = {
+        name: [present[stem][0] for stem in each] for name, each in stems.items() if not lacking & {*each}
+    }
+    if missing and not (allow_missing and found):
+        called = f"they are called as the samples are, for example {shown(missing[0] + suffixes[0])}"
+        if not found:
+            raise UsageError(f"no prediction in {shown(folder)} for any sample of the data", called)
+        raise UsageError(
+            f"{len(missing)} missing in {shown(folder)}: {listed(missing)}",
+            f"{called}; `allow_missing` measures without them",
+        )
+    return found
+
+
+def _by_stem(folder: Path, below: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Files of a sub-folder that have one of the suffixes (in either case), by their paths without it."""
+    found: dict[str, list[Path]] = {}
+    try:
+        names = os.listdir(folder / below)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise InputError(f"the folder {shown(folder / below)} cannot be read: {error.strerror}") from None
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        if suffix.lower() in suffixes:
+            found.setdefault(f"{below}/{stem}" if below else stem, []).append(folder / below / name)
+    return found
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{shape[1]} x {shape[0]}"

@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.methods import FilesMethod, Method
-from pamcli.evaluation.predictions import find_disparities, load_disparity
+from pamcli.evaluation.methods import FilesMethod, Method, find_disparities, load_disparity
 from pamcli.files.atomic import replacing
 from pamcli.files.finding import counted, listed
 from pamcli.imaging.disparity_files import encode_disparity

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Source
-from pamcli.evaluation.methods import Method, NetworkMethod
-from pamcli.evaluation.predictions import Views
+from pamcli.evaluation.methods import Method, NetworkMethod, Views
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
 from pamcli.evaluation.results import WORST, Evaluation, compared, cost_of, facts_of, opened, set_notes
 from pamcli.evaluation.superres_metrics import (

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.methods import FilesMethod
-from pamcli.evaluation.predictions import find_disparities, find_views, load_disparity, load_views
+from pamcli.evaluation.methods import FilesMethod, find_disparities, find_views, load_disparity, load_views
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture
 
