@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, rich_bar
 from pamcli.cli.groups import set_options
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import at_most_one
@@ -24,15 +25,9 @@ from pamcli.errors import UsageError
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
+    from pamcli.training.journal import Entry, Observer
     from pamcli.training.loop import RunEnd, Stop
     from pamcli.training.recipe import Recipe, Task
-import datetime
-from typing import TYPE_CHECKING
-
-from pamcli.cli.console import rich_bar
-
-if TYPE_CHECKING:
-    from pamcli.training.journal import Entry, Observer
     from pamcli.training.validation import Validated
 
 

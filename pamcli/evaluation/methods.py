@@ -8,8 +8,9 @@ pam itself calls them.
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,20 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.superres_metrics import SuperresPair
 from pamcli.files.finding import listed, shown
+from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
 from pamcli.registry.catalog import sha256
 
 if TYPE_CHECKING:
     from pamcli.inference.device import Compute
-import os
-from collections.abc import Sequence
 
-from pamcli.errors import InputError
-from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
-from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
 
 Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 """Left and right, (H, W, 3) RGB each."""
