@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import eval_trees
 import numpy as np
@@ -55,12 +57,30 @@ def load_once() -> Callable[[Path], object]:
     return functools.cache(load_network)
 
 
+@pytest.fixture(scope="session")
+def folded_once() -> Callable[[Any], Any]:
+    """Of a network the copy for inference, which only a lower precision changes."""
+    from pamcli.streaming.rolling import folded
+
+    return functools.cache(folded)
+
+
 @pytest.fixture
-def networks(load_once: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch) -> None:
+def networks(
+    load_once: Callable[[Path], object], folded_once: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Networks stay loaded from test to test; every machine is one without a GPU, and without bf16."""
     import torch
 
-    from pamcli.inference import device, loading
+    from pamcli.inference import device, loading, matcher
+
+    lowered = matcher.lowered
+
+    def lowered_copy(network: Any, precision: torch.dtype) -> Any:
+        return lowered(network if precision == torch.float32 else copy.deepcopy(network), precision)
+
+    monkeypatch.setattr(matcher, "folded", folded_once)
+    monkeypatch.setattr(matcher, "lowered", lowered_copy)
 
     monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
     monkeypatch.setattr(loading, "load_network", load_once)
