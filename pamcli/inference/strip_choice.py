@@ -67,6 +67,9 @@ UPSCALING_STRIP, UPSCALING_WHOLE = 15_000, 30_000
 """Pixels of a strip, at the most: a thicker one only takes more memory. But a picture that has no more than
 the second number is one strip, for without any edge between strips it takes a tenth less time."""
 
+UPSCALING2_STRIP = 7_500
+"""The same of PASSRnet 2, whose layers compute little for what they read: that is to stay in the cache."""
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -168,7 +171,7 @@ def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views
 def upscaling2_footprint(width: int, height: int, item: int, *, scale: int, views: int) -> Footprint:
     """Of PASSRnet 2: it enlarges both views whatever is asked for, and holds nothing of the whole picture."""
     pictures = 2 * 3 * scale**2 * (item + 12) * width
-    most = _useful(UPSCALING_STRIP, width, height, 2)
+    most = _useful(UPSCALING2_STRIP, width, height, 2)
     return Footprint(
         fixed=LIBRARIES + _attention(width, most, ordered=False) + SCATTER * UPSCALING2_LAG * item * width,
         per_row=SCATTER * (UPSCALING2_ROW * item + UPSCALING2_COSTS) * width + pictures,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import conv
+from pamcli.networks.blocks import conv, pointwise_dilation
 from pamcli.networks.parallax import (
     VALID_MASS,
     ParallaxMaps,
@@ -62,7 +62,7 @@ class PASSRnet2(nn.Module):
 
 def bicubic(pictures: Tensor, scale: int) -> Tensor:
     """(B, 3, H, W) to (B, 3, scale H, scale W)."""
-    return F.interpolate(pictures, scale_factor=scale, mode="bicubic", align_corners=False)
+    return F.interpolate(pictures.contiguous(), scale_factor=scale, mode="bicubic", align_corners=False)
 
 
 class PixelNorm(nn.Module):
@@ -74,8 +74,7 @@ class PixelNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        channels_last = x.permute(0, 2, 3, 1)
-        normal = F.layer_norm(channels_last.float(), (WIDTH,), self.weight.float(), self.bias.float(), 1e-6)
+        normal = F.layer_norm(x.permute(0, 2, 3, 1), (WIDTH,), self.weight, self.bias, 1e-6)
         return normal.to(x.dtype).permute(0, 3, 1, 2)
 
 
@@ -102,18 +101,21 @@ class GatedBlock(nn.Module):
 
     def spread(self, x: Tensor) -> Tensor:
         """What the 3x3 convolution is given: (B, 2C, H, W)."""
-        return self.widen(self.norm1(x))  # type: ignore[no-any-return]
+        return pointwise(self.widen, self.norm1(x))
 
     def join(self, x: Tensor, mixed: Tensor) -> Tensor:
         """The block's result from its input and what the 3x3 convolution made of it."""
-        x = x + _scaled(self.narrow, self.scale1, _gated(mixed))
-        return x + _scaled(self.narrow2, self.scale2, _gated(self.widen2(self.norm2(x))))
+        x = x + pointwise(self.narrow, _gated(mixed), self.scale1)
+        return x + pointwise(self.narrow2, _gated(pointwise(self.widen2, self.norm2(x))), self.scale2)
 
 
-def _scaled(layer: nn.Conv2d, scale: Tensor, x: Tensor) -> Tensor:
+def pointwise(layer: nn.Conv2d, x: Tensor, scale: Tensor | None = None) -> Tensor:
     """scale (C, 1, 1) times what a 1x1 convolution makes of x: its weights are scaled, which is less work."""
-    assert layer.bias is not None
-    return F.conv2d(x, layer.weight * scale[..., None], layer.bias * scale[:, 0, 0])
+    weight, bias = layer.weight, layer.bias
+    assert bias is not None
+    if scale is not None:
+        weight, bias = weight * scale[..., None], bias * scale[:, 0, 0]
+    return F.conv2d(x, weight, bias, dilation=pointwise_dilation(x))
 
 
 def _gated(x: Tensor) -> Tensor:
@@ -137,10 +139,10 @@ class Exchange(nn.Module):
 
     def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(2B, C, H, W) to the same, and both attention maps: (B, H, W, V), (B, H, V, W)."""
-        left, right = self.describe(self.norm(views)).chunk(2)
+        left, right = pointwise(self.describe, self.norm(views)).chunk(2)
         cost = matching_cost(left * WIDTH**-0.5, right)  # (B, H, W, V)
-        maps = attention(cost), attention(cost.transpose(2, 3))
-        values_left, values_right = _scaled(self.value, self.scale, views).chunk(2)
+        maps = attention(cost), cost.softmax(2).transpose(2, 3)
+        values_left, values_right = pointwise(self.value, views, self.scale).chunk(2)
         gathered = torch.cat((gather_features(maps[0], values_right), gather_features(maps[1], values_left)))
         return views + gathered, maps
 
@@ -169,6 +171,7 @@ class SubpixelDetail(nn.Module):
 
 def _between(own: Tensor, other: Tensor, attention_map: Tensor) -> Tensor:
     """Views (B, 3, H, W), the map of `own` (B, H, W, V): weights and detail by phase (B, 4 PHASES, H, W)."""
+    attention_map = attention_map.contiguous()
     attended = attention_map.argmax(-1, keepdim=True)  # (B, H, W, 1)
     steps = torch.arange(-1, 2, device=own.device)
     near = (attended + steps).clamp(0, attention_map.shape[-1] - 1)
