@@ -140,8 +140,7 @@ class Examples(Dataset[Example]):
     def at(self, position: int, size: tuple[int, int]) -> Example:
         """The example of another height and width than `crop`."""
         rng = default_rng((self.seed, position, _CHANGES))
-        choice = default_rng((self.seed, position, _CHOICE)).choice(len(self.sources), p=self.shares)
-        source = self.sources[int(choice)]
+        source = self._source(position)
         sample = self._sample(source, position, size)
         if self.scale is not None:
             example = randomly_flipped(rng, self._reduced(rng, sample, self.scale), self.augmentation)
@@ -167,6 +166,10 @@ class Examples(Dataset[Example]):
             order = default_rng((self.seed, passes, _ORDER)).permutation(len(source))
             self._order = passes, order
         return source.load(int(self._order[1][place]))
+
+    def _source(self, position: int) -> Source:
+        rng = default_rng((self.seed, position, _CHOICE))
+        return self.sources[int(rng.choice(len(self.sources), p=self.shares))]
 
     def _reduced(self, rng: Generator, sample: Sample, scale: int) -> Example:
         """A high-resolution crop and what it is at low resolution: as cut from the whole picture reduced."""
