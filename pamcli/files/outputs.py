@@ -4,7 +4,6 @@ Only the standard library is used here, so that a mistyped command is answered a
 """
 
 import os
-import sqlite3
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,7 +182,9 @@ class SeenPaths:
     """
 
     def __init__(self, known: Iterable[PairName] = (), read: Iterable[str | Path] = ()) -> None:
-        self._real = lru_cache(FOLDERS)(os.path.realpath)
+        import sqlite3  # not for `pam --help`
+
+        self._real, self._no_room = lru_cache(FOLDERS)(os.path.realpath), sqlite3.Error
         # A database without a name is kept in its cache, and what that does not hold in a temporary file.
         self._seen = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self._seen.executescript(f"""
@@ -234,7 +235,7 @@ class SeenPaths:
         """The first column of the answer, None where there is none."""
         try:
             row = self._seen.execute(question, values).fetchone()
-        except sqlite3.Error as error:
+        except self._no_room as error:
             raise OutputError(
                 f"the names of a long batch do not fit into the temporary folder: {error}",
                 "TMPDIR may name another",
