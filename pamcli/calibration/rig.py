@@ -157,7 +157,7 @@ class Rig:
             ]
         except cv2.error as error:
             raise InputError(
-                f"the cameras cannot be rectified: {' '.join(str(error).split())[:120]}"
+                "the cameras cannot be rectified", "are R, T and the distortion theirs?"
             ) from error
         if not (np.isfinite([p1, p2]).all() and p1[0, 0] > 0):
             raise InputError(

@@ -110,6 +110,8 @@ def _run(
     if not resumed:
         _check_beginning(recipe)
     examples, about = _examples(recipe)
+    validated = recipe.validation and processes.is_main
+    validator = Validator.open(recipe.validation, recipe.scale) if validated else None
     endless = any(source.endless for source in examples.sources)
     steps = recipe.steps_of(None if endless else examples.pass_length)
     before = read_made_with(folder.recipe) if resumed else {}
@@ -130,9 +132,8 @@ def _run(
         trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
         if checkpoint is not None:
             trainer.restore(checkpoint)
-        validator = journal = None
+        journal = None
         if processes.is_main:
-            validator = Validator.open(recipe.validation, recipe.scale) if recipe.validation else None
             project = machine.wandb
             watched = None if project is None else wandb_run(project, folder, asdict(recipe))
             if not resumed:
