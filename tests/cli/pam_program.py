@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import IO, Any
 
@@ -105,6 +106,8 @@ def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[byt
 
     def be_pam() -> None:
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # Popen waits for its pipe
+        tracker = resource_tracker._resource_tracker  # whose pipe, if an earlier test began it, is closed now
+        tracker._fd = tracker._pid = None
         os.environ.update(environment)
         sys.argv, sys.warnoptions = ["pam", *map(str, arguments)], ["error"]
         sys.stdin, sys.stdout, sys.stderr = (
