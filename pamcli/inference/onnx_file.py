@@ -1,7 +1,9 @@
 """Networks in ONNX files, run by ONNX Runtime: what the streamed ones do, for the whole picture at once."""
 
 import importlib
+import io
 import re
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,9 @@ class OnnxNetwork:
         options.log_severity_level = 4
         try:  # of bytes: so it cannot name other files
             data = model if isinstance(model, bytes) else model.read_bytes()
-            self.session = runtime.InferenceSession(data, options, providers=providers)
+            with redirect_stdout(io.StringIO()):  # it prints when it tries again
+                self.session = runtime.InferenceSession(data, options, providers=providers)
+            self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         except FileNotFoundError:
             raise ModelError(f"no weights file {name}", "pam weights export makes one") from None
         except OSError as error:
@@ -60,7 +64,6 @@ class OnnxNetwork:
             raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
         if self.session.get_providers()[0] != (providers[0][0] if providers else ON_CPU):
             raise DeviceError(f"ONNX Runtime cannot use {where} here", "use --device cpu")
-        self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         said = self.said
         try:
             self.spec = ModelSpec.from_metadata(said)

@@ -28,7 +28,7 @@ from pamcli.calibration.files import read_calibration
 from pamcli.data.decoding import read_rectified_calibration
 from pamcli.data.preparation.archives import pictures_below
 from pamcli.data.preparation.stores import open_pixels, read_checksums, read_index
-from pamcli.errors import PamError
+from pamcli.errors import InputError, ModelError, PamError, UsageError
 from pamcli.files.pairing import read_pair_list
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
@@ -63,6 +63,30 @@ def archive() -> bytes:
 def safetensors() -> bytes:
     spec = ModelSpec("passrnet", scale=4, training="made up")
     return save({"a": PIXELS.astype(np.float16), "b": DISPARITY}, spec.to_metadata())
+
+
+def onnx_file() -> bytes:
+    """As large as it has to be: what it computes is a sum."""
+    for package in ("onnx", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
+    from onnx import TensorProto, helper
+
+    left, right, both = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, "h", "w"])
+        for name in ("left", "right", "sum")
+    )
+    node = helper.make_node("Add", ["left", "right"], ["sum"])
+    graph = helper.make_graph([node], "g", [left, right], [both])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    spec = ModelSpec("passrnet", scale=4, training="made up")
+    helper.set_model_props(model, {**spec.to_metadata(), "size": "dynamic", "precision": "fp32"})
+    return bytes(model.SerializeToString())
+
+
+def run_onnx(path: Path) -> None:
+    from pamcli.inference.onnx_file import OnnxNetwork
+
+    OnnxNetwork(path, device="cpu")
 
 
 def recipe(path: Path) -> None:
@@ -100,6 +124,7 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "pairs.txt": (read_pair_list, lambda: b"a.png\tb.png\nc.png\td.png\tout.pfm\n"),
     "x.zip": (unpacked, archive),
     "w.safetensors": (read_header, safetensors),
+    "w.onnx": (run_onnx, onnx_file),
     "pixels.npy": (open_pixels, lambda: npy(PIXELS.ravel())),
     "index.json": (read_index, lambda: json.dumps(INDEX).encode()),
     "manifest.csv": (read_checksums, lambda: b"patch,source,sha256\n000001,a,00ff\n"),
@@ -158,25 +183,37 @@ def mutated(data: bytes, seed: int) -> bytes:
 
 @pytest.mark.parametrize("name", READERS)
 def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest
+    name: str, tmp_path: Path, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Weights are 4, the rest 2 or 3; the libraries say nothing themselves."""
     read, make = READERS[name]
     data, path = make(), tmp_path / name
+    codes = [ModelError.exit_code] if name.startswith("w.") else [InputError.exit_code, UsageError.exit_code]
     path.write_bytes(data)
     if not name.startswith(("calibration", "recipe", "pairs")):
         read(path)  # whole, it is fine
     for seed in range(request.config.getoption("--seeds")):
         path.write_bytes(mutated(data, seed))
         tracemalloc.start()
-        start, said = time.perf_counter(), ""
+        start, said, code = time.perf_counter(), "", codes[0]
         try:
             read(path)
         except PamError as error:
-            said = str(error)
+            said, code = str(error), error.exit_code
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
         assert "\n" not in said, seed
+        assert code in codes, seed
         seconds, most = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert seconds < MOST_SECONDS, seed
         assert most < MOST_BYTES, seed
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_onnx_file_whose_metadata_are_no_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for damage in (b"architect\xbcre", b"\xffrchitecture"):
+        (tmp_path / "w.onnx").write_bytes(onnx_file().replace(b"architecture", damage))
+        with pytest.raises(ModelError, match=r"w\.onnx is no ONNX file, or is damaged"):
+            run_onnx(tmp_path / "w.onnx")
+    assert capfd.readouterr() == ("", "")
