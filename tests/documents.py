@@ -211,7 +211,11 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     for name, view in (("left.tif", left), ("right.tif", right)):
         tifffile.imwrite(folder / name, np.asarray(view.convert("L"), np.float32))
     # Photographs of cameras that are not rectified, and calibrations.
-    photographs(*map(np.asarray, large)).write(folder, "photo_left.jpg", "photo_right.jpg")
+    unrectified = photographs(*map(np.asarray, large))
+    for side in ("left", "right"):
+        (folder / "cameras" / side).mkdir(parents=True)
+    unrectified.write(folder, "cameras/left/0001.jpg", "cameras/right/0001.jpg")
+    unrectified.write(folder, "photo_left.jpg", "photo_right.jpg")
     matrix = "[100 0 {}; 0 100 32; 0 0 1]"
     (folder / "calib.txt").write_text(
         f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
