@@ -1,7 +1,5 @@
 """The `pam` command: the only floor that parses options, prints, or exits."""
 
-from __future__ import annotations
-
 import errno
 import signal
 import sys

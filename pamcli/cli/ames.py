@@ -1,7 +1,5 @@
 """pam-asp: the matcher of a tile, as the Ames Stereo Pipeline calls programs of other people."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Annotated, NoReturn

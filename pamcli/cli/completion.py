@@ -1,7 +1,5 @@
 """What a shell's tab key is offered as values of options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from glob import glob
 

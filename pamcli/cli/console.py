@@ -1,7 +1,5 @@
 """What the commands say: results on stdout, everything else on stderr."""
 
-from __future__ import annotations
-
 import codecs
 import datetime
 import io

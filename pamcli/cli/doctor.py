@@ -1,7 +1,5 @@
 """pam doctor: what a maintainer asks for first, and whether pam works here."""
 
-from __future__ import annotations
-
 import platform
 from contextlib import suppress
 from functools import partial

@@ -12,8 +12,6 @@ A new option is a new field, which names it; a parameter with such a default may
 `panel` is the heading of the fields of a class in `--help`, and of its subclasses'.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Collection

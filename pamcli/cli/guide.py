@@ -1,7 +1,5 @@
 """pam guide: the pages of the guide, which come with pam, in the terminal."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

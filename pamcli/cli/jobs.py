@@ -1,7 +1,5 @@
 """From the options of a command to its jobs: which pairs, and where their results go."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -1,7 +1,5 @@
 """Groups of options that several commands share; `groups.command` unfolds them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

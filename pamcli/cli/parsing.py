@@ -1,7 +1,5 @@
 """From the text of an option to its value; each raises UsageError, which names the option."""
 
-from __future__ import annotations
-
 import math
 import re
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Options of pam train, for both networks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal

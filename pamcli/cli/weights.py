@@ -1,7 +1,5 @@
 """pam weights: what networks there are, what a file holds, whether it is whole, import and export."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar

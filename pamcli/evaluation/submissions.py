@@ -14,8 +14,6 @@ Sources: the readme files of KITTI's two development kits; Middlebury's upload-f
 Robust Vision Challenge. What is in none of them is said in the notes of a `Submission`, marked "unverified".
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import tomllib

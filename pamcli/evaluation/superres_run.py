@@ -1,7 +1,5 @@
 """Measuring super-resolution over a data set, always beside bicubic, and the tables of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
