@@ -11,16 +11,16 @@ from pamcli.files.finding import check_regular
 REGISTERED = {
     "pasmnet2": "disparity of a rectified pair, with sharp edges (the default)",
     "pasmnet": "disparity of a rectified pair, the published network",
-    "passrnet2-x2": "both views enlarged 2 times, in training yet",
+    "passrnet2-x2": "both views enlarged 2 times (the default)",
     "passrnet2-x4": "both views enlarged 4 times (the default)",
-    "passrnet-x2": "both views enlarged 2 times (the default), the published network",
+    "passrnet-x2": "both views enlarged 2 times, the published network",
     "passrnet-x4": "both views enlarged 4 times, the published network",
 }
 """Every registered name and what it does."""
 
 DEFAULT_MATCHING = "pasmnet2"  # what finds disparity where no weights are named
 
-DEFAULT_UPSCALING = {2: "passrnet-x2", 4: "passrnet2-x4"}
+DEFAULT_UPSCALING = {2: "passrnet2-x2", 4: "passrnet2-x4"}
 """What enlarges by a scale where no weights are named: what is measured best."""
 
 CHECKSUMS = "SHA256SUMS"

@@ -144,9 +144,9 @@ def test_what_the_second_view_is_worth(networks: None) -> None:
 
 
 def test_weights_say_the_scale(networks: None) -> None:
-    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", "passrnet-x2", "--json"))
+    found = answer(pam("eval", "superres", "--data", KITTI, "--weights", DEFAULT_UPSCALING[2], "--json"))
     assert found["scale"] == 2
-    assert rows(found) == {"bicubic": bicubic(2), "passrnet-x2": of_network(2)}
+    assert rows(found) == {"bicubic": bicubic(2), DEFAULT_UPSCALING[2]: of_network(2)}
 
 
 def test_the_baseline_loads_neither_torch_nor_weights(here: Path) -> None:

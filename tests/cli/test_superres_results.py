@@ -174,7 +174,7 @@ def test_quality_of_jpeg_and_webp(small_pair: Path) -> None:
 def test_an_ensemble_is_finer_and_another_picture(small_pair: Path) -> None:
     assert pam("superres", *PAIR, "--scale", "2", "--ensemble", "-o", "e.png").code == 0
     views = [read_picture(Path(name)).pixels for name in PAIR]
-    four = StereoUpscaler.load("passrnet-x2", device="cpu", ensemble=True).left_only(*views)
+    four = StereoUpscaler.load(DEFAULT_UPSCALING[2], device="cpu", ensemble=True).left_only(*views)
     assert np.array_equal(np.asarray(Image.open("e.png")), four)
     assert not np.array_equal(four, larger_left())
 
