@@ -49,12 +49,24 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
     write_atomically(path, buffer.getvalue())
     try:
         _flush_to_disk(path)
-        older = [file for step, file in list_checkpoints(folder) if step < checkpoint.step]
+    except OSError as error:
+        raise _not_kept(folder, error) from error
+    remove_older(folder, checkpoint.step, keep=keep)
+    return path
+
+
+def remove_older(folder: Path, step: int, *, keep: int) -> None:
+    """Leave `keep` checkpoints: the one of a step, and the newest before it. Raises OutputError."""
+    older = [file for other, file in list_checkpoints(folder) if other < step]
+    try:
         for file in older[: max(len(older) - (keep - 1), 0)]:
             file.unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot keep the checkpoints in {folder}: {error.strerror or error}") from error
-    return path
+        raise _not_kept(folder, error) from error
+
+
+def _not_kept(folder: Path, error: OSError) -> OutputError:
+    return OutputError(f"cannot keep the checkpoints in {folder}: {error.strerror or error}")
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:

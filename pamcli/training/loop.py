@@ -21,7 +21,13 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import memory_errors, peak_memory
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
-from pamcli.training.checkpoints import Checkpoint, random_states, restore_random_states, save_checkpoint
+from pamcli.training.checkpoints import (
+    Checkpoint,
+    random_states,
+    remove_older,
+    restore_random_states,
+    save_checkpoint,
+)
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal, Observer, RunFolder
@@ -254,10 +260,11 @@ class _Writer:
         self.export(None, last=True)
 
     def mend(self) -> None:
-        """Write the weights of the last checkpoint where the run was killed before they were written."""
+        """Do what a killed run had left to do after its last checkpoint: remove the oldest, write weights."""
         trainer = self.trainer
         if self.journal is None or not trainer.step:
             return
+        remove_older(self.folder.checkpoints, trainer.step, keep=trainer.recipe.keep)
         try:
             stored = read_header(self.folder.last).spec.training
         except PamError:

@@ -8,6 +8,7 @@ are spent on the work.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import random
@@ -95,9 +96,13 @@ def seconds_of(command: list[str]) -> float:
     return time.monotonic() - began
 
 
-def results(folder: str) -> dict[str, bytes]:
-    """What is no unfinished file of a killed process."""
-    found = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def results(folder: str) -> dict[str, str]:
+    """Digests of what is no unfinished file of a killed process."""
+    found = {path.name: digest(path.read_bytes()) for path in Path(folder).iterdir()}
     return {name: data for name, data in found.items() if not name.startswith(".pam-")}
 
 
@@ -124,18 +129,25 @@ def test_a_batch(command: str, request: pytest.FixtureRequest) -> None:
         assert results("out") == expected, kills
 
 
-def contents(run: Path) -> tuple[bytes, list[Any], list[Any]]:
-    """The weights, the checkpoints without what differs from file to file, and what the log says of steps."""
+def contents(run: Path) -> tuple[str, list[Any], list[Any]]:
+    """The weights, the checkpoints without what differs from file to file, and what the log says of steps.
+
+    Digests stand for tensors: who reads of a difference wants to see which, and not 2 GB of numbers.
+    """
     checkpoints = [read_checkpoint(path) for path in sorted((run / "checkpoints").glob("*.pt"))]
     said = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     steps = [(line["step"], line["losses"]) for line in said]
-    return (run / "last.safetensors").read_bytes(), [*map(plain, map(vars, checkpoints))], steps
+    return digest((run / "last.safetensors").read_bytes()), [*map(plain, map(vars, checkpoints))], steps
 
 
 def plain(value: Any) -> Any:
-    """With bytes for tensors, so that == compares all."""
+    """With digests for tensors, so that == compares all."""
     if isinstance(value, torch.Tensor):
-        return str(value.dtype), tuple(value.shape), value.flatten().view(torch.uint8).numpy().tobytes()
+        return (
+            str(value.dtype),
+            tuple(value.shape),
+            digest(value.flatten().view(torch.uint8).numpy().tobytes()),
+        )
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     return [plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -17,6 +17,7 @@ from pamcli.training.checkpoints import (
     newest_checkpoint,
     random_states,
     read_checkpoint,
+    remove_older,
     restore_random_states,
     save_checkpoint,
 )
@@ -58,6 +59,13 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
     assert steps(tmp_path) == [6, 10, 100]
     save_checkpoint(tmp_path, checkpoint(102), keep=1)
     assert steps(tmp_path) == [102]
+
+
+def test_what_a_kill_left_over_is_removed_later(tmp_path: Path) -> None:
+    for step in (2, 4, 6, 8):
+        save_checkpoint(tmp_path, checkpoint(step), keep=4)
+    remove_older(tmp_path, 6, keep=2)
+    assert steps(tmp_path) == [4, 6, 8]
 
 
 def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path) -> None:

@@ -149,6 +149,17 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path: Path, killed: int) 
     assert [e["step"] for e in parted.log][-1] == STEPS
 
 
+def test_a_checkpoint_that_a_killed_run_had_yet_to_remove_is_removed_later(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path / "run", replace(RECIPE, keep=3))
+    run.go()
+    assert run.kept == [3, 6, 8]
+    run.recipe = replace(run.recipe, keep=2)
+    assert run.go() == RunEnd(STEPS, None)
+    assert run.kept == [6, 8]
+
+
 @pytest.mark.parametrize("reason", ["interrupted", "terminated"])
 def test_asked_to_stop_a_run_finishes_its_step_and_can_go_on(tmp_path: Path, reason: Any) -> None:
     whole, run = Run(tmp_path / "whole"), Run(tmp_path / "run")
