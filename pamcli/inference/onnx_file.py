@@ -63,7 +63,7 @@ class OnnxNetwork:
         except Exception as error:  # its own classes
             raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
         if self.session.get_providers()[0] != (providers[0][0] if providers else ON_CPU):
-            raise DeviceError(f"ONNX Runtime cannot use {where} here", "use --device cpu")
+            raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
         said = self.said
         try:
             self.spec = ModelSpec.from_metadata(said)
@@ -142,7 +142,7 @@ def _providers(available: list[str], device: str) -> tuple[list[tuple[str, dict[
         return [(ON_CPU, {})], kind
     if PROVIDERS.get(kind) not in available:
         raise DeviceError(
-            f"ONNX Runtime has no {kind} here", "use --device cpu, or pip install onnxruntime-gpu"
+            f"ONNX Runtime has no {kind} here", "use `device` cpu, or pip install onnxruntime-gpu"
         )
     chosen = {"device_id": number or "0"}
     names = [kind, "cuda"] if kind == "tensorrt" and PROVIDERS["cuda"] in available else [kind]

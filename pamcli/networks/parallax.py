@@ -62,8 +62,9 @@ def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int |
     """Parallax-attention map: softmax of `cost` (B, H, W, V) over the epipolar line.
 
     `towards="left"` (rows are left pixels) keeps only k <= j, `towards="right"` only k >= j, so that
-    disparities are never negative; None keeps the whole line. `max_disparity` (in pixels of this scale)
-    keeps only disparities below it. What is not kept is exactly zero.
+    disparities are never negative, as in the authors' code; None keeps the whole line, as in the paper.
+    `max_disparity` (in pixels of this scale) keeps only disparities below it. What is not kept is exactly
+    zero.
     """
     if towards is not None:
         j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
@@ -102,7 +103,7 @@ def parallax_maps(
 
 
 def received_mass(attention_map: Tensor) -> Tensor:
-    """Attention that each pixel of the OTHER view receives (Equation 4): (B, H, W, V) -> (B, H, V)."""
+    """Attention that each pixel of the OTHER view receives (Equation 4): (..., W, V) -> (..., V)."""
     return attention_map.detach().sum(-2)
 
 

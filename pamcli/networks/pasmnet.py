@@ -98,7 +98,7 @@ def stage_maps(costs: Costs, max_disparity: int | None) -> tuple[ParallaxMaps, .
 
 
 class Hourglass(nn.Module):
-    """Features of both views, with shared weights."""
+    """Features of both views, with shared weights (Figure 7a)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Hourglass(nn.Module):
 
 
 class ParallaxAttentionBlock(nn.Module):
-    """Features, queries and keys of one block; the weights serve both views."""
+    """Features, queries and keys of one block (Figure 7b); the weights serve both views."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -142,8 +142,9 @@ class ParallaxAttentionBlock(nn.Module):
 class Stage(nn.Module):
     """Four parallax-attention blocks, `pab1` to `pab4`.
 
-    A block adds query * key / C to the cost of the one before it (Equations 5 to 7), and features never
-    depend on the cost: so the four products are one product of the concatenated queries and keys.
+    A block adds query * key / C to the cost of the one before it (Equations 5 to 7; dividing by C is the
+    authors' code's), and features never depend on the cost: so the four products are one product of the
+    concatenated queries and keys.
     """
 
     def __init__(self, width: int, blocks: int = 4) -> None:
@@ -238,5 +239,8 @@ class Refinement(nn.Module):
 
 
 def blended(plain: Tensor, blend: Tensor, estimate: Tensor) -> Tensor:
-    """Equation 9, in pixels, of 128ths: `plain` the enlarged D_ini, `estimate` D_res, `blend` M_con."""
+    """Equation 9, in pixels, of 128ths: `plain` the enlarged D_ini, `estimate` D_res, `blend` M_con.
+
+    An estimate below 0 counts as 0, as in the authors' code.
+    """
     return torch.lerp(plain, estimate.clamp(min=0), blend) * 128

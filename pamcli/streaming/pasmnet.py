@@ -14,7 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
-from pamcli.networks.parallax import NEAR, columns_near, fill_occlusions, regress_disparity, valid_mask
+from pamcli.networks.parallax import (
+    NEAR,
+    columns_near,
+    fill_occlusions,
+    received_mass,
+    regress_disparity,
+    valid_mask,
+)
 from pamcli.networks.pasmnet import PASMnet, blended
 from pamcli.networks.variants import Unrefined
 from pamcli.streaming.attention import Block
@@ -65,7 +72,7 @@ class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
             initial[0, lines[0] : lines[1], block.first : block.last] = found
 
         def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
+            received[0, lines[0] : lines[1], block.low : block.high] += received_mass(attention)
 
         for lines, towards, costs in cascade.costs():
             cascade.attend(costs, lines, towards, regress if towards == "left" else receive)

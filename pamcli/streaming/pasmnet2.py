@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.parallax import valid_mask
+from pamcli.networks.parallax import received_mass, valid_mask
 from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.pasmnet2 import (
     FARTHEST,
@@ -172,7 +172,7 @@ class Start(RollingMap):
             new[0, 0, *at], new[0, 1, *at] = windowed_regression(attention, (block.first, block.low))
 
         def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            self.received[0, lines[0] : lines[1], block.low : block.high] += attention.sum(1)
+            self.received[0, lines[0] : lines[1], block.low : block.high] += received_mass(attention)
 
         done = first
         while done < last:

@@ -1,4 +1,4 @@
-"""From a stereogram to a rectified pair, step by step (section 5.4.1 of the paper).
+"""From a stereogram to a rectified pair, step by step (the paper's Section 5.3.1).
 
 Photographers shift the views onto a common plane of focus, and so the disparity of what is infinitely far is
 lost: whether the farthest thing is infinitely far (no disparity) or near (40 px) must be said.
