@@ -214,6 +214,8 @@ def test_the_tables_at_the_doors_find_every_equation(room: str, equations: range
     rows = [line.split("|")[1:4] for line in door.splitlines() if line.startswith("| ")][2:]
     named = [part for row in rows for name in re.findall(r"`([\w.]+)`", row[2]) for part in name.split(".")]
     assert [name for name in named if name not in defined] == []
+    paths = [path for row in rows for path in re.findall(r"`(\w+/[\w./]*)`", row[2])]
+    assert [path for path in paths if not (PACKAGE / path).exists()] == []
     cited: set[int] = set()
     for row in rows:
         for text in re.findall(r"(?:Equations?|^) (\d[\d, to]*)", row[0]):

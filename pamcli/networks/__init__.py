@@ -23,11 +23,12 @@ What the paper describes beside its networks stands below `pamcli/`:
 
 | paper | what | where |
 | --- | --- | --- |
-| Sections 4.2, 5.2, Equations 10 to 18 | losses | `losses`, with a table of its own |
-| Sections 4.3.2, 5.4.2 | rates, crops, initialisation | `training/recipes.toml`, `training.starting` |
-| Section 4.3.1, Table 8 | end-point error, >t px, D1 | `evaluation.disparity_metrics` |
-| Section 4.3.4, Tables 6, 7 | over resolutions and disparities | `evaluation.studies` |
-| Section 5.3.1 | a stereogram to a rectified pair | `data.stereograms.rectify` |
-| Section 5.4.2 | training patches; PSNR, SSIM | `data.preparation.stores`, `evaluation.superres_metrics` |
-| (not the paper's) | the same networks in the memory of a few rows | `streaming` |
+| Sections 4.2, 5.2, Equations 10 to 18 | losses | `losses/`, with a table of its own |
+| Sections 4.3.2, 5.4.2 | rates, crops, initialisation | `training/recipes.toml`, `training/starting.py` |
+| Section 4.3.1, Table 8 | end-point error, >t px, D1 | `evaluation/disparity_metrics.py` |
+| Section 4.3.4, Tables 6, 7 | over resolutions and disparities | `evaluation/studies.py` |
+| Section 5.3.1 | a stereogram to a rectified pair | `data/stereograms/rectify.py` |
+| Section 5.4.2 | training patches | `data/preparation/stores.py` |
+| Section 5.4.2 | PSNR, SSIM | `evaluation/superres_metrics.py` |
+| (not the paper's) | the same networks in the memory of a few rows | `streaming/` |
 """
