@@ -30,7 +30,7 @@ OPTIONS = (
     "--window-size=1400,900",
     "--remote-debugging-pipe",
 )
-PATIENCE = 120
+PATIENCE = 300
 """Seconds after which a browser that hangs is killed."""
 
 

@@ -76,7 +76,7 @@ def test_what_is_no_regular_file_is_not_read(command: list[str], name: str) -> N
         os.rename("pipe", "pipe.json")
         name = "pipe.json"
     with process(*(word.format(name) for word in command)) as running:
-        _, said = running.communicate(timeout=50)
+        _, said = running.communicate()
     assert running.returncode in (2, 3)
     assert b"is not a regular file" in said
     assert said.count(b"\n") == 1
@@ -93,14 +93,14 @@ def test_weights_that_have_no_end(name: str) -> None:
 
 def test_a_checkpoint_that_is_a_pipe() -> None:
     with process("weights", "import", "pipe", "-o", "net.safetensors") as running:
-        _, said = running.communicate(timeout=50)
+        _, said = running.communicate()
     assert (running.returncode, said) == (4, b"pam: error: pipe is not a regular file\n")
 
 
 def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:
     os.rename("pipe", "pipe.pfm")
     with forked("disparity", "left.png", "right.png", "-o", "pipe.pfm", "--overwrite") as running:
-        _, said = running.communicate(timeout=50)
+        _, said = running.communicate()
     assert running.returncode == 7, said
     assert b"it is a pipe without a reader" in said
 

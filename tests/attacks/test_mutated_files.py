@@ -37,6 +37,7 @@ from pamcli.imaging.tiff import encode_tiff
 from pamcli.registry.spec import ModelSpec, read_header
 
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
+"""Of the processor's time: how busy the machine is does not count."""
 PIXELS = np.arange(24 * 40 * 3, dtype=np.uint8).reshape(24, 40, 3)
 DISPARITY = np.linspace(0, 30, 24 * 40, dtype=np.float32).reshape(24, 40)
 
@@ -195,7 +196,7 @@ def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
     for seed in range(request.config.getoption("--seeds")):
         path.write_bytes(mutated(data, seed))
         tracemalloc.start()
-        start, said, code = time.perf_counter(), "", codes[0]
+        start, said, code = time.process_time(), "", codes[0]
         try:
             read(path)
         except PamError as error:
@@ -204,7 +205,7 @@ def test_damage_ends_in_a_result_or_in_an_error_of_pams_own(
             raise AssertionError(f"seed {seed}: {error!r}") from error
         assert "\n" not in said, seed
         assert code in codes, seed
-        seconds, most = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
+        seconds, most = time.process_time() - start, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert seconds < MOST_SECONDS, seed
         assert most < MOST_BYTES, seed

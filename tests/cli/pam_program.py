@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import os
 import signal
@@ -90,7 +92,7 @@ def process(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[by
     """`pam` as a process of its own, that ends with the context; where it hangs it is killed."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command_line(*arguments), **{**pipes, **more}) as running:
-        watchdog = threading.Timer(60, running.kill)
+        watchdog = threading.Timer(300, running.kill)
         watchdog.start()
         try:
             yield running
@@ -130,6 +132,25 @@ def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[byt
             yield running
 
 
+@contextmanager
+def gate(owner: Any, name: str, after: int) -> Iterator[None]:
+    """What is forked meanwhile waits before call number `after` (from 0) of a function until the pipe `gate`
+    has been opened for writing, which waits for it, and closed."""
+    function, calls = getattr(owner, name), itertools.count()
+    os.mkfifo("gate")
+
+    def waiting(*arguments: Any, **more: Any) -> Any:
+        if next(calls) == after:
+            with open("gate") as closed:
+                closed.read()
+        return function(*arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, waiting)
+        yield
+    os.remove("gate")
+
+
 def refuse(run: Run, code: int, *texts: str) -> str:
     """Assert that a run said in one line and with its exit code what is wrong; returns the line."""
     assert run.code == code, run.stderr
@@ -147,12 +168,16 @@ def refuse_options(run: Run, *texts: str) -> None:
     refuse(run, 2, *texts, "--help lists what there is")
 
 
-def files(folder: Path) -> dict[str, bytes | None]:
-    """Everything below a folder: bytes of files, None for folders and what else there is."""
+def files(folder: Path) -> dict[str, str | None]:
+    """What is below a folder: digests of files, which make differences short; None for what is no file."""
     return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        str(path.relative_to(folder)): digest(path.read_bytes()) if path.is_file() else None
         for path in folder.rglob("*")
     }
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def names(folder: str | Path) -> list[str]:

@@ -32,7 +32,7 @@ def test_a_page_beside_the_disparity(pair: Path) -> None:
 
 
 POINTED = """
-for (let n = 0; n < 500 && !document.body.dataset.ready; n++) await new Promise((go) => setTimeout(go, 20));
+for (let n = 0; n < 10000 && !document.body.dataset.ready; n++) await new Promise((go) => setTimeout(go, 20));
 const area = $("compare"), box = area.getBoundingClientRect();
 return { texts: [[40, 20], [70, 50]].map(([x, y]) => {
   const clientX = box.left + ((x + 0.5) / facts.width) * box.width;

@@ -7,13 +7,13 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pam_program import Run, files, forked, names, pam, refuse, refuse_options, unchanged
+from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_options, unchanged
 
+from pamcli.cli.console import Progress
 from pamcli.data.preparation import unfinished
 from pamcli.files import atomic
 
@@ -123,12 +123,9 @@ def test_a_run_that_is_stopped_goes_on_and_ends_in_the_same_bytes(
     prepare = ["dataset", "prepare-flickr1024", "Flickr1024", "--scale", "2", "--store", store]
     result(pam(*prepare, "-o", "whole", "--workers", "1"))
     name = "x2" if store == "packed" else "patches_x2"
-    with forked(*prepare, "-o", "out", "--workers", "2") as running:
-        done = Path(f"out/{name}.unfinished/done")
-        while not (done.is_dir() and any(file.suffix == ".json" for file in done.iterdir())):
-            assert running.poll() is None
-            time.sleep(0.002)
-        running.send_signal(number)
+    with gate(Progress, "advance", 0), forked(*prepare, "-o", "out", "--workers", "2") as running:
+        with open("gate", "wb"):  # which waits until the first pair is done
+            running.send_signal(number)
         assert running.wait() == (143 if number == signal.SIGTERM else -signal.SIGKILL)
     assert not Path("out", name).exists()
     refuse(pam("dataset", "verify", "flickr1024:out"), 3, "unfinished", "repeat the command that began it")

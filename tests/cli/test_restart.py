@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import files, forked, pam
+from pam_program import files, forked, gate, pam
 from PIL import Image
+
+from pamcli.inference.matcher import StereoMatcher
 
 BATCH = [
     "disparity",
@@ -57,11 +59,12 @@ def test_a_batch_that_is_killed_goes_on_where_it_stopped(number: signal.Signals)
     expected = files(Path("whole"))
     assert len([name for name in expected if name.startswith("pair")]) == 47
 
-    with forked(*batch("out")) as running:
+    with gate(StereoMatcher, "__call__", 20), forked(*batch("out")) as running:
         assert running.stdout is not None
         for _ in range(16):
             assert running.stdout.readline().startswith(b"out/")
-        running.send_signal(number)
+        with open("gate", "wb"):
+            running.send_signal(number)
         assert running.wait() == (143 if number == signal.SIGTERM else -signal.SIGKILL)
     left = {name: data for name, data in files(Path("out")).items() if not unfinished(name)}
     assert 16 <= len([data for data in left.values() if data is not None]) < 2 * 47

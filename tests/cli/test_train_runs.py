@@ -7,15 +7,16 @@ import json
 import os
 import shutil
 import signal
-import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pam_program import forked, names, pam, refuse
+from pam_program import forked, gate, names, pam, refuse
 from PIL import Image
+from ports import free_port
 
 from pamcli.registry.spec import read_header
+from pamcli.training.loop import Trainer
 from pamcli.training.recipes import read_recipe
 
 STEPS = 4
@@ -40,11 +41,13 @@ def same_weights(run: Path, whole: Path) -> bool:
 
 
 def stopped(number: signal.Signals, *arguments: str) -> tuple[int, str]:
-    """A run in a process of its own that gets a signal when it has logged a step: exit code and stderr."""
-    with forked("train", "disparity", "--jsonl", *arguments, text=True) as running:
+    """A run in a process of its own that gets a signal in its second step: exit code and stderr."""
+    command = ["train", "disparity", "--jsonl", *arguments]
+    with gate(Trainer, "take_step", 1), forked(*command, text=True) as running:
         assert running.stdout is not None
         assert json.loads(running.stdout.readline())["step"] == 1
-        running.send_signal(number)
+        with open("gate", "wb"):
+            running.send_signal(number)
         _, err = running.communicate()
         return running.returncode, str(err)
 
@@ -157,7 +160,8 @@ def test_a_finished_run_is_extended_to_more_steps(whole: Path) -> None:
     run = pam(*resume, STEPS + 2)
     assert run.code == 0, run.stderr
     assert read_recipe(Path("run/recipe.json")).steps == STEPS + 2
-    assert json.loads(Path("run/recipe.json").read_text())["made_with"]["commit"]
+    before, after = (json.loads((path / "recipe.json").read_text()) for path in (whole, Path("run")))
+    assert after["made_with"] == before["made_with"]
     lines = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert not same_weights(Path("run"), whole)
@@ -218,9 +222,7 @@ def test_a_run_whose_data_has_changed_does_not_go_on(pair: Path) -> None:
 def test_two_processes_train_as_one_and_talk_as_one(here: Path) -> None:
     common = [*SMALL, "--steps", "1", "--precision", "fp32"]
     common += ["--batch", "4"]  # two each: a single pair is convolved by another algorithm
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
     command = ["train", "disparity", *common, "-o", "two"]
     ranks = [group | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
     with forked(*command, env=ranks[0]) as first, forked(*command, env=ranks[1]) as second:

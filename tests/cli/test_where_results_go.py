@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pam_program import files, names, pam, process, refuse, unchanged
+from pam_program import digest, files, names, pam, process, refuse, unchanged
 
 pytestmark = pytest.mark.usefixtures("networks")
 
@@ -140,7 +140,8 @@ def test_skipping_what_exists(batch: Path) -> None:
     assert run.complaints == ["9 ok, 1 skipped"]
     assert [record["left"] for record in run.records if record["status"] == "skipped"] == ["l/1.png"]
     # A pair of which one result is missing is done again whole.
-    assert {name for name, data in files(Path("out")).items() if data == b"old"} == {"1.pfm", "1_color.png"}
+    old = digest(b"old")
+    assert {name for name, data in files(Path("out")).items() if data == old} == {"1.pfm", "1_color.png"}
     with unchanged():
         again = pam(*command, "--verbose")
     assert (again.code, again.lines) == (0, [])

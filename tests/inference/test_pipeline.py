@@ -13,6 +13,9 @@ import pytest
 from pamcli.errors import DeviceError, InputError, PamError
 from pamcli.inference.pipeline import AT_ONCE, Outcome, run_overlapped
 
+PATIENCE = 300
+"""Seconds after which what never comes is a failure."""
+
 
 def same(job: int, *value: object) -> int:
     return job
@@ -105,12 +108,12 @@ def test_the_steps_overlap() -> None:
         return job
 
     def compute(job: int, value: int) -> int:
-        assert job == 3 or loaded[job + 1].wait(20)  # the next one is loaded
+        assert job == 3 or loaded[job + 1].wait(PATIENCE)  # the next one is loaded
         computed[job].set()
         return job
 
     def save(job: int, value: int) -> int:
-        assert job == 3 or computed[job + 1].wait(20)  # the next one is computed
+        assert job == 3 or computed[job + 1].wait(PATIENCE)  # the next one is computed
         return job
 
     outcomes = list(run_overlapped(range(4), load, compute, save))
@@ -132,7 +135,7 @@ def test_an_outcome_does_not_wait_for_the_next_job() -> None:
     def jobs() -> Iterator[int]:
         for job in range(3):
             yield job
-            assert reported.wait(20)
+            assert reported.wait(PATIENCE)
             reported.clear()
 
     reported = threading.Event()
@@ -166,13 +169,13 @@ def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
     def save(job: int, value: int) -> int:
         if job == 1:
             saving.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE)
         saved.append(job)
         return job
 
     outcomes = run_overlapped(range(9), same, same, save)
     assert next(outcomes).job == 0
-    assert saving.wait(20)
+    assert saving.wait(PATIENCE)
     threading.Timer(0, go_on.set).start()
     outcomes.close()  # which waits until what is being saved is saved
     assert saved in ([0, 1], [0, 1, 2])  # 2 where the end came after the last of 1

@@ -58,7 +58,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 def pam(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "pamcli", *arguments]
     run = subprocess.run(
-        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300
     )
     assert "Traceback" not in run.stderr
     assert SECRET not in run.stdout + run.stderr

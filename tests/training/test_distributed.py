@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import two_processes
+from ports import free_port
 from torch import Tensor, nn
 from two_processes import (
     ALL_TERMS,
@@ -21,7 +22,6 @@ from two_processes import (
     NORMS,
     PARTS,
     State,
-    free_port,
     in_one_process,
     joined_batch,
     norm_and_batch,

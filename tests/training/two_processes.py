@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -254,18 +253,13 @@ SCENARIOS: dict[str, Callable[[Processes], Any]] = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 def run(scenario: str, folder: Path) -> list[tuple[int, str]]:
     """Exit code and stderr of each process, in the environment that torchrun would give it.
 
     The processes are forks of this one, which has torch loaded already.
     """
+    from ports import free_port  # which torchrun's own processes do not find, nor need
+
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(WORLD)}
     fork, started = multiprocessing.get_context("fork"), []
     with warnings.catch_warnings():

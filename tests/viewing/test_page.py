@@ -35,7 +35,7 @@ def scene() -> SimpleNamespace:
 
 PROBE = """
 const wait = async (done) => {
-  for (let n = 0; n < 500 && !done(); n++) await new Promise((go) => setTimeout(go, 20));
+  for (let n = 0; n < 10000 && !done(); n++) await new Promise((go) => setTimeout(go, 20));
 };
 await wait(() => document.body.dataset.ready);
 const planes = await unpack();
