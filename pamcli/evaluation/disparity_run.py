@@ -22,8 +22,8 @@ from pamcli.evaluation.disparity_metrics import (
     ImageFigures,
 )
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
-from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity
-from pamcli.evaluation.results import WORST, Evaluation, compared, cost_of, facts_of, opened, set_notes
+from pamcli.evaluation.report_pictures import Panel, ShownPair, consistency_panels, shown_disparity
+from pamcli.evaluation.results import WORST, Evaluation, cost_of, facts_of, opened, set_notes, with_published
 from pamcli.evaluation.tables import Table, json_rows
 from pamcli.files.finding import listed
 from pamcli.imaging.resize import imresize_to, nearest
@@ -70,8 +70,6 @@ class MeasuredSet:
     label: str
     summary: DisparitySummary
     images: tuple[ImageFigures, ...]
-    worst_pairs: tuple[tuple[int, ShownPair], ...]
-    """The pictures with the highest D1, worst first, by their place in the set."""
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     wrong_from: float = 2.0
@@ -103,7 +101,7 @@ def evaluate_disparity(
     if study is not None and study not in studies.STUDIES:
         raise UsageError(f"no study is called {study!r}", f"known: {', '.join(studies.STUDIES)}")
     sets = opened(data)
-    measured, notes, studied = [], [], []
+    measured, notes, studied, worst_pairs = [], [], [], []
     for source in sets:
         name = source.spec.info.name if source.spec else ""
         protocol = DisparityProtocol.of(
@@ -111,8 +109,9 @@ def evaluate_disparity(
         )
         estimate, lines = method.disparities(source)
         notes += lines
-        one = measure_disparity(source.label, source, estimate, protocol, worst=worst, advance=advance)
-        measured.append(_with_consistency(one, source, method, protocol))
+        one = measure_disparity(source.label, source, estimate, protocol, advance=advance)
+        measured.append(one)
+        worst_pairs += _worst_pairs(one.images, worst, source, method, protocol)
         if study is not None:
             again = partial(measure_disparity, source.label, source, protocol=protocol)
             studied.append(studies.study(study, one, method, again))
@@ -129,16 +128,11 @@ def evaluate_disparity(
     warnings = tuple(f"{one.label}: {line}" for one in measured for line in one.warnings)
     notes += [*set_notes(sets, [one.notes for one in measured]), *warnings]
     numbers = {"sets": [tables.numbers(one) for one in measured], **cost_numbers}
-    published: dict[str, Table] = {}
-    if compare:
-        own = [one.summary.pooled for one in measured]
-        published, numbers["published"], unknown = compared(sets, own, method.name)
-        notes += unknown
     study_tables: tuple[Table, ...] = ()
     if study is not None:
         study_tables = (studies.table(study, [row for one in studied for row in one.rows]),)
         numbers["study"] = {"kind": study, "rows": json_rows(study_tables[0])}
-    return Evaluation(
+    found = Evaluation(
         title=f"Disparity of {facts[0][1]}",
         facts=tuple(facts),
         summary=tables.summary_table(measured),
@@ -148,11 +142,12 @@ def evaluate_disparity(
         key_figures=tables.key_figures(measured),
         headline=tables.headline(measured),
         studies=study_tables,
-        published=published,
         charts=(*(one.chart for one in studied), *tables.charts(measured)),
-        worst_pairs=tuple(pair for one in measured for _, pair in one.worst_pairs),
+        worst_pairs=tuple(worst_pairs),
         numbers=numbers,
     )
+    own = [one.summary.pooled for one in measured]
+    return with_published(found, sets, own, method.name) if compare else found
 
 
 def measure_disparity(
@@ -161,18 +156,15 @@ def measure_disparity(
     estimate: Callable[[Sample], Estimate | None],
     protocol: DisparityProtocol,
     *,
-    worst: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> MeasuredSet:
     """Measure a method on every sample of a source that has a truth.
 
-    estimate: the method; None = it has nothing for this sample, which is then left out. worst: how many of
-    the worst pictures to keep. advance: called after each sample. Raises InputError as the meter does, and
-    where no sample has a truth, before the method has run.
+    estimate: the method; None = it has nothing for this sample, which is then left out. advance: called after
+    each sample. Raises InputError as the meter does, and where no sample has a truth, before the method runs.
     """
     meter = DisparityMeter(kitti=protocol.kitti, max_gt=protocol.max_gt, ranges=protocol.ranges)
     images: list[ImageFigures] = []
-    worst_pairs: list[tuple[float, int, ShownPair]] = []
     without_truth: list[str] = []
     ratios: list[float] = []
     clipped = 0
@@ -182,17 +174,13 @@ def measure_disparity(
         if sample.disparity is None:
             without_truth.append(sample.name)
         elif found is not None:
-            ratios.append(_ratio(found, sample))
             disparity, bounded = found.disparity, sample.calibration and sample.calibration.ndisp
             if protocol.clip and bounded:
                 disparity = np.where(np.isfinite(disparity), np.clip(disparity, 0, bounded), disparity)
                 clipped += 1
             figures = meter.add(sample, disparity, visible=found.visible, confidence=found.confidence)
             images.append(replace(figures, seconds=found.seconds))
-            if worst and figures.regions:
-                worst_pairs.append((figures.regions["all"]["d1"], index, _shown(sample, found, figures)))
-                worst_pairs.sort(key=lambda one: -one[0])
-                del worst_pairs[worst:]
+            ratios.append(_ratio(found.disparity, sample.disparity))
         advance()
     if len(without_truth) == len(source):
         raise InputError(
@@ -212,7 +200,6 @@ def measure_disparity(
         label,
         meter.summary(protocol.weights),
         tuple(images),
-        tuple((index, pair) for _, index, pair in worst_pairs),
         tuple(notes),
         tuple(_unit_warnings(ratios)),
         3.0 if protocol.kitti else 2.0,
@@ -225,15 +212,11 @@ def protocol_sample(source: Source, index: int, protocol: DisparityProtocol) -> 
     return sample if protocol.resize is None else resize_sample(sample, *protocol.resize)
 
 
-def _ratio(found: Estimate, sample: Sample) -> float:
+def _ratio(disparity: NDArray[np.float32], truth: NDArray[np.float32]) -> float:
     """The typical ratio of estimate and truth; NaN where nothing is known of both."""
-    assert sample.disparity is not None
     with np.errstate(invalid="ignore"):
-        both = (sample.disparity > 0) & np.isfinite(sample.disparity)
-    if found.disparity.shape != both.shape:
-        return math.nan  # the meter says so
-    both &= np.isfinite(found.disparity)
-    return float(np.median(found.disparity[both] / sample.disparity[both])) if both.any() else math.nan
+        both = (truth > 0) & np.isfinite(truth) & np.isfinite(disparity)
+    return float(np.median(disparity[both] / truth[both])) if both.any() else math.nan
 
 
 def _unit_warnings(ratios: list[float]) -> Iterator[str]:
@@ -249,28 +232,27 @@ def _unit_warnings(ratios: list[float]) -> Iterator[str]:
         yield f"the estimates are typically {times} the truth: are they in pixels, not multiplied or divided?"
 
 
-def _shown(sample: Sample, found: Estimate, figures: ImageFigures) -> ShownPair:
-    assert sample.disparity is not None
-    one = figures.regions["all"]
-    caption = f"D1 {one['d1']:.1f} %, end-point error {one['epe']:.2f} px"
-    return shown_disparity(
-        sample.name, caption, sample.left, found.disparity, sample.disparity, visible=sample.visible
-    )
+def _worst_pairs(
+    images: Iterable[ImageFigures], count: int, source: Source, method: Method, protocol: DisparityProtocol
+) -> Iterator[ShownPair]:
+    """The pictures with the highest D1, worst first.
 
-
-def _with_consistency(
-    one: MeasuredSet, source: Source, method: Method, protocol: DisparityProtocol
-) -> MeasuredSet:
-    """The worst pictures with maps of how far a network contradicts itself: left-right, and in its cycle."""
-    if not isinstance(method, NetworkMethod):
-        return one
-    worst_pairs = []
-    for index, pair in one.worst_pairs:
-        sample = protocol_sample(source, index, protocol)
-        result = method.network(sample.left, sample.right, extras={"right_disparity", "confidence"})
-        panels = consistency_panels(result.disparity, result.right_disparity, result.confidence)
-        worst_pairs.append((index, replace(pair, panels=(*pair.panels, *panels))))
-    return replace(one, worst_pairs=tuple(worst_pairs))
+    Of a network with maps of how far it contradicts itself: left-right, and in its cycle.
+    """
+    counted = [(image.regions["all"], image.name) for image in images if image.regions]
+    for figures, name in sorted(counted, key=lambda one: -one[0]["d1"])[:count]:
+        sample = protocol_sample(source, source.names.index(name), protocol)
+        panels: tuple[Panel, ...] = ()
+        if isinstance(method, NetworkMethod):
+            found = method.network(sample.left, sample.right, extras={"right_disparity", "confidence"})
+            panels = consistency_panels(found.disparity, found.right_disparity, found.confidence)
+        else:
+            found = method.disparities(source)[0](sample)
+        assert sample.disparity is not None
+        caption = f"D1 {figures['d1']:.1f} %, end-point error {figures['epe']:.2f} px"
+        views = sample.left, found.disparity, sample.disparity
+        pair = shown_disparity(name, caption, *views, visible=sample.visible)
+        yield replace(pair, panels=(*pair.panels, *panels))
 
 
 def resize_sample(sample: Sample, width: int, height: int) -> Sample:

@@ -62,23 +62,23 @@ def _rows() -> tuple[PublishedRow, ...]:
     return tuple(rows)
 
 
-def published_table(
-    rows: Sequence[PublishedRow], data: str, own: Figures | None = None, method: str = ""
-) -> Table:
+def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, method: str) -> Table:
     """The rows with a column for each figure ("noc d1", "both psnr") that one of them has.
 
     own: figures of `method` as measured here, for a row above the others.
     """
-    lines: list[dict[str, Value]] = []
+    keys = dict.fromkeys(key for row in rows for key in flat(row.figures))
+    measured = {key: value for key, value in flat(own).items() if key in keys}
+    lines: list[dict[str, Value]] = [
+        {"method": f"{method} (this run)", "protocol": "measured here", "source": "", **measured}
+    ]
     for row in rows:
         protocol = f"{row.subset}; {row.protocol}"
         lines.append({"method": row.method, **flat(row.figures), "protocol": protocol, "source": row.source})
-    words = {"method": f"published on {data}", "protocol": "protocol", "source": "source"}
-    keys = dict.fromkeys(key for line in lines for key in line if key not in words)
-    columns = [Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys]
-    if own is not None:
-        measured = {key: value for key, value in flat(own).items() if key in keys}
-        words_of_own = {"method": f"{method} (this run)", "protocol": "measured here", "source": ""}
-        lines.insert(0, {**words_of_own, **measured})
-    first, *last = (Column(key, title, text=True) for key, title in words.items())
-    return Table((first, *columns, *last), tuple(lines))
+    columns = (
+        Column("method", f"published on {data}", text=True),
+        *(Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys),
+        Column("protocol", "protocol", text=True),
+        Column("source", "source", text=True),
+    )
+    return Table(columns, tuple(lines))

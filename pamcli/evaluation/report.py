@@ -64,7 +64,8 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
 
 def chart_svg(chart: Histogram | CurveChart) -> Markup:
     """The chart as inline SVG, below a sample of each of its lines with its name."""
-    return Markup(_environment().get_template("chart.html").render(chart.drawn()))
+    drawn = {"bars": (), "lines": {}, "y_title": "", **chart.drawn()}
+    return Markup(_environment().get_template("chart.html").render(drawn))
 
 
 def _panels(pair: ShownPair) -> dict[str, Any]:

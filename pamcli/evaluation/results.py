@@ -4,7 +4,7 @@ import datetime
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pamcli import __version__
@@ -106,24 +106,25 @@ def set_notes(sets: Sequence[Source], notes: Sequence[Sequence[str]]) -> list[st
     return found
 
 
-def compared(
-    sets: Sequence[Source], own: Sequence[Figures], method: str, scale: int | None = None
-) -> tuple[dict[str, Table], dict[str, Any], list[str]]:
-    """Published rows of every set that has some, by its name, below this evaluation's own.
+def with_published(
+    found: Evaluation, sets: Sequence[Source], own: Sequence[Figures], method: str, scale: int | None = None
+) -> Evaluation:
+    """With the published rows of every set that has some, below this evaluation's own.
 
-    own: figures of each set by region or protocol. scale: of super-resolution. Returns tables, the published
-    rows for JSON, and notes on the sets without any.
+    own: figures of each set by region or protocol. scale: of super-resolution.
     """
-    tables, rows, notes = {}, {}, []
+    tables, rows, notes = {}, {}, [*found.notes]
     figures = {source.spec.info.name: each for source, each in zip(sets, own, strict=True) if source.spec}
     for name, each in figures.items():
-        if found := published_rows(name, scale):
-            tables[name] = published_table(found, name, each, method)
-            bare = published_table(found, name).rows
-            rows[name] = [{key: json_value(value) for key, value in row.items()} for row in bare]
+        if published := published_rows(name, scale):
+            tables[name] = published_table(published, name, each, method)
+            rows[name] = [
+                {key: json_value(value) for key, value in row.items()} for row in tables[name].rows[1:]
+            ]
         else:
             notes.append(f"no published rows are known for {name}")
-    return tables, rows, notes
+    numbers = {**found.numbers, "published": rows}
+    return replace(found, published=tables, notes=tuple(notes), numbers=numbers)
 
 
 def cost_of(

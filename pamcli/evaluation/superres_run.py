@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import Source
 from pamcli.evaluation.methods import Method, NetworkMethod, Views
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
-from pamcli.evaluation.results import WORST, Evaluation, compared, cost_of, facts_of, opened, set_notes
+from pamcli.evaluation.results import WORST, Evaluation, cost_of, facts_of, opened, set_notes, with_published
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
     METRICS,
@@ -110,13 +110,7 @@ def evaluate_superres(
     # On a terminal the same metric of both protocols side by side, PSNR first.
     words = summary.columns[: -len(COLUMNS)]
     by_metric = [COLUMNS[protocol, metric] for metric in METRICS for protocol in PROTOCOLS]
-    numbers = {"scale": scale, "summary": json_rows(summary), **cost_numbers, "second_view": worth}
-    published: dict[str, Table] = {}
-    if compare:
-        own = [one.means[name or BICUBIC] for one in measured]
-        published, numbers["published"], unknown = compared(sets, own, name or BICUBIC, scale)
-        notes += unknown
-    return Evaluation(
+    found = Evaluation(
         title=f"Super-resolution x{scale} of {facts[0][1]}",
         facts=tuple(facts),
         summary=summary,
@@ -124,10 +118,11 @@ def evaluate_superres(
         notes=tuple(notes),
         headline=(Table((*words, *by_metric), summary.rows),),
         key_figures=tuple(_key_figures(one, method) for one in measured for method in one.means),
-        published=published,
         worst_pairs=tuple(pair for one in measured for pair in one.worst_pairs),
-        numbers=numbers,
+        numbers={"scale": scale, "summary": json_rows(summary), **cost_numbers, "second_view": worth},
     )
+    own = [one.means[name or BICUBIC] for one in measured]
+    return with_published(found, sets, own, name or BICUBIC, scale) if compare else found
 
 
 def _row_name(method: Method) -> str:
@@ -185,16 +180,13 @@ def measure_superres(
             second_view = gain if np.isfinite(gain) else None  # a perfect picture has no finite PSNR
         pairs.append(MeasuredPair(sample.name, figures, seconds, second_view))
         if worst:
-            shown = results.get(method) if method is not None else None
-            quality = figures[method or BICUBIC]["left"]["psnr"]
-            gain = quality - figures[BICUBIC]["left"]["psnr"]
-            caption = f"{quality:.2f} dB (left)" + (f", {gain:+.2f} dB over bicubic" if shown else "")
-            shown_pair = shown_superres(
-                sample.name, caption, results[BICUBIC][0], shown[0] if shown else None, pair.left
-            )
-            worst_pairs.append((quality, shown_pair))
-            worst_pairs.sort(key=lambda one: one[0])
-            del worst_pairs[worst:]
+            bicubic, quality = figures[BICUBIC]["left"]["psnr"], figures[method or BICUBIC]["left"]["psnr"]
+            caption, shown = f"{quality:.2f} dB (left)", None
+            if method is not None:
+                caption += f", {quality - bicubic:+.2f} dB over bicubic"
+                shown = results[method][0]
+            shown_pair = shown_superres(sample.name, caption, results[BICUBIC][0], shown, pair.left)
+            worst_pairs = sorted([*worst_pairs, (quality, shown_pair)], key=lambda one: one[0])[:worst]
         advance()
     methods = [BICUBIC] if method is None else [BICUBIC, method]
     return MeasuredSet(
