@@ -260,13 +260,13 @@ def _counters(
     return Counter(
         {
             "pixels": len(error),
-            "estimated": _count(estimated),
+            "estimated": np.count_nonzero(estimated),
             "finite": len(finite),
             "sum": finite.sum(),
             "squares": (finite**2).sum(),
-            "d1": _count(outlier),
-            "d1-estimated": _count(outlier & estimated),
-            **{f"bad-{t:g}": _count(error > t) for t in BAD_THRESHOLDS},
+            "d1": np.count_nonzero(outlier),
+            "d1-estimated": np.count_nonzero(outlier & estimated),
+            **{f"bad-{t:g}": np.count_nonzero(error > t) for t in BAD_THRESHOLDS},
         }
     )
 
@@ -274,34 +274,26 @@ def _counters(
 def _agreement(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> dict[str, int]:
     if true.all():
         return {}  # the truth knows no occlusion here
-    return {
-        "both-visible": _count(said & true),
-        "said-visible": _count(said),
-        "is-visible": _count(true),
-        "both-occluded": _count(~said & ~true),
-        "said-occluded": _count(~said),
-        "is-occluded": _count(~true),
-    }
-
-
-def _count(mask: NDArray[np.bool_]) -> int:
-    return int(np.count_nonzero(mask))
+    counts = {}
+    for kind, here, there in (("visible", said, true), ("occluded", ~said, ~true)):
+        counts[f"both-{kind}"] = int(np.count_nonzero(here & there))
+        counts[f"said-{kind}"] = int(np.count_nonzero(here))
+        counts[f"is-{kind}"] = int(np.count_nonzero(there))
+    return counts
 
 
 def _figures(counters: Counter[str]) -> dict[str, float]:
-    pixels, finite = counters["pixels"], counters["finite"]
-    density = 100 * counters["estimated"] / pixels
+    pixels, finite, estimated = counters["pixels"], counters["finite"], counters["estimated"]
     figures = {
         "pixels": pixels,
-        "density": density,
-        "invalid": 100 - density,
+        "density": 100 * estimated / pixels,
+        "invalid": 100 - 100 * estimated / pixels,
         "epe": _ratio(counters["sum"], finite),
         "rms": _ratio(counters["squares"], finite) ** 0.5,
+        **{f"bad-{t:g}": 100 * counters[f"bad-{t:g}"] / pixels for t in BAD_THRESHOLDS},
+        "d1": 100 * counters["d1"] / pixels,
+        "d1-estimated": 100 * _ratio(counters["d1-estimated"], estimated),
     }
-    figures |= {
-        name: 100 * counters[name] / pixels for name in (*(f"bad-{t:g}" for t in BAD_THRESHOLDS), "d1")
-    }
-    figures["d1-estimated"] = 100 * _ratio(counters["d1-estimated"], counters["estimated"])
     if "is-visible" in counters:
         for kind in ("visible", "occluded"):
             both = counters[f"both-{kind}"]

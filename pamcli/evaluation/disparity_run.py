@@ -101,7 +101,8 @@ def evaluate_disparity(
     if study is not None and study not in studies.STUDIES:
         raise UsageError(f"no study is called {study!r}", f"known: {', '.join(studies.STUDIES)}")
     sets = opened(data)
-    measured, notes, studied, worst_pairs = [], [], [], []
+    measured, notes, studied = [], [], []
+    worst_pairs: list[ShownPair] = []
     for source in sets:
         name = source.spec.info.name if source.spec else ""
         protocol = DisparityProtocol.of(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, Figures
 from pamcli.evaluation.error_distributions import FRACTIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
-from pamcli.evaluation.tables import Column, Table, Value, flat, json_value, shown_value
+from pamcli.evaluation.tables import Column, Table, Value, flat, json_row, shown_value
 
 if TYPE_CHECKING:
     from pamcli.evaluation.disparity_run import MeasuredSet
@@ -29,10 +28,10 @@ TRUST = (
 )
 """The figures of the three tables on the terminal, the most telling first; all others have all of them."""
 
-SHORT = {"bad-0.5": "bad-0.5", "epe": "EPE", "d1": "D1", "rms": "rms", "density": "density"}
-UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px", "pixels": ""}
-PLAIN = {"ause-epe", "ause-bad-2"}
-"""Figures without a unit."""
+UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px"}
+"""Of figures in another unit than percent; the areas and the number of pixels have none."""
+UPPER = {"epe", "d1", *SPREAD}
+"""Figures whose names are capitals."""
 
 
 def key_figures(sets: list[MeasuredSet]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
@@ -58,11 +57,8 @@ def numbers(one: MeasuredSet) -> dict[str, Any]:
     """A set's figures for JSON."""
     summary = one.summary
 
-    def plain(figures: Figures) -> dict[str, dict[str, Any]]:
-        return {
-            region: {key: json_value(value) for key, value in values.items()}
-            for region, values in figures.items()
-        }
+    def plain(figures: Figures) -> dict[str, Any]:
+        return {region: json_row(values) for region, values in figures.items()}
 
     return {
         "data": one.label,
@@ -82,7 +78,7 @@ def summary_table(sets: list[MeasuredSet], metrics: tuple[str, ...] | None = Non
             "region": region,
             "average": name,
             "pictures": one.summary.region_images[region],
-            **_chosen(figures[region], metrics),
+            **{key: value for key, value in figures[region].items() if key in (metrics or METRICS)},
         }
         for one in sets
         for name, figures in ((POOLED, one.summary.pooled), (MEANS, one.summary.image_means))
@@ -116,15 +112,10 @@ def charts(sets: list[MeasuredSet]) -> tuple[Histogram | CurveChart, ...]:
     """Of each set the errors' histogram and, where confidence was given, its sparsification curve."""
     drawn: list[Histogram | CurveChart] = []
     for one in sets:
-        figures = one.summary.pooled["all"]
-        counts = one.summary.errors.between(list(ERROR_EDGES))
-        without = max(round(figures["pixels"]) - int(one.summary.errors.counts.sum()), 0)
-        drawn.append(
-            Histogram(
-                f"{one.label}: errors", ERROR_EDGES, tuple(counts), wrong_from=one.wrong_from, without=without
-            )
-        )
-        curve = one.summary.curve
+        errors, curve = one.summary.errors, one.summary.curve
+        counts = tuple(errors.between(list(ERROR_EDGES)))
+        without = max(round(one.summary.pooled["all"]["pixels"]) - int(errors.counts.sum()), 0)
+        drawn.append(Histogram(f"{one.label}: errors", ERROR_EDGES, counts, one.wrong_from, without))
         if curve is not None:
             removed = tuple(100 * fraction for fraction in FRACTIONS)
             drawn.append(
@@ -139,13 +130,12 @@ def charts(sets: list[MeasuredSet]) -> tuple[Histogram | CurveChart, ...]:
     return tuple(drawn)
 
 
-def _chosen(figures: Mapping[str, float], metrics: tuple[str, ...] | None) -> Mapping[str, float]:
-    return {key: value for key, value in figures.items() if metrics is None or key in metrics}
-
-
 def _column(key: str) -> Column:
     region, _, metric = key.rpartition(" ")
-    unit = "" if metric in PLAIN else UNITS.get(metric, "%")
-    decimals = 0 if metric == "pixels" else 3 if metric in PLAIN else 2
-    title = SHORT.get(metric, metric.upper() if metric in UNITS and metric != "pixels" else metric)
+    unit, decimals = UNITS.get(metric, "%"), 2
+    if metric == "pixels":
+        unit, decimals = "", 0
+    elif metric.startswith("ause"):
+        unit, decimals = "", 3
+    title = metric.upper() if metric in UPPER else metric
     return Column(key, f"{region} {title}".strip(), unit, decimals, note=METRICS[metric])

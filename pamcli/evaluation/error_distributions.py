@@ -30,7 +30,6 @@ _LEVELS = 65536  # of confidence, as in pam's 16-bit confidence files
 class ConfidenceCurve:
     """Error of what remains at each of `FRACTIONS`."""
 
-    pixels: int
     epe: tuple[float, ...]
     """px"""
     epe_oracle: tuple[float, ...]
@@ -46,9 +45,8 @@ class ConfidenceTally:
 
     def __init__(self) -> None:
         self._errors = ErrorHistogram()
-        self._counts = np.zeros(_LEVELS)
-        self._sums = np.zeros(_LEVELS)
-        self._bad = np.zeros(_LEVELS)
+        self._by_level = np.zeros((3, _LEVELS))
+        """Of each level of confidence: pixels, the sum of their errors, and how many are bad."""
 
     def add(self, errors: NDArray[np.floating], confidence: NDArray[np.floating], *, name: str) -> None:
         """errors: (N,) px, finite. confidence: (N,) in [0, 1]. name: the sample, for messages.
@@ -62,29 +60,24 @@ class ConfidenceTally:
             )
         levels = np.rint(confidence * (_LEVELS - 1)).astype(np.intp)
         self._errors.add(errors)
-        self._counts += np.bincount(levels, minlength=_LEVELS)
-        self._sums += np.bincount(levels, weights=errors, minlength=_LEVELS)
-        self._bad += np.bincount(levels, weights=errors > BAD, minlength=_LEVELS)
+        for row, weights in zip(self._by_level, (None, errors, errors > BAD), strict=True):
+            row += np.bincount(levels, weights, minlength=_LEVELS)
 
     def merge(self, other: ConfidenceTally) -> None:
         self._errors.merge(other._errors)
-        self._counts += other._counts
-        self._sums += other._sums
-        self._bad += other._bad
+        self._by_level += other._by_level
 
     def curve(self) -> ConfidenceCurve | None:
         """None where nothing was added."""
-        pixels = int(self._counts.sum())
+        pixels, _, wrong = self._by_level.sum(axis=1)
         if not pixels:
             return None
         # Groups in the order in which they stay: surest first; for the oracle, smallest errors first.
-        epe = _remaining(self._counts[::-1], self._sums[::-1])
-        epe_oracle = _remaining(self._errors.counts, self._errors.sums)
-        bad = 100 * _remaining(self._counts[::-1], self._bad[::-1])
-        wrong = self._bad.sum()
+        counts, sums, bad_counts = self._by_level[:, ::-1]
+        epe, epe_oracle = _remaining(counts, sums), _remaining(self._errors.counts, self._errors.sums)
+        bad = 100 * _remaining(counts, bad_counts)
         bad_oracle = 100 * _remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong]))
         return ConfidenceCurve(
-            pixels,
             epe=tuple(epe.tolist()),
             epe_oracle=tuple(epe_oracle.tolist()),
             bad_2=tuple(bad.tolist()),
@@ -100,8 +93,7 @@ def _remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[
     upto = np.concatenate([[0.0], np.cumsum(counts[used])])
     total = np.concatenate([[0.0], np.cumsum(sums[used])])
     staying = (1 - np.array(FRACTIONS)) * upto[-1]
-    means: NDArray[np.float64] = np.interp(staying, upto, total) / staying
-    return means
+    return np.asarray(np.interp(staying, upto, total) / staying)
 
 
 def _area(curve: NDArray[np.float64], oracle: NDArray[np.float64]) -> float:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,11 @@ from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.registry.catalog import sha256
 
-if TYPE_CHECKING:
-    from pamcli.inference.device import Compute
-
-
 Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 """Left and right, (H, W, 3) RGB each."""
+
+Enlarge = Callable[[str, SuperresPair], tuple[Views, float | None] | None]
+"""From name and low-resolution pair to both enlarged views and the seconds it took; None = nothing for it."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,7 @@ class NetworkMethod:
 
     def facts(self) -> list[tuple[str, str]]:
         """Name and value."""
-        compute: Compute = self.network.compute
-        described = compute.describe()
+        described = self.network.compute.describe()
         found = [("network", self.name)]
         if self.weights is not None:
             found.append(("weights", f"{self.weights.name}, sha256 {sha256(self.weights)}"))
@@ -90,10 +88,8 @@ class NetworkMethod:
         disparity = self.network(left, right, extras=()).disparity
         return Estimate(disparity, seconds=time.perf_counter() - start)
 
-    def enlarged(
-        self, source: Source
-    ) -> tuple[Callable[[str, SuperresPair], tuple[Views, float | None] | None], list[str]]:
-        """Both views of each pair, enlarged, with the seconds that took; and notes."""
+    def enlarged(self, source: Source) -> tuple[Enlarge, list[str]]:
+        """Both views of each pair, enlarged; and notes."""
 
         def enlarge(name: str, pair: SuperresPair) -> tuple[Views, float]:
             start = time.perf_counter()
@@ -109,8 +105,7 @@ class NetworkMethod:
 
     def alone(self, pair: SuperresPair) -> NDArray[np.uint8]:
         """The left view, enlarged without a second one: it is given twice."""
-        enlarged: NDArray[np.uint8] = self.network.left_only(pair.low_left, pair.low_left)
-        return enlarged
+        return np.asarray(self.network.left_only(pair.low_left, pair.low_left))
 
 
 @dataclass(frozen=True)
@@ -149,9 +144,7 @@ class FilesMethod:
             notes.append(f"the numbers in the files are multiplied by {self.scale:g}")
         return estimate, notes
 
-    def enlarged(
-        self, source: Source
-    ) -> tuple[Callable[[str, SuperresPair], tuple[Views, float | None] | None], list[str]]:
+    def enlarged(self, source: Source) -> tuple[Enlarge, list[str]]:
         """As of a network. Raises UsageError, InputError as `find_views`."""
         files = find_views(self.folder, source.names, allow_missing=self.allow_missing)
 
@@ -201,8 +194,7 @@ def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float =
             f"{shown(path)} is {_size(disparity.shape)} pixels, the sample {shown(name)} {_size(shape)}",
             "a prediction has the size of the left picture; nothing is resized silently",
         )
-    scaled: NDArray[np.float32] = (disparity * np.float32(scale)).astype(np.float32)
-    return scaled
+    return np.asarray(disparity * np.float32(scale), np.float32)
 
 
 def load_views(paths: tuple[Path, Path], shape: tuple[int, ...]) -> Views:
@@ -242,9 +234,8 @@ def _found(
             "keep one of them",
         )
     missing = [stem for stem in wanted if stem not in present]
-    lacking = set(missing)
     found = {
-        name: [present[stem][0] for stem in each] for name, each in stems.items() if not lacking & {*each}
+        name: [present[stem][0] for stem in each] for name, each in stems.items() if present.keys() >= {*each}
     }
     if missing and not (allow_missing and found):
         called = f"they are called as the samples are, for example {shown(missing[0] + suffixes[0])}"

@@ -14,7 +14,7 @@ from pamcli.errors import UsageError
 from pamcli.evaluation.published import Figures, published_rows, published_table
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair
-from pamcli.evaluation.tables import Table, csv_table, json_value, text_table
+from pamcli.evaluation.tables import Table, csv_table, json_row, text_table
 from pamcli.files.finding import counted, shown
 
 WORST = 5
@@ -118,9 +118,7 @@ def with_published(
     for name, each in figures.items():
         if published := published_rows(name, scale):
             tables[name] = published_table(published, name, each, method)
-            rows[name] = [
-                {key: json_value(value) for key, value in row.items()} for row in tables[name].rows[1:]
-            ]
+            rows[name] = [json_row(row) for row in tables[name].rows[1:]]
         else:
             notes.append(f"no published rows are known for {name}")
     numbers = {**found.numbers, "published": rows}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Source
-from pamcli.evaluation.methods import Method, NetworkMethod, Views
+from pamcli.evaluation.methods import Enlarge, Method, NetworkMethod, Views
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
 from pamcli.evaluation.results import WORST, Evaluation, cost_of, facts_of, opened, set_notes, with_published
 from pamcli.evaluation.superres_metrics import (
@@ -147,7 +147,7 @@ def measure_superres(
     source: Source,
     scale: int,
     method: str | None,
-    enlarge: Callable[[str, SuperresPair], tuple[Views, float | None] | None],
+    enlarge: Enlarge,
     *,
     alone: Callable[[SuperresPair], NDArray[np.uint8]] | None = None,
     worst: int = 0,
@@ -155,7 +155,6 @@ def measure_superres(
 ) -> MeasuredSet:
     """Measure bicubic and, unless it is None, a method on every pair of a source.
 
-    enlarge: from name and low-resolution pair to both enlarged views and seconds; None = nothing for it.
     alone: to the left view enlarged without the right one, to tell what the right one is worth.
     Raises InputError as the metrics do.
     """

@@ -17,6 +17,9 @@ from pamcli.files.finding import shown
 Value = str | int | float | np.integer | np.floating | None
 """What a cell can hold."""
 
+Plain = str | int | float | None
+"""What of it JSON has."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -66,9 +69,8 @@ def shown_value(value: Value, decimals: int) -> str:
     """A figure with so many digits behind the point; "-" where it could not be computed."""
     if isinstance(value, str):
         return shown(value)
-    if _is_missing(value):
+    if value is None or math.isnan(value):
         return "-"
-    assert value is not None
     text = f"{float(value):.{decimals}f}"
     # -0.001 rounds to -0.00, which looks like a figure below zero.
     return text.lstrip("-") if float(text) == 0 else text
@@ -114,23 +116,22 @@ def csv_table(table: Table) -> str:
     return out.getvalue()
 
 
-def json_rows(table: Table) -> list[dict[str, str | int | float | None]]:
+def json_rows(table: Table) -> list[dict[str, Plain]]:
     """The rows for `json.dumps(..., allow_nan=False)`: every row has every column."""
-    return [{column.key: json_value(row.get(column.key)) for column in table.columns} for row in table.rows]
+    return [json_row({column.key: row.get(column.key) for column in table.columns}) for row in table.rows]
 
 
-def json_value(value: Value) -> str | int | float | None:
+def json_row(row: Mapping[str, Value]) -> dict[str, Plain]:
+    """A row for JSON, see `json_value`."""
+    return {key: json_value(value) for key, value in row.items()}
+
+
+def json_value(value: Value) -> Plain:
     """NaN becomes None, infinity "inf" or "-inf", NumPy's numbers become Python's."""
     if isinstance(value, str):
         return value
-    if _is_missing(value):
+    if value is None or math.isnan(value):
         return None
-    assert value is not None
     if isinstance(value, int | np.integer):
         return int(value)
-    number = float(value)
-    return number if math.isfinite(number) else str(number)
-
-
-def _is_missing(value: Value) -> bool:
-    return value is None or (not isinstance(value, str) and math.isnan(float(value)))
+    return float(value) if math.isfinite(value) else str(float(value))
