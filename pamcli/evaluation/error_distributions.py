@@ -30,6 +30,7 @@ _LEVELS = 65536  # of confidence, as in pam's 16-bit confidence files
 class ConfidenceCurve:
     """Error of what remains at each of `FRACTIONS`."""
 
+    pixels: int
     epe: tuple[float, ...]
     """px"""
     epe_oracle: tuple[float, ...]
@@ -78,6 +79,7 @@ class ConfidenceTally:
         bad = 100 * _remaining(counts, bad_counts)
         bad_oracle = 100 * _remaining(np.array([pixels - wrong, wrong]), np.array([0, wrong]))
         return ConfidenceCurve(
+            int(pixels),
             epe=tuple(epe.tolist()),
             epe_oracle=tuple(epe_oracle.tolist()),
             bad_2=tuple(bad.tolist()),

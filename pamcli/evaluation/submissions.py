@@ -192,16 +192,6 @@ def write_submission(
     written: list[str] = []
     files: list[str] = []
     saturated = 0
-
-    def add(archive: zipfile.ZipFile, template: str, name: str, data: bytes) -> None:
-        part = "training" if name in rules.training else "test"
-        info = zipfile.ZipInfo(template.format(part=part, name=name, size=size), _EPOCH)
-        info.create_system = 3  # Unix, wherever it was written
-        info.external_attr = 0o644 << 16
-        info.compress_type = zipfile.ZIP_STORED if template.endswith(".png") else zipfile.ZIP_DEFLATED
-        archive.writestr(info, data, compresslevel=6)
-        files.append(info.filename)
-
     with replacing(path) as temporary:
         with zipfile.ZipFile(temporary, "x") as archive:
             for prediction in predictions:
@@ -212,14 +202,18 @@ def write_submission(
                 _check(prediction, rules)
                 encoded = encode_disparity(prediction.disparity, Path(rules.disparity).suffix)
                 saturated += encoded.saturated
-                add(archive, rules.disparity, name, encoded.data)
+                contents = {rules.disparity: encoded.data}
                 if rules.seconds:
-                    add(
-                        archive,
-                        rules.seconds,
-                        name,
-                        f"{rules.seconds_before}{prediction.seconds:.6g}".encode(),
-                    )
+                    contents[rules.seconds] = f"{rules.seconds_before}{prediction.seconds:.6g}".encode()
+                part = "training" if name in rules.training else "test"
+                for template, data in contents.items():
+                    info = zipfile.ZipInfo(template.format(part=part, name=name, size=size), _EPOCH)
+                    info.create_system = 3  # Unix, wherever it was written
+                    info.external_attr = 0o644 << 16
+                    compressed = not template.endswith(".png")
+                    info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+                    archive.writestr(info, data, compresslevel=6)
+                    files.append(info.filename)
         require_complete(kind, written)
         with zipfile.ZipFile(temporary) as archive:
             if archive.testzip() is not None or archive.namelist() != files:
