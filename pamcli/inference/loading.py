@@ -1,12 +1,27 @@
-"""A network from its weights or from an exported file, and where it is computed."""
+"""A network on a device: from its weights or an exported file, and in strips of how many rows it runs."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pamcli.inference.device import Compute
+from pamcli.inference.memory import taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
+from pamcli.inference.pictures import PairRows
+from pamcli.inference.strip_choice import Footprint, choose_strip
+from pamcli.inference.whole import WholeNetwork
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
+from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.matching import lowered
+from pamcli.streaming.pasmnet import StreamedPASMnet
+from pamcli.streaming.pasmnet2 import StreamedPASMnet2
+from pamcli.streaming.passrnet import StreamedPASSRnet
+from pamcli.streaming.passrnet2 import StreamedPASSRnet2
+from pamcli.streaming.rolling import folded
 
 
 def load(
@@ -22,3 +37,56 @@ def load(
         return exported, exported.spec, exported.compute
     compute = Compute.choose(device, precision, reduce=reduce)  # first: a wrong device needs no weights
     return *load_network(path), compute
+
+
+class NetworkOnDevice:
+    """What a matcher and an upscaler share: the network as it runs, and the memory that it may take."""
+
+    def __init__(
+        self, network: Network | OnnxNetwork, spec: ModelSpec, compute: Compute, max_memory: int | None
+    ) -> None:
+        """The network as it is now: a copy is made for inference."""
+        self.spec, self.compute, self.max_memory = spec, compute, max_memory
+        self.network: Any = network
+        self.streamed: Any = network
+        """Has `match` or `enlarge`."""
+        self.size: tuple[int, int] | None = None
+        if isinstance(network, OnnxNetwork):
+            self.size = network.size
+        else:
+            self.network = folded(network).to(compute.device)
+            self.streamed = _streamed(self.network, spec, compute)
+        self._taken = taken_memory(compute.device)
+
+    def _strip(
+        self, pair: PairRows, footprint: Callable[..., Footprint], results: int = 0, **asked: Any
+    ) -> int:
+        """Rows of a pair to compute at a time; `footprint` is that of the streamed network, for `asked`.
+
+        `results`: bytes that are held beside it. Raises DeviceError.
+        """
+        if isinstance(self.streamed, OnnxNetwork | WholeNetwork):
+            found = self.streamed.footprint(pair.width, pair.height)
+        else:
+            found = footprint(pair.width, pair.height, self.compute.dtype.itemsize, **asked)
+        return choose_strip(
+            found.with_results(results),
+            width=pair.picture_width,
+            height=pair.picture_height,
+            pictures=sum(view.nbytes for view in pair.views),
+            device=self.compute.device,
+            max_memory=self.max_memory,
+            taken=self._taken,
+        )
+
+
+def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> Any:
+    """A network whose batch norm is folded, as it runs in the precision that is asked for."""
+    if not spec.streamed:
+        return WholeNetwork(network, spec, compute)
+    if isinstance(network, PASMnet2):
+        return StreamedPASMnet2(lowered(network, compute.dtype))
+    if isinstance(network, PASMnet):
+        return StreamedPASMnet(lowered(network, compute.dtype))
+    kind = StreamedPASSRnet2 if isinstance(network, PASSRnet2) else StreamedPASSRnet
+    return kind(network.to(dtype=compute.dtype))

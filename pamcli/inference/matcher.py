@@ -14,24 +14,19 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import nearest
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import load
-from pamcli.inference.memory import memory_errors, taken_memory
+from pamcli.inference.loading import NetworkOnDevice, load
+from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import Enlarge, PairRows, checked, enlarged, factor, moved
-from pamcli.inference.strip_choice import choose_strip, matching_footprint
-from pamcli.inference.whole import WholePASMnet, whole_footprint
+from pamcli.inference.strip_choice import matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE, PASMnet
-from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
 from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.matching import StreamedMatching, lowered
-from pamcli.streaming.pasmnet import StreamedPASMnet
-from pamcli.streaming.pasmnet2 import StreamedPASMnet2
-from pamcli.streaming.rolling import folded, strips
+from pamcli.streaming.matching import StreamedMatching
+from pamcli.streaming.rolling import strips
 
 SMALLEST_SIDE = 16
 CONFIDENT, DOUBTFUL = 0.9, 0.25
@@ -98,7 +93,7 @@ class StereoResult:
         return np.where(known, self.disparity, np.float32(np.nan))
 
 
-class StereoMatcher:
+class StereoMatcher(NetworkOnDevice):
     """A matching network on a device, for any number of pairs.
 
     >>> matcher = StereoMatcher.load()
@@ -108,7 +103,7 @@ class StereoMatcher:
 
     def __init__(
         self,
-        network: PASMnet | PASMnet2 | OnnxNetwork,
+        network: Network | OnnxNetwork,
         spec: ModelSpec,
         compute: Compute,
         max_disparity: int | None = None,
@@ -126,31 +121,17 @@ class StereoMatcher:
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
-        self.streamed: StreamedPASMnet | StreamedPASMnet2 | WholePASMnet | OnnxNetwork
-        mean, std, self.size = IMAGE_MEAN, IMAGE_STD, None
-        if not isinstance(network, OnnxNetwork):
-            network = folded(network).to(compute.device)
-        if isinstance(network, OnnxNetwork):
-            self.streamed, self.size = network, network.size
-            mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
-        elif isinstance(network, PASMnet2):
-            self.streamed = StreamedPASMnet2(lowered(network, compute.dtype))
-        elif spec.streamed:
-            self.streamed = StreamedPASMnet(lowered(network, compute.dtype))
-        else:
-            self.streamed = WholePASMnet(network, compute)
-        self.network = network
-        self.spec = spec
-        self.compute = compute
+        super().__init__(network, spec, compute, max_memory)
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        self.max_memory = max_memory
         self.enlarge = checked(enlarge)
+        mean, std = IMAGE_MEAN, IMAGE_STD
         if isinstance(network, OnnxNetwork):
             self.enlarge = network.checked(self.max_disparity, min_disparity, enlarge)
-        self._taken = taken_memory(compute.device)
-        self._mean = torch.tensor(mean, device=compute.device).view(3, 1, 1)
-        self._std = torch.tensor(std, device=compute.device).view(3, 1, 1)
+            mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
+        self._mean, self._std = (
+            torch.tensor(each, device=compute.device).view(3, 1, 1) for each in (mean, std)
+        )
 
     @classmethod
     def load(
@@ -177,7 +158,7 @@ class StereoMatcher:
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
         network, spec, compute = load(weights, device, precision, reduce=True)
-        if isinstance(network, PASSRnet | PASSRnet2) or spec.architecture not in MATCHING:
+        if spec.architecture not in MATCHING:
             raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet2")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         if enlarge is None:
@@ -243,29 +224,26 @@ class StereoMatcher:
         return found.changed(reduced, reduced, disparity=lambda values: values * pixels)
 
     def _result(self, pair: PairRows, extras: Collection[str], max_disparity: int | None) -> StereoResult:
-        strip = self._strip(pair, extras)
+        sure, twice = "confidence" in extras, "right_disparity" in extras or "visible" in extras
+        updates = self.spec.architecture == "pasmnet2"
+        strip = self._strip(pair, matching_footprint, updates=updates, confidence=sure, right=twice)
         right_disparity = visible = confidence = None
         message = f"not enough memory for a pair of {pair.picture_width} x {pair.picture_height} pixels"
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):
-            matching = self._match(pair, strip, max_disparity, confidence="confidence" in extras)
+            matching = self._match(pair, strip, max_disparity, confidence=sure)
             disparity = _array(pair.crop(matching.disparity)[0, 0])
             valid = matching.valid_left[0].cpu()
             if matching.confidence is not None:
                 confidence = _array(pair.crop(upsample(matching.confidence[None], 4))[0, 0])
             del matching
-            if "right_disparity" in extras or "visible" in extras:
-                mirrored = self._match(pair.mirrored(), strip, max_disparity)
-                right_disparity = _array(pair.crop(mirrored.disparity)[0, 0].flip(-1))
+            if twice:
+                mirrored = self._match(pair.mirrored(), strip, max_disparity).disparity
+                right_disparity = _array(pair.crop(mirrored)[0, 0].flip(-1))
                 del mirrored
-            if "visible" in extras:
-                assert right_disparity is not None
-                visible = _visible(disparity, right_disparity, valid, pair.above)
-        return StereoResult(
-            disparity=disparity,
-            right_disparity=right_disparity if "right_disparity" in extras else None,
-            visible=visible,
-            confidence=confidence,
-        )
+                if "visible" in extras:
+                    visible = _visible(disparity, right_disparity, valid, pair.above)
+        returned = right_disparity if "right_disparity" in extras else None
+        return StereoResult(disparity, returned, visible, confidence)
 
     def _match(
         self, pair: PairRows, strip: int, max_disparity: int | None, *, confidence: bool = False
@@ -276,34 +254,10 @@ class StereoMatcher:
             both = pair(first, last).to(self.compute.device)
             return (both - self._mean) / self._std
 
-        return self.streamed.match(
+        found: StreamedMatching = self.streamed.match(
             rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence
         )
-
-    def _strip(self, pair: PairRows, extras: Collection[str]) -> int:
-        """Rows to compute at a time. Raises DeviceError."""
-        if isinstance(self.streamed, OnnxNetwork):
-            footprint = self.streamed.footprint(pair.width, pair.height)
-        elif self.spec.streamed:
-            footprint = matching_footprint(
-                pair.width,
-                pair.height,
-                self.compute.dtype.itemsize,
-                updates=isinstance(self.streamed, StreamedPASMnet2),
-                confidence="confidence" in extras,
-                right="right_disparity" in extras or "visible" in extras,
-            )
-        else:
-            footprint = whole_footprint(self.spec, pair.width, pair.height)
-        return choose_strip(
-            footprint,
-            width=pair.picture_width,
-            height=pair.picture_height,
-            pictures=sum(view.nbytes for view in pair.views),
-            device=self.compute.device,
-            max_memory=self.max_memory,
-            taken=self._taken,
-        )
+        return found
 
 
 def _visible(

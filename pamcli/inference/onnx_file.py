@@ -78,12 +78,6 @@ class OnnxNetwork:
             raise UsageError(f"{name} computes in {stored}, not in {precision}", "export it anew")
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
 
-    @property
-    def scale(self) -> int:
-        """Enlargement of both sides."""
-        assert self.spec.scale is not None
-        return self.spec.scale
-
     def checked(self, max_disparity: int | None, min_disparity: int, enlarge: Enlarge) -> Enlarge:
         """The enlargement that is possible: what is searched is fixed in the file. Raises UsageError."""
         limit = self.spec.max_disparity

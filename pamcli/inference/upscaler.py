@@ -10,20 +10,13 @@ from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import load
-from pamcli.inference.memory import memory_errors, taken_memory
+from pamcli.inference.loading import NetworkOnDevice, load
+from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, write_rows
-from pamcli.inference.strip_choice import choose_strip, upscaling2_footprint, upscaling_footprint
-from pamcli.inference.whole import WholePASSRnet, whole_footprint
-from pamcli.networks.pasmnet import PASMnet
-from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.inference.strip_choice import upscaling2_footprint, upscaling_footprint
+from pamcli.registry.load import Network
 from pamcli.registry.spec import ENLARGING, ModelSpec
-from pamcli.streaming.passrnet import StreamedPASSRnet
-from pamcli.streaming.passrnet2 import StreamedPASSRnet2
-from pamcli.streaming.rolling import folded
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
@@ -35,7 +28,7 @@ SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
 """What holds the sum of four pictures, and two more."""
 
 
-class StereoUpscaler:
+class StereoUpscaler(NetworkOnDevice):
     """A PASSRnet or PASSRnet 2 on a device, for any number of pairs.
 
     >>> upscaler = StereoUpscaler.load("passrnet2-x4")
@@ -44,7 +37,7 @@ class StereoUpscaler:
 
     def __init__(
         self,
-        network: PASSRnet | PASSRnet2 | OnnxNetwork,
+        network: Network | OnnxNetwork,
         spec: ModelSpec,
         compute: Compute,
         *,
@@ -55,29 +48,14 @@ class StereoUpscaler:
 
         `ensemble`: the mean over the flips of the pair, for four times the work.
         """
-        self.streamed: StreamedPASSRnet | StreamedPASSRnet2 | WholePASSRnet | OnnxNetwork
-        self.size = None
-        if not isinstance(network, OnnxNetwork):
-            network = folded(network).to(compute.device, compute.dtype if spec.streamed else None)
-        if isinstance(network, OnnxNetwork):
-            self.streamed, self.size = network, network.size
-        elif isinstance(network, PASSRnet2):
-            self.streamed = StreamedPASSRnet2(network)
-        elif spec.streamed:
-            self.streamed = StreamedPASSRnet(network)
-        else:
-            self.streamed = WholePASSRnet(network, compute)
-        self.network = network
-        self.spec = spec
-        self.compute = compute
-        self.max_memory = max_memory
+        super().__init__(network, spec, compute, max_memory)
         self.ensemble = ensemble
-        self._taken = taken_memory(compute.device)
 
     @property
     def scale(self) -> int:
         """Enlargement of both sides."""
-        return self.network.scale
+        assert self.spec.scale is not None
+        return self.spec.scale
 
     @classmethod
     def load(
@@ -91,9 +69,10 @@ class StereoUpscaler:
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
         network, spec, compute = load(weights, device, precision)
-        if isinstance(network, PASMnet | PASMnet2) or spec.architecture not in ENLARGING:
-            wrong = f"{weights} is a {spec.architecture}, which enlarges nothing"
-            raise ModelError(wrong, "use passrnet2-x4")
+        if spec.architecture not in ENLARGING:
+            raise ModelError(
+                f"{weights} is a {spec.architecture}, which enlarges nothing", "use passrnet2-x4"
+            )
         return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
     def __call__(
@@ -140,22 +119,12 @@ class StereoUpscaler:
         pair = PairRows(left, right, smallest=SMALLEST_SIDE, size=self.size)
         height, width, scale = pair.height, pair.width, self.scale
         given = (left, right) if both else (left,)
-        if isinstance(self.streamed, OnnxNetwork):
-            footprint = self.streamed.footprint(width, height)
-        elif self.spec.streamed:
-            counted = upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint
-            footprint = counted(width, height, self.compute.dtype.itemsize, scale=scale, views=len(given))
-        else:
-            footprint = whole_footprint(self.spec, width, height)
-        results = kept + sum(scale**2 * view.nbytes for view in given)
-        strip = choose_strip(
-            footprint.with_results(results),
-            width=width,
-            height=height,
-            pictures=left.nbytes + right.nbytes,
-            device=self.compute.device,
-            max_memory=self.max_memory,
-            taken=self._taken,
+        strip = self._strip(
+            pair,
+            upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint,
+            kept + sum(scale**2 * view.nbytes for view in given),
+            scale=scale,
+            views=len(given),
         )
 
         def rows(first: int, last: int) -> Tensor:

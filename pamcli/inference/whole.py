@@ -18,13 +18,11 @@ from torch.utils._pytree import tree_leaves
 from pamcli.inference.device import Compute
 from pamcli.inference.strip_choice import LIBRARIES, Footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass
-from pamcli.networks.pasmnet import PASMnet
-from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import StreamedMatching, StreamedMatchingNetwork
+from pamcli.streaming.matching import StreamedMatching
 from pamcli.streaming.passrnet import Write
-from pamcli.streaming.rolling import RollingMap, Rows
+from pamcli.streaming.rolling import MEMORY_FORMAT, Rows
 
 COPIES = 2.25
 """So many times the bytes of tensors are taken, with convolutions' own copies: 0.6 to 2.1 were measured."""
@@ -56,33 +54,37 @@ class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.now -= self.sizes.pop(key)
 
 
-class WholePASMnet(StreamedMatchingNetwork[PASMnet]):
-    """`strip` is of no effect."""
+class WholeNetwork:
+    """A network that is given whole pictures; `match` and `enlarge` are those of the streamed networks."""
 
-    def __init__(self, network: PASMnet, compute: Compute) -> None:
-        self.network, self.compute = network, compute
+    def __init__(self, network: Any, spec: ModelSpec, compute: Compute) -> None:
+        self.network, self.spec, self.compute = network, spec, compute
 
-    def _matched(
-        self, pictures: RollingMap, max_disparity: int | None, strip: int, confidence: bool
+    def footprint(self, width: int, height: int) -> Footprint:
+        return whole_footprint(self.spec, width, height)
+
+    def match(
+        self,
+        rows: Rows,
+        height: int,
+        width: int,
+        max_disparity: int | None = None,
+        *,
+        strip: int | None = None,
+        confidence: bool = False,
     ) -> StreamedMatching:
-        views = pictures.reader()(0, pictures.height)
+        """As of `StreamedMatchingNetwork`; `strip` is of no effect."""
+        views = rows(0, height).contiguous(memory_format=MEMORY_FORMAT)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], max_disparity)
         maps = found.maps[-1]
         sure = cycle_confidence(found.disparity, maps) if confidence else None
         return StreamedMatching(found.disparity, maps.valid_left, received_mass(maps.left_to_right), sure)
 
-
-class WholePASSRnet:
-    """As `streaming.passrnet.StreamedPASSRnet`."""
-
-    def __init__(self, network: PASSRnet, compute: Compute) -> None:
-        self.network, self.compute = network, compute
-
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
     ) -> None:
-        """`strip` is of no effect."""
+        """As of `StreamedPASSRnet`; `strip` is of no effect."""
         views = rows(0, height)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], both=both)

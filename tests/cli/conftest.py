@@ -72,15 +72,15 @@ def networks(
     """Networks stay loaded from test to test; every machine is one without a GPU, and without bf16."""
     import torch
 
-    from pamcli.inference import device, loading, matcher
+    from pamcli.inference import device, loading
 
-    lowered = matcher.lowered
+    lowered = loading.lowered
 
     def lowered_copy(network: Any, precision: torch.dtype) -> Any:
         return lowered(network if precision == torch.float32 else copy.deepcopy(network), precision)
 
-    monkeypatch.setattr(matcher, "folded", folded_once)
-    monkeypatch.setattr(matcher, "lowered", lowered_copy)
+    monkeypatch.setattr(loading, "folded", folded_once)
+    monkeypatch.setattr(loading, "lowered", lowered_copy)
 
     monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
     monkeypatch.setattr(loading, "load_network", load_once)

@@ -91,7 +91,7 @@ def test_the_height_of_the_strips_does_not_matter(
     cut = large[:150, :200]
     found = []
     for strip in (32, 160):
-        monkeypatch.setattr("pamcli.inference.matcher.choose_strip", lambda *_, strip=strip, **__: strip)
+        monkeypatch.setattr("pamcli.inference.loading.choose_strip", lambda *_, strip=strip, **__: strip)
         found.append(matcher(cut.left, cut.right))
     for name in ("disparity", "right_disparity", "confidence"):
         difference = np.abs(getattr(found[0], name) - getattr(found[1], name))

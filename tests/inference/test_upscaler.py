@@ -116,7 +116,7 @@ def test_the_height_of_the_strips_does_not_matter(
     floats = tiny.left / 255, tiny.right / 255
     found = []
     for strip in (2, 40):
-        monkeypatch.setattr("pamcli.inference.upscaler.choose_strip", lambda *_, strip=strip, **__: strip)
+        monkeypatch.setattr("pamcli.inference.loading.choose_strip", lambda *_, strip=strip, **__: strip)
         found.append(upscaler(*floats))
     for thin, thick in zip(*found, strict=True):
         assert np.abs(thin - thick).max() < 1e-5
