@@ -1,7 +1,7 @@
 """A data set as a list of files: what every data source is made of.
 
-A source's own file says which files belong together (`Files`) and how each of them is read (`Part`);
-everything else - order, lazy reading, sizes, what is lacking, `first` - is here.
+A source's own file says which files belong together, by `Patterns` or for `paired`, and how each of them is
+read (`Part`); everything else - order, lazy reading, sizes, what is lacking, `first` - is here.
 """
 
 import copy
@@ -37,7 +37,7 @@ class Part:
     """A module's function, so that a source can be pickled. None: for others to read; its result None: there
     is nothing after all."""
     file: str = ""
-    """Its file below the folder that `Tree` is given, `{}` for the key of the pair; "" = elsewhere."""
+    """Of `Patterns`: its file."""
 
 
 def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
@@ -46,7 +46,7 @@ def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Par
     left, right: how they are called, and their files.
     """
     both = (("disparity", "truth", left), ("right_disparity", "right truth", right))
-    return tuple(Part(name, f"{what} ({of.replace('{}', '')})", read, of) for name, what, of in both if of)
+    return tuple(Part(name, f"{what} ({of})", read, of) for name, what, of in both if of)
 
 
 class Listed(Source):
@@ -95,15 +95,16 @@ class Listed(Source):
         """Raises InputError naming the file: missing, damaged, or of another size than the left picture."""
         files = self._files[index]
         left, right = (read_picture(path).pixels for path in (files.left, files.right))
-        _same_size(right, files.right, left, files.left)
         known = {"calibration": self._calibration} | {
             part.name: part.read(files.parts[part.name])
             for part in self.parts
             if part.read is not None and part.name in files.parts
         }
-        for name, values in known.items():
-            if isinstance(values, np.ndarray):
-                _same_size(values, files.parts[name], left, files.left)
+        for name, values in {"right": right, **known}.items():
+            if isinstance(values, np.ndarray) and values.shape[:2] != left.shape[:2]:
+                here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, left.shape))
+                path = shown(files.parts.get(name, files.right))
+                raise InputError(f"{path} is {here}, the left picture {shown(files.left)} is {there}")
         return Sample(files.name, left, right, **known)
 
     def first(self, count: int) -> "Listed":
@@ -117,10 +118,31 @@ class Listed(Source):
         return pairs
 
 
-def _same_size(values: np.ndarray, path: Path, picture: np.ndarray, left: Path) -> None:
-    if values.shape[:2] != picture.shape[:2]:
-        here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, picture.shape))
-        raise InputError(f"{shown(path)} is {here}, the left picture {shown(left)} is {there}")
+def paired(
+    lefts: Mapping[str, Path],
+    rights: Mapping[str, Path],
+    parts: Sequence[Part] = (),
+    places: Mapping[str, Mapping[str, Path]] | None = None,
+    absent: Iterable[str] = (),
+    calibration: Calibration | None = None,
+) -> Listed:
+    """A source of the pairs whose pictures, by the pairs' names, are both there; see `Listed`.
+
+    places: by the names of parts and of pairs; a pair has those of its parts that are there.
+    """
+    files, unpaired = [], []
+    for name in lefts.keys() | rights.keys():
+        left, right = lefts.get(name, Path()), rights.get(name, Path())
+        here, there = left.is_file(), right.is_file()
+        if here and there:
+            beside = {part: of[name] for part, of in (places or {}).items() if name in of}
+            known = {part: path for part, path in beside.items() if path.is_file()}
+            files.append(Files(name, left, right, known))
+        elif here or there:
+            only, other = (left, "right") if here else (right, "left")
+            unpaired.append(f"{shown(only)} has no {other} picture")
+    unpaired.sort(key=natural)
+    return Listed(files, parts, absent=absent, unpaired=unpaired, calibration=calibration)
 
 
 def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: str = "") -> dict[str, Path]:
@@ -174,60 +196,6 @@ def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, fro
             waiting += reversed(inner)
 
 
-class Tree:
-    """Collects the pairs of a data set, and a line for every view without the other one."""
-
-    def __init__(self, parts: Sequence[Part] = ()) -> None:
-        self.parts = tuple(parts)
-        self.files: list[Files] = []
-        self.unpaired: list[str] = []
-
-    def add(
-        self,
-        name: str,
-        left: Path,
-        right: Path,
-        folder: Path,
-        key: str = "",
-        parts: Mapping[str, Path] | None = None,
-    ) -> None:
-        """A pair, where both pictures are there, with those of its parts that are.
-
-        folder: that of all parts with a `file`, in whose name `{}` stands for `key`. parts: those elsewhere.
-        """
-        here, there = left.is_file(), right.is_file()
-        if here and there:
-            known = {part.name: folder / part.file.replace("{}", key) for part in self.parts if part.file}
-            beside = {part: path for part, path in {**known, **(parts or {})}.items() if path.is_file()}
-            self.files.append(Files(name, left, right, beside))
-        elif here or there:
-            only, other = (left, "right") if here else (right, "left")
-            self.unpaired.append(f"{shown(only)} has no {other} picture")
-
-    def add_all(
-        self,
-        lefts: Mapping[str, Path],
-        rights: Mapping[str, Path],
-        folder: Path,
-        below: str = "",
-        ending: str = "",
-        disparities: Mapping[str, Path] | None = None,
-    ) -> None:
-        """Pairs of equal keys, called by `below`, key and `ending`; `folder` as of `add`.
-
-        disparities: by their keys, too.
-        """
-        nowhere = Path()
-        for key in sorted(lefts.keys() | rights.keys(), key=natural):
-            views = lefts.get(key, nowhere), rights.get(key, nowhere)
-            parts = {"disparity": disparities[key]} if disparities and key in disparities else {}
-            self.add(f"{below}/{key}{ending}".lstrip("/"), *views, folder, key, parts)
-
-    def listed(self, absent: Iterable[str] = (), calibration: Calibration | None = None) -> Listed:
-        """As a source; see `Listed`."""
-        return Listed(self.files, self.parts, absent=absent, unpaired=self.unpaired, calibration=calibration)
-
-
 @dataclass(frozen=True)
 class Patterns:
     """A data set whose files are found by patterns of their paths below its top folder.
@@ -247,6 +215,8 @@ class Patterns:
     """The split that has truth; "" = all."""
     calibration: Calibration | None = None
     """Of all pairs, where no file tells it."""
+    name: str = "{}"
+    """Of a pair: what its texts become."""
 
     def row(
         self,
@@ -258,9 +228,10 @@ class Patterns:
         unverified: str = "",
     ) -> SourceInfo:
         """Of the table of data sets."""
-        return SourceInfo(name, about, splits, tree, partial(self._open, keys), keys, unverified)
+        return SourceInfo(name, about, splits, tree, partial(self.open, keys), keys, unverified)
 
-    def _open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+    def open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+        """The pairs below a folder. known: keys that can be asked for; keys: what is asked for."""
         said = {"split": split} | {key.name: keys.get(key.name, key.default or "") for key in known}
         sets = {key.name: key.choices[1:] for key in known if key.choices[0] == "all"}
         sets = {name: values if said[name] == "all" else (said[name],) for name, values in sets.items()}
@@ -270,19 +241,19 @@ class Patterns:
         first = left.partition("/")[0]
         home = next((top for top in tops if any(_entered({(): top}, first))), root)
         lefts, rights = matching(home, left), matching(home, right)
-        tree = Tree([p for p in self.parts if self.labelled in ("", split) or p.name == "calibration"])
-        for texts in lefts.keys() | rights.keys():
-            there = {}
-            for part in tree.parts:
-                places = [home / place for place in part.file.format(*texts, **said).split("|")]
-                there[part.name] = next(filter(Path.is_file, places[:-1]), places[-1])
-            views = lefts.get(texts, Path()), rights.get(texts, Path())
-            tree.add("/".join(filter(None, texts)), *views, home, parts=there)
-        tree.unpaired.sort(key=natural)
+        names = {texts: self.name.format("/".join(filter(None, texts))) for texts in {**lefts, **rights}}
+        parts = [p for p in self.parts if self.labelled in ("", split) or p.name == "calibration"]
+        places: dict[str, dict[str, Path]] = {part.name: {} for part in parts}
+        for part, (texts, name) in itertools.product(parts, names.items()):
+            there = [home / place for place in part.file.format(*texts, **said).split("|")]
+            places[part.name][name] = next(filter(Path.is_file, there), home)
         in_front = [name for name in sets if self.left.startswith(f"{{{name}}}")]
         lacking = [(name, each) for name in in_front for each in sets[name] if not (home / each).is_dir()]
-        absent = [f"no {name} {each}" for name, each in lacking]
-        return tree.listed(absent, self.calibration)
+        return paired(
+            {names[texts]: path for texts, path in lefts.items()},
+            {names[texts]: path for texts, path in rights.items()},
+            *(parts, places, [f"no {name} {each}" for name, each in lacking], self.calibration),
+        )
 
 
 def matching(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:

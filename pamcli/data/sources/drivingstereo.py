@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pamcli.data.decoding import read_scaled_disparity
-from pamcli.data.listing import Listed, Part, Tree, folders_below, root_of
+from pamcli.data.listing import Listed, Part, folders_below, paired, root_of
 from pamcli.data.source import Key, SourceInfo
 
 _WRAPPER = re.compile(r"(?:left-image|right-image|disparity-map)-(half|full)-size$")
@@ -25,9 +25,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         _files(root, split, kind, size) for kind in ("left-image", "right-image", "disparity-map")
     )
     read = partial(read_scaled_disparity, levels_per_pixel=_LEVELS[size])
-    tree = Tree([Part("disparity", "truth (disparity-map)", read)])
-    tree.add_all(lefts, rights, root, disparities=truth)
-    return tree.listed()
+    return paired(lefts, rights, [Part("disparity", "truth (disparity-map)", read)], {"disparity": truth})
 
 
 def _files(root: Path, split: str, kind: str, size: str) -> dict[str, Path]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.data.listing import Tree, by_stem, folders, root_of
+from pamcli.data.listing import by_stem, folders, paired, root_of
 from pamcli.data.preparation.stores import (
     SCALES,
     VIEW_FILES,
@@ -46,10 +46,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
             return patches
         if (root / "pairs").is_dir():  # from stereograms
             folder = root / "pairs"
-    lefts, rights = by_stem(folder, ending="_L"), by_stem(folder, ending="_R")
-    tree = Tree()
-    tree.add_all(lefts, rights, folder)
-    return tree.listed()
+    return paired(by_stem(folder, ending="_L"), by_stem(folder, ending="_R"))
 
 
 class _Patches(Source):

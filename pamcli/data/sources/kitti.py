@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_mask, read_rectified_calibration
-from pamcli.data.listing import Listed, Part, Tree, by_stem, root_of
+from pamcli.data.listing import Listed, Part, Patterns
 from pamcli.data.source import Key, SourceInfo
 from pamcli.imaging.disparity_files import read_disparity
 
-_SPLITS = ("training", "testing")
+_KEYS = (Key("truth", "all measured pixels or the visible ones", ("occ", "noc"), "occ"),)
 
 
 def _known(path: Path) -> NDArray[np.bool_]:
@@ -25,46 +25,45 @@ def _known(path: Path) -> NDArray[np.bool_]:
     return known
 
 
-def _opened(year: int, root: Path, split: str, keys: Mapping[str, str]) -> Listed:
-    old = year == 2012
-    archive, of = "data_stereo_flow" if old else "data_scene_flow", "/{}_10.png"
-    folder = root_of(root, archive, f"Kitti{year}", f"KITTI{year}", holds=_SPLITS) / split
-    grey = old and not any((folder / f"colored_{view}").is_dir() for view in (0, 1))
-    views = [f"image_{view}" for view in ((0, 1) if grey else (2, 3))]
-    if old and not grey:
-        views = ["colored_0", "colored_1"]
-    occ, noc, calibration = (
-        ("disp_occ", "disp_noc", "calib") if old else ("disp_occ_0", "disp_noc_0", "calib_cam_to_cam")
-    )
-    read = partial(read_rectified_calibration, cameras=(0, 1) if grey else (2, 3))
-    parts = [Part("calibration", f"calibration ({calibration})", read, calibration + "/{}.txt")]
-    if split == "training":
-        parts = [
-            Part("occ", f"truth of all pixels ({occ})", None, occ + of),
-            Part("noc", f"truth of visible pixels ({noc})", None, noc + of),
-            *([] if old else [Part("foreground", "object maps (obj_map)", read_mask, "obj_map" + of)]),
-            Part("disparity", read=read_disparity),
-            Part("visible", "", _known, noc + of),
-            *parts,
-        ]
-    tree = Tree(parts)
-    lefts, rights = (by_stem(folder / view, (".png",), "_10") for view in views)
-    tree.add_all(lefts, rights, folder, ending="_10")
-    for files in tree.files:
+def _patterns(
+    views: tuple[str, str], calibration: str, cameras: tuple[int, int], tops: tuple[str, ...], *others: Part
+) -> Patterns:
+    """views, calibration: folders. others: parts of this set alone."""
+    of = "_0" if "cam" in calibration else ""
+    occ, noc = (f"training/disp_{truth}{of}/{{0}}_10.png" for truth in ("occ", "noc"))
+    parts = (
+        Part("occ", f"truth of all pixels (disp_occ{of})", None, occ),
+        Part("noc", f"truth of visible pixels (disp_noc{of})", None, noc),
+        *others,
         # Where only one of the two maps is there, it is the truth; `missing` names those pairs.
-        order = ("occ", "noc") if keys.get("truth", "occ") == "occ" else ("noc", "occ")
-        if truth := [files.parts[name] for name in order if name in files.parts]:
-            files.parts["disparity"] = truth[0]
-    colourless = grey and (folder / "image_0").is_dir()
-    return tree.listed(["no colour pictures (colored_0, colored_1)"] if colourless else [])
+        Part("disparity", "", read_disparity, f"training/disp_{{truth}}{of}/{{0}}_10.png|{occ}|{noc}"),
+        Part("visible", "", _known, noc),
+        Part(
+            "calibration",
+            f"calibration ({calibration})",
+            partial(read_rectified_calibration, cameras=cameras),
+            f"{{split}}/{calibration}/{{0}}.txt",
+        ),
+    )
+    left, right = (f"{{split}}/{view}/*_10.png" for view in views)
+    return Patterns(left, right, parts, tops, "training", name="{}_10")
 
 
-_TRUTH = Key("truth", "all measured pixels or the visible ones", ("occ", "noc"), "occ")
+_TOPS_2012 = ("data_stereo_flow", "Kitti2012", "KITTI2012")
+_COLOUR_2012 = _patterns(("colored_0", "colored_1"), "calib", (2, 3), _TOPS_2012)
+_NO_COLOUR = Part("colour", "colour pictures (colored_0, colored_1)")
+_GREY_2012 = _patterns(("image_0", "image_1"), "calib", (0, 1), _TOPS_2012, _NO_COLOUR)
 
-INFO_2012 = SourceInfo(
+
+def _open_2012(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
+    colour = _COLOUR_2012.open(_KEYS, root, split, keys)
+    return colour if len(colour) or colour.unpaired else _GREY_2012.open(_KEYS, root, split, keys)
+
+
+KITTI2012 = SourceInfo(
     "kitti2012",
     "KITTI 2012 stereo",
-    _SPLITS,
+    ("training", "testing"),
     (
         "training/colored_0/000000_10.png  (or the grey image_0, image_1)",
         "training/colored_1/000000_10.png",
@@ -72,15 +71,21 @@ INFO_2012 = SourceInfo(
         "training/disp_noc/000000_10.png",
         "training/calib/000000.txt",
     ),
-    partial(_opened, 2012),
-    (_TRUTH,),
+    _open_2012,
+    _KEYS,
     unverified="the names of colour pictures and of the calibration",
 )
 
-INFO_2015 = SourceInfo(
+KITTI2015 = _patterns(
+    ("image_2", "image_3"),
+    "calib_cam_to_cam",
+    (2, 3),
+    ("data_scene_flow", "Kitti2015", "KITTI2015"),
+    Part("foreground", "object maps (obj_map)", read_mask, "training/obj_map/{0}_10.png"),
+).row(
     "kitti2015",
     "KITTI 2015 stereo",
-    _SPLITS,
+    ("training", "testing"),
     (
         "training/image_2/000000_10.png",
         "training/image_3/000000_10.png",
@@ -89,7 +94,6 @@ INFO_2015 = SourceInfo(
         "training/obj_map/000000_10.png",
         "training/calib_cam_to_cam/000000.txt",
     ),
-    partial(_opened, 2015),
-    (_TRUTH,),
+    _KEYS,
     unverified="the names of object maps and of the calibration",
 )

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibration, read_scaled_disparity
-from pamcli.data.listing import Listed, Part, Tree, folders, folders_below, root_of
+from pamcli.data.listing import Listed, Part, folders, folders_below, paired, root_of
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
@@ -64,18 +64,23 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     truth = (
         Part("disparity", "truth", read),
         Part("right_disparity", read=read),
-        Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255), "mask0nocc.png"),
+        Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
     )
-    calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration, "calib.txt")
-    tree = Tree((*(truth if split == "training" else ()), calibration))
+    calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
+    lefts, rights, truths, right_truths = {}, {}, {}, {}
     for name, folder in scenes.items():
         for names in _NAMES:
             each = [next((p for n in of.split() if (p := folder / n).is_file()), folder / of) for of in names]
             if each[0].is_file() or each[1].is_file():
-                truths = {"disparity": each[2], "right_disparity": each[3]}
-                tree.add(name, each[0], each[1], folder, parts=truths)
+                lefts[name], rights[name], truths[name], right_truths[name] = each
                 break
-    return tree.listed()
+    places = {
+        "disparity": truths,
+        "right_disparity": right_truths,
+        "visible": {name: folder / "mask0nocc.png" for name, folder in scenes.items()},
+        "calibration": {name: folder / "calib.txt" for name, folder in scenes.items()},
+    }
+    return paired(lefts, rights, (*(truth if split == "training" else ()), calibration), places)
 
 
 def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:

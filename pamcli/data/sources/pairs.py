@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pamcli.data.listing import Listed, Part, Tree, by_stem
+from pamcli.data.listing import Listed, Part, by_stem, paired
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import UsageError
 from pamcli.files.finding import files_by_text, pictures_by_stem, shown
@@ -33,9 +33,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         sides = (root / "left", root / "right")
         lefts, rights = (pictures_by_stem(side) if side.is_dir() else {} for side in sides)
         truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)
-    tree = Tree([Part("disparity", "truth (disparity)", read_disparity)])
-    tree.add_all(lefts, rights, root, disparities=truth)
-    return tree.listed()
+    parts = [Part("disparity", "truth (disparity)", read_disparity)]
+    return paired(lefts, rights, parts, {"disparity": truth})
 
 
 def _matching(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]:

@@ -10,31 +10,43 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.decoding import read_positive_disparity
-from pamcli.data.listing import Listed, Part, Tree, by_stem, folders, folders_below
+from pamcli.data.listing import Listed, Part, by_stem, folders, folders_below, paired
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
 
-_PICTURES = (".png", ".webp")
+_SUFFIXES = (".png", ".webp")
 _PARTS = (
-    Part("disparity", "disparity of the left view", read_positive_disparity, "left/{}.pfm"),
-    Part("right_disparity", "disparity of the right view", read_positive_disparity, "right/{}.pfm"),
+    Part("disparity", "disparity of the left view", read_positive_disparity),
+    Part("right_disparity", "disparity of the right view", read_positive_disparity),
 )
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     wanted, part = f"frames_{keys.get('pass', 'final')}pass", keys.get("part", "all")
-    tree = Tree(_PARTS)
     homes = [root, *folders(root).values(), *folders(root / "SceneFlow").values()]
+    pictures: dict[str, dict[str, Path]] = {"left": {}, "right": {}}
+    truth: dict[str, dict[str, Path]] = {"disparity": {}, "right_disparity": {}}
     for home in homes:
-        prefix = "" if home == root else f"{home.name}/"
         for below, folder, names in folders_below(home / wanted, depth=4):
-            if {"left", "right"} & names and _chosen(below, split, part):
-                lefts, rights = by_stem(folder / "left", _PICTURES), by_stem(folder / "right", _PICTURES)
-                tree.add_all(lefts, rights, home / "disparity" / below, prefix + below)
-    if not tree.files:
-        _hint_at_the_other_pass(homes, wanted)
-    return tree.listed()
+            if not ({"left", "right"} & names and _chosen(below, split, part)):
+                continue
+            above = [name for name in ("" if home == root else home.name, below) if name]
+            for (side, found), known in zip(pictures.items(), truth.values(), strict=True):
+                for key, path in by_stem(folder / side, _SUFFIXES).items():
+                    name = "/".join([*above, key])
+                    found[name] = path
+                    known[name] = home / "disparity" / below / side / f"{key}.pfm"
+    source = paired(pictures["left"], pictures["right"], _PARTS, truth)
+    if not len(source):
+        other = "clean" if wanted == "frames_finalpass" else "final"
+        for home in homes:
+            if (home / f"frames_{other}pass").is_dir() and not (home / wanted).is_dir():
+                raise InputError(
+                    f"{shown(home)} has no {wanted}, but frames_{other}pass",
+                    f"ask for it: add ?pass={other} to the path",
+                )
+    return source
 
 
 def _chosen(below: str, split: str, part: str) -> bool:
@@ -44,16 +56,6 @@ def _chosen(below: str, split: str, part: str) -> bool:
         return part in ("all", "flyingthings3d") and top == split.upper()
     which = "driving" if top.endswith("mm_focallength") else "monkaa"
     return part in ("all", which) and split == "train"  # these two have no test split
-
-
-def _hint_at_the_other_pass(homes: list[Path], wanted: str) -> None:
-    other = "clean" if wanted == "frames_finalpass" else "final"
-    for home in homes:
-        if (home / f"frames_{other}pass").is_dir() and not (home / wanted).is_dir():
-            raise InputError(
-                f"{shown(home)} has no {wanted}, but frames_{other}pass",
-                f"ask for it: add ?pass={other} to the path",
-            )
 
 
 INFO = SourceInfo(
