@@ -109,39 +109,34 @@ def members(path: Path) -> list[zipfile.ZipInfo]:
     Raises InputError: damaged or encrypted; a path that is absolute or leads up, or a link; a member that
     unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO`, or members that overlap (so-called bombs).
     """
-    archive = _opened(path)
-    infos = archive.infolist()
-    for info in infos:
-        _check(path, info)
-    if sum(info.compress_size for info in infos) > path.stat().st_size:
-        raise _refused(path, "its members overlap")
+    infos = _opened(path).infolist()
+    harm = next(filter(None, map(_harm, infos)), None)
+    if harm is None and any(info.flag_bits & _ENCRYPTED for info in infos):
+        raise InputError(f"{shown(path)} is encrypted", "unpack it with its password first")
+    if harm is None and sum(info.compress_size for info in infos) > path.stat().st_size:
+        harm = "its members overlap"
+    if harm:
+        hint = "archives of pictures have nothing of the kind"
+        raise InputError(f"{shown(path)} is refused: {harm}", hint)
     return [info for info in infos if not info.is_dir()]
 
 
-def _check(path: Path, info: zipfile.ZipInfo) -> None:
-    name = info.filename
-    parts = name.replace("\\", "/").split("/")
-    if parts[0] == "" or re.match(r"[A-Za-z]:", name):
-        raise _refused(path, f"the path of {shown(name)} in it is absolute")
+def _harm(info: zipfile.ZipInfo) -> str | None:
+    """Why a member is not to be trusted; None where it is."""
+    name, parts = shown(info.filename), info.filename.replace("\\", "/").split("/")
+    if parts[0] == "" or re.match(r"[A-Za-z]:", info.filename):
+        return f"the path of {name} in it is absolute"
     if ".." in parts:
-        raise _refused(path, f"the path of {shown(name)} in it leads out of it")
+        return f"the path of {name} in it leads out of it"
     if stat.S_ISLNK(info.external_attr >> 16):
-        raise _refused(path, f"{shown(name)} in it is a link")
-    if info.flag_bits & _ENCRYPTED:
-        raise InputError(f"{shown(path)} is encrypted", "unpack it with its password first")
+        return f"{name} in it is a link"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _refused(
-            path, f"{shown(name)} in it is packed by method {info.compress_type}, not by deflation"
-        )
+        return f"{name} in it is packed by method {info.compress_type}, not by deflation"
     if info.file_size > LARGEST_MEMBER:
-        raise _refused(path, f"{shown(name)} in it unpacks to {info.file_size:,} bytes")
+        return f"{name} in it unpacks to {info.file_size:,} bytes"
     if info.file_size > max(_SMALL, LARGEST_RATIO * info.compress_size):
-        ratio = info.file_size / max(info.compress_size, 1)
-        raise _refused(path, f"{shown(name)} in it unpacks to {ratio:,.0f} times its size")
-
-
-def _refused(path: Path, why: str) -> InputError:
-    return InputError(f"{shown(path)} is refused: {why}", "archives of pictures have nothing of the kind")
+        return f"{name} in it unpacks to {info.file_size / max(info.compress_size, 1):,.0f} times its size"
+    return None
 
 
 def _opened(path: Path) -> zipfile.ZipFile:

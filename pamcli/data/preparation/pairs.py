@@ -16,7 +16,6 @@ from pamcli.files.finding import listed, natural, shown
 SPLITS = ("train", "validation", "test")
 
 _SPLIT = re.compile(r"(?<![a-z])(train|val|test)(ing|idation)?(?![a-z])", re.IGNORECASE)
-_SPLIT_OF = {"train": "train", "val": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -60,64 +59,47 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
     Raises InputError: no pair, two pairs of one name, or as `pictures_below` does.
     """
     views: dict[str, dict[str, Found]] = {"_L": {}, "_R": {}}
-    others: dict[str, set[str]] = {}
+    others: dict[str, set[str]] = {name: set() for name in SPLITS}
     for found in pictures_below(place):
         stem = os.path.splitext(found.name)[0]
         side, stem = stem[-2:], stem[:-2]
         if side not in views or not stem:
             continue
-        belongs, name = _split_and_name(found.folders, stem)
-        if belongs not in (None, split):
-            others.setdefault(str(belongs), set()).add(name)
-        else:
-            _add(views[side], name, found)
+        belongs, kept = split, []
+        for folder in found.folders:
+            if match := _SPLIT.search(folder):
+                belongs = next(name for name in SPLITS if name.startswith(match[1].lower()))
+            elif folder.lower() != "flickr1024" and not folder.lower().endswith(".zip"):
+                kept.append(folder)
+        name = "/".join([*kept, stem])
+        if belongs != split:
+            others[belongs].add(name)
+            continue
+        both = [each for each in (views[side].get(name), found) if each is not None]
+        unpacked = [each for each in both if each.location.member is None]
+        if len(both) > 1 and len(unpacked) != 1:
+            raise InputError(
+                f"two pictures are both called {shown(name)}: {both[0].location} and {both[1].location}",
+                "give the folder or the archive that is meant",
+            )
+        views[side][name] = (unpacked or both)[0]
     lefts, rights = views["_L"], views["_R"]
     names = sorted(lefts.keys() & rights.keys(), key=natural)
     unpaired = [f"{lefts[name].location} has no right picture" for name in lefts.keys() - rights.keys()]
     unpaired += [f"{rights[name].location} has no left picture" for name in rights.keys() - lefts.keys()]
-    counts = {name: len(others[name]) for name in SPLITS if name in others}
+    counts = {name: len(found) for name, found in others.items() if found}
+    if not names and not unpaired and counts:
+        there = listed([f"{count} of {name}" for name, count in counts.items()])
+        hint = f"`split` {next(iter(counts))} takes those"
+        raise InputError(f"{shown(place)} holds no pair of the split {split}, but {there}", hint)
     if not names and not unpaired:
-        raise _none(place, split, counts)
+        raise InputError(
+            f"{shown(place)} holds no pair of pictures",
+            "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in one; "
+            "for other layouts give NAME:PATH, as in pairs:mine",
+        )
     pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
     return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural)), counts)
-
-
-def _split_and_name(folders: tuple[str, ...], stem: str) -> tuple[str | None, str]:
-    belongs, kept = None, []
-    for folder in folders:
-        if match := _SPLIT.search(folder):
-            belongs = _SPLIT_OF[match[1].lower()]
-        elif folder.lower() != "flickr1024" and not folder.lower().endswith(".zip"):
-            kept.append(folder)
-    return belongs, "/".join([*kept, stem])
-
-
-def _add(views: dict[str, Found], name: str, found: Found) -> None:
-    other = views.get(name)
-    if other is None:
-        views[name] = found
-        return
-    unpacked = [each for each in (other, found) if each.location.member is None]
-    if len(unpacked) != 1:
-        raise InputError(
-            f"two pictures are both called {shown(name)}: {other.location} and {found.location}",
-            "give the folder or the archive that is meant",
-        )
-    views[name] = unpacked[0]
-
-
-def _none(place: Path, split: str, others: Mapping[str, int]) -> InputError:
-    if others:
-        there = listed([f"{count} of {name}" for name, count in others.items()])
-        return InputError(
-            f"{shown(place)} holds no pair of the split {split}, but {there}",
-            f"`split` {next(iter(others))} takes those",
-        )
-    return InputError(
-        f"{shown(place)} holds no pair of pictures",
-        "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in one; "
-        "for other layouts give NAME:PATH, as in pairs:mine",
-    )
 
 
 def listed_pairs(source: Source, name: str) -> Pairs:

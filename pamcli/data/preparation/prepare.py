@@ -64,14 +64,22 @@ class Plan(Unfinished[PairItem]):
     @property
     def needed(self) -> int:
         """Bytes that are still to be written, about."""
-        left = [item.picture for item in self.items if item.number not in self.done]
         manifest = 300 * self.patches
         if self.store == "packed":
-            there = self.folder / "store" / "pixels.npy"
-            whole = sum(pixels_of(item.picture.width, item.picture.height, self.scale) for item in self.items)
-            return manifest + (0 if there.exists() else whole)
+            there = (self.folder / "store" / "pixels.npy").exists()
+            return manifest + (0 if there else self.pixels)
         patch = pixels_of(WIDTH * self.scale, HEIGHT * self.scale, self.scale)
-        return manifest + int(sum(each.patches for each in left) * (_PNG_SHARE * patch + _SLACK))
+        return manifest + int(self.patches_left * (_PNG_SHARE * patch + _SLACK))
+
+    @property
+    def patches_left(self) -> int:
+        return sum(item.picture.patches for item in self.items if item.number not in self.done)
+
+    @property
+    def pixels(self) -> int:
+        """Bytes of all pictures."""
+        last = self.items[-1].picture
+        return last.offset + pixels_of(last.width, last.height, self.scale)
 
 
 def plan_preparation(
@@ -111,17 +119,14 @@ def plan_preparation(
         items.append(PairItem(len(items) + 1, folder, pair, picture, scale, store))
         first, offset = first + count, offset + pixels_of(width, height, scale)
     if first == 1:
-        least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale}"
-        raise InputError(
-            f"no picture is large enough for a patch: the smallest that is has {least} pixels", None
-        )
+        least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale} pixels"
+        raise InputError(f"no picture is large enough for a patch: the smallest that is has {least}")
     request = {"options": {"store": store, "scale": scale, "split": split}, "pictures": pictures}
     check_folder(out)
     work = (folder, paths.store, paths.index, request, tuple(items))
     plan = Plan(*work, scale, split, store, paths, tuple(unreadable))
     if not plan.finished:
-        left = sum(item.picture.patches for item in items if item.number not in plan.done)
-        check_space(paths.store, plan.needed, left * _PATCH_FILES if store == "folders" else 10)
+        check_space(paths.store, plan.needed, plan.patches_left * _PATCH_FILES if store == "folders" else 10)
     return plan
 
 
@@ -134,8 +139,7 @@ def carry_out(
     """
     store = plan.begin()
     if plan.store == "packed":
-        last = plan.items[-1].picture
-        allocate(store / "pixels.npy", last.offset + pixels_of(last.width, last.height, plan.scale))
+        allocate(store / "pixels.npy", plan.pixels)
     failed = plan.carry_out(prepare_pair, workers, advance)
     return tuple((str(plan.items[number - 1].pair), why) for number, why in failed.items())
 
@@ -181,12 +185,11 @@ def check_folder(out: Path) -> None:
     """Raise UsageError where an output folder is a file, or holds what no run of pam put there."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{shown(out)} is a file", "name a folder")
-    if not out.exists():
-        return
     stores = ["pairs", *(f"{kind}{scale}" for kind in ("x", "patches_x") for scale in SCALES)]
     known = {"stereograms.csv", "stereograms.json", *stores, *(f"{store}.unfinished" for store in stores)}
     known |= {f"patches_x{scale}{suffix}" for scale in SCALES for suffix in (".csv", ".json")}
-    others = sorted(name for name in os.listdir(out) if name not in known and name[0] != ".")
+    names = os.listdir(out) if out.exists() else []
+    others = sorted(name for name in names if name not in known and name[0] != ".")
     if others:
         raise UsageError(
             f"{shown(out)} holds something else already: {listed(others)}",

@@ -33,7 +33,7 @@ import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,7 @@ class Views:
     """(H / scale, 2, W / scale, 3)."""
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(NamedTuple):
     """What a training step sees. Left and right are (30, 90, 3), and (30 scale, 90 scale, 3)."""
 
     high_left: Pixels
@@ -82,7 +81,7 @@ class Patch:
     def checksum(self) -> str:
         """SHA-256 of the pixels: high left, high right, low left, low right."""
         digest = hashlib.sha256()
-        for view in (self.high_left, self.high_right, self.low_left, self.low_right):
+        for view in self:
             digest.update(np.ascontiguousarray(view).data)
         return digest.hexdigest()
 
@@ -123,16 +122,13 @@ def read_views(pair: Pair, scale: int) -> Views:
 
 def patch_at(views: Views, row: int, column: int) -> Patch:
     """The patch whose top left pixel is there in low resolution; arrays of its own, not views."""
+
+    def window(pixels: Pixels, scale: int) -> Pixels:
+        rows, columns = (slice(at * scale, (at + n) * scale) for at, n in ((row, HEIGHT), (column, WIDTH)))
+        return np.ascontiguousarray(pixels[rows, :, columns].transpose(1, 0, 2, 3))
+
     scale = views.high.shape[0] // views.low.shape[0]
-    high = _window(views.high, row * scale, column * scale, HEIGHT * scale, WIDTH * scale)
-    low = _window(views.low, row, column, HEIGHT, WIDTH)
-    return Patch(high[0], high[1], low[0], low[1])
-
-
-def _window(pixels: Pixels, row: int, column: int, height: int, width: int) -> Pixels:
-    """(2, height, width, 3), copied."""
-    both = pixels[row : row + height, :, column : column + width]
-    return np.ascontiguousarray(both.transpose(1, 0, 2, 3))
+    return Patch(*window(views.high, scale), *window(views.low, 1))
 
 
 @dataclass(frozen=True)
@@ -233,11 +229,10 @@ def pixels_of(width: int, height: int, scale: int) -> int:
 
 def write_patch_folder(folder: Path, patch: Patch) -> None:
     """One patch of the authors' tree. Raises OutputError."""
-    views = (patch.high_left, patch.high_right, patch.low_left, patch.low_right)
     if folder.exists():  # a run that was killed may have left something half-written
         with writing(folder):
             shutil.rmtree(folder)
-    for name, pixels in zip(VIEW_FILES, views, strict=True):
+    for name, pixels in zip(VIEW_FILES, patch, strict=True):
         write_atomically(folder / name, encode_png(pixels))
 
 

@@ -66,16 +66,13 @@ class Unfinished(Generic[AnItem]):
         Raises UsageError: it is another request's, or the folder is; InputError: that cannot be read;
         OutputError: it is not there, and cannot be written.
         """
-        begun = self.folder / "job.json"
+        begun, target = self.folder / "job.json", shown(self.target)
         if self.target.exists():
             if not self.record.exists():
-                raise UsageError(
-                    f"{shown(self.target)} exists already, and no run of this command finished it",
-                    "name another folder",
-                )
+                said = f"{target} exists already, and no run of this command finished it"
+                raise UsageError(said, "name another folder")
             if other := difference(read_json(self.record).get("job", {}), self.request):
-                hint = "name another folder, or remove this one"
-                raise UsageError(f"{shown(self.target)} was made with {other}", hint)
+                raise UsageError(f"{target} was made with {other}", "name another folder, or remove this one")
             return True
         if begun.exists() and (other := difference(read_json(begun), self.request)):
             hint = "repeat that command, or remove the folder, or name another one"
@@ -125,20 +122,16 @@ class Unfinished(Generic[AnItem]):
 
 def difference(old: Request, new: Request) -> str:
     """In which way two requests differ, in words; "" where they do not."""
-    new = json.loads(json.dumps(new))
+    new, options = json.loads(json.dumps(new)), old.get("options")
     for name, value in new["options"].items():
-        options = old.get("options")
         before = options.get(name) if isinstance(options, dict) else None
         if before != value:
             return f"another {name}: {before}, now {value}"
     there, here = old.get("pictures"), new["pictures"]
     if not isinstance(there, list):
         return "no list of pictures: it is damaged"
-    if there == here:
-        return ""
-    return f"other pictures: {len(there)}, now {len(here)}" + (
-        " of other names or sizes" if len(there) == len(here) else ""
-    )
+    how = " of other names or sizes" if len(there) == len(here) else ""
+    return "" if there == here else f"other pictures: {len(there)}, now {len(here)}{how}"
 
 
 @contextmanager
