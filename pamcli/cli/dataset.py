@@ -1,6 +1,6 @@
-"""pam dataset: what data sets pam reads, whether one on disk is whole and sound, and what it looks like.
+"""pam dataset: what data sets pam reads; of one on disk whether it is whole, what it looks like, its figures.
 
-`prepare-flickr1024` and `stats` have files of their own.
+`prepare-flickr1024` has a file of its own.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import typer
 
-from pamcli.cli import completion, prepare, statistics
+from pamcli.cli import completion, prepare
 from pamcli.cli.console import Console
 from pamcli.cli.groups import argument, command, flag, group, option
-from pamcli.cli.options import Quiet, Text, check_new_file
+from pamcli.cli.options import Quiet, Text, Workers, check_new_file
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import counted, listed, shown
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
-    from pamcli.data.open import DataSpec
-    from pamcli.data.source import Source, SourceInfo
-    from pamcli.data.verify import Finding
+    from pamcli.data.source import SourceInfo
+    from pamcli.data.statistics import SetFigures
 
 app = group("Data sets: list, verify, preview, measure, prepare.")
 
@@ -41,6 +40,7 @@ DATA = argument(
 
 _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
+_PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
 
 
 @command(app, "list", "What can be read.")
@@ -59,18 +59,36 @@ def list_sources(
     console = Console()
     if name is not None and name not in SOURCES:
         raise unknown("data set", name, list(SOURCES))
-    rows = list(SOURCES.values()) if name is None else [SOURCES[name]]
-    for row in rows:
+    common = [
+        {"name": key, "meaning": meaning, "choices": None, "default": None} for key, meaning in COMMON_KEYS
+    ]
+    for row in SOURCES.values() if name is None else [SOURCES[name]]:
         if text.jsonl:
-            console.record(_record(row))
+            keys = [*map(asdict, row.keys), *common]
+            record = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys}
+            console.record({**record, "tree": row.tree, "unverified": row.unverified or None})
         else:
-            for line in _description(row):
-                console.result(line)
-            console.result("")
+            console.block("\n".join([*_description(row), ""]))
     if not text.jsonl:
-        keys = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
+        every = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
-        console.result(f"Keys of every data set: {keys}.")
+        console.result(f"Keys of every data set: {every}.")
+
+
+def _description(row: SourceInfo) -> Iterator[str]:
+    def entry(word: str, text: str) -> Iterator[str]:
+        for index, line in enumerate(textwrap.wrap(text, _WIDTH - 14, break_on_hyphens=False)):
+            yield f"  {'' if index else word:12}{line}"
+
+    yield f"{row.name}: {row.about}"
+    yield from entry("splits", ", ".join(row.splits))
+    for key in row.keys:
+        choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
+        choices += "" if key.default else "; default: whatever is there"
+        yield from entry(f"?{key.name}=", f"{key.meaning}: {choices}")
+    for index, line in enumerate(row.tree):
+        yield f"  {'' if index else 'tree':12}{line}"
+    yield from entry("unverified", row.unverified)
 
 
 @command(app, "verify", "Whether data sets are whole and sound.")
@@ -94,12 +112,27 @@ def verify(text: Text, messages: Quiet, data: list[str] = DATA) -> None:
     sources = [open_data(spec) for spec in specs]
     from pamcli.data.verify import verify as findings_of
 
-    damaged = False
+    damaged = 0
     with console.progress("verifying", sum(map(len, sources))) as bar:
         for spec, source in zip(specs, sources, strict=True):
-            findings = findings_of(source, lambda done: bar.advance())
-            damaged |= any(finding.severity == "damage" for finding in findings)
-            _report(spec, source, findings, text.jsonl, console)
+            counts = Counter({"damage": 0, "incomplete": 0})
+            for finding in findings_of(source, lambda done: bar.advance()):
+                counts[finding.severity] += 1
+                if text.jsonl:
+                    facts = {**asdict(finding), "sample": finding.sample or None}
+                    console.record({"kind": "finding", "data": spec.text, **facts})
+                else:
+                    sample = f"{finding.sample}: " if finding.sample else ""
+                    console.result(f"{spec.text}: {sample}{finding.severity}: {finding.message}")
+            damaged += counts["damage"]
+            if text.jsonl:
+                place = {"name": spec.info.name, "split": spec.split, "path": spec.path, "pairs": len(source)}
+                unverified = {"unverified": spec.info.unverified or None}
+                console.record({"kind": "summary", "data": spec.text, **place, **counts, **unverified})
+            else:
+                found = ", ".join(f"{count} {severity}" for severity, count in counts.items())
+                unsure = f"; layout unverified: {spec.info.unverified}" if spec.info.unverified else ""
+                console.result(f"{spec.text}: {counted(len(source), 'pair')}, {found}{unsure}")
     if damaged:
         raise typer.Exit(InputError.exit_code)
 
@@ -134,9 +167,11 @@ def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
     check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
-    if _is_part(output, source):
+    there = os.stat(output) if output.exists() else None
+    parts = (path for files in source.files for path in (files.left, files.right, *files.parts.values()))
+    if there and any(path.exists() and os.path.samestat(path.stat(), there) for path in parts):
         raise UsageError(f"{shown(output)} belongs to the data set", "give the sheet another name")
-    if not spec.info.verified:
+    if spec.info.unverified:
         console.inform(f"{spec.text}: layout unverified: {spec.info.unverified}")
     for line in source.absent:
         console.inform(f"{spec.text}: {line}")
@@ -145,76 +180,104 @@ def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
     from pamcli.data.preview import contact_sheet
     from pamcli.imaging.images import Picture, encode_picture
 
-    pixels = contact_sheet(source, statistics.spread(len(source), sheet.count))
+    pixels = contact_sheet(source, source.spread(sheet.count))
     write_atomically(output, encode_picture(Picture(pixels), output.suffix, name=str(output)))
     console.path(output)
 
 
-command(app, "prepare-flickr1024", "Training patches for super-resolution.")(prepare.command)
-command(app, "stats", "Sizes, disparities, sharpness, duplicates.")(statistics.command)
+@dataclass(frozen=True, kw_only=True)
+class Sets:
+    """What is looked at."""
 
-
-def _record(row: SourceInfo) -> dict[str, Any]:
-    from pamcli.data.sources import COMMON_KEYS
-
-    common = [{"name": name, "meaning": meaning} for name, meaning in COMMON_KEYS]
-    return {
-        "name": row.name,
-        "about": row.about,
-        "splits": row.splits,
-        "keys": [*map(asdict, row.keys), *({**each, "choices": None, "default": None} for each in common)],
-        "tree": row.tree,
-        "unverified": row.unverified or None,
-    }
-
-
-def _description(row: SourceInfo) -> Iterator[str]:
-    yield f"{row.name}: {row.about}"
-    yield from _entry("splits", ", ".join(row.splits))
-    for key in row.keys:
-        choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
-        choices += "" if key.default else "; default: whatever is there"
-        yield from _entry(f"?{key.name}=", f"{key.meaning}: {choices}")
-    for index, line in enumerate(row.tree):
-        yield f"  {'' if index else 'tree':12}{line}"
-    if row.unverified:
-        yield from _entry("unverified", row.unverified)
-
-
-def _entry(word: str, text: str) -> Iterator[str]:
-    for index, line in enumerate(textwrap.wrap(text, _WIDTH - 14, break_on_hyphens=False)):
-        yield f"  {'' if index else word:12}{line}"
-
-
-def _report(spec: DataSpec, source: Source, findings: list[Finding], jsonl: bool, console: Console) -> None:
-    """A line for each finding, and one with the counts."""
-    counts = Counter({"damage": 0, "incomplete": 0})
-    for finding in findings:
-        counts[finding.severity] += 1
-        if jsonl:
-            facts = {**asdict(finding), "sample": finding.sample or None}
-            console.record({"kind": "finding", "data": spec.text, **facts})
-        else:
-            sample = f"{finding.sample}: " if finding.sample else ""
-            console.result(f"{spec.text}: {sample}{finding.severity}: {finding.message}")
-    if jsonl:
-        place = {"name": spec.info.name, "split": spec.split, "path": spec.path, "pairs": len(source)}
-        unverified = {"unverified": spec.info.unverified or None}
-        console.record({"kind": "summary", "data": spec.text, **place, **counts, **unverified})
-        return
-    found = ", ".join(f"{count} {severity}" for severity, count in counts.items())
-    unsure = "" if spec.info.verified else f"; layout unverified: {spec.info.unverified}"
-    console.result(f"{spec.text}: {counted(len(source), 'pair')}, {found}{unsure}")
-
-
-def _is_part(output: Path, source: Source) -> bool:
-    """Whether the file, if there is one, is one of those that the data set consists of."""
-    if not os.path.exists(output):
-        return False
-    there = os.stat(output)
-    return any(
-        os.path.samestat(os.stat(path), there)
-        for files in source.files
-        for path in (files.left, files.right, *files.parts.values())
-        if os.path.exists(path)
+    panel: ClassVar[str] = "Input"
+    data: list[str] = argument(
+        f"{FORM}, or a folder of prepare-flickr1024.",
+        default=MISSING,
+        metavar="DATA",
+        autocompletion=completion.data,
     )
+    count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all")
+
+
+@command(app, "stats", "Sizes, disparities, sharpness, duplicates.")
+def stats(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
+    """Measure the pictures of data sets.
+
+    Pairs and pixels per image as in the paper's table of data sets, whose rows stand below; the range of
+    disparities, estimated by block matching; sharpness (mean gradient) and entropy (bits) of the left
+    pictures; pairs that are there twice.
+
+    $ pam dataset stats data/flickr1024
+    $ pam dataset stats kitti2015:kitti --count 100 --jsonl
+    """
+    from pamcli.data.open import names_source, open_data
+
+    console = messages.console()
+    # Of a folder that `prepare-flickr1024` made, the pictures that its patches are cut from.
+    sets = []
+    for label in given.data:
+        is_folder = Path(os.path.expanduser(label.partition("?")[0])).is_dir()
+        label = label if names_source(label) or not is_folder else f"flickr1024:{label}"
+        sets.append((label, open_data(label).pictures()))
+    from pamcli.data.statistics import set_figures
+    from pamcli.evaluation.tables import json_value
+
+    rows = []
+    for label, source in sets:
+        count = given.count or len(source)
+        if source.of_patches:
+            console.inform(f"{label} holds patches without their pictures: figures are of patches")
+            count = given.count or _PATCHES
+        chosen = source.spread(count)
+        with console.progress(label, len(chosen)) as bar:
+            figures = set_figures(source, chosen, workers.count, bar.advance)
+        for name, reason in figures.damaged:
+            console.error(f"{label}: {name}: {reason}")
+        same_views = [pair.name for pair in figures.pairs if pair.same_views]
+        if text.jsonl:
+            values = {key: json_value(value) for key, value in figures.row().items()}
+            copies = {"copies": figures.copies, "near_copies": figures.near_copies, "same_views": same_views}
+            unmeasured = {"cnniqa": None, "sr_metric": None}
+            console.record({"data": label, **values, **unmeasured, **copies, "damaged": figures.damaged})
+        else:
+            for first, second in figures.copies:
+                console.result(f"{label}: {second} is a copy of {first}")
+            for first, second in figures.near_copies:
+                console.result(f"{label}: {second} looks like {first}")
+            for name in same_views:
+                console.result(f"{label}: left and right of {name} are the same picture")
+        rows.append((label, figures))
+    if not text.jsonl:
+        console.block(_beside_the_papers(rows))
+        console.inform(
+            "of the paper's table, CNNIQA needs the weights of its authors' network, and SR-metric its "
+            "authors' MATLAB program with the regression forests in it: neither comes with pam, so neither "
+            "is computed"
+        )
+    if any(figures.damaged for _, figures in rows):
+        raise typer.Exit(InputError.exit_code)
+
+
+def _beside_the_papers(rows: list[tuple[str, SetFigures]]) -> str:
+    from pamcli.data.statistics import PAPER
+    from pamcli.evaluation.tables import Column, Table, Value, text_table
+
+    columns = (
+        Column("data", "data", text=True),
+        Column("pairs", "pairs", decimals=0),
+        Column("pixels", "pixels per image", decimals=0),
+        Column("smallest_disparity", "disparity from", "px", 0),
+        Column("largest_disparity", "to", "px", 0),
+        Column("sharpness", "sharpness"),
+        Column("entropy", "entropy", "bits"),
+        Column("copies", "copies", decimals=0),
+    )
+    found: list[dict[str, Value]] = [
+        {"data": text, **figures.row(), "copies": len(figures.copies) + len(figures.near_copies)}
+        for text, figures in rows
+    ]
+    found += [{"data": f"{name} in the paper", "pairs": pairs, "pixels": ppi} for name, pairs, ppi in PAPER]
+    return text_table(Table(columns, tuple(found)))
+
+
+command(app, "prepare-flickr1024", "Training patches for super-resolution.")(prepare.command)

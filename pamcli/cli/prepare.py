@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 from collections import Counter
 from dataclasses import MISSING, dataclass
 from functools import reduce
@@ -60,9 +59,8 @@ class Input:
         if "" in self.inputs:
             raise parsing.empty("INPUT")
         if (self.layout or self.infinity) and not self.from_stereograms:
-            raise UsageError(
-                "--layout and --infinity are about stereograms", "add --from-stereograms, or drop them"
-            )
+            hint = "add --from-stereograms, or drop them"
+            raise UsageError("--layout and --infinity are about stereograms", hint)
         if self.from_stereograms and self.infinity is None:
             raise UsageError(
                 "what disparity the farthest thing gets is not said",
@@ -106,14 +104,15 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
         raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
     for place in given.places:
         if place.is_dir() and Path(os.path.realpath(to.output)).is_relative_to(os.path.realpath(place)):
-            raise UsageError(
-                f"{shown(to.output)} lies in {shown(place)}, which is the input", "name a folder beside it"
-            )
+            said = f"{shown(to.output)} lies in {shown(place)}, which is the input"
+            raise UsageError(said, "name a folder beside it")
     if not to.output.is_dir() and to.output.exists():
         raise UsageError(f"{shown(to.output)} is a file", "name a folder")
     lines = None if given.list_file is None else read_text(given.list_file).splitlines()
     # Opened before any work: a mistyped path is found at once.
-    added = [_data_pairs(text) for text in given.add or []]
+    found = [_data_pairs(text) for text in given.add or []]
+    from pamcli.data.open import names_source
+    from pamcli.data.preparation.pairs import published_pairs
     from pamcli.files.atomic import owned
 
     with owned(to.output), console.progress("pictures", 0) as bar:
@@ -124,8 +123,12 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
             places = [str(to.output / "pairs")]
         if to.scale is not None:
             source = "stereograms" if given.from_stereograms else "flickr1024"
-            given_pairs = (_input_pairs(text, given.split, source) for text in places)
-            plan = _planned(reduce(operator.add, [*added, *given_pairs]), lines, given, to, console)
+            for text in places:
+                if names_source(text) and not Path(text).exists():
+                    found.append(_data_pairs(text))
+                else:
+                    found.append(published_pairs(Path(os.path.expanduser(text)), given.split, source))
+            plan = _planned(reduce(operator.add, found), lines, given, to, console)
             failed |= _carried_out(plan, workers.count, given.skip_damaged, to.jsonl, console, bar)
     if failed and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
@@ -139,38 +142,25 @@ def _data_pairs(text: str) -> Pairs:
     return listed_pairs(open_data(spec), spec.info.name)
 
 
-def _input_pairs(text: str, split: Split, source: str) -> Pairs:
-    from pamcli.data.sources import SOURCES
-
-    match = re.match(r"(\w+)(/\w+)?:", text)
-    if match and match[1] in SOURCES and not Path(text).exists():
-        return _data_pairs(text)
-    from pamcli.data.preparation.pairs import published_pairs
-
-    return published_pairs(Path(os.path.expanduser(text)), split, source)
-
-
 def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, console: Console) -> Plan:
-    from pamcli.data.preparation.pairs import check_names, chosen
+    from pamcli.data.preparation.pairs import chosen
     from pamcli.data.preparation.prepare import plan_preparation
 
     if found.unpaired and not given.skip_unpaired:
-        raise UsageError(
-            listed(found.unpaired, "; "), "add what is missing, or go on without them: --skip-unpaired"
-        )
+        hint = "add what is missing, or go on without them: --skip-unpaired"
+        raise UsageError(listed(found.unpaired, "; "), hint)
     for line in found.unpaired:
         console.warn(f"{line} and is left out")
     if found.other_splits:
         others = listed([f"{counted(count, 'pair')} of {name}" for name, count in found.other_splits.items()])
         several = sum(found.other_splits.values()) > 1
         console.inform(f"left as {'they are' if several else 'it is'}: {others} (--split)")
-    pairs = found.pairs if lines is None else chosen(found.pairs, lines, str(given.list_file))
-    check_names(pairs)
+    pairs = found.pairs
     if lines is not None:
+        pairs = chosen(pairs, lines, str(given.list_file))
         console.inform(f"{len(pairs)} of {len(found.pairs)} pairs are in {shown(str(given.list_file))}")
-    return plan_preparation(
-        pairs, to.output, int(to.scale or 0), to.store, given.split, skip_damaged=given.skip_damaged
-    )
+    request = (pairs, to.output, int(to.scale or 0), to.store, given.split)
+    return plan_preparation(*request, skip_damaged=given.skip_damaged)
 
 
 def _carried_out(
@@ -181,52 +171,41 @@ def _carried_out(
     from pamcli.data.preparation.stores import read_index
     from pamcli.data.preparation.unfinished import size_text
 
-    name = plan.paths.store
+    name, items = plan.paths.store, len(plan.items)
     if plan.finished:
         console.inform(f"{shown(name)} is finished already")
         index = read_index(plan.paths.index)
     else:
         if plan.done:
-            console.inform(f"{shown(name)} goes on: {len(plan.done)} of {len(plan.items)} pairs are there")
-        console.inform(
-            f"{counted(plan.patches, 'patch')} of {counted(len(plan.items), 'pair')}, "
-            f"about {size_text(plan.needed)} to write"
-        )
+            console.inform(f"{shown(name)} goes on: {len(plan.done)} of {items} pairs are there")
+        made = f"{counted(plan.patches, 'patch')} of {counted(items, 'pair')}"
+        console.inform(f"{made}, about {size_text(plan.needed)} to write")
         if small := sum(item.picture.patches == 0 for item in plan.items):
             console.inform(f"too small for a patch: {counted(small, 'pair')}")
-        bar.expect(len(plan.items))
+        bar.expect(items)
         failed = carry_out(plan, workers, bar.advance)
         for pair, reason in (*plan.unreadable, *failed):
             say = console.warn if skip_damaged else console.error
             say(f"{pair}: {reason}")
         if failed and not skip_damaged:
             console.inform(
-                f"{len(plan.items) - len(failed)} of {len(plan.items)} pairs are done: mend the others and "
+                f"{items - len(failed)} of {items} pairs are done: mend the others and "
                 "repeat the command to finish, or add --skip-damaged to finish without them"
             )
             return True
         index = finish(plan, failed)
     if json:
-        console.record(
-            {
-                "kind": "patches",
-                "path": name,
-                "scale": plan.scale,
-                "store": plan.store,
-                "split": index.split,
-                "pairs": len(index.pictures),
-                "patches": index.patches,
-                "sources": index.sources(),
-                "left_out": [{"pair": pair, "reason": reason} for pair, reason in index.left_out],
-            }
-        )
-        return False
-    for source, counts in index.sources().items():
-        pairs, patches = counted(counts["pairs"], "pair"), counted(counts["patches"], "patch")
-        console.result(f"{name}: {source}: {pairs}, {patches}")
-    left_out = f", {counted(len(index.left_out), 'pair')} left out" if index.left_out else ""
-    pairs, patches = counted(len(index.pictures), "pair"), counted(index.patches, "patch")
-    console.result(f"{name}: {pairs}, {patches}{left_out}")
+        facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store}
+        counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
+        missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
+        console.record({**facts, "split": index.split, **counts, "left_out": missing})
+    else:
+        total = {"pairs": len(index.pictures), "patches": index.patches}
+        sources = [(f"{source}: ", counts, "") for source, counts in index.sources().items()]
+        left_out = f", {counted(len(index.left_out), 'pair')} left out" if index.left_out else ""
+        for before, each, behind in (*sources, ("", total, left_out)):
+            pairs, patches = counted(each["pairs"], "pair"), counted(each["patches"], "patch")
+            console.result(f"{name}: {before}{pairs}, {patches}{behind}")
     return False
 
 
@@ -236,13 +215,12 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
 
     options = {"layout": given.layout or "auto", "infinity": given.infinity}
     plan = plan_stereograms(given.places, to.output, options)
+    target, items = shown(plan.target), len(plan.items)
     if plan.finished:
-        console.inform(f"{shown(plan.target)} is finished already")
+        console.inform(f"{target} is finished already")
     elif plan.done:
-        console.inform(
-            f"{shown(plan.target)} goes on: {len(plan.done)} of {len(plan.items)} pictures are done"
-        )
-    bar.expect(0 if plan.finished else len(plan.items))
+        console.inform(f"{target} goes on: {len(plan.done)} of {items} pictures are done")
+    bar.expect(0 if plan.finished else items)
     outcomes = carry_out_stereograms(plan, workers, bar.advance)
     counts = Counter(each["outcome"] for each in outcomes)
     for each in outcomes:
@@ -250,12 +228,12 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
             console.inform(f"{each['picture']} is set aside: {each['reason']}")
         elif each["outcome"] == "damaged":
             console.error(f"{each['picture']}: {each['reason']}")
-    found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
     if to.jsonl:
         place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": len(outcomes)}
+        found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
         console.record(place | found)
     else:
+        others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"
         reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
-        line = "{}, {set_aside} set aside, {damaged} damaged".format(counted(found["pairs"], "pair"), **found)
-        console.result(f"{plan.target}: {line}; {reasons}")
+        console.result(f"{plan.target}: {counted(counts['pair'], 'pair')}, {others}; {reasons}")
     return bool(counts["damaged"])

@@ -98,6 +98,12 @@ def open_data(data: str | DataSpec) -> Source:
     return source
 
 
+def names_source(text: str) -> bool:
+    """Whether it begins as NAME: or NAME/SPLIT: of a data set do."""
+    match = re.match(r"(\w+)(/\w+)?:", text)
+    return match is not None and match[1] in SOURCES
+
+
 def unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
     """What to say of a name that is none of the known ones."""
     return UsageError(f"unknown {kind}: {given!r}", f"{did_you_mean(given, known)}known: {', '.join(known)}")

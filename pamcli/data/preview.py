@@ -14,7 +14,7 @@ from pamcli.imaging.resize import nearest
 _GAP = 4  # pixels between cells
 _LINE = 14  # pixels for the text above a row
 _DARK, _LIGHT = (24, 24, 24), (230, 230, 230)
-_OCCLUDED, _UNKNOWN = np.uint8(0), np.uint8(96)
+_OCCLUDED, _UNKNOWN = 0, 96
 
 
 def contact_sheet(
@@ -28,9 +28,7 @@ def contact_sheet(
     unknown. Without disparities both views lie in one picture for red-cyan glasses, the last cell is dark.
     Raises InputError: a sample that cannot be read.
     """
-    if indices is None:
-        count = min(8, len(source))
-        indices = [round(i * (len(source) - 1) / max(count - 1, 1)) for i in range(count)]
+    indices = source.spread(8) if indices is None else indices
     rows = [_row(source.load(index), cell_width) for index in indices]
     gap = np.full((_GAP, 4 * cell_width + 5 * _GAP, 3), _DARK, np.uint8)
     return np.concatenate([gap, *(part for row in rows for part in (row, gap))])
@@ -43,7 +41,7 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         np.asarray(Image.fromarray(eight_bits(view)).resize((width, height), Image.Resampling.BOX))
         for view in (sample.left, sample.right)
     )
-    cells: list[NDArray[np.uint8] | None] = [left, right]
+    cells = [left, right]
     text = f"{sample.name}   {sample.left.shape[1]} x {sample.left.shape[0]}"
     if sample.disparity is None:
         cells += [np.concatenate([left[..., :1], right[..., 1:]], axis=2)]
@@ -54,23 +52,15 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
         colored = colorize(sample.disparity, float(low), float(high)).pixels
         cells += [nearest(colored, width, height).astype(np.uint8)]
         text += f"   disparity {low:.1f} to {high:.1f} px, {known.size / sample.disparity.size:.0%} known"
-    cells += [
-        None if sample.visible is None else nearest(_visibility(sample), width, height).astype(np.uint8)
-    ]
+    if sample.visible is not None:  # black where the truth is known and the mask says no
+        has_truth = True if sample.disparity is None else np.isfinite(sample.disparity)
+        levels = np.where(sample.visible, 255, np.where(has_truth, _OCCLUDED, _UNKNOWN))
+        cells += [nearest(np.repeat(levels[..., None], 3, axis=2), width, height).astype(np.uint8)]
     row = np.full((height + _LINE, 4 * width + 5 * _GAP, 3), _DARK, np.uint8)
     for column, cell in enumerate(cells):
-        if cell is not None:
-            start = _GAP + column * (width + _GAP)
-            row[_LINE:, start : start + width] = cell
+        start = _GAP + column * (width + _GAP)
+        row[_LINE:, start : start + width] = cell
     image = Image.fromarray(row)
     ascii_alone = text.encode("ascii", "backslashreplace").decode()  # which the built-in font knows for sure
     ImageDraw.Draw(image).text((_GAP, 1), ascii_alone, fill=_LIGHT, font=ImageFont.load_default())
     return np.asarray(image)
-
-
-def _visibility(sample: Sample) -> NDArray[np.uint8]:
-    """(H, W, 3): black where the truth is known and the mask says no, grey where neither knows anything."""
-    assert sample.visible is not None
-    known = True if sample.disparity is None else np.isfinite(sample.disparity)
-    levels = np.where(sample.visible, np.uint8(255), np.where(known, _OCCLUDED, _UNKNOWN))
-    return np.repeat(levels[..., None], 3, axis=2)

@@ -107,6 +107,11 @@ class Source(ABC):
         fewer.names = self.names[:count]
         return fewer
 
+    def spread(self, count: int) -> list[int]:
+        """Indices of at most `count` samples, evenly spaced, the first and the last one among them."""
+        count = min(count, len(self))
+        return [round(index * (len(self) - 1) / max(count - 1, 1)) for index in range(count)]
+
     def draw(self, series: int, number: int, height: int, width: int) -> Sample:
         """Of an endless data set: the sample `number` of a series, in pictures of height x width."""
         raise NotImplementedError

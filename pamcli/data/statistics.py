@@ -18,8 +18,6 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.imaging.matching import grey, match_densely, reduced, reduction
 
-Grey = NDArray[np.float32]
-
 PAPER = (
     ("Middlebury", 65, 3511605),
     ("KITTI 2012", 194, 462564),
@@ -41,8 +39,7 @@ class PairFigures:
     """What is found of one pair."""
 
     name: str
-    width: int
-    height: int
+    pixels: int
     sharpness: float
     """Mean length of the gradient of the left picture, grey levels of 8 bits per pixel."""
     entropy: float
@@ -71,37 +68,36 @@ class SetFigures:
     near_copies: tuple[tuple[str, str], ...]
     """Pairs whose left pictures look alike."""
 
-    @property
-    def pixels_per_image(self) -> float:
-        return self.mean("width", "height")
+    def row(self) -> dict[str, float]:
+        """Pairs; means of pixels per image, sharpness and entropy; the 5th percentile of the pairs' smallest
+        disparities and the 95th of the largest. NaN where no pair has a figure."""
 
-    def mean(self, *names: str) -> float:
-        """Of the product of figures, over the pairs; NaN where there is none."""
-        values = [np.prod([float(getattr(pair, name)) for name in names]) for pair in self.pairs]
-        return float(np.nanmean(values)) if values and not np.isnan(values).all() else float("nan")
+        def known(name: str) -> NDArray[np.float64]:
+            values = np.array([getattr(pair, name) for pair in self.pairs], np.float64)
+            return values[np.isfinite(values)] if np.isfinite(values).any() else np.array([np.nan])
 
-    def percentile(self, name: str, share: float) -> float:
-        """Of a figure over the pairs that have it; NaN where none has."""
-        values = np.array([getattr(pair, name) for pair in self.pairs], np.float64)
-        values = values[np.isfinite(values)]
-        return float(np.percentile(values, share)) if values.size else float("nan")
+        return {
+            "pairs": len(self.pairs),
+            "pixels": float(known("pixels").mean()),
+            "smallest_disparity": float(np.percentile(known("smallest_disparity"), 5)),
+            "largest_disparity": float(np.percentile(known("largest_disparity"), 95)),
+            "sharpness": float(known("sharpness").mean()),
+            "entropy": float(known("entropy").mean()),
+        }
 
 
 def set_figures(
     source: Source, indices: Sequence[int], workers: int = 1, advance: Callable[[], None] = lambda: None
 ) -> SetFigures:
     """Figures of the samples `indices` of a source. Damaged samples are listed, not raised."""
-    found: dict[int, PairFigures] = {}
-    damaged: dict[int, tuple[str, str]] = {}
+    found = {}
     for index, result in done_in_processes(partial(_figures_of, source), indices, workers):
-        if isinstance(result, InputError):
-            damaged[index] = (source.names[index], result.message)
-        else:
-            found[index] = result
+        found[index] = result
         advance()
-    pairs = tuple(found[index] for index in sorted(found))
-    copies, near = _copies(pairs)
-    return SetFigures(pairs, tuple(damaged[index] for index in sorted(damaged)), copies, near)
+    results = dict(sorted(found.items()))
+    pairs = tuple(each for each in results.values() if isinstance(each, PairFigures))
+    damaged = [(source.names[i], each.message) for i, each in results.items() if isinstance(each, InputError)]
+    return SetFigures(pairs, tuple(damaged), *_copies(pairs))
 
 
 def _figures_of(source: Source, index: int) -> PairFigures:
@@ -110,23 +106,25 @@ def _figures_of(source: Source, index: int) -> PairFigures:
 
 def pair_figures(sample: Sample) -> PairFigures:
     """Figures of one pair, of 8 or 16 bits; all are in levels of 8 bits."""
-    left = _grey(sample.left)
+    scale = np.float32(257 if sample.left.dtype == np.uint16 else 1)
+    left = (sample.left.astype(np.float32) / scale @ np.array(LUMA, np.float32)).clip(0, 255)
     smallest, largest = disparity_range(sample.left, sample.right)
     rows, columns = np.gradient(left) if min(left.shape) > 1 else (left * 0, left * 0)
     counts = np.bincount(np.rint(left).astype(np.intp).ravel(), minlength=256).astype(np.float64)
     shares = counts[counts > 0] / counts.sum()
-    height, width = left.shape
+    # Whether each of 16 x 16 areas is brighter than the one to its right.
+    small = np.asarray(Image.fromarray(left).resize((_HASH + 1, _HASH), Image.Resampling.BOX))
+    brighter = np.packbits(small[:, :-1] > small[:, 1:])
     return PairFigures(
         name=sample.name,
-        width=width,
-        height=height,
+        pixels=left.size,
         sharpness=float(np.hypot(rows, columns).mean()),
         entropy=abs(float(-(shares * np.log2(shares)).sum())),
         smallest_disparity=smallest,
         largest_disparity=largest,
         same_views=np.array_equal(sample.left, sample.right),
         checksum=hashlib.sha256(np.ascontiguousarray(sample.left).data).hexdigest(),
-        look=_look(left),
+        look=int.from_bytes(brighter.tobytes(), "big"),
     )
 
 
@@ -150,20 +148,6 @@ def disparity_range(left: NDArray[np.generic], right: NDArray[np.generic]) -> tu
         return float("nan"), float("nan")
     low, high = np.percentile(match.first[agreed], [1, 99])
     return float(low * factor), float(high * factor)
-
-
-def _grey(picture: NDArray[np.generic]) -> Grey:
-    levels = picture.astype(np.float32)
-    if picture.dtype == np.uint16:
-        levels /= 257
-    grey: Grey = (levels @ np.array(LUMA, np.float32)).clip(0, 255)
-    return grey
-
-
-def _look(grey: Grey) -> int:
-    """Whether each of 16 x 16 areas is brighter than the one to its right, as a number of 256 bits."""
-    small = np.asarray(Image.fromarray(grey).resize((_HASH + 1, _HASH), Image.Resampling.BOX))
-    return int.from_bytes(np.packbits(small[:, :-1] > small[:, 1:]).tobytes(), "big")
 
 
 def _copies(pairs: Sequence[PairFigures]) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:

@@ -8,7 +8,8 @@ import pytest
 from published import SMALL, archive, files, tree
 
 from pamcli.data.open import open_data
-from pamcli.data.preparation.pairs import check_names, chosen, listed_pairs, published_pairs
+from pamcli.data.preparation.pairs import chosen, listed_pairs, published_pairs
+from pamcli.data.preparation.prepare import plan_preparation
 from pamcli.errors import InputError, UsageError
 
 
@@ -124,4 +125,4 @@ def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
 def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
     pairs = published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
     with pytest.raises(UsageError, match="two pairs are both called flickr1024/0001"):
-        check_names(pairs + pairs)
+        plan_preparation(pairs + pairs, tmp_path / "out", 2)

@@ -52,7 +52,7 @@ def test_copies_and_look_alikes_are_told_apart(tmp_path: Path) -> None:
     figures = set_figures(open_data(f"flickr1024:{tmp_path}"), range(5))
     assert figures.copies == (("0001", "0004"),)
     assert figures.near_copies == (("0001", "0005"),)
-    assert figures.pixels_per_image == LARGE[0] * LARGE[1]
+    assert figures.row()["pixels"] == LARGE[0] * LARGE[1]
 
 
 def test_a_damaged_pair_is_told_and_the_rest_measured(tmp_path: Path) -> None:

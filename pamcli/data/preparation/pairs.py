@@ -95,8 +95,8 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
     if not names and not unpaired:
         raise InputError(
             f"{shown(place)} holds no pair of pictures",
-            "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in one; "
-            "for other layouts give NAME:PATH, as in pairs:mine",
+            "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in "
+            "one; for other layouts give NAME:PATH, as in pairs:mine",
         )
     pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
     return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural)), counts)
@@ -141,15 +141,3 @@ def chosen(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair
     if not taken:
         raise UsageError(f"{shown(file)} names no pair", "a name a line")
     return tuple(taken)
-
-
-def check_names(pairs: Sequence[Pair]) -> None:
-    """Raise UsageError where two pairs of one source have one name."""
-    seen: dict[str, Pair] = {}
-    for pair in pairs:
-        if other := seen.get(str(pair)):
-            raise UsageError(
-                f"two pairs are both called {shown(str(pair))}: {other.left} and {pair.left}",
-                "give one of the two places",
-            )
-        seen[str(pair)] = pair

@@ -94,12 +94,19 @@ def plan_preparation(
     """Look at the pictures' sizes and at the output folder; nothing is made.
 
     pairs: in the order in which patches are numbered. Raises InputError: a picture without a readable
-    header (unless `skip_damaged`), none large enough for a patch; UsageError: the folder holds something
-    else, or work with other options; OutputError: no room, no permission.
+    header (unless `skip_damaged`), none large enough for a patch; UsageError: two pairs of
+    one source have one name, the folder holds something else, or work with other options; OutputError: no
+    room, no permission.
     """
     items: list[PairItem] = []
     unreadable: list[tuple[str, str]] = []
     pictures: list[list[Any]] = []
+    named: dict[str, Pair] = {}
+    for pair in pairs:
+        if other := named.get(str(pair)):
+            said = f"two pairs are both called {shown(str(pair))}: {other.left} and {pair.left}"
+            raise UsageError(said, "give one of the two places")
+        named[str(pair)] = pair
     paths = StorePaths.of(out, scale, store)
     folder = paths.store.with_name(f"{paths.store.name}.unfinished")
     first, offset = 1, 0
