@@ -81,6 +81,10 @@ def opencv(tree: Tree) -> StoredCalibration:
             cameras.append(
                 _camera(values(f"M{side}", 3, 3), f"M{side}", numbers(coefficients, name), name, fisheye)
             )
+        if not {"R", "T"} & found.keys():
+            raise InputError(
+                "R and T are missing", "where the extrinsics are in a file of their own, give both"
+            )
         name, value = found.get("R", ("R", None))
         rotation = numbers(value, name, 3, 9)
         rig = Rig(

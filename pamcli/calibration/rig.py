@@ -95,6 +95,10 @@ class Rig:
         """Degrees between the directions of the cameras, rolls included."""
         return float(np.degrees(np.arccos(np.clip((np.trace(self.rotation) - 1) / 2, -1, 1))))
 
+    def as_fisheye(self) -> Rig:
+        """The same cameras, their coefficients those of OpenCV's fisheye model. Raises InputError."""
+        return replace(self, left=replace(self.left, fisheye=True), right=replace(self.right, fisheye=True))
+
     def with_baseline(self, metres: float) -> Rig:
         """The same directions, another distance."""
         return replace(self, translation=self.translation * (metres / self.baseline))

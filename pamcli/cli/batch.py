@@ -62,11 +62,15 @@ class Operation(ABC, Generic[Result]):
             picture = stdin.read()
         return read_packed_pair(picture, layout, max_pixels=max_pixels, name=STDIN_NAME)
 
+    searched_from: int | None = None
+    """The smallest disparity that is searched for, pixels; None: none is."""
+
     def look(self, pair: StereoPair) -> list[str]:
         """What looks wrong with it, a warning each."""
         from pamcli.imaging.preflight import check_pair
 
-        return [as_options(line) for line in check_pair(pair.left.pixels, pair.right.pixels).warnings()]
+        found = check_pair(pair.left.pixels, pair.right.pixels)
+        return [as_options(line) for line in found.warnings(self.searched_from)]
 
     def check(self, target: Target, pair: StereoPair) -> None:
         """Raise PamError where a result cannot be encoded as asked, before the network runs."""

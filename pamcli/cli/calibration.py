@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pamcli.cli import parsing
-from pamcli.cli.groups import argument, command, group, option
-from pamcli.cli.metric import Files
+from pamcli.cli.groups import argument, command, flag, group, option
+from pamcli.cli.metric import FISHEYE, Files
 from pamcli.cli.options import Answer, Messages
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Shown:
     cameras: tuple[int, int] | None = option(
         "Of a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
     )
+    fisheye: bool = flag(FISHEYE)
 
 
 @command(app, "show", "What a file says, in metres, pixels and degrees.")
@@ -37,10 +38,14 @@ def show(given: Shown, text: Answer, messages: Messages) -> None:
     $ pam calibration show rig.yaml --json
     """
     console = messages.console()
-    stored = Files(calibration=given.files, cameras=given.cameras).read(console)
+    files = Files(calibration=given.files, cameras=given.cameras)
+    stored = files.read(console)
     facts: dict[str, Any] = {"kind": stored.kind}
     if stored.rig is not None:
-        facts |= {"rig": _rig(stored.rig)}
+        from pamcli.calibration.files import naming
+
+        with naming(files.name):
+            facts |= {"rig": _rig(stored.rig.as_fisheye() if given.fisheye else stored.rig)}
     if stored.rectified is not None:
         facts |= {"rectified": _rectified(stored.rectified)}
         for warning in stored.rectified.warnings():
@@ -57,7 +62,7 @@ def show(given: Shown, text: Answer, messages: Messages) -> None:
         if part in facts:
             console.result(f"{title}:")
             for name, value in facts[part].items():
-                console.result(f"  {name.replace('_', ' '):22}{_text(value)}")
+                console.result(f"  {name.replace('_', ' '):28}{_text(value)}")
 
 
 def _rectified(calibration: Calibration) -> dict[str, Any]:

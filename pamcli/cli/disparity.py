@@ -155,7 +155,9 @@ def command(
 
     load = partial(load_matcher, network.weights or DEFAULT_MATCHING, network, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
-        run_jobs(plan, _Matching(load, output, in_metres, Path(spool), console, index), console, compute)
+        operation = _Matching(load, output, in_metres, Path(spool), console, index)
+        operation.searched_from = network.min_disparity
+        run_jobs(plan, operation, console, compute)
 
 
 class _Matching(Operation["StereoResult"]):

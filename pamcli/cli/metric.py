@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pamcli.calibration.rectified import Calibration
 
 
+FISHEYE = "An OpenCV file's coefficients are of its fisheye model."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Files:
     """A calibration in files."""

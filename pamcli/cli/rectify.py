@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from pamcli.cli.batch import Encoded, Operation, run_jobs
 from pamcli.cli.console import Console
 from pamcli.cli.groups import asked_results, flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
-from pamcli.cli.metric import Files
+from pamcli.cli.metric import FISHEYE, Files
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.outputs import check_beside
@@ -57,7 +57,7 @@ class Views(Files):
         metavar="WxH",
         parse=parsing.picture_size,
     )
-    fisheye: bool = flag("An OpenCV file's coefficients are of its fisheye model.")
+    fisheye: bool = flag(FISHEYE)
     uncalibrated: bool = flag("Without a calibration, from what both pictures show: no distances.")
 
     def __post_init__(self) -> None:
@@ -79,9 +79,7 @@ class Views(Files):
 
         with naming(self.name):
             rig = stored.rig if self.baseline is None else stored.rig.with_baseline(self.baseline)
-            if not self.fisheye:
-                return rig
-            return replace(rig, left=replace(rig.left, fisheye=True), right=replace(rig.right, fisheye=True))
+            return rig.as_fisheye() if self.fisheye else rig
 
 
 def command(

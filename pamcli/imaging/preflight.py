@@ -28,6 +28,9 @@ unrelated: of 21 real pairs, sharp or blurred until they had no details, it was 
 different scenes 0.49 and less."""
 SMALL, PLAIN = 100, 8.0
 """Pixels of a side, and grey levels by which rows vary, below which such copies say nothing."""
+BELOW = 0.1
+"""Share of the matches that may lie below the disparities that are searched: of 80 rectified pairs 0.06 and
+less lay below 0."""
 MAX_VERTICAL_ERROR = 1.0  # pixels by which matches of a rectified pair may lie above or below each other
 
 
@@ -49,9 +52,14 @@ class PairCheck:
     """Both pictures have the same pixels; nothing else was looked at then."""
     unrelated: bool = False
     """Hardly anything of one picture is in the other: probably two scenes."""
+    lowest: float = 0.0
+    """Below this, at least, lie a tenth of the matches; 0 without a verdict."""
 
-    def warnings(self) -> list[str]:
-        """One line for each thing that looks wrong, with its remedy; empty for a usable pair."""
+    def warnings(self, min_disparity: float | None = None) -> list[str]:
+        """One line for each thing that looks wrong, with its remedy; empty for a usable pair.
+
+        min_disparity: where a search for disparities begins, pixels; None: there is none.
+        """
         if self.identical:
             same = "both pictures are identical, so there is no disparity to find"
             return [f"{same}: give the two views of a scene"]
@@ -60,10 +68,16 @@ class PairCheck:
                 "the pictures seem to show different scenes: hardly anything of one is found in the other"
             ]
         lines = []
-        if self.exchanged:
+        searched = min_disparity is not None and self.lowest >= min_disparity
+        if self.exchanged and not (searched and min_disparity):
             lines.append(
                 f"the views look exchanged (median disparity {self.median_disparity:.1f} px): swap the two "
                 "arguments; for a packed picture take `packed` rl instead of lr, or bt instead of tb"
+            )
+        elif min_disparity is not None and not searched:
+            lines.append(
+                f"a tenth of the matches or more have disparities below {self.lowest:.0f} px, and nothing "
+                f"below {min_disparity:g} px is searched: lower `min_disparity`"
             )
         if self.vertical_error > MAX_VERTICAL_ERROR:
             if abs(self.vertical_offset) > 0.5 * self.vertical_error:
@@ -72,7 +86,8 @@ class PairCheck:
             else:
                 found = f"matches sit about {self.vertical_error:.1f} px above or below each other"
             lines.append(
-                f"{found}: the pair is not rectified (more than {MAX_VERTICAL_ERROR:g} px), rectify it first"
+                f"{found}: the pair is not rectified (more than {MAX_VERTICAL_ERROR:g} px), "
+                "rectify it first (pam rectify)"
             )
         return lines
 
@@ -109,7 +124,8 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
     offset, error = (
         (float(np.median(dy)) for dy in (measured.dy, np.abs(measured.dy))) if enough else (0.0, 0.0)
     )
-    return PairCheck(len(found), median, exchanged, offset, error)
+    lowest = float(np.quantile(found.disparity, BELOW)) + factor + 2 if not few else 0.0
+    return PairCheck(len(found), median, exchanged, offset, error, lowest=lowest)
 
 
 def _common(left: NDArray[np.generic], right: NDArray[np.generic]) -> float | None:

@@ -183,6 +183,7 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
         ({"M1": np.eye(2)}, "M1 is 2 x 2, not 3 x 3"),
         ({"M1": np.zeros((3, 3))}, "M1 is no camera matrix"),
         ({"M2": None}, "M2 is missing"),
+        ({"R": None, "T": None}, "R and T are missing"),
         ({"D1": np.zeros(7)}, "D1 has 7 coefficients of distortion"),
         ({"D2": np.array([np.nan] * 5)}, "D2 holds '.Nan' where a number belongs"),
         ({"R": np.ones((3, 3))}, "R is no rotation"),

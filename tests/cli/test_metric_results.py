@@ -193,12 +193,12 @@ def test_show(calib: Path) -> None:
     assert run.lines == [
         "Middlebury calibration",
         "rectified pictures:",
-        "  size px               96, 64",
-        "  focal length px       100",
-        "  principal point px    40, 30",
-        "  doffs px              2",
-        "  baseline m            0.5",
-        "  field of view degrees 51.282012, 35.489343",
+        "  size px                     96, 64",
+        "  focal length px             100",
+        "  principal point px          40, 30",
+        "  doffs px                    2",
+        "  baseline m                  0.5",
+        "  field of view degrees       51.282012, 35.489343",
     ]
     Path("calib.txt").write_text(CALIB.replace("baseline=500", "baseline=500000").replace("0 40;", "0 400;"))
     run = pam("calibration", "show", "calib.txt", "--json")
@@ -224,6 +224,16 @@ def test_show_cameras_as_they_stand(here: Path) -> None:
     assert facts["rig"]["right_camera_turned_degrees"] == pytest.approx(
         np.degrees(np.linalg.norm([0.015, 0.02, 0.02]))
     )
+    assert b"  right camera turned degrees 1" in pam("calibration", "show", "rig.yaml").stdout
+
+
+def test_show_a_fisheye(here: Path) -> None:
+    from unrectified import photographs, sample
+
+    photographs(*sample((0, 0, 96, 64)), fisheye=True).write(here)
+    for options, model in (((), "pinhole"), (("--fisheye",), "fisheye")):
+        (facts,) = pam("calibration", "show", "rig.yaml", "--json", *options).records
+        assert facts["rig"]["model"] == model
 
 
 def test_negative_disparities(pair: Path, networks: None) -> None:

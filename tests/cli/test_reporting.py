@@ -178,7 +178,8 @@ def put_larger_pair() -> None:
     [
         ("good", None, None),
         ("exchanged", "the views look exchanged", "take --packed rl"),
-        ("vertical", "matches sit 3.0 px lower in the right view", "rectify it first"),
+        ("vertical", "matches sit 3.0 px lower in the right view", "rectify it first (pam rectify)"),
+        ("shifted", "a tenth of the matches or more have disparities below -", "lower --min-disparity"),
         ("identical", "both pictures are identical", "give the two views of a scene"),
     ],
 )
@@ -196,6 +197,8 @@ def test_warnings_about_a_pair(case: str, said: str, remedy: str, monkeypatch: p
         os.rename("was_left.png", "right.png")
     elif case == "vertical":
         Image.fromarray(np.roll(np.asarray(Image.open("right.png")), 3, axis=0)).save("right.png")
+    elif case == "shifted":
+        Image.fromarray(np.roll(np.asarray(Image.open("right.png")), 40, axis=1)).save("right.png")
     elif case == "identical":
         shutil.copy("left.png", "right.png")
     run = pam(*DISPARITY, "-o", "d.pfm", "--jsonl", "--quiet")

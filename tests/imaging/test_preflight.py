@@ -56,7 +56,7 @@ def test_a_good_pair_gives_no_warning() -> None:
     assert not check.identical
     assert check.median_disparity == pytest.approx(6, abs=0.1)  # most of it is background
     assert abs(check.vertical_offset) < 0.1
-    assert check.warnings() == []
+    assert check.warnings() == check.warnings(min_disparity=0) == []
 
 
 def test_exchanged_views_are_found() -> None:
@@ -75,6 +75,17 @@ def test_cameras_that_converge_are_no_exchange() -> None:
         check = check_pair(*scene(far=-8, near=10)[::order])
         assert check.matches >= 40
         assert not check.exchanged
+        assert check.warnings() == check.warnings(min_disparity=-16) == []
+        (line,) = check.warnings(min_disparity=0)
+        assert "nothing below 0 px is searched: lower `min_disparity`" in line
+
+
+def test_views_shifted_onto_each_other_are_no_exchange_where_that_is_searched() -> None:
+    check = check_pair(*scene(far=-20, near=-10))
+    for searched, said in ((0, "exchanged"), (-8, "exchanged"), (-32, "")):
+        assert (
+            all(said in line for line in check.warnings(searched)) if said else not check.warnings(searched)
+        )
 
 
 def test_no_disparity_at_all_is_no_exchange() -> None:
