@@ -70,10 +70,8 @@ class Augmentation:
     @property
     def keeps_pixels(self) -> bool:
         """Pictures are moved, turned over and their colours exchanged at most: no pixel gets a new value."""
-        unchanged = self.smallest == self.largest == 1 and not self.stretch
-        light = (self.brightness, self.contrast, self.gamma, self.colour)
-        of_views = (self.view_brightness, self.view_contrast, self.view_gamma, self.view_colour)
-        return unchanged and not any((*light, *of_views, self.noise, self.blur))
+        moving = ("mirror", "upside_down", "permute_colours", "low_noise", "erase")
+        return replace(self, **dict.fromkeys(moving, 0.0)) == Augmentation()
 
     @property
     def of_scenes(self) -> "Augmentation":

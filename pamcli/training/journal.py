@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,35 +26,20 @@ Entry = Mapping[str, Any]
 """A line of the log: `step`, and figures. Those of training have `loss`, those of validation `figure`."""
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The folder of a run. Only the main process writes into it."""
 
-    path: Path
-
-    @property
-    def recipe(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe = path / "recipe.json"
         """The whole recipe, and what it was made with."""
-        return self.path / "recipe.json"
-
-    @property
-    def log(self) -> Path:
+        self.log = path / "log.jsonl"
         """A JSON object a line: figures of training and of validation."""
-        return self.path / "log.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def last(self) -> Path:
+        self.checkpoints = path / "checkpoints"
+        self.last = path / "last.safetensors"
         """The weights of the newest checkpoint."""
-        return self.path / "last.safetensors"
-
-    @property
-    def best(self) -> Path:
+        self.best = path / "best.safetensors"
         """The weights of the best validation."""
-        return self.path / "best.safetensors"
 
     def samples(self, step: int) -> Path:
         """Folder of a validation's pictures."""
@@ -163,16 +146,8 @@ def wandb_run(project: str, folder: RunFolder, recipe: Mapping[str, Any]) -> Any
 
 
 def _line(entry: Entry) -> str:
-    return json.dumps(_plain(entry)) + "\n"
-
-
-def _plain(value: Any) -> Any:
     """Numbers that JSON does not have become null."""
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(json.loads(json.dumps(entry), parse_constant=lambda name: None)) + "\n"
 
 
 def _flat(entry: Entry, prefix: str = "") -> dict[str, float]:

@@ -84,7 +84,7 @@ class Trainer:
         """
         self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
         self.compute, self.processes, self.about = compute, processes, about
-        self.step = 0
+        self.step, self.rate = 0, 0.0
         self.optimizer = make_optimizer(recipe, network)
         self.average = averaged(network, recipe.ema)
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
@@ -124,9 +124,9 @@ class Trainer:
 
         Raises DeviceError where the batch does not fit into memory.
         """
-        rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
+        self.rate = learning_rate(self.recipe.schedule, self.recipe.learning_rate, self.step, self.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["factor"]
+            group["lr"] = self.rate * group["factor"]
         # float32 is float32 in the backward pass, too, which runs outside of `autocast`.
         exact = self.compute.exactly() if self.compute.precision == "fp32" else nullcontext()
         figures: dict[str, Tensor] = {}
@@ -171,8 +171,9 @@ class Trainer:
         writer = _Writer(self, folder, journal, validator, stop, observer)
         writer.mend()
         if self.step and self._validates():
-            missing = journal is not None and not writer.validated_already()
-            if self.processes.any_of(missing):
+            entries = [] if journal is None else journal.entries
+            measured = any(entry["step"] == self.step and "figure" in entry for entry in entries)
+            if self.processes.any_of(journal is not None and not measured):
                 writer.validate()
                 if self.processes.any_of(stop.reason is not None):
                     return RunEnd(self.step, stop.reason or "terminated")
@@ -226,7 +227,7 @@ class _Writer:
         if trainer.processes.any_of(broken is not None):
             where = f"since step {broken[0]} (first: {broken[1]})" if broken else "on another process"
             raise _diverged(f"the loss is not finite {where}")
-        means = {name: sum_ / sums.count for name, sum_ in sums.read(trainer.processes).items()}
+        means = sums.means(trainer.processes)
         if self.journal is None:
             return
         norm = means.pop("gradient")
@@ -235,9 +236,7 @@ class _Writer:
             "loss": sum(means.values()),
             "losses": means,
             "terms": {name: mean / recipe.losses.of(name) for name, mean in means.items()},
-            "learning_rate": learning_rate(
-                recipe.schedule, recipe.learning_rate, trainer.step - 1, trainer.steps
-            ),
+            "learning_rate": trainer.rate,
             "gradient_norm": norm,
             "pairs_per_second": sums.pairs * trainer.processes.world / sums.seconds,
             "waiting": sums.waited / sums.seconds,
@@ -280,10 +279,6 @@ class _Writer:
             text += "; " + "; ".join(validated.lines())
         path = self.folder.last if last else self.folder.best
         save_network(stored_weights(trainer.kept), model_spec(trainer.recipe, text), path)
-
-    def validated_already(self) -> bool:
-        entries = self.journal.entries if self.journal is not None else []
-        return any(entry["step"] == self.trainer.step and "figure" in entry for entry in entries)
 
     def validate(self) -> None:
         """Measure the weights as they are kept, unless the run is to stop in the meantime."""
@@ -338,10 +333,6 @@ class _Sums:
         self._figures: dict[int, Tensor] = {}
 
     @property
-    def count(self) -> int:
-        return len(self._figures)
-
-    @property
     def seconds(self) -> float:
         return max(time.monotonic() - self._since, 1e-9)
 
@@ -367,7 +358,8 @@ class _Sums:
         broken = ~torch.stack(list(self._figures.values()))[:, : len(names)].isfinite()
         return next(((steps[row], names[column]) for row, column in broken.nonzero().tolist()), None)
 
-    def read(self, processes: Processes) -> dict[str, float]:
-        """Sums over the steps: of the terms over all processes, too."""
+    def means(self, processes: Processes) -> dict[str, float]:
+        """Over the steps; of the terms all processes' shares together."""
         *terms, norm = torch.stack(list(self._figures.values())).sum(0).tolist()
-        return dict(zip(self._names, [*processes.sum_of(terms), norm], strict=True))
+        sums = zip(self._names, [*processes.sum_of(terms), norm], strict=True)
+        return {name: sum_ / len(self._figures) for name, sum_ in sums}

@@ -58,9 +58,8 @@ def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copies in half precision, as weights files have them; a tensor beyond its range stays in float32."""
     stored = {}
     for key, value in state.items():
-        half = value.detach().half() if value.is_floating_point() else value.detach().clone()
-        fits = not value.is_floating_point() or bool(half.isfinite().all())
-        stored[key] = half if fits else value.detach().clone()
+        half = value.half() if value.is_floating_point() else value
+        stored[key] = (half if half.isfinite().all() else value).detach().clone()
     return stored
 
 

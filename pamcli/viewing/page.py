@@ -37,7 +37,7 @@ MOST_PIXELS = 2_500_000
 PICTURE_QUALITY = 88
 FINEST_STEP = 1 / 64
 """Pixels: disparities are stored in steps of this size, or coarser where 16 bits do not span the range."""
-PERCENTILES = (1, 99)  # of the known disparities: the range of the colours
+PERCENTILES = (1, 50, 99)  # of the known disparities: the middle of the scene, and the range of the colours
 THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a page
 
 INDEX_NAME = "index.html"
@@ -70,15 +70,10 @@ def render_page(
     sure = None if confidence is None else confidence[::stride, ::stride]
     picture = np.asarray(Image.fromarray(eight_bits(left)).reduce(stride))
     known = shown[np.isfinite(shown)]
-    low, middle, high = (
-        (float(value) for value in np.percentile(known, (PERCENTILES[0], 50, PERCENTILES[1])))
-        if known.size
-        else (0.0, 1.0, 1.0)
-    )
+    low, middle, high = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 1.0, 1.0)
     values, lowest, step = _packed(shown, sure)
     thumbnail = Image.fromarray(colorize(shown, low, high).pixels)
     thumbnail.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
-    height, width = shown.shape
     summary = {"size": f"{full_width} x {full_height} px", "disparities": f"{low:.1f} to {high:.1f} px"}
     if stride > 1:
         summary["shown"] = f"every {stride} pixels of every {stride} rows"
@@ -94,8 +89,8 @@ def render_page(
         picture=_jpeg(picture, PICTURE_QUALITY),
         values=values,
         facts={
-            "width": width,
-            "height": height,
+            "width": shown.shape[1],
+            "height": shown.shape[0],
             "stride": stride,
             "low": lowest,
             "step": step,
@@ -111,23 +106,12 @@ def render_page(
 
 def _camera(calibration: Calibration | None, width: int, height: int, low: float) -> dict[str, Any]:
     """What the cloud is drawn with: without a calibration it has no scale, and all of it lies ahead."""
+    values: tuple[object, ...] = width, width, 1, max(0.0, 1 - low), ((width - 1) / 2, (height - 1) / 2)
     if calibration is not None and calibration.baseline > 0:
-        return {
-            "focal_length": calibration.focal_length,
-            "focal_length_y": calibration.vertical_focal_length,
-            "baseline": calibration.baseline,
-            "offset": calibration.offset,
-            "principal": calibration.principal,
-        }
-    principal = (width - 1) / 2, (height - 1) / 2
-    ahead = max(0.0, 1 - low)
-    return {
-        "focal_length": width,
-        "focal_length_y": width,
-        "baseline": 1,
-        "offset": ahead,
-        "principal": principal,
-    }
+        focal_lengths = calibration.focal_length, calibration.vertical_focal_length
+        values = (*focal_lengths, calibration.baseline, calibration.offset, calibration.principal)
+    names = "focal_length", "focal_length_y", "baseline", "offset", "principal"
+    return dict(zip(names, values, strict=True))
 
 
 def _packed(
