@@ -1,7 +1,5 @@
 """Measuring disparity over data sets, of a network or in files."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,9 +16,9 @@ from pamcli.evaluation import studies
 from pamcli.evaluation.disparity_metrics import (
     MIDDLEBURY_WEIGHTS,
     DisparityMeter,
-    DisparitySummary,
     ImageFigures,
 )
+from pamcli.evaluation.disparity_tables import MeasuredSet
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
 from pamcli.evaluation.report_pictures import Panel, ShownPair, consistency_panels, shown_disparity
 from pamcli.evaluation.results import WORST, Evaluation, cost_of, facts_of, opened, set_notes, with_published
@@ -47,7 +45,7 @@ class DisparityProtocol:
     """Edges of ranges of the truth, px, that are measured one by one, too."""
 
     @classmethod
-    def of(cls, data: str, **asked: Any) -> DisparityProtocol:
+    def of(cls, data: str, **asked: Any) -> "DisparityProtocol":
         """That of a data set, by the name of its source. asked: its other fields."""
         middlebury = data == "middlebury"
         weights = MIDDLEBURY_WEIGHTS if middlebury else {}
@@ -61,19 +59,6 @@ class DisparityProtocol:
             yield f"only truth below {self.max_gt:g} px is counted"
         if self.resize is not None:
             yield f"pictures and truth are brought to {self.resize[0]} x {self.resize[1]} pixels first"
-
-
-@dataclass(frozen=True)
-class MeasuredSet:
-    """What a method reaches on a data set."""
-
-    label: str
-    summary: DisparitySummary
-    images: tuple[ImageFigures, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    wrong_from: float = 2.0
-    """px: what the set's benchmark counts as wrong."""
 
 
 def evaluate_disparity(
@@ -131,7 +116,7 @@ def evaluate_disparity(
     numbers = {"sets": [tables.numbers(one) for one in measured], **cost_numbers}
     study_tables: tuple[Table, ...] = ()
     if study is not None:
-        study_tables = (studies.table(study, [row for one in studied for row in one.rows]),)
+        study_tables = (studies.table(study, [row for rows, _ in studied for row in rows]),)
         numbers["study"] = {"kind": study, "rows": json_rows(study_tables[0])}
     found = Evaluation(
         title=f"Disparity of {facts[0][1]}",
@@ -143,7 +128,7 @@ def evaluate_disparity(
         key_figures=tables.key_figures(measured),
         headline=tables.headline(measured),
         studies=study_tables,
-        charts=(*(one.chart for one in studied), *tables.charts(measured)),
+        charts=(*(chart for _, chart in studied), *tables.charts(measured)),
         worst_pairs=tuple(worst_pairs),
         numbers=numbers,
     )

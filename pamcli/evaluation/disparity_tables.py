@@ -1,17 +1,13 @@
 """The tables and charts of measured disparity."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, Figures
+from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, DisparitySummary, Figures, ImageFigures
 from pamcli.evaluation.error_distributions import FRACTIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
 from pamcli.evaluation.tables import Column, Table, Value, flat, json_row, shown_value
-
-if TYPE_CHECKING:
-    from pamcli.evaluation.disparity_run import MeasuredSet
 
 POOLED, MEANS = "pooled", "mean of pictures"
 """The two ways of averaging, as every table names them; pooled over all pixels is the headline."""
@@ -34,13 +30,26 @@ UPPER = {"epe", "d1", *SPREAD}
 """Figures whose names are capitals."""
 
 
+@dataclass(frozen=True)
+class MeasuredSet:
+    """What a method reaches on a data set."""
+
+    label: str
+    summary: DisparitySummary
+    images: tuple[ImageFigures, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    wrong_from: float = 2.0
+    """px: what the set's benchmark counts as wrong."""
+
+
 def key_figures(sets: list[MeasuredSet]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     """Of each set the few figures to see first."""
     return tuple(
         (
             f"{one.label}, {POOLED}",
             tuple(
-                (_column(key).heading, shown_value(one.summary.pooled["all"][key], 2))
+                (figure_column(key).heading, shown_value(one.summary.pooled["all"][key], 2))
                 for key in ("d1", "bad-2", "epe", "density")
             ),
         )
@@ -92,7 +101,7 @@ def summary_table(sets: list[MeasuredSet], metrics: tuple[str, ...] | None = Non
         Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
         Column("pictures", "pictures", decimals=0, note="that have the region"),
     )
-    return Table((*words, *map(_column, keys)), tuple(rows))
+    return Table((*words, *map(figure_column, keys)), tuple(rows))
 
 
 def images_table(sets: list[MeasuredSet]) -> Table:
@@ -105,7 +114,7 @@ def images_table(sets: list[MeasuredSet]) -> Table:
     keys = flat({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
     used = [key for key in keys if any(key in row for row in rows)]
     words = (Column("data", "data", text=True), Column("name", "name", text=True))
-    return Table((*words, Column("seconds", "time", "s", 3), *map(_column, used)), tuple(rows))
+    return Table((*words, Column("seconds", "time", "s", 3), *map(figure_column, used)), tuple(rows))
 
 
 def charts(sets: list[MeasuredSet]) -> tuple[Histogram | CurveChart, ...]:
@@ -130,7 +139,8 @@ def charts(sets: list[MeasuredSet]) -> tuple[Histogram | CurveChart, ...]:
     return tuple(drawn)
 
 
-def _column(key: str) -> Column:
+def figure_column(key: str) -> Column:
+    """Of a figure of `METRICS`, or that of another region, as "noc d1"."""
     region, _, metric = key.rpartition(" ")
     unit, decimals = UNITS.get(metric, "%"), 2
     if metric == "pixels":

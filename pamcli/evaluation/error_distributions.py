@@ -8,8 +8,6 @@ order as good as the oracle's. Given for the end-point error and for bad-2. Pixe
 removed in random order, so their mean counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +62,7 @@ class ConfidenceTally:
         for row, weights in zip(self._by_level, (None, errors, errors > BAD), strict=True):
             row += np.bincount(levels, weights, minlength=_LEVELS)
 
-    def merge(self, other: ConfidenceTally) -> None:
+    def merge(self, other: "ConfidenceTally") -> None:
         self._errors.merge(other._errors)
         self._by_level += other._by_level
 
@@ -124,7 +122,7 @@ class ErrorHistogram:
         self.counts += np.bincount(bins, minlength=_BINS)
         self.sums += np.bincount(bins, weights=flat, minlength=_BINS)
 
-    def merge(self, other: ErrorHistogram) -> None:
+    def merge(self, other: "ErrorHistogram") -> None:
         self.counts += other.counts
         self.sums += other.sums
 

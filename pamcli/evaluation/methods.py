@@ -5,8 +5,6 @@ a disparity; `a/b_left.png` and `a/b_right.png` (or another picture suffix) wher
 pam itself calls them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -4,26 +4,21 @@ The paper's Tables 6 and 7 set attention, which has no maximum disparity, agains
 here the same network is run with fixed maxima, too.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import range_regions
+from pamcli.evaluation.disparity_tables import MeasuredSet, figure_column
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
 from pamcli.evaluation.report_charts import Curve, CurveChart
 from pamcli.evaluation.tables import Column, Table, Value
 from pamcli.imaging.resize import imresize_to, nearest
-
-if TYPE_CHECKING:
-    from pamcli.evaluation.disparity_run import MeasuredSet
 
 STUDIES = ("resolution", "range")
 """Accuracy and time with pictures of 0.25 to 2 times the size; accuracy over the truth's range of disparity,
@@ -40,16 +35,11 @@ LIMITS = (192, 96)
 
 FIGURES = ("d1", "epe", "bad-2", "bad-3")
 
-Again = Callable[[Callable[[Sample], Estimate]], "MeasuredSet"]
+Again = Callable[[Callable[[Sample], Estimate]], MeasuredSet]
 """Measures other estimates on the same set, in the same way."""
 
-
-@dataclass(frozen=True)
-class Studied:
-    """What a study says of one set."""
-
-    rows: tuple[dict[str, Value], ...]
-    chart: CurveChart
+Studied = tuple[list[dict[str, Value]], CurveChart]
+"""What a study says of one set: rows, and a chart."""
 
 
 def study(kind: str, one: MeasuredSet, method: Method, again: Again) -> Studied:
@@ -69,30 +59,20 @@ def table(kind: str, rows: list[dict[str, Value]]) -> Table:
     else:
         words += [Column("maximum", "maximum", text=True), Column("truth", "truth (px)", text=True)]
         words += [Column("pixels", "pixels", decimals=0)]
-    titles = {"d1": "D1", "epe": "EPE"}
-    figures = [Column(key, titles.get(key, key), "px" if key == "epe" else "%") for key in FIGURES]
-    return Table((*words, *figures), tuple(rows))
+    return Table((*words, *map(figure_column, FIGURES)), tuple(rows))
 
 
 def _over_resolution(one: MeasuredSet, method: NetworkMethod, again: Again) -> Studied:
-    found = [(x, one if x == 1 else again(_at_resolution(method, x))) for x in RESOLUTIONS]
     rows: list[dict[str, Value]] = []
-    for factor, each in found:
+    for factor in RESOLUTIONS:
+        each = one if factor == 1 else again(_at_resolution(method, factor))
         times = [image.seconds for image in each.images if image.seconds is not None]
-        figures = each.summary.pooled["all"]
-        rows.append(
-            {
-                "data": one.label,
-                "resolution": factor,
-                "seconds": sum(times) / len(times) if times else None,
-                **{key: figures[key] for key in FIGURES},
-            }
-        )
+        seconds = sum(times) / len(times) if times else None
+        figures = {key: each.summary.pooled["all"][key] for key in FIGURES}
+        rows.append({"data": one.label, "resolution": factor, "seconds": seconds, **figures})
     curves = (_curve("D1", RESOLUTIONS, rows, "d1"), _curve("bad-2", RESOLUTIONS, rows, "bad-2"))
     caption = "Pictures are resized for the network alone; errors are of the full size."
-    return Studied(
-        tuple(rows), CurveChart(f"{one.label}: resolution", curves, "times the size", "wrong (%)", caption)
-    )
+    return rows, CurveChart(f"{one.label}: resolution", curves, "times the size", "wrong (%)", caption)
 
 
 def _at_resolution(method: NetworkMethod, factor: float) -> Callable[[Sample], Estimate]:
@@ -118,12 +98,8 @@ def _over_range(one: MeasuredSet, method: Method, again: Again) -> Studied:
         pooled = each.summary.pooled
         parts = [region for region in (*regions, "all") if region in pooled]
         found: list[dict[str, Value]] = [
-            {
-                "data": one.label,
-                "maximum": name,
-                "truth": region,
-                **{key: pooled[region][key] for key in ("pixels", *FIGURES)},
-            }
+            {"data": one.label, "maximum": name, "truth": region}
+            | {key: pooled[region][key] for key in ("pixels", *FIGURES)}
             for region in parts
         ]
         rows += found
@@ -131,7 +107,7 @@ def _over_range(one: MeasuredSet, method: Method, again: Again) -> Studied:
         curves.append(_curve(f"maximum {name}" if len(runs) > 1 else "D1", edges, found[:-1], "d1"))
     caption = "Each point stands at the lower edge of its range of the truth."
     title = f"{one.label}: range of disparity"
-    return Studied(tuple(rows), CurveChart(title, tuple(curves), "truth (px)", "D1 (%)", caption))
+    return rows, CurveChart(title, tuple(curves), "truth (px)", "D1 (%)", caption)
 
 
 def _limited(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
