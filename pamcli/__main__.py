@@ -6,13 +6,21 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line; Ctrl-C while its modules are still read ends it as silently as later."""
+    """Run the command line; Ctrl-C while its modules are still read, or left, is as silent as in between."""
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else ignored, as under nohup
-    if usual:
-        signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
-    from pamcli.cli import main as command_line
+    try:
+        if usual:
+            signal.signal(signal.SIGINT, _end)
+        from pamcli.cli import main as command_line
 
-    command_line()
+        command_line()
+    finally:
+        if usual:
+            signal.signal(signal.SIGINT, _end)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    os._exit(130)
 
 
 if __name__ == "__main__":

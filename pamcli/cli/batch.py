@@ -320,7 +320,11 @@ class _Reporter:
             if not self.counts["failed"]:
                 raise
             self.console.error(said(error), error)
-        self.console.inform(self.summary())
+        shard = self.plan.selection.shard
+        if shard is not None and not any(self.counts.values()):
+            self.console.inform(f"shard {shard.start + 1}/{shard.step} is empty: the batch has fewer pairs")
+        else:
+            self.console.inform(self.summary())
         if self.counts["failed"]:
             raise typer.Exit(BATCH_FAILED)
 

@@ -82,7 +82,7 @@ def verify(
     """Check that weights are whole.
 
     Of a registered name the recorded sha256, of any file that its tensors are those of its network, of an
-    ONNX file that ONNX Runtime can load it.
+    ONNX file that ONNX Runtime can load it, and that its bytes are those of its export.
 
     $ pam weights verify
     $ pam weights verify passrnet-x2
@@ -95,7 +95,10 @@ def verify(
         try:
             path = find_weights(name, console)
             if path.suffix == ".onnx":
+                from pamcli.inference.onnx_file import require_as_sealed
+
                 _exported(path)
+                require_as_sealed(path)
             else:
                 load_network(path)
         except PamError as error:

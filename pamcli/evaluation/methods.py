@@ -5,7 +5,6 @@ a disparity; `a/b_left.png` and `a/b_right.png` (or another picture suffix) wher
 pam itself calls them.
 """
 
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +107,7 @@ class NetworkMethod:
 
 @dataclass(frozen=True)
 class FilesMethod:
-    """Files in a folder, named as the samples are. Raises UsageError: a scale of 0."""
+    """Files in a folder, named as the samples are. Raises UsageError: a scale that makes no pixels."""
 
     folder: Path
     scale: float = 1.0
@@ -117,7 +116,7 @@ class FilesMethod:
     """Samples without a file are left out, and that is said."""
 
     def __post_init__(self) -> None:
-        if not (self.scale > 0 and math.isfinite(self.scale)):
+        if not 1e-9 <= self.scale <= 1e9:
             raise UsageError(f"a scale of {self.scale:g}", "1 means that the files hold pixels")
 
     @property

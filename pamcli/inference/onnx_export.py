@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError
 from pamcli.inference.memory import HINT, free_memory
-from pamcli.inference.onnx_file import DYNAMIC, OnnxNetwork, library
+from pamcli.inference.onnx_file import DYNAMIC, OnnxNetwork, library, sealed
 from pamcli.inference.strip_choice import readable
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass
@@ -172,8 +172,7 @@ def _as_onnx(
         log.setLevel(level)
     assert program is not None
     program.model.metadata_props.update(metadata)
-    data: bytes = program.model_proto.SerializeToString()
-    return data
+    return sealed(program.model_proto.SerializeToString())
 
 
 def _pair(height: int, width: int) -> tuple[Tensor, Tensor]:

@@ -107,18 +107,20 @@ def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[byt
     environment = more.pop("env", {})
 
     def be_pam() -> None:
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # Popen waits for its pipe
-        tracker = resource_tracker._resource_tracker  # whose pipe, if an earlier test began it, is closed now
-        tracker._fd = tracker._pid = None
-        os.environ.update(environment)
-        sys.argv, sys.warnoptions = ["pam", *map(str, arguments)], ["error"]
-        sys.stdin, sys.stdout, sys.stderr = (
-            open(number, mode, closefd=False)  # noqa: SIM115
-            for number, mode in enumerate("rww")
-        )
         code: Any = 99
         try:
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # Popen waits for its pipe: from here on signals come
+            tracker = resource_tracker._resource_tracker  # whose pipe, if an earlier test began it, is closed
+            tracker._fd = tracker._pid = None
+            os.environ.update(environment)
+            sys.argv, sys.warnoptions = ["pam", *map(str, arguments)], ["error"]
+            sys.stdin, sys.stdout, sys.stderr = (
+                open(number, mode, closefd=False)  # noqa: SIM115
+                for number, mode in enumerate("rww")
+            )
             main()
+        except KeyboardInterrupt:  # before main listens, which a real one does from its first lines on
+            code = 130
         except SystemExit as end:
             code = end.code or 0
             sys.stdout.flush()

@@ -315,6 +315,8 @@ def test_the_scale_of_predictions(made: dict[str, np.ndarray]) -> None:
     assert any("multiplied by 4" in note for note in found["notes"])
     for value in ("0", "-1", "nan", "inf"):
         refuse(pam(*arguments, f"--prediction-scale={value}"), 2, "--prediction-scale")
+    for value in ("1e308", "1e-300"):  # no pixels, or all of them 0, come of any file
+        refuse(pam(*arguments, f"--prediction-scale={value}"), 2, f"a scale of {float(value):g}")
 
 
 def test_predictions_load_no_network(made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:

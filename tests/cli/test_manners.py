@@ -151,6 +151,14 @@ def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:
         assert run.stderr.read() == b""
 
 
+def test_ctrl_c_while_it_ends_says_nothing() -> None:
+    """Libraries' last words are interrupted."""
+    last = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT); "
+    program = last + "import sys; sys.argv = ['pam', '-V']; import pamcli.__main__ as m; m.main()"
+    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (130, f"pam {pamcli.__version__}\n", "")
+
+
 def test_starting_leaves_handlers_as_they_were() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Console(quiet=True).starting("x"):

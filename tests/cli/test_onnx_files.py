@@ -73,6 +73,12 @@ def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> Non
     Path("bad.onnx").write_bytes(halved.read_bytes()[:1000])
     refuse(pam("weights", "info", "bad.onnx"), 4, "bad.onnx is no ONNX file, or is damaged")
     refuse(pam("weights", "verify", "bad.onnx"), 4, "bad.onnx is no ONNX file, or is damaged")
+    flipped = bytearray(halved.read_bytes())
+    for place in (len(flipped) // 2, len(flipped) - 1):
+        flipped[place] ^= 1
+        Path("bad.onnx").write_bytes(flipped)
+        refuse(pam("weights", "verify", "bad.onnx"), 4, "bad.onnx is damaged")
+        flipped[place] ^= 1
     refuse(pam("weights", "info", "none.onnx"), 4, "no weights file none.onnx")
 
 

@@ -11,6 +11,13 @@ from pam_program import files, pam, refuse, unchanged
 
 pytestmark = pytest.mark.usefixtures("networks")
 
+BATCHES = [
+    ["flight0/a", "flight0/b"],
+    ["{}/a/1.png", "{}/b/1.png"],
+    ["--pairs", "list.tsv"],
+    ["--pairs", "-"],
+    ["--packed", "lr", "flight0/a", "flight1/a"],
+]
 NAMES = [f"{day}/{number}" for day in ("flight0", "flight1") for number in range(4)]
 
 
@@ -30,17 +37,7 @@ def stdin_of(batch: list[str]) -> dict[str, Any]:
     return {"stdin": Path("list.tsv").read_bytes()} if batch[-1] == "-" else {}
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [
-        ["flight0/a", "flight0/b"],
-        ["{}/a/1.png", "{}/b/1.png"],
-        ["--pairs", "list.tsv"],
-        ["--pairs", "-"],
-        ["--packed", "lr", "flight0/a", "flight1/a"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("batch", BATCHES, ids=" ".join)
 @pytest.mark.parametrize("command", [["disparity"], ["superres", "--scale", "2"]], ids=" ".join)
 def test_the_shards_together_are_the_whole(command: list[str], batch: list[str]) -> None:
     assert pam(*command, *batch, "-o", "whole", **stdin_of(batch)).code == 0
@@ -76,9 +73,14 @@ def test_two_inputs_with_one_output_stop_every_shard_before_work() -> None:
             refuse(run, 2, said)
 
 
-def test_more_shards_than_pairs() -> None:
-    run = pam("disparity", "--pairs", "list.tsv", "-o", "out/", "--shard", "9/9")
-    assert (run.code, run.lines, run.complaints) == (0, [], ["no pairs"])
+@pytest.mark.parametrize("batch", BATCHES, ids=" ".join)
+@pytest.mark.parametrize("command", ["disparity", "superres", "rectify --uncalibrated"])
+def test_a_shard_without_pairs_is_no_error(command: str, batch: list[str]) -> None:
+    """A scheduler that was asked for more tasks than there are pairs is to see none fail."""
+    run = pam(*command.split(), *batch, "-o", "out/", "--shard", "9/9", "--jsonl", **stdin_of(batch))
+    said = "shard 9/9 is empty: the batch has fewer pairs"
+    assert (run.code, run.lines, run.complaints) == (0, [], [said])
+    assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", "1/0", "-1/4", "1/4/2"])
