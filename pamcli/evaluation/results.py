@@ -2,7 +2,6 @@
 
 import datetime
 import platform
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,9 @@ from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.evaluation.tables import Table, csv_table, json_row, text_table
 from pamcli.files.finding import counted, shown
 
+Fact = tuple[str, str]
+"""Name and value."""
+
 WORST = 5
 """Pairs that a report shows."""
 
@@ -26,7 +28,7 @@ class Evaluation:
     """What an evaluation found. Every text may hold any character."""
 
     title: str
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
     """Name and value: network, sha256 of the weights, device, precision, data, date, and so on."""
     summary: Table
     """A row for each data set, part of the picture or method, and way of averaging: all figures."""
@@ -36,7 +38,7 @@ class Evaluation:
     """What a reader must know: parts of the data that were missing, options that change the figures."""
     warnings: tuple[str, ...] = ()
     """Notes on figures that are probably not what was meant."""
-    key_figures: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    key_figures: tuple[tuple[str, tuple[Fact, ...]], ...] = ()
     """Of each data set the few figures to see first, name and value as people read them."""
     headline: tuple[Table, ...] = ()
     """What a terminal shows of the summary; empty: all of it."""
@@ -80,11 +82,8 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
 
 
 def facts_of(
-    method: Sequence[tuple[str, str]],
-    more: Sequence[tuple[str, str]],
-    sets: Sequence[Source],
-    counts: Sequence[int],
-) -> list[tuple[str, str]]:
+    method: list[Fact], more: list[Fact], sets: Sequence[Source], counts: Sequence[int]
+) -> list[Fact]:
     """What was measured, with what, when, on which data. more: of the run. counts: pairs of each set."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     texts = [shown(source.spec.text if source.spec else source.label) for source in sets]
@@ -127,7 +126,7 @@ def with_published(
 
 def cost_of(
     seconds: Sequence[float | None], network: Any | None, what: str
-) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+) -> tuple[list[Fact], dict[str, Any]]:
     """What running a network took, for people and for JSON: seconds a pair, and the peak of memory in bytes.
 
     seconds: of each pair. what: is included in them. Memory is the GPU's, or else that of the whole process.
@@ -135,14 +134,7 @@ def cost_of(
     known = [each for each in seconds if each is not None]
     if not known or network is None:
         return [], {"seconds_per_pair": None, "peak_memory_bytes": None}
-    mean = sum(known) / len(known)
-    facts = [("time", f"{mean:.3f} s a pair, {what}")]
-    memory, where = network.compute.peak_memory(), "on the GPU"
-    if memory is None and sys.platform != "win32":
-        import resource
-
-        unit = 1 if sys.platform == "darwin" else 1024
-        memory, where = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "in all"
-    if memory is not None:
-        facts.append(("peak memory", f"{memory / 1e9:.2f} GB {where}"))
+    mean, memory = sum(known) / len(known), network.compute.peak_memory()
+    where = "on the GPU" if network.compute.describe()["device"].startswith("cuda") else "in all"
+    facts = [("time", f"{mean:.3f} s a pair, {what}"), ("peak memory", f"{memory / 1e9:.2f} GB {where}")]
     return facts, {"seconds_per_pair": mean, "peak_memory_bytes": memory}

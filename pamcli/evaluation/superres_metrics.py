@@ -15,7 +15,6 @@ the scale, reduced by MATLAB's bicubic, rounded to 8 bits.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +77,7 @@ def superres_pair(
             f"the smallest is {LEFT_MARGIN + _WINDOW} x {_WINDOW}",
         )
     views = [np.ascontiguousarray(view[:height, :width]).astype(np.uint8) for view in (left, right)]
-    low = [_resized(view, Fraction(1, scale)) for view in views]
+    low = [_resized(view, 1 / scale) for view in views]
     return SuperresPair(views[0], views[1], low[0], low[1], scale)
 
 
@@ -166,12 +165,11 @@ def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sums over all 7x7 windows, exact: (H, W) -> (H - 6, W - 6)."""
     rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
     columns = np.cumsum(np.pad(rows[_WINDOW:] - rows[:-_WINDOW], ((0, 0), (1, 0))), axis=1)
-    sums: NDArray[np.int64] = columns[:, _WINDOW:] - columns[:, :-_WINDOW]
-    return sums
+    return np.asarray(columns[:, _WINDOW:] - columns[:, :-_WINDOW])
 
 
-def _resized(picture: NDArray[np.uint8], scale: int | Fraction) -> NDArray[np.uint8]:
-    return imresize(picture, float(scale)).astype(np.uint8, copy=False)
+def _resized(picture: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+    return imresize(picture, scale).astype(np.uint8, copy=False)
 
 
 def _size(picture: NDArray[np.generic]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from pamcli.errors import DeviceError, UsageError
+from pamcli.inference.memory import peak_memory
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -45,9 +46,9 @@ class Compute:
         """Device and precision by name."""
         return {"device": self.runtime or str(self.device), "precision": self.precision}
 
-    def peak_memory(self) -> int | None:
-        """Most bytes that tensors took on a CUDA GPU since the program began; None elsewhere."""
-        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+    def peak_memory(self) -> int:
+        """Bytes: the most that this process has held, of a CUDA GPU's memory where it computes there."""
+        return peak_memory(self.device)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pamcli.errors import PamError, UsageError
 from pamcli.files.atomic import require_folder
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import memory_errors, peak_memory
+from pamcli.inference.memory import memory_errors
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import (
@@ -240,7 +240,7 @@ class _Writer:
             "gradient_norm": norm,
             "pairs_per_second": sums.pairs * trainer.processes.world / sums.seconds,
             "waiting": sums.waited / sums.seconds,
-            "memory_mb": peak_memory(trainer.compute.device) / 1e6,
+            "memory_mb": trainer.compute.peak_memory() / 1e6,
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
         self.journal.write(entry)
