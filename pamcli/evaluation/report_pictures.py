@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageColor, ImageDraw
 
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
@@ -165,18 +165,8 @@ def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.u
 ERROR_STEPS = (0.0, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """The n at which each colour begins."""
 
-ERROR_COLORS = (
-    (49, 54, 149),
-    (69, 117, 180),
-    (116, 173, 209),
-    (171, 217, 233),
-    (224, 243, 248),
-    (254, 224, 144),
-    (253, 174, 97),
-    (244, 109, 67),
-    (215, 48, 39),
-    (165, 0, 38),
-)
+_COOL, _WARM = "#313695 #4575b4 #74add1 #abd9e9 #e0f3f8", "#fee090 #fdae61 #f46d43 #d73027 #a50026"
+ERROR_COLORS = tuple(ImageColor.getrgb(color) for color in (*_COOL.split(), *_WARM.split()))
 """RGB, one for each of `ERROR_STEPS`."""
 
 

@@ -135,7 +135,7 @@ def require_complete(kind: str, names: Iterable[str]) -> None:
     asked before the network runs for an hour. Raises UsageError: no such kind.
     """
     rules = rules_of(kind)
-    given = [_last(name) for name in names]
+    given = [name.rpartition("/")[2] for name in names]
     if repeated := sorted({name for name in given if given.count(name) > 1}):
         raise InputError(f"two pictures for one file of a {kind} submission: {listed(repeated)}")
     if strange := [name for name in given if name not in {*rules.training, *rules.test}]:
@@ -195,7 +195,7 @@ def write_submission(
     with replacing(path) as temporary:
         with zipfile.ZipFile(temporary, "x") as archive:
             for prediction in predictions:
-                name = _last(prediction.name)
+                name = prediction.name.rpartition("/")[2]
                 if name in written or name not in {*rules.training, *rules.test}:
                     require_complete(kind, [*written, name])
                 written.append(name)
@@ -248,7 +248,3 @@ def _check(prediction: Prediction, rules: Rules) -> None:
         )
     if rules.seconds and not (math.isfinite(prediction.seconds) and prediction.seconds > 0):
         raise InputError(f"{name}: a runtime of {prediction.seconds:g} s, where the server wants one above 0")
-
-
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]

@@ -12,7 +12,7 @@ from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
-from pamcli.evaluation.methods import Estimate, NetworkMethod
+from pamcli.evaluation.methods import Estimate, NetworkMethod, Views
 from pamcli.evaluation.superres_metrics import SuperresPair
 from pamcli.evaluation.superres_run import measure_superres
 from pamcli.files.atomic import write_atomically
@@ -129,10 +129,10 @@ def _disparity(
     shown: list[NDArray[np.uint8]] = []
 
     def estimate(sample: Sample) -> Estimate:
-        disparity = matcher(sample.left, sample.right, extras=()).disparity
+        found = NetworkMethod(matcher).disparities_of(sample.left, sample.right)
         if len(shown) < SAMPLES:
-            shown.append(_disparity_picture(sample, disparity))
-        return Estimate(disparity)
+            shown.append(_disparity_picture(sample, found.disparity))
+        return found
 
     protocol = DisparityProtocol.of(data.info.name, max_gt=None, resize=None)
     measured = measure_disparity(data.label, source, estimate, protocol, advance=advance)
@@ -153,9 +153,7 @@ def _superres(
 ) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
     shown: list[NDArray[np.uint8]] = []
 
-    def enlarge(
-        name: str, pair: SuperresPair
-    ) -> tuple[tuple[NDArray[np.uint8], NDArray[np.uint8]], float | None]:
+    def enlarge(name: str, pair: SuperresPair) -> tuple[Views, None]:
         left, right = (view.astype(np.uint8) for view in upscaler(pair.low_left, pair.low_right))
         if len(shown) < SAMPLES:
             middle = tuple(
