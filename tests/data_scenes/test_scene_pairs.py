@@ -13,14 +13,13 @@ from pamcli.data.scenes.render import Layer, Views, render
 from pamcli.data.scenes.scene import Scene, make_scene, scene_pair
 from pamcli.data.scenes.textures import (
     LEAST_TEXELS,
-    TextureFiles,
     TextureLibrary,
     find_textures,
     read_texture,
 )
 from pamcli.data.source import Sample
 
-MADE_UP = TextureLibrary(TextureFiles())
+MADE_UP = TextureLibrary()
 HEIGHT, WIDTH = 96, 192
 
 
@@ -40,7 +39,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> TextureLibrary:
         alpha = np.hypot(*np.mgrid[-40:40, -30:30]) < 28
         cutout = np.concatenate([smooth(rng, 80, 60), 255 * alpha[..., None].astype(np.uint8)], axis=2)
         Image.fromarray(cutout).save(folder / f"cut{number}.png")
-    return TextureLibrary(find_textures(folder))
+    return find_textures(folder)
 
 
 def scene_of(library: TextureLibrary, number: int) -> Scene:
@@ -115,7 +114,7 @@ def test_a_number_is_a_scene() -> None:
         return [part.tobytes() for part in (sample.left, sample.right, sample.disparity)]
 
     first = parts(scene_pair(MADE_UP, 1, 2, 48, 96))
-    assert parts(scene_pair(TextureLibrary(TextureFiles()), 1, 2, 48, 96)) == first
+    assert parts(scene_pair(TextureLibrary(), 1, 2, 48, 96)) == first
     for seed, number in ((1, 3), (2, 2), (2, 1)):
         assert all(
             a != b for a, b in zip(parts(scene_pair(MADE_UP, seed, number, 48, 96)), first, strict=True)
@@ -198,7 +197,7 @@ def test_cut_outs_keep_their_shape_and_lose_their_margin(tmp_path: Path) -> None
     pixels[40:140, 90:110] = 255  # 100 rows, 20 columns
     Image.fromarray(pixels).save(tmp_path / "tall.png")
     assert read_texture(tmp_path / "tall.png").shape == (4, 100, 20)
-    library = TextureLibrary(find_textures(tmp_path))
+    library = find_textures(tmp_path)
     shapes = []
     for number in range(15):
         for layer in scene_of(library, number).layers:
@@ -233,7 +232,7 @@ def test_pictures_of_any_kind_become_textures(
     picture.save(tmp_path / f"a{suffix}", lossless=True)
     files = find_textures(tmp_path)
     assert (len(files.photos), len(files.cutouts)) == ((0, 1) if is_cutout else (1, 0))
-    texture = read_texture(files.all[0])
+    texture = read_texture((files.photos + files.cutouts)[0])
     assert texture.shape == (4 if is_cutout else 3, 20, 30)
     assert abs(int(texture[0, 5, 5]) - 51) <= 1
 
@@ -255,7 +254,7 @@ def test_pictures_that_lie_on_their_side_are_turned_up(tmp_path: Path) -> None:
 
 def test_one_narrow_photograph_is_enough_for_any_scene(tmp_path: Path) -> None:
     Image.fromarray(smooth(np.random.default_rng(0), 24, 400)[:16]).save(tmp_path / "a.png")
-    library = TextureLibrary(find_textures(tmp_path))
+    library = find_textures(tmp_path)
     for number in range(6):
         assert drawn(scene_of(library, number)).left.isfinite().all()
 

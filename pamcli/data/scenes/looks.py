@@ -260,7 +260,7 @@ def dapples(rng: Generator, size: int, darkness: float) -> Tensor:
 
 def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
     """What is mirrored in glass and paint: a scene, or sky above dark, with highlights here and there."""
-    if library.files.photos and rng.random() < 0.6:
+    if library.photos and rng.random() < 0.6:
         texture = library.background(rng)
     else:
         texture = opaque(np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2))

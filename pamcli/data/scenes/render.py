@@ -227,20 +227,13 @@ class _Canvas:
     def _paint(self, index: int, layer: Layer, place: _Place, seen: Tensor) -> None:
         """Lay the points `seen` (2, h, w) of a layer over a window of the view."""
         flat = seen.flatten().nonzero()[:, 0]
-        if not len(flat):
-            return
         x, y = place.x.reshape(-1)[flat], place.y.reshape(-1)[flat]
-        u, v, inverse = _texels(layer.homography, x, y)
-        if not layer.endless:
-            rows, columns = layer.texture.shape[1:]
-            kept = ((u > -1) & (v > -1) & (u < columns) & (v < rows)).nonzero()[:, 0]
-            if not len(kept):
-                return
-            flat, x, y, u, v, inverse = (w[kept] for w in (flat, x, y, u, v, inverse))
-        texels = self.sampled(layer).sample(u, v, *_density(layer.homography, u, v, inverse))
+        kept, texels = self._texels(layer, x, y)
+        flat, x, y = flat[kept], x[kept], y[kept]
         colours, opacity = texels[:3], texels[3]
         for decal in layer.decals:
-            _lay(colours, opacity, decal, self.sampled(decal), x, y)
+            these, over = self._texels(decal, x, y)
+            colours[:, these] = colours[:, these] * (1 - over[3]) + over[:3] * opacity[these]
         colours *= layer.light
         height, width = seen.shape[1:]
         point, rest = flat // (height * width), flat % (height * width)
@@ -261,35 +254,21 @@ class _Canvas:
         self._nearest.view(-1)[place_of[solid]] = place.disparity.reshape(-1)[flat[solid]]
         self._layer.view(-1)[place_of[solid]] = index
 
-
-def _texels(homography: NDArray[np.float64], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Texels (u, v) of left places, and the inverse of the homography's third coordinate."""
-    h = homography.tolist()
-    inverse = 1 / (h[2][0] * x + h[2][1] * y + h[2][2]).clamp(min=1e-6)
-    u = (h[0][0] * x + h[0][1] * y + h[0][2]) * inverse
-    v = (h[1][0] * x + h[1][1] * y + h[1][2]) * inverse
-    return u, v, inverse
-
-
-def _density(homography: NDArray[np.float64], u: Tensor, v: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
-    """Texels per pixel across and down, from the derivatives of the homography."""
-    h = homography.tolist()
-    across = torch.hypot((h[0][0] - u * h[2][0]) * inverse, (h[1][0] - v * h[2][0]) * inverse)
-    down = torch.hypot((h[0][1] - u * h[2][1]) * inverse, (h[1][1] - v * h[2][1]) * inverse)
-    return across, down
-
-
-def _lay(colours: Tensor, opacity: Tensor, decal: Decal, pyramid: "Pyramid", x: Tensor, y: Tensor) -> None:
-    """A decal over the colours (3, N) of left places (N,), no further than they are opaque."""
-    u, v, inverse = _texels(decal.homography, x, y)
-    rows, columns = decal.texture.shape[1:]
-    inside = (u > -1) & (v > -1) & (u < columns) & (v < rows)
-    these = (inside | decal.endless).nonzero()[:, 0]
-    if not len(these):
-        return
-    u, v = u[these], v[these]
-    texels = pyramid.sample(u, v, *_density(decal.homography, u, v, inverse[these]))
-    colours[:, these] = colours[:, these] * (1 - texels[3]) + texels[:3] * opacity[these]
+    def _texels(self, picture: Layer | Decal, x: Tensor, y: Tensor) -> tuple[Tensor | slice, Tensor]:
+        """On which of the left places (N,) a picture lies, (M,), and its texels there (C, M)."""
+        h = picture.homography.tolist()
+        inverse = 1 / (h[2][0] * x + h[2][1] * y + h[2][2]).clamp(min=1e-6)
+        u = (h[0][0] * x + h[0][1] * y + h[0][2]) * inverse
+        v = (h[1][0] * x + h[1][1] * y + h[1][2]) * inverse
+        kept: Tensor | slice = slice(None)
+        if not picture.endless:
+            rows, columns = picture.texture.shape[1:]
+            kept = ((u > -1) & (v > -1) & (u < columns) & (v < rows)).nonzero()[:, 0]
+            u, v, inverse = u[kept], v[kept], inverse[kept]
+        # Texels per pixel, from the derivatives of the homography.
+        across = torch.hypot((h[0][0] - u * h[2][0]) * inverse, (h[1][0] - v * h[2][0]) * inverse)
+        down = torch.hypot((h[0][1] - u * h[2][1]) * inverse, (h[1][1] - v * h[2][1]) * inverse)
+        return kept, self.sampled(picture).sample(u, v, across, down)
 
 
 def _visible(left: _Canvas, right: _Canvas, drift: tuple[float, float]) -> Tensor:
@@ -328,14 +307,13 @@ class Pyramid:
         if self._endless:
             rows, columns = self._levels[0].shape[1:]
             u, v = _mirrored(u, columns), _mirrored(v, rows)
-        low, high = (int(bound) for bound in level.aminmax())
+        low, high = (int(bound) for bound in level.aminmax()) if len(u) else (0, -1)
         if low == high:
             return self._sample_level(u, v, low)
         sampled = u.new_zeros(len(self._levels[0]), len(u))
         for k in range(low, high + 1):
             these = (level == k).nonzero()[:, 0]
-            if len(these):
-                sampled[:, these] = self._sample_level(u[these], v[these], k)
+            sampled[:, these] = self._sample_level(u[these], v[these], k)
         return sampled
 
     def _sample_level(self, u: Tensor, v: Tensor, k: int) -> Tensor:

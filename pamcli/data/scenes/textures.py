@@ -29,19 +29,7 @@ KEPT = 120  # decoded pictures, per process: at most 500 MB
 LEAST_TEXELS = 16  # pictures with a shorter side (icons, previews) are left out
 
 
-@dataclass(frozen=True)
-class TextureFiles:
-    """Pictures of a folder: those without and those with an opacity channel (cut-outs)."""
-
-    photos: tuple[Path, ...] = ()
-    cutouts: tuple[Path, ...] = ()
-
-    @property
-    def all(self) -> tuple[Path, ...]:
-        return self.photos + self.cutouts
-
-
-def find_textures(folder: Path) -> TextureFiles:
+def find_textures(folder: Path) -> "TextureLibrary":
     """All pictures below a folder, links followed, a circle of them once.
 
     Only their headers are read. Raises InputError: none there, one is no picture, a folder cannot be read.
@@ -62,26 +50,27 @@ def find_textures(folder: Path) -> TextureFiles:
             f"{shown(folder)} holds no picture of {LEAST_TEXELS} pixels a side or more",
             "give a folder of photographs, or procedural alone for textures that are made up",
         )
-    return TextureFiles(tuple(photos), tuple(cutouts))
+    return TextureLibrary(tuple(photos), tuple(cutouts))
 
 
 @dataclass(frozen=True)
 class TextureLibrary:
-    """Draws textures: of files, or made up."""
+    """Draws textures: of pictures without and with an opacity channel (cut-outs), or made up."""
 
-    files: TextureFiles
+    photos: tuple[Path, ...] = ()
+    cutouts: tuple[Path, ...] = ()
 
     def background(self, rng: Generator) -> Tensor:
         """An opaque texture of at least some hundred texels a side."""
-        if self.files.photos and rng.random() < 0.85:
-            return _texture(_one_of(rng, self.files.photos))
+        if self.photos and rng.random() < 0.85:
+            return _texture(_one_of(rng, self.photos))
         return made_up(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
 
     def skin(self, rng: Generator, height: int, width: int) -> Tensor:
         """An opaque texture for an object of (height, width) texels: a part of a photo, or made up."""
-        if not self.files.photos or rng.random() < 0.3:
+        if not self.photos or rng.random() < 0.3:
             return made_up(rng, height, width)
-        photo = _one_of(rng, self.files.photos)
+        photo = _one_of(rng, self.photos)
         scale = min(1.0, rng.uniform(0.5, 2.0), photo.shape[1] / height, photo.shape[2] / width)
         rows = min(max(2, int(height * scale)), photo.shape[1])
         columns = min(max(2, int(width * scale)), photo.shape[2])
@@ -94,9 +83,9 @@ class TextureLibrary:
 
     def cutout(self, rng: Generator) -> Tensor | None:
         """An object with its own outline, mirrored at random; None where there are none."""
-        if not self.files.cutouts:
+        if not self.cutouts:
             return None
-        picture = _texture(_one_of(rng, self.files.cutouts))
+        picture = _texture(_one_of(rng, self.cutouts))
         return picture.flip(2) if rng.random() < 0.5 else picture
 
 
@@ -158,7 +147,8 @@ def cut(texture: Tensor, mask: NDArray[np.float32]) -> Tensor:
 def made_up(rng: Generator, height: int, width: int) -> Tensor:
     """A texture without any picture: noise, stripes, tiles, specks, or next to nothing."""
     pattern = (noise, noise, stripes, tiles, specks, plain)[rng.integers(6)]
-    two = _colours(rng, 2)
+    grey = rng.uniform(0, 1, (2, 1))  # most things are greyish
+    two = np.clip(grey + rng.uniform(0, 0.35) * rng.normal(size=(2, 3)), 0, 1)
     amount = pattern(rng, height, width)[..., None]
     colours = two[0] * (1 - amount) + two[1] * amount
     if rng.random() < 0.6:  # light that is not even
@@ -224,10 +214,3 @@ def _turned(rng: Generator, height: int, width: int) -> tuple[NDArray[np.float64
     turn = rng.choice([0.0, np.pi / 2, rng.uniform(0, np.pi)])
     x, y = np.arange(width)[None], np.arange(height)[:, None]
     return np.cos(turn) * x + np.sin(turn) * y, np.cos(turn) * y - np.sin(turn) * x
-
-
-def _colours(rng: Generator, count: int) -> NDArray[np.float64]:
-    """Random colours, most of them greyish as things are."""
-    grey = rng.uniform(0, 1, (count, 1))
-    colours: NDArray[np.float64] = np.clip(grey + rng.uniform(0, 0.35) * rng.normal(size=(count, 3)), 0, 1)
-    return colours

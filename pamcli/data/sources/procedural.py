@@ -29,7 +29,7 @@ class Scenes(Source):
     def __init__(self, library: TextureLibrary, height: int, width: int, length: int = LENGTH) -> None:
         """height, width: pixels of the listed scenes."""
         # A scene may need any texture. Each is given its share, so that all are named once, and checked once.
-        textures = library.files.all
+        textures = library.photos + library.cutouts
         shares = [textures[index::length] for index in range(length)]
         self.names = tuple(f"{index:06d}" for index in range(length))
         self._files = tuple(
@@ -86,10 +86,10 @@ class Scenes(Source):
 
 
 def open_source(root: Path | None, split: str, keys: Mapping[str, str]) -> Scenes:
-    from pamcli.data.scenes.textures import TextureFiles, TextureLibrary, find_textures
+    from pamcli.data.scenes.textures import TextureLibrary, find_textures
 
     width, height = map(int, keys.get("size", "512x256").split("x"))
-    return Scenes(TextureLibrary(TextureFiles() if root is None else find_textures(root)), height, width)
+    return Scenes(TextureLibrary() if root is None else find_textures(root), height, width)
 
 
 INFO = SourceInfo(
