@@ -46,32 +46,39 @@ def parse_data(text: str) -> DataSpec:
     """
     head, colon, rest = text.partition(":")
     alone, _, query = text.partition("?")
-    if alone in SOURCES and not SOURCES[alone].needs_folder:
-        return _spec(text, SOURCES[alone], SOURCES[alone].splits[0], None, query)
     name, slash, split = head.partition("/")
-    if not colon or (name not in SOURCES and not re.fullmatch(r"\w+", name)):
+    place: str | None = None
+    if alone in SOURCES and not SOURCES[alone].needs_folder:
+        info, split = SOURCES[alone], SOURCES[alone].splits[0]
+    elif not colon or (name not in SOURCES and not re.fullmatch(r"\w+", name)):
         hint = f"give NAME:PATH, NAME one of {', '.join(SOURCES)}"
         raise UsageError(f"{text!r} does not begin with the name of a data set", hint)
-    info = SOURCES.get(name)
-    if info is None:
+    elif name not in SOURCES:
         raise unknown("data set", name, list(SOURCES))
-    split = split if slash else info.splits[0]
-    if split not in info.splits:
-        raise unknown(f"split of {name}", split, info.splits)
-    path, question, query = rest.rpartition("?")
-    if not question or not query or ("/" in query and not _names_templates(query)):
-        path, query = rest, ""
-    if not path:
-        alone = "" if info.needs_folder else f", or {name} alone"
-        raise UsageError(f"{text!r} names no folder", f"{name}:PATH{alone}")
-    return _spec(text, info, split, Path(os.path.expanduser(path)), query)
-
-
-def _spec(text: str, info: SourceInfo, split: str, path: Path | None, query: str) -> DataSpec:
+    else:
+        info = SOURCES[name]
+        split = split if slash else info.splits[0]
+        if split not in info.splits:
+            raise unknown(f"split of {name}", split, info.splits)
+        place, question, query = rest.rpartition("?")
+        # A "/" stands in a template of views, or in a folder's name that has a "?".
+        if not (question and query) or any("/" in item and "{}" not in item.partition("=")[2] for item in query.split("&")):
+            place, query = rest, ""
+        if not place:
+            hint = f"{name}:PATH" + ("" if info.needs_folder else f", or {name} alone")
+            raise UsageError(f"{text!r} names no folder", hint)
     keys = _keys(query, info)
-    first, weight = keys.pop("first", None), keys.pop("weight", None)
-    numbers = _count(first) if first else None, _weight(weight) if weight else 1.0
-    return DataSpec(text, info, split, path, keys, *numbers)
+    first, weight = keys.pop("first", None), keys.pop("weight", "1")
+    if first and not (first.isascii() and first.isdigit() and len(first) < 19 and int(first) > 0):
+        raise UsageError(f"first={first[:40]} is not a whole number above 0 of at most 18 digits")
+    try:
+        factor = float(weight)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor <= 1e9:
+        raise UsageError(f"weight={weight[:40]} is not a number above 0, at most 1e9")
+    path = None if place is None else Path(os.path.expanduser(place))
+    return DataSpec(text, info, split, path, keys, int(first) if first else None, factor)
 
 
 def open_data(data: str | DataSpec) -> Source:
@@ -116,9 +123,8 @@ def _keys(query: str, info: SourceInfo) -> dict[str, str]:
     for item in filter(None, query.split("&")):
         name, equals, value = item.partition("=")
         if not equals or not value:
-            raise UsageError(
-                f"{item!r} is not key=value", f"keys of {info.name}: {', '.join([*known, *common])}"
-            )
+            hint = f"keys of {info.name}: {', '.join([*known, *common])}"
+            raise UsageError(f"{item!r} is not key=value", hint)
         if name in found:
             raise UsageError(f"{name} is given twice in {query!r}")
         if name in known:
@@ -128,24 +134,3 @@ def _keys(query: str, info: SourceInfo) -> dict[str, str]:
             raise unknown(f"key of {info.name}", name, [*known, *common])
         found[name] = value
     return found
-
-
-def _names_templates(query: str) -> bool:
-    """Whether each "/" of it stands in a template of views, and in no folder's name that has a "?"."""
-    return all("/" not in item or "{}" in item.partition("=")[2] for item in query.split("&"))
-
-
-def _count(value: str) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) > 0):
-        raise UsageError(f"first={value[:40]} is not a whole number above 0 of at most 18 digits")
-    return int(value)
-
-
-def _weight(value: str) -> float:
-    try:
-        weight = float(value)
-    except ValueError:
-        weight = math.nan
-    if not 0 < weight <= 1e9:
-        raise UsageError(f"weight={value[:40]} is not a number above 0, at most 1e9")
-    return weight

@@ -5,7 +5,7 @@ truth scaled, negated, turned over, or with the views exchanged; a truth that is
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
+
+Values = NDArray[np.float32]
 
 _SCALES = {1 / 2: "half", 2.0: "twice", 1 / 4: "a quarter", 4.0: "4 times"}
 _SCALES |= {1 / 16: "1/16", 16.0: "16 times", 1 / 256: "1/256", 256.0: "256 times"}
@@ -79,17 +81,15 @@ class Fit:
 
 def judge(sample: Sample) -> str | None:
     """What is wrong with the truths of a sample, on a line; None where they fit or cannot be judged."""
-    said = None if sample.disparity is None else _judge(sample)
-    if said or sample.right_disparity is None:
-        return said
-    # A mirrored pair whose views are exchanged is a pair again, with the right view for its left one.
-    left, right = sample.right[:, ::-1], sample.left[:, ::-1]
-    said = _judge(Sample(sample.name, left, right, disparity=sample.right_disparity[:, ::-1]))
-    return said and f"right view: {said}"
-
-
-def _judge(sample: Sample) -> str | None:
-    assert sample.disparity is not None
+    if sample.right_disparity is not None:
+        if said := judge(replace(sample, right_disparity=None)):
+            return said
+        # A mirrored pair whose views are exchanged is a pair again, with the right view for its left one.
+        left, right = sample.right[:, ::-1], sample.left[:, ::-1]
+        said = judge(Sample(sample.name, left, right, disparity=sample.right_disparity[:, ::-1]))
+        return said and f"right view: {said}"
+    if sample.disparity is None:
+        return None
     known = sample.disparity[np.isfinite(sample.disparity)]
     if not known.size:
         return "no pixel has a known disparity"
@@ -120,9 +120,7 @@ def readings(sample: Sample) -> Iterator[Fit]:
     spread = float(np.sqrt((left**2).mean())) or 1.0
     aside = np.float32(max(_ASIDE_PIXELS, _ASIDE * truth.shape[1]))
 
-    def fit(
-        reading: str, disparity: NDArray[np.float32], to: NDArray[np.float32], source: NDArray[np.float32]
-    ) -> Fit:
+    def fit(reading: str, disparity: Values, to: Values, source: Values) -> Fit:
         error, before, after = (_error(to, source, disparity + by) / spread for by in (0, -aside, aside))
         return Fit(reading, error, (before + after) / 2)
 
@@ -139,7 +137,7 @@ def readings(sample: Sample) -> Iterator[Fit]:
     yield fit("it is upside down", truth[::-1], left, right)
 
 
-def _high_pass(picture: NDArray[np.generic]) -> NDArray[np.float32]:
+def _high_pass(picture: NDArray[np.generic]) -> Values:
     """(H, W, 3) -> (H, W): grey values less their mean over a box."""
     import cv2
 
@@ -148,7 +146,7 @@ def _high_pass(picture: NDArray[np.generic]) -> NDArray[np.float32]:
     return np.asarray(grey - mean, dtype=np.float32)
 
 
-def _error(to: NDArray[np.float32], source: NDArray[np.float32], disparity: NDArray[np.float32]) -> float:
+def _error(to: Values, source: Values, disparity: Values) -> float:
     """Mean difference between `to` (y, x) and `source` (y, x - disparity), each cut off.
 
     What leads out of the picture counts as the cut-off, so that a reading does not win by leading there.
@@ -162,11 +160,7 @@ def _error(to: NDArray[np.float32], source: NDArray[np.float32], disparity: NDAr
     width = to.shape[1]
     places = columns - disparity[rows, columns].astype(np.float64)
     inside = (places >= 0) & (places <= width - 1)
-    places = np.clip(places, 0, width - 1)
-    before = places.astype(np.intp)
-    after = np.minimum(before + 1, width - 1)
-    weight = places - before
-    values = (1 - weight) * source[rows, before] + weight * source[rows, after]
+    values = np.interp(rows * width + places.clip(0, width - 1), np.arange(source.size), source.ravel())
     cut_off = 3 * float(np.sqrt((to**2).mean()))
     differences = np.minimum(np.abs(to[rows, columns] - values), cut_off)
     return float(np.where(inside, differences, cut_off).mean())

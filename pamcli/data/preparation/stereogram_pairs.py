@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pamcli.data.preparation.archives import Location, pictures_below
 from pamcli.data.preparation.prepare import check_folder
 from pamcli.data.preparation.unfinished import Item, Unfinished, check_space, read_json, write_json
@@ -30,14 +28,8 @@ Report = dict[str, Any]
 SUFFIXES = (*PICTURE_SUFFIXES, ".jps", ".pns")
 """The last two: JPEG and PNG files that are known to be stereograms."""
 FOUND = (
-    "layout",
-    "certainty",
-    "vertical_offset",
-    "rotation",
-    "shift",
-    "infinity",
-    "smallest_disparity",
-    "largest_disparity",
+    *("layout", "certainty", "vertical_offset", "rotation", "shift"),
+    *("infinity", "smallest_disparity", "largest_disparity"),
 )
 """What `RectifiedPair` says of a pair, besides its pictures."""
 COLUMNS = ("picture", "outcome", "reason", "name", "width", "height", *FOUND)
@@ -76,10 +68,8 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
         folders = [folder.removesuffix(".zip") for folder in picture.folders]
         name = "_".join((*folders, os.path.splitext(picture.name)[0]))
         if name in names:
-            raise UsageError(
-                f"{shown(names[name])} and {shown(path)} would both become {shown(name)}_L.png",
-                "rename one of them",
-            )
+            both = f"{shown(names[name])} and {shown(path)}"
+            raise UsageError(f"{both} would both become {shown(name)}_L.png", "rename one of them")
         names[name] = path
         items.append(StereogramItem(len(items) + 1, folder, path, name, picture.location, options))
     request = {"options": dict(options), "pictures": [item.picture for item in items]}
@@ -130,14 +120,9 @@ def rectify(item: StereogramItem) -> None:
     else:
         height, width = result.left.shape[:2]
         outcome |= {"outcome": "pair", "name": item.name, "width": width, "height": height}
-        outcome |= {key: _plain(getattr(result, key)) for key in FOUND}
+        for key in FOUND:
+            value = getattr(result, key)
+            outcome[key] = value if isinstance(value, int | str) else round(float(value), 4)
         for side, pixels in (("L", result.left), ("R", result.right)):
             write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
     item.mark(outcome)
-
-
-def _plain(value: Any) -> Any:
-    """For JSON: NumPy's numbers become Python's, of a few digits."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return round(value, 4) if isinstance(value, float) else value

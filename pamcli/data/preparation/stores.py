@@ -33,7 +33,7 @@ import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -247,19 +247,12 @@ def allocate(path: Path, count: int) -> None:
                 np.lib.format.write_array_header_1_0(stream, array)
                 assert stream.tell() == HEADER
                 stream.truncate(HEADER + count)
-                _reserve(stream, HEADER + count)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-
-
-def _reserve(stream: BinaryIO, count: int) -> None:
-    """Take so many bytes of the disk, so that a full one is noticed now, not in an hour. Raises OSError."""
-    if hasattr(os, "posix_fallocate"):
-        try:
-            os.posix_fallocate(stream.fileno(), 0, count)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system without it
+                if hasattr(os, "posix_fallocate"):  # a full disk is noticed now, not in an hour
+                    os.posix_fallocate(stream.fileno(), 0, HEADER + count)
+        except BaseException as error:
+            # Some file systems cannot reserve.
+            if not isinstance(error, OSError) or error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                path.unlink(missing_ok=True)
                 raise
 
 

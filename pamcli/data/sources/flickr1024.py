@@ -6,6 +6,7 @@ folders 000001 with hr0.png, hr1.png (left and right, high resolution), lr0.png,
 
 import bisect
 import itertools
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,7 @@ from pamcli.files.finding import natural, shown
 from pamcli.imaging.images import read_picture
 
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
+_VIEWS = ("patches", "pictures")
 
 
 def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Source:
@@ -54,53 +56,45 @@ class _Patches(Source):
 
     of_patches = True
 
-    def __init__(self, names: tuple[str, ...], manifest: Path | None) -> None:
-        """manifest: with the checksums of the patches; None = there is none."""
-        self.names = names
-        self._manifest = manifest
+    def __init__(self, paths: StorePaths, names: tuple[str, ...]) -> None:
+        self._paths, self.names = paths, names
 
     @property
     def absent(self) -> tuple[str, ...]:
-        return () if self._manifest else ("no list of checksums",)
+        return () if self._paths.manifest.is_file() else ("no list of checksums",)
 
+    @abstractmethod
     def patch(self, index: int) -> Patch:
         """The pixels of one patch. Raises InputError naming the damaged file."""
-        raise NotImplementedError
 
     def load(self, index: int) -> Sample:
-        patch = self.patch(index)
-        low = patch.low_left, patch.low_right
-        return Sample(self.names[index], patch.high_left, patch.high_right, low_left=low[0], low_right=low[1])
+        left, right, low_left, low_right = self.patch(index)
+        return Sample(self.names[index], left, right, low_left=low_left, low_right=low_right)
 
     def check(self, index: int) -> str | None:
-        patch = self.patch(index)
-        name = self.names[index]
-        if self._manifest is not None and self._checksums.get(name) != patch.checksum():
-            return f"its pixels are not those that {shown(self._manifest)} lists"
-        return None
+        checksum = self.patch(index).checksum()
+        if self.absent or self._checksums.get(self.names[index]) == checksum:
+            return None
+        return f"its pixels are not those that {shown(self._paths.manifest)} lists"
 
     @cached_property
     def _checksums(self) -> dict[str, str]:
-        return read_checksums(self._manifest) if self._manifest else {}
+        return read_checksums(self._paths.manifest)
 
 
 class PatchFolders(_Patches):
     """Patches as PNG files, a folder each."""
 
-    def __init__(self, root: Path, names: tuple[str, ...], manifest: Path | None) -> None:
-        super().__init__(names, manifest)
-        self.root = root
-
     @property
     def files(self) -> tuple[Files, ...]:
         def of(name: str) -> Files:
-            left, right, low_left, low_right = (self.root / name / file for file in VIEW_FILES)
+            left, right, low_left, low_right = (self._paths.store / name / file for file in VIEW_FILES)
             return Files(name, left, right, {"low_left": low_left, "low_right": low_right})
 
         return tuple(map(of, self.names))
 
     def patch(self, index: int) -> Patch:
-        paths = [self.root / self.names[index] / file for file in VIEW_FILES]
+        paths = [self._paths.store / self.names[index] / file for file in VIEW_FILES]
         high_left, high_right, low_left, low_right = views = [read_picture(path).pixels for path in paths]
         for view, other, path in ((high_right, high_left, paths[1]), (low_right, low_left, paths[3])):
             if view.shape != other.shape:
@@ -149,7 +143,7 @@ class PackedPatches(_Packed, _Patches):
 
     def __init__(self, paths: StorePaths, index: Index) -> None:
         _Packed.__init__(self, paths, index)
-        _Patches.__init__(self, index.names(), paths.manifest if paths.manifest.is_file() else None)
+        _Patches.__init__(self, paths, index.names())
         self._ends = list(itertools.accumulate(picture.patches for picture in index.pictures))
         self._boxes = [patch_boxes(picture, index.scale) for picture in index.pictures]
 
@@ -207,18 +201,13 @@ def _opened(paths: StorePaths, split: str, view: str | None) -> Source | None:
         if index is None:
             raise InputError(f"{shown(paths.index)} is missing", "prepare the folder anew")
         return PackedPictures(paths, index) if view == "pictures" else PackedPatches(paths, index)
-    names = index.names() if index else _folder_names(paths.store)
-    if not names:
+    names = index.names() if index else tuple(folders(paths.store))
+    # There are 300,000 of them, so only the first is looked into.
+    if not names or not (index or (paths.store / names[0] / VIEW_FILES[0]).is_file()):
         return None
     if view == "pictures":
         raise UsageError(f"{shown(paths.store)} holds patches, no pictures", "packed stores hold both")
-    return PatchFolders(paths.store, names, paths.manifest if paths.manifest.is_file() else None)
-
-
-def _folder_names(root: Path) -> tuple[str, ...]:
-    """The folders of patches. There are 300,000 of them, so only the first is looked into."""
-    names = tuple(folders(root))
-    return names if names and (root / names[0] / VIEW_FILES[0]).is_file() else ()
+    return PatchFolders(paths, names)
 
 
 INFO = SourceInfo(
@@ -234,12 +223,7 @@ INFO = SourceInfo(
     open_source,
     (
         Key("scale", "of the patches", ("2", "4")),
-        Key(
-            "view",
-            "of x2, x4: patches, or the pictures they are cut from",
-            ("patches", "pictures"),
-            "patches",
-        ),
+        Key("view", "of x2, x4: patches, or the pictures they are cut from", _VIEWS, "patches"),
     ),
     unverified="the names of the pictures",
 )

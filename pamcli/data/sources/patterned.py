@@ -132,6 +132,10 @@ ETH3D = Patterns(
 
 _SETTINGS = "_camera_settings.json"
 _FARTHEST = 65535  # 6.55 m: whatever lies farther
+_DEPTHS = (
+    ("left", "disparity", "truth (.left.depth.png)"),
+    ("right", "right_disparity", "right truth (.right.depth.png)"),
+)
 
 
 def _focal_length(path: Path, camera: int) -> Calibration:
@@ -152,19 +156,15 @@ def _of_millimetres(path: Path, camera: int) -> NDArray[np.float32] | None:
     return disparity_of_depth(metres, _focal_length(settings, camera))
 
 
-def _depth(name: str, called: str, camera: int) -> Part:
-    file = f"{called}.depth.png"
-    what = f"{'right ' * camera}truth (.{file})"
-    return Part(name, what, partial(_of_millimetres, camera=camera), "{0}/{1}/{2}." + file)
-
-
 # NVIDIA's readme: depth in steps of 0.1 mm, cameras 6 cm apart, focal length in a JSON.
 FALLINGTHINGS = Patterns(
     r"{part}/**/*.left.(?:png|jpg)",
     r"{part}/**/*.right.(?:png|jpg)",
     (
-        _depth("disparity", "left", 0),
-        _depth("right_disparity", "right", 1),
+        *(
+            Part(name, called, partial(_of_millimetres, camera=camera), f"{{0}}/{{1}}/{{2}}.{side}.depth.png")
+            for camera, (side, name, called) in enumerate(_DEPTHS)
+        ),
         Part(
             "calibration",
             f"focal length, hence no truth ({_SETTINGS})",

@@ -34,14 +34,11 @@ class Scenes(Source):
         self.names = tuple(f"{index:06d}" for index in range(length))
         self._files = tuple(
             Files(
-                name,
-                *(share[0], share[0]) if share else (Path(name), Path(name)),
-                parts={str(number): path for number, path in enumerate(share)},
+                name, *[share[0] if share else Path(name)] * 2, {str(i): path for i, path in enumerate(share)}
             )
             for name, share in zip(self.names, shares, strict=True)
         )
-        self._library = library
-        self._height, self._width = height, width
+        self._library, self._height, self._width = library, height, width
 
     @property
     def files(self) -> tuple[Files, ...]:
