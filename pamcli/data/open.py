@@ -62,7 +62,8 @@ def parse_data(text: str) -> DataSpec:
             raise unknown(f"split of {name}", split, info.splits)
         place, question, query = rest.rpartition("?")
         # A "/" stands in a template of views, or in a folder's name that has a "?".
-        if not (question and query) or any("/" in item and "{}" not in item.partition("=")[2] for item in query.split("&")):
+        values = [item.partition("=")[2] for item in query.split("&") if "/" in item]
+        if not (question and query) or not all("{}" in value for value in values):
             place, query = rest, ""
         if not place:
             hint = f"{name}:PATH" + ("" if info.needs_folder else f", or {name} alone")

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pamcli.data.preparation.archives import Location, pictures_below
 from pamcli.data.preparation.prepare import check_folder
 from pamcli.data.preparation.unfinished import Item, Unfinished, check_space, read_json, write_json
@@ -121,8 +123,8 @@ def rectify(item: StereogramItem) -> None:
         height, width = result.left.shape[:2]
         outcome |= {"outcome": "pair", "name": item.name, "width": width, "height": height}
         for key in FOUND:
-            value = getattr(result, key)
-            outcome[key] = value if isinstance(value, int | str) else round(float(value), 4)
+            value = np.asarray(getattr(result, key)).item()  # NumPy's numbers are none of JSON's
+            outcome[key] = round(value, 4) if isinstance(value, float) else value
         for side, pixels in (("L", result.left), ("R", result.right)):
             write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
     item.mark(outcome)
