@@ -135,16 +135,17 @@ def _explain_usage(error: Any) -> int:
 
 def _explain_system(error: OSError | UnicodeError | RecursionError | MemoryError) -> int:
     """What the system refused with a file that no check had covered: 7 where it was full, else 3."""
+    code = InputError.exit_code
     if isinstance(error, MemoryError):
-        complain(f"not enough memory{f': {error}' if str(error) else ''} (take smaller pictures)", error)
-        return DeviceError.exit_code
-    if isinstance(error, RecursionError):
-        complain("an input is nested too deeply", error)
-        return InputError.exit_code
-    if isinstance(error, UnicodeError):
-        complain(f"a name or a text does not fit the encoding in use: {error}", error)
-        return InputError.exit_code
-    place = f"{error.filename}: " if error.filename else ""
-    complain(f"{place}{error.strerror or error}", error)
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-    return OutputError.exit_code if full else InputError.exit_code
+        message, code = f"not enough memory{f': {error}' if str(error) else ''}", DeviceError.exit_code
+        message += " (take smaller pictures)"
+    elif isinstance(error, RecursionError):
+        message = "an input is nested too deeply"
+    elif isinstance(error, UnicodeError):
+        message = f"a name or a text does not fit the encoding in use: {error}"
+    else:
+        message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            code = OutputError.exit_code
+    complain(message, error)
+    return code

@@ -9,9 +9,9 @@ import typer
 from pamcli.cli import guarded
 from pamcli.cli.console import Console
 from pamcli.cli.groups import command, group
-from pamcli.cli.options import Compute, Matching
+from pamcli.cli.network import Matching
+from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import DEFAULT_MATCHING
 
 WIDEST = 192.0
 """Pixels to either side that are searched where no range is given."""
@@ -30,7 +30,9 @@ def match(
         typer.Option("-r", "-m", metavar="PX", help="Lowest of the shifts, right column minus left column."),
     ] = None,
     highest: Annotated[float | None, typer.Option("-R", "-M", metavar="PX", help="Highest of them.")] = None,
-    weights: Annotated[str, typer.Option("-weights", metavar="NAME|PATH", help="As of pam disparity.")] = "",
+    weights: Annotated[
+        str | None, typer.Option("-weights", metavar="NAME|PATH", help="As of pam disparity.")
+    ] = None,
     device: Annotated[str, typer.Option("-device", metavar="DEVICE", help="auto, cpu, cuda ...")] = "auto",
     occluded: Annotated[
         bool, typer.Option("-occluded", help="Keep pixels that the right view does not see.")
@@ -54,9 +56,8 @@ def match(
         console.inform(f"no range (-r, -R) is given: from {lowest:g} to {highest:g} px")
     if not -1e5 < lowest <= highest < 1e5:  # also true for NaN
         raise UsageError(f"-r {lowest:g} -R {highest:g} is no range of shifts")
-    asked = Compute(device=device)
+    compute = Compute(device=device)
 
-    from pamcli.cli.network import load_matcher
     from pamcli.files.atomic import check_writable, write_atomically
     from pamcli.files.outputs import check_beside
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
@@ -67,8 +68,8 @@ def match(
     check_writable(output)
     # A shift to the right is a negative disparity.
     most, least = max(1, math.ceil(-lowest)), math.floor(-highest)
-    prior = Matching(weights=weights or None, min_disparity=least, max_disparity=max(most, least + 1))
-    matcher = load_matcher(weights or DEFAULT_MATCHING, prior, asked, console)
+    asked = Matching(weights=weights, min_disparity=least, max_disparity=max(most, least + 1))
+    matcher, _ = asked.load(compute, console)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
     found = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)
     write_atomically(output, encode_disparity(-found, ".tif").data)

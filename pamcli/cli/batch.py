@@ -8,22 +8,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
 from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
+from pamcli.cli.options import Cluster, Engine, Pairs
 from pamcli.errors import BATCH_FAILED, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 
 if TYPE_CHECKING:
-    from pamcli.cli.options import Cluster, Pairs
     from pamcli.files.suffixes import PackedLayout
     from pamcli.imaging.stereo_pair import StereoPair
+    from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.pipeline import Outcome
+    from pamcli.inference.upscaler import StereoUpscaler
 
 Result = TypeVar("Result")
+Network = TypeVar("Network", bound="StereoMatcher | StereoUpscaler")
 
 
 @dataclass(frozen=True)
@@ -62,15 +67,9 @@ class Operation(ABC, Generic[Result]):
             picture = stdin.read()
         return read_packed_pair(picture, layout, max_pixels=max_pixels, name=STDIN_NAME)
 
-    searched_from: int | None = None
-    """The smallest disparity that is searched for, pixels; None: none is."""
-
-    def look(self, pair: StereoPair) -> list[str]:
+    def look(self, pair: StereoPair) -> Sequence[str]:
         """What looks wrong with it, a warning each."""
-        from pamcli.imaging.preflight import check_pair
-
-        found = check_pair(pair.left.pixels, pair.right.pixels)
-        return [as_options(line) for line in found.warnings(self.searched_from)]
+        return ()
 
     def check(self, target: Target, pair: StereoPair) -> None:
         """Raise PamError where a result cannot be encoded as asked, before the network runs."""
@@ -105,17 +104,39 @@ class Operation(ABC, Generic[Result]):
         """What there is to do after the last pair of a batch, whatever became of the pairs."""
 
 
+class NetworkOperation(Operation[Result], Generic[Result, Network]):
+    """What a command does with pairs that are rectified, and a network."""
+
+    searched_from: int | None = None
+    """The smallest disparity that is searched for, pixels; None: none is."""
+
+    def __init__(self, load: Callable[[], tuple[Network, Path]]) -> None:
+        self.load = load
+
+    @cached_property
+    def network(self) -> Network:
+        """Loaded where it is used."""
+        return self.load()[0]
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        return self.network.compute.describe()
+
+    def look(self, pair: StereoPair) -> list[str]:
+        from pamcli.imaging.preflight import check_pair
+
+        found = check_pair(pair.left.pixels, pair.right.pixels)
+        return [as_options(line) for line in found.warnings(self.searched_from)]
+
+
 @dataclass(frozen=True)
 class Done:
-    """What became of a pair that went well. A skipped one has no size."""
+    """What became of a pair that went well."""
 
-    width: int | None = None
-    height: int | None = None
-    seconds: float | None = None
-    """Time that the network took."""
     warnings: Sequence[str] = ()
     stdout: bytes | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of its JSON record, none of a pair that was skipped."""
 
 
 def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cluster | None = None) -> None:
@@ -130,9 +151,10 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
 
         if not plan.batch:
             raise UsageError("--engine ray works off batches", "drop it for a single pair")
-        outcomes = run_on_ray(
-            plan.jobs, steps, address=engine.ray_address, cores=engine.cores, gpus=engine.gpus
-        )
+        network = isinstance(engine, Engine)
+        gpus = isinstance(engine, Engine) and engine.device != "cpu"
+        cores = engine.ray_cores or (None if network else 1)
+        outcomes = run_on_ray(plan.jobs, steps, address=engine.ray_address, cores=cores, gpus=gpus)
     else:
         from pamcli.inference.pipeline import run_overlapped
 
@@ -224,9 +246,9 @@ class _Steps:
         if work is None:
             return Done()
         pair, result = work.pair, work.result
-        facts = {**self.operation.constants, **self.operation.facts(result)}
-        warnings = work.warnings or self.operation.doubts(result)
-        done = Done(pair.width, pair.height, work.seconds, warnings, facts=facts)
+        size = {"width": pair.width, "height": pair.height, "seconds": round(work.seconds, 3)}
+        facts = {**size, **self.operation.constants, **self.operation.facts(result)}
+        done = Done(work.warnings or self.operation.doubts(result), facts=facts)
         return self._write(job, done, lambda target: self.operation.encode(target, pair, result))
 
     def finish(self, outcome: Outcome[Job, Done]) -> Outcome[Job, Done]:
@@ -264,7 +286,7 @@ class _Reporter:
         for warning in done.warnings:
             self.console.warn(f"{job.names[0]}: {warning}")
         if error is not None and job.names and not any(name in str(error) for name in job.names):
-            error = _named(error, job.names[0])
+            error.message = f"{job.names[0]}: {error.message}"
         if self.console.jsonl:
             self.console.record(
                 {
@@ -272,9 +294,7 @@ class _Reporter:
                     "right": job.pair.right if job.pair else None,
                     "line": job.line,
                     "outputs": {} if error else job.outputs,
-                    "width": done.width,
-                    "height": done.height,
-                    "seconds": None if done.seconds is None else round(done.seconds, 3),
+                    **dict.fromkeys(("width", "height", "seconds")),
                     **self.constants,
                     **done.facts,
                     "status": status,
@@ -327,10 +347,3 @@ class _Reporter:
             self.console.inform(self.summary())
         if self.counts["failed"]:
             raise typer.Exit(BATCH_FAILED)
-
-
-def _named(error: PamError, name: str) -> PamError:
-    renamed = type(error)(f"{name}: {error.message}", error.hint)
-    renamed.exit_code = error.exit_code
-    renamed.__cause__ = error
-    return renamed

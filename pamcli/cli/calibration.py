@@ -1,51 +1,113 @@
-"""pam calibration: what a calibration file says, in metres, pixels and degrees."""
+"""Calibrations: the options of all commands that take one, and pam calibration: what a file says."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pamcli.cli import parsing
-from pamcli.cli.groups import argument, command, flag, group, option
-from pamcli.cli.metric import FISHEYE, Files
-from pamcli.cli.options import Answer, Messages
+from pamcli.cli.console import Console
+from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
+from pamcli.cli.options import JSON, Messages
+from pamcli.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from pamcli.calibration.formats import StoredCalibration
     from pamcli.calibration.rectified import Calibration
     from pamcli.calibration.rig import Rig
 
 app = group("Calibrations of stereo cameras.")
+FISHEYE = "An OpenCV file's coefficients are of its fisheye model."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """Which calibration."""
+class Files(OptionGroup, panel="Calibration"):
+    """A calibration in files."""
 
-    panel: ClassVar[str] = "Input"
-    files: list[str] = argument("One file, or two that belong together.", default=MISSING, metavar="FILE")
-    cameras: tuple[int, int] | None = option(
-        "Of a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
+    calibration: list[str] | None = option(
+        "OpenCV, ROS, Kalibr, KITTI or Middlebury. Twice for two files: ROS's left and right, or "
+        "OpenCV's intrinsics and extrinsics.",
+        metavar="FILE",
     )
-    fisheye: bool = flag(FISHEYE)
+    cameras: tuple[int, int] | None = option(
+        "Left and right one in a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
+    )
+    baseline: float | None = option("Distance of the cameras, instead of the file's.", metavar="METRES")
+
+    def read(self, console: Console) -> StoredCalibration:
+        """What the files say. Raises InputError, UsageError."""
+        from pamcli.calibration.files import read_calibration
+
+        if "" in (self.calibration or ()):
+            raise parsing.empty("--calibration")
+        stored = read_calibration(*map(Path, self.calibration or []), cameras=self.cameras)
+        for note in stored.notes:
+            console.inform(f"{self.name}: {note}")
+        return stored
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.calibration or [])
+
+
+class Cameras(Files):
+    """The calibration of rectified pictures, in files or by hand."""
+
+    focal: float | None = option("Focal length of the rectified pictures.", metavar="PX")
+    doffs: float | None = option(
+        "x of the right principal point minus that of the left one.", metavar="PX", parse=parsing.number
+    )
+
+    def rectified(self, console: Console) -> Calibration | None:
+        """None where none of the options is given. Raises InputError, UsageError."""
+        from pamcli.calibration.rectified import Calibration
+
+        given = {"focal_length": self.focal, "baseline": self.baseline, "offset": self.doffs}
+        by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if self.calibration:
+            found = self.read(console).rectified
+            if found is None:
+                raise InputError(
+                    f"{self.name} describes cameras whose pictures are not rectified",
+                    "`pam rectify` makes rectified ones, and their calibration.yaml",
+                )
+            calibration = replace(found, **by_hand)
+        elif not by_hand:
+            return None
+        elif self.focal is None or self.baseline is None:
+            raise UsageError("depth takes --focal and --baseline", "or a file, with --calibration")
+        else:
+            calibration = Calibration(**by_hand)
+        for warning in calibration.warnings():
+            console.warn(f"{self.name or 'the calibration'}: {warning}")
+        return calibration
 
 
 @command(app, "show", "What a file says, in metres, pixels and degrees.")
-def show(given: Shown, text: Answer, messages: Messages) -> None:
+def show(
+    messages: Messages,
+    files: list[str] = argument("One file, or two that belong together.", default=..., metavar="FILE"),
+    cameras: tuple[int, int] | None = option(
+        "Of a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
+    ),
+    fisheye: bool = flag(FISHEYE),
+    json: bool = JSON,
+) -> None:
     """Show what was understood of a calibration: OpenCV, ROS camera_info, Kalibr, KITTI or Middlebury.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml --json
     """
-    console = messages.console()
-    files = Files(calibration=given.files, cameras=given.cameras)
-    stored = files.read(console)
+    console = messages.console(jsonl=json)
+    given = Files(calibration=files, cameras=cameras)
+    stored = given.read(console)
     facts: dict[str, Any] = {"kind": stored.kind}
     if stored.rig is not None:
         from pamcli.calibration.files import naming
 
-        with naming(files.name):
-            facts |= {"rig": _rig(stored.rig.as_fisheye() if given.fisheye else stored.rig)}
+        with naming(given.name):
+            facts |= {"rig": _rig(stored.rig.as_fisheye() if fisheye else stored.rig)}
     if stored.rectified is not None:
         facts |= {"rectified": _rectified(stored.rectified)}
         for warning in stored.rectified.warnings():
@@ -54,15 +116,12 @@ def show(given: Shown, text: Answer, messages: Messages) -> None:
         console.warn(
             f"a baseline of {stored.rig.baseline:g} m: perhaps millimetres that were taken for metres"
         )
-    if text.json:
-        console.record(facts)
-        return
-    console.result(f"{stored.kind} calibration")
+    lines = [f"{stored.kind} calibration"]
     for title, part in (("cameras as they stand", "rig"), ("rectified pictures", "rectified")):
         if part in facts:
-            console.result(f"{title}:")
-            for name, value in facts[part].items():
-                console.result(f"  {name.replace('_', ' '):28}{_text(value)}")
+            lines.append(f"{title}:")
+            lines += [f"  {name.replace('_', ' '):28}{_text(value)}" for name, value in facts[part].items()]
+    console.answer(facts, *lines)
 
 
 def _rectified(calibration: Calibration) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, BinaryIO, TextIO
 
 from pamcli.errors import InputError, OutputError, PamError
@@ -142,6 +143,20 @@ class Progress:
             self.bar.update(self.task, total=(self.bar.tasks[0].total or 0) + count)
 
 
+@contextmanager
+def on_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """What Ctrl-C and SIGTERM do meanwhile, each unless the program was started with it ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, old in before.items():
+        if old is not signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
 @dataclass(frozen=True)
 class Console:
     """How talkative a command is, and in which form its results come."""
@@ -149,6 +164,11 @@ class Console:
     quiet: bool = False
     verbose: bool = False
     jsonl: bool = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether progress is shown: on a terminal, unless `quiet`."""
+        return not self.quiet and sys.stderr.isatty()
 
     def result(self, line: str) -> None:
         """A line of stdout, delivered at once; what would break it or command the terminal is escaped."""
@@ -168,6 +188,14 @@ class Console:
     def record(self, values: dict[str, Any]) -> None:
         """A JSON object on a line of stdout. Paths are written as text."""
         self.result(json.dumps(values, default=os.fspath))
+
+    def answer(self, values: dict[str, Any], *lines: str) -> None:
+        """The values as JSON with `jsonl`, else the lines, which say the same to a person."""
+        if self.jsonl:
+            self.record(values)
+        else:
+            for line in lines:
+                self.result(line)
 
     def binary(self, data: bytes) -> None:
         """Bytes to stdout."""
@@ -196,25 +224,16 @@ class Console:
 
         An exception in the middle of a library's import may become any other, or a traceback.
         """
-        if not self.quiet and sys.stderr.isatty():
+        if self.draws:
             _say(f"loading {what} ...")
-        if threading.current_thread() is not threading.main_thread():
+        alone = threading.current_thread() is threading.main_thread()
+        with on_signals(lambda number, frame: os._exit(128 + number)) if alone else nullcontext():
             yield
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, lambda number, frame: os._exit(128 + number))
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Progress]:
         """A bar with rate and time left on stderr; nothing where that is no terminal, or with `quiet`."""
-        if self.quiet or not sys.stderr.isatty():
+        if not self.draws:
             yield Progress()
             return
         with rich_bar("{task.description}", "{task.fields[rate]}", elapsed=True) as bar:

@@ -9,16 +9,16 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli import completion, prepare
+from pamcli.cli import prepare
 from pamcli.cli.console import Console
-from pamcli.cli.groups import argument, command, flag, group, option
-from pamcli.cli.options import Quiet, Text, Workers, check_new_file
+from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
+from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import counted, listed, shown
@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 
 app = group("Data sets: list, verify, preview, measure, prepare.")
 
-FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
-DATA = argument(
-    f"{FORM}, with the names, splits and keys of `pam dataset list`.",
-    default=MISSING,
-    metavar="DATA",
-    autocompletion=completion.data,
-)
+GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`.", default=..., **DATA)
 
 _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
@@ -45,8 +39,8 @@ _PATCHES = 1000  # of a tree of patches, which show every part of a picture near
 
 @command(app, "list", "What can be read.")
 def list_sources(
-    text: Text,
     name: str | None = argument("One data set; by default all.", metavar="NAME", show_default=False),
+    jsonl: bool = JSONL,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree.
 
@@ -56,20 +50,17 @@ def list_sources(
     from pamcli.data.open import unknown
     from pamcli.data.sources import COMMON_KEYS, SOURCES
 
-    console = Console()
+    console = Console(jsonl=jsonl)
     if name is not None and name not in SOURCES:
         raise unknown("data set", name, list(SOURCES))
     common = [
         {"name": key, "meaning": meaning, "choices": None, "default": None} for key, meaning in COMMON_KEYS
     ]
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
-        if text.jsonl:
-            keys = [*map(asdict, row.keys), *common]
-            record = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys}
-            console.record({**record, "tree": row.tree, "unverified": row.unverified or None})
-        else:
-            console.block("\n".join([*_description(row), ""]))
-    if not text.jsonl:
+        keys = [*map(asdict, row.keys), *common]
+        values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}
+        console.answer({**values, "unverified": row.unverified or None}, *_description(row), "")
+    if not jsonl:
         every = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {every}.")
@@ -92,7 +83,7 @@ def _description(row: SourceInfo) -> Iterator[str]:
 
 
 @command(app, "verify", "Whether data sets are whole and sound.")
-def verify(text: Text, messages: Quiet, data: list[str] = DATA) -> None:
+def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> None:
     """Check that data sets are whole and sound.
 
     Every file is read, and every truth is tried on its pictures.
@@ -106,7 +97,7 @@ def verify(text: Text, messages: Quiet, data: list[str] = DATA) -> None:
     """
     from pamcli.data.open import open_data, parse_data
 
-    console = messages.console()
+    console = messages.console(jsonl=jsonl)
     specs = [parse_data(each) for each in data]
     # All are opened before any is read: reading takes long, and a mistyped path is reported at once.
     sources = [open_data(spec) for spec in specs]
@@ -118,31 +109,27 @@ def verify(text: Text, messages: Quiet, data: list[str] = DATA) -> None:
             counts = Counter({"damage": 0, "incomplete": 0})
             for finding in findings_of(source, lambda done: bar.advance()):
                 counts[finding.severity] += 1
-                if text.jsonl:
-                    facts = {**asdict(finding), "sample": finding.sample or None}
-                    console.record({"kind": "finding", "data": spec.text, **facts})
-                else:
-                    sample = f"{finding.sample}: " if finding.sample else ""
-                    console.result(f"{spec.text}: {sample}{finding.severity}: {finding.message}")
+                facts = {**asdict(finding), "sample": finding.sample or None}
+                sample = f"{finding.sample}: " if finding.sample else ""
+                line = f"{spec.text}: {sample}{finding.severity}: {finding.message}"
+                console.answer({"kind": "finding", "data": spec.text, **facts}, line)
             damaged += counts["damage"]
-            if text.jsonl:
-                place = {"name": spec.info.name, "split": spec.split, "path": spec.path, "pairs": len(source)}
-                unverified = {"unverified": spec.info.unverified or None}
-                console.record({"kind": "summary", "data": spec.text, **place, **counts, **unverified})
-            else:
-                found = ", ".join(f"{count} {severity}" for severity, count in counts.items())
-                unsure = f"; layout unverified: {spec.info.unverified}" if spec.info.unverified else ""
-                console.result(f"{spec.text}: {counted(len(source), 'pair')}, {found}{unsure}")
+            place = {"name": spec.info.name, "split": spec.split, "path": spec.path, "pairs": len(source)}
+            unverified = {"unverified": spec.info.unverified or None}
+            found = ", ".join(f"{count} {severity}" for severity, count in counts.items())
+            unsure = f"; layout unverified: {spec.info.unverified}" if spec.info.unverified else ""
+            console.answer(
+                {"kind": "summary", "data": spec.text, **place, **counts, **unverified},
+                f"{spec.text}: {counted(len(source), 'pair')}, {found}{unsure}",
+            )
     if damaged:
         raise typer.Exit(InputError.exit_code)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
+class Sheet(OptionGroup, panel="Output"):
     """The contact sheet."""
 
-    panel: ClassVar[str] = "Output"
-    output: Path = option("The picture: .png, .jpg, .webp, .tif.", "-o", default=MISSING, metavar="FILE")
+    output: Path = option("The picture: .png, .jpg, .webp, .tif.", "-o", default=..., metavar="FILE")
     count: int = option(
         "Samples, spread evenly over the set (or its ?first=N).", default=8, min=1, max=_MOST_ROWS
     )
@@ -150,7 +137,7 @@ class Sheet:
 
 
 @command(app, "preview", "A contact sheet.")
-def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
+def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     """Draw a contact sheet of a data set.
 
     A row a sample, with left and right picture, disparity, and occlusion.
@@ -185,22 +172,14 @@ def preview(sheet: Sheet, messages: Quiet, data: str = DATA) -> None:
     console.path(output)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sets:
-    """What is looked at."""
-
-    panel: ClassVar[str] = "Input"
-    data: list[str] = argument(
-        f"{FORM}, or a folder of prepare-flickr1024.",
-        default=MISSING,
-        metavar="DATA",
-        autocompletion=completion.data,
-    )
-    count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all")
-
-
 @command(app, "stats", "Sizes, disparities, sharpness, duplicates.")
-def stats(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
+def stats(
+    messages: Quiet,
+    data: list[str] = argument(f"{FORM}, or a folder of prepare-flickr1024.", default=..., **DATA),
+    count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all"),
+    workers: int | None = WORKERS,
+    jsonl: bool = JSONL,
+) -> None:
     """Measure the pictures of data sets.
 
     Pairs and pixels per image as in the paper's table of data sets, whose rows stand below; the range of
@@ -212,42 +191,38 @@ def stats(given: Sets, workers: Workers, text: Text, messages: Quiet) -> None:
     """
     from pamcli.data.open import names_source, open_data
 
-    console = messages.console()
+    console = messages.console(jsonl=jsonl)
     # Of a folder that `prepare-flickr1024` made, the pictures that its patches are cut from.
     sets = []
-    for label in given.data:
+    for label in data:
         is_folder = Path(os.path.expanduser(label.partition("?")[0])).is_dir()
         label = label if names_source(label) or not is_folder else f"flickr1024:{label}"
         sets.append((label, open_data(label).pictures()))
+    from pamcli.data.preparation.workers import default_workers
     from pamcli.data.statistics import set_figures
     from pamcli.evaluation.tables import json_value
 
     rows = []
     for label, source in sets:
-        count = given.count or len(source)
         if source.of_patches:
             console.inform(f"{label} holds patches without their pictures: figures are of patches")
-            count = given.count or _PATCHES
-        chosen = source.spread(count)
+        chosen = source.spread(count or (_PATCHES if source.of_patches else len(source)))
         with console.progress(label, len(chosen)) as bar:
-            figures = set_figures(source, chosen, workers.count, bar.advance)
+            figures = set_figures(source, chosen, workers or default_workers(), bar.advance)
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
         same_views = [pair.name for pair in figures.pairs if pair.same_views]
-        if text.jsonl:
-            values = {key: json_value(value) for key, value in figures.row().items()}
-            copies = {"copies": figures.copies, "near_copies": figures.near_copies, "same_views": same_views}
-            unmeasured = {"cnniqa": None, "sr_metric": None}
-            console.record({"data": label, **values, **unmeasured, **copies, "damaged": figures.damaged})
-        else:
-            for first, second in figures.copies:
-                console.result(f"{label}: {second} is a copy of {first}")
-            for first, second in figures.near_copies:
-                console.result(f"{label}: {second} looks like {first}")
-            for name in same_views:
-                console.result(f"{label}: left and right of {name} are the same picture")
+        values = {key: json_value(value) for key, value in figures.row().items()}
+        copies = {"copies": figures.copies, "near_copies": figures.near_copies, "same_views": same_views}
+        unmeasured = {"cnniqa": None, "sr_metric": None}
+        console.answer(
+            {"data": label, **values, **unmeasured, **copies, "damaged": figures.damaged},
+            *(f"{label}: {second} is a copy of {first}" for first, second in figures.copies),
+            *(f"{label}: {second} looks like {first}" for first, second in figures.near_copies),
+            *(f"{label}: left and right of {name} are the same picture" for name in same_views),
+        )
         rows.append((label, figures))
-    if not text.jsonl:
+    if not jsonl:
         console.block(_beside_the_papers(rows))
         console.inform(
             "of the paper's table, CNNIQA needs the weights of its authors' network, and SR-metric its "

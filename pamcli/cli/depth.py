@@ -1,17 +1,19 @@
-"""pam depth: stored disparities, of any program, to metres."""
+"""Results in metres: the options of every command that has them, and pam depth, for stored disparities."""
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, Operation, run_jobs
-from pamcli.cli.groups import argument, asked_results, option, result
+from pamcli.cli.calibration import Cameras
+from pamcli.cli.console import Console
+from pamcli.cli.groups import OptionGroup, argument, asked_results, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
-from pamcli.cli.metric import Cameras, InMetres, Metric
 from pamcli.cli.parsing import empty
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
@@ -21,14 +23,93 @@ from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 if TYPE_CHECKING:
     import numpy as np
 
+    from pamcli.calibration.rectified import Calibration
 
-@dataclass(frozen=True, kw_only=True)
+
+class Metric(OptionGroup, panel="Calibration"):
+    """The results in metres."""
+
+    depth: str | None = result(
+        "Depth: .tif or .npy (metres), .png (16 bits, millimetres).", DEPTH_SUFFIXES, folder_tag="_depth"
+    )
+    depth_error: str | None = result(
+        "One standard deviation of depth, as --depth.", DEPTH_SUFFIXES, folder_tag="_depth_error"
+    )
+    point_cloud: str | None = result("Coloured points (.ply), in metres.", (".ply",), folder_tag="_cloud")
+    disparity_error: float = option("That of disparity, for --depth-error.", default=0.5, metavar="PX")
+    max_depth: float | None = option("What is farther is unknown.", metavar="METRES")
+    stride: int = option("A point of every N-th column and row.", default=1, min=1, max=100_000, metavar="N")
+
+    def prepared(self, cameras: Cameras, console: Console) -> InMetres | None:
+        """What makes the results; None without a calibration. Raises InputError, UsageError."""
+        asked = [kind.option for kind, text in asked_results(self).items() if text is not None]
+        calibration = cameras.rectified(console)
+        if calibration is not None:
+            return InMetres(calibration, self, console)
+        if asked:
+            raise UsageError(
+                f"{asked[0]} needs a calibration", "give --calibration, or --focal and --baseline"
+            )
+        return None
+
+
+class InMetres:
+    """Makes the files of `Metric` from disparities."""
+
+    def __init__(self, calibration: Calibration, asked: Metric, console: Console) -> None:
+        self.calibration, self.asked, self.console = calibration, asked, console
+        self.scaled_sizes: set[tuple[int, int]] = set()
+
+    def check(self, width: int, height: int) -> None:
+        """Raise InputError where the calibration is for other pictures, and say where it is scaled."""
+        scaled = self.calibration.for_size(width, height)
+        scaled.reprojection()  # knows the baseline
+        size = self.calibration.size
+        if size not in (None, scaled.size) and scaled.size not in self.scaled_sizes:
+            self.scaled_sizes.add((width, height))
+            self.console.inform(
+                f"the calibration of {size[0]} x {size[1]} is scaled to {width} x {height}: "
+                f"focal length {scaled.focal_length:g} px"
+            )
+
+    def encode(self, target: Target, disparity: Any, picture: Any, confidence: Any = None) -> Encoded:
+        """disparity: (H, W) pixels, NaN = unknown."""
+        import numpy as np
+
+        height, width = disparity.shape
+        calibration = self.calibration.for_size(width, height)
+        if target.name == "point_cloud":
+            from pamcli.calibration.point_cloud import encode_point_cloud
+
+            data, count = encode_point_cloud(
+                disparity,
+                calibration,
+                picture=picture,
+                confidence=confidence,
+                max_depth=self.asked.max_depth,
+                stride=self.asked.stride,
+            )
+            return Encoded(data, [] if count else ["the point cloud is empty: no depth is known"])
+        from pamcli.imaging.disparity_files import encode_depth
+
+        metres = calibration.depth(disparity)
+        known = metres <= (self.asked.max_depth or math.inf)
+        if target.name == "depth_error":
+            metres = calibration.depth_error(disparity, self.asked.disparity_error)
+        file = encode_depth(np.where(known, metres, np.float32("nan")), target.suffix)
+        warnings = [] if known.any() else ["no depth is known"]
+        if file.saturated:
+            share = f"{file.saturated} pixels are beyond 65.535 m, the most that a depth PNG can hold"
+            warnings.append(f"{share}, and unknown in it; .tif and .npy hold any")
+        return Encoded(file.data, warnings)
+
+
 class Stored(options.Limit):
     """Which disparities, and the pictures that they belong to."""
 
     inputs: list[str] = argument(
         "Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, or a template with {}.",
-        default=MISSING,
+        default=...,
         metavar="DISPARITY",
         show_default=False,
     )
@@ -68,11 +149,9 @@ class Stored(options.Limit):
         return replace(pairing, pairs=tuple(pairs), unpaired=())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Depths(Metric):
+class Depths(Metric, panel="Output"):
     """The results in metres."""
 
-    panel: ClassVar[str] = "Output"
     depth: str | None = result(
         "Depth: .tif or .npy (metres), .png (16 bits, millimetres).",
         DEPTH_SUFFIXES,
@@ -129,9 +208,6 @@ class _Converting(Operation[None]):
                 )
         height, width = disparity.shape
         return _Map(disparity, picture, width, height)
-
-    def look(self, pair: Any) -> list[str]:
-        return []
 
     def check(self, target: Target, pair: Any) -> None:
         self.metric.check(pair.width, pair.height)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options, parsing
-from pamcli.cli.batch import Encoded, Operation, run_jobs
+from pamcli.cli.batch import Encoded, NetworkOperation, run_jobs
+from pamcli.cli.calibration import Cameras
 from pamcli.cli.console import Console
+from pamcli.cli.depth import InMetres, Metric
 from pamcli.cli.groups import asked_results, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
-from pamcli.cli.metric import Cameras, InMetres, Metric
+from pamcli.cli.network import Matching
 from pamcli.errors import UsageError
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
-from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED
+from pamcli.registry.catalog import REGISTERED
 
 if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
@@ -34,7 +36,6 @@ AUTO_PERCENTILES = (1, 99)
 """`--range auto` runs from the lowest of the maps' 1st to the highest of their 99th percentiles."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Maps(options.Results):
     """The results that are asked for, and where they go. Raises UsageError for values without sense."""
 
@@ -76,7 +77,7 @@ class Maps(options.Results):
         "Pixels of the left view to mark as unknown in -o, --color-map, depth and points.", default="none"
     )
     min_confidence: float | None = option(
-        "Mark pixels less confident than T (0 to 1) as unknown too.", metavar="T"
+        "Mark pixels less confident than T (0 to 1) as unknown too.", metavar="T", parse=None
     )
 
     def __post_init__(self) -> None:
@@ -108,7 +109,7 @@ def command(
     output: Maps,
     metric: Metric,
     cameras: Cameras,
-    network: options.Matching,
+    network: Matching,
     compute: options.Engine,
     messages: options.Messages,
 ) -> None:
@@ -151,27 +152,25 @@ def command(
         index = index_place(output.page)
         check_index(index, plan.outputs)
 
-    from pamcli.cli.network import load_matcher
-
-    load = partial(load_matcher, network.weights or DEFAULT_MATCHING, network, compute, console)
+    load = partial(network.load, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
         operation = _Matching(load, output, in_metres, Path(spool), console, index)
         operation.searched_from = network.min_disparity
         run_jobs(plan, operation, console, compute)
 
 
-class _Matching(Operation["StereoResult"]):
+class _Matching(NetworkOperation["StereoResult", "StereoMatcher"]):
     def __init__(
         self,
-        load: Callable[[], StereoMatcher],
+        load: Callable[[], tuple[StereoMatcher, Path]],
         asked: Maps,
         metric: InMetres | None,
         spool: Path,
         console: Console,
         index: Path | None = None,
     ) -> None:
-        self.load, self.asked, self.extras, self.console = load, asked, asked.extras, console
-        self.metric = metric
+        super().__init__(load)
+        self.asked, self.extras, self.metric, self.console = asked, asked.extras, metric, console
         self.index = index
         """Of the pages of a batch."""
         self.colors = asked.colors
@@ -181,17 +180,8 @@ class _Matching(Operation["StereoResult"]):
         """With the range of the whole batch: stored disparities, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf
 
-    @cached_property
-    def matcher(self) -> StereoMatcher:
-        """Loaded where it is used."""
-        return self.load()
-
-    @property
-    def constants(self) -> Mapping[str, Any]:
-        return self.matcher.compute.describe()
-
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
-        return self.matcher(pair.left.pixels, pair.right.pixels, extras=self.extras)
+        return self.network(pair.left.pixels, pair.right.pixels, extras=self.extras)
 
     def doubts(self, result: StereoResult) -> list[str]:
         if "confidence" not in self.extras or not result.doubtful:

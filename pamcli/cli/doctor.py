@@ -10,27 +10,18 @@ import typer
 
 from pamcli import __version__
 from pamcli.cli.console import Console, said
-from pamcli.cli.options import Answer
+from pamcli.cli.options import JSON
 from pamcli.errors import PamError
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import REGISTERED, locate
 
 PACKAGES = (
-    "torch",
-    "numpy",
-    "imageio",
-    "pillow",
-    "tifffile",
-    "imagecodecs",
-    "safetensors",
-    "huggingface-hub",
-    "opencv-python-headless",
-    "onnxruntime",
-    "ray",
+    *("torch", "numpy", "imageio", "pillow", "tifffile", "imagecodecs", "safetensors", "huggingface-hub"),
+    *("opencv-python-headless", "onnxruntime", "ray"),
 )
 
 
-def command(text: Answer) -> None:
+def command(json: bool = JSON) -> None:
     """Tell versions, what the processor can, what auto chooses, and whether weights and pictures are sound.
 
     Ends with the code of the first thing that is wrong.
@@ -38,7 +29,7 @@ def command(text: Answer) -> None:
     $ pam doctor
     $ pam doctor --json
     """
-    console = Console()
+    console = Console(jsonl=json)
     facts: dict[str, Any] = {}
     failures: list[PamError] = []
     for name, find in _EXAMINED.items():
@@ -47,13 +38,11 @@ def command(text: Answer) -> None:
         except PamError as error:
             facts[name] = f"FAILED: {said(error)}"
             failures.append(error)
-    if text.json:
-        console.record({**facts, "ok": not failures})
-    else:
-        for name, value in facts.items():
-            lines = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
-            for index, line in enumerate(lines):
-                console.result(f"{'' if index else name:10} {line}")
+    lines = []
+    for name, value in facts.items():
+        parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
+        lines += [f"{'' if index else name:10} {part}" for index, part in enumerate(parts)]
+    console.answer({**facts, "ok": not failures}, *lines)
     if failures:
         raise typer.Exit(failures[0].exit_code)
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pamcli.cli import completion, options, parsing
+from pamcli.cli import options, parsing
 from pamcli.cli.console import Console
-from pamcli.cli.groups import flag, option, set_options
-from pamcli.cli.options import PRECISION, Compute, Precision, at_most_one, check_new_file
-from pamcli.cli.superres import Upscaling
+from pamcli.cli.groups import OptionGroup, flag, option, set_options
+from pamcli.cli.network import DEFAULT_SCALE, Matching, Upscaling
+from pamcli.cli.options import (
+    DATA,
+    FORM,
+    PRECISION,
+    Compute,
+    Precision,
+    at_most_one,
+    check_new_file,
+)
 from pamcli.errors import UsageError
 from pamcli.files.atomic import Kept, check_writable, write_atomically
-from pamcli.files.finding import listed
-from pamcli.files.outputs import check_collisions
+from pamcli.files.outputs import check_collisions, check_existing
 from pamcli.files.pairing import PairName
-from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,19 +33,15 @@ if TYPE_CHECKING:
 
     from pamcli.data.source import Source
     from pamcli.evaluation.results import Evaluation
-    from pamcli.evaluation.submissions import Planned
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measured(OptionGroup, panel="Input"):
     """What is measured."""
 
-    panel: ClassVar[str] = "Input"
     data: list[str] = option(
         "A data set of `pam dataset list`; may be given several times.",
-        default=MISSING,
-        metavar="NAME[/SPLIT]:PATH[?key=value&...]",
-        autocompletion=completion.data,
+        default=...,
+        **(DATA | {"metavar": FORM}),
     )
     predictions: Path | None = option(
         "Measure these files, made by any program, not a network.", metavar="FOLDER"
@@ -49,19 +49,23 @@ class Measured:
     allow_missing: bool = flag("Leave out samples that have no prediction.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
+class Shown(OptionGroup, panel="Output"):
     """Where the figures go."""
 
-    panel: ClassVar[str] = "Output"
     as_json: bool = flag("One JSON object on stdout instead of tables.", "--json")
     per_image: Path | None = option("Write the figures of every picture.", metavar="FILE.csv")
     report: Path | None = option("Write a report that a browser shows, in one file.", metavar="FILE.html")
     compare: bool = flag("Show published rows of the same sets beside it.")
     overwrite: bool = flag("Replace results that exist.")
 
+    @property
+    def extent(self) -> dict[str, Any]:
+        """What the measuring takes of it: `compare` and `worst`."""
+        from pamcli.evaluation.results import WORST
 
-@dataclass(frozen=True, kw_only=True)
+        return {"compare": self.compare, "worst": WORST if self.report else 0}
+
+
 class Exact(Compute):
     """As figures are computed: in fp32, if nothing else is said."""
 
@@ -70,9 +74,10 @@ class Exact(Compute):
 
 def check_files(shown: Shown) -> None:
     """The files that are to be written, before any work. Raises UsageError, OutputError."""
-    for path, suffix, name in ((shown.per_image, ".csv", "--per-image"), (shown.report, ".html", "--report")):
-        if path is not None:
-            check_new_file(path, suffix, overwrite=shown.overwrite, option=name)
+    for name, suffix in (("per_image", ".csv"), ("report", ".html"), ("submission", ".zip")):
+        if path := getattr(shown, name, None):
+            option = "--" + name.replace("_", "-")
+            check_new_file(path, suffix, overwrite=shown.overwrite, option=option)
 
 
 def show(found: Evaluation, shown: Shown, console: Console) -> None:
@@ -83,16 +88,10 @@ def show(found: Evaluation, shown: Shown, console: Console) -> None:
         write_atomically(shown.report, found.report())
     for warning in found.warnings:
         console.warn(warning)
-    if shown.as_json:
-        console.result(json.dumps(found.json(), allow_nan=False))
-        return
-    console.block(found.text(shutil.get_terminal_size().columns))
     # On stdout, too: a table that was kept without them cannot be compared with anything.
-    console.result("")
-    for name, value in found.facts:
-        console.result(f"{name}: {value}")
-    for note in found.notes:
-        console.result(f"note: {note}")
+    lines = [*(f"{name}: {value}" for name, value in found.facts), *(f"note: {note}" for note in found.notes)]
+    tables = found.text(shutil.get_terminal_size().columns).split("\n")
+    console.answer(found.json(), *tables, "", *lines)
 
 
 def open_sets(texts: Sequence[str], console: Console) -> list[Source]:
@@ -116,19 +115,17 @@ ON_SUBMITTING = {"data", "predictions", "prediction_scale", "prediction_seconds"
 """Options that go with --submission; all others are about measuring."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class DisparityInput(Measured):
     """Disparities to measure. Raises UsageError for what goes with files alone."""
 
     prediction_scale: float = option(
-        "What the numbers in the files are multiplied by.", default=1.0, metavar="X", parse=parsing.above_zero
+        "What the numbers in the files are multiplied by.", default=1.0, metavar="X"
     )
     prediction_seconds: float | None = option(
         "What the program took for a pair: Middlebury's and ETH3D's archives state it.",
         metavar="S",
-        parse=parsing.above_zero,
     )
-    max_gt: float | None = option("Count only truth below this, as the paper: 192.", metavar="PX")
+    max_gt: float | None = option("Count only truth below this, as the paper: 192.", metavar="PX", parse=None)
     resize: tuple[int, int] | None = option(
         "Bring pictures and truth to this size first.", metavar="WxH", parse=parsing.picture_size
     )
@@ -147,7 +144,6 @@ class DisparityInput(Measured):
             raise UsageError("--prediction-scale and --allow-missing are about --predictions")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DisparityOutput(Shown):
     """Figures, or a benchmark's archive."""
 
@@ -157,7 +153,7 @@ class DisparityOutput(Shown):
 def disparity(
     given: DisparityInput,
     shown: DisparityOutput,
-    network: options.Matching,
+    network: Matching,
     compute: Exact,
     messages: options.Messages,
 ) -> None:
@@ -169,13 +165,12 @@ def disparity(
     $ pam eval disparity --data kitti2015:kitti --report kitti.html
     $ pam eval disparity --data kitti2015:kitti --predictions made/
     """
-    console = messages.console()
-    weights, predictions, submission = network.weights, given.predictions, shown.submission
-    at_most_one({"--predictions": predictions, "--weights": weights})
+    console = messages.console(jsonl=shown.as_json)
+    predictions, submission = given.predictions, shown.submission
+    at_most_one({"--predictions": predictions, "--weights": network.weights})
     if predictions is not None and network.max_disparity != "stored":
         raise UsageError("--max-disparity is about a network, and none is run")
     if submission is not None:
-        check_new_file(submission, ".zip", overwrite=shown.overwrite, option="--submission")
         asked = set_options(given, without=ON_SUBMITTING) + set_options(shown, without=ON_SUBMITTING)
         if asked:
             raise UsageError(
@@ -187,37 +182,32 @@ def disparity(
     if predictions is not None and submission is None:
         one_set(sets, "--predictions")
     from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
-    from pamcli.evaluation.results import WORST
     from pamcli.evaluation.submissions import plan_submission, submit
 
     planned = None if submission is None else plan_submission(sets)
-    _check_seconds(given.prediction_seconds, planned, predictions is not None)
+    seconds = given.prediction_seconds
+    states_seconds = planned is not None and planned.states_seconds and predictions is not None
+    if planned is not None and states_seconds and seconds is None:
+        raise UsageError(
+            f"a submission to {planned.kind} states the runtime, which files do not tell",
+            "--prediction-seconds S says it",
+        )
+    if seconds is not None and not states_seconds:
+        raise UsageError("--prediction-seconds is about files for Middlebury's or ETH3D's archive")
     method: Method
     if predictions is not None:
         method = FilesMethod(predictions, given.prediction_scale, given.allow_missing)
     else:
-        from pamcli.cli.network import find_weights, load_matcher
-
-        path = find_weights(weights or DEFAULT_MATCHING, console)
-        matcher = load_matcher(weights or DEFAULT_MATCHING, network, compute, console)
-        method = NetworkMethod(matcher, weights or DEFAULT_MATCHING, path)
+        matcher, path = network.load(compute, console)
+        method = NetworkMethod(matcher, network.name, path)
     with console.progress("pairs", sum(map(len, sets))) as bar:
         if submission is not None and planned is not None:
-            seconds = given.prediction_seconds
             written = submit(submission, planned, sets, method, seconds=seconds, advance=bar.advance)
         else:
             from pamcli.evaluation.disparity_run import evaluate_disparity
 
-            found = evaluate_disparity(
-                sets,
-                method,
-                max_gt=given.max_gt,
-                resize=given.resize,
-                study=given.study,
-                compare=shown.compare,
-                worst=WORST if shown.report else 0,
-                advance=bar.advance,
-            )
+            protocol: dict[str, Any] = {"max_gt": given.max_gt, "resize": given.resize, "study": given.study}
+            found = evaluate_disparity(sets, method, **protocol, **shown.extent, advance=bar.advance)
     if submission is None:
         show(found, shown, console)
         return
@@ -227,19 +217,6 @@ def disparity(
     console.path(submission)
 
 
-def _check_seconds(seconds: float | None, planned: Planned | None, from_files: bool) -> None:
-    """Raise UsageError where a runtime is lacking, or given without need."""
-    asked = from_files and planned is not None and planned.states_seconds
-    if asked and planned is not None and seconds is None:
-        raise UsageError(
-            f"a submission to {planned.kind} states the runtime, which files do not tell",
-            "--prediction-seconds S says it",
-        )
-    if seconds is not None and not asked:
-        raise UsageError("--prediction-seconds is about files for Middlebury's or ETH3D's archive")
-
-
-@dataclass(frozen=True, kw_only=True)
 class SuperresInput(Measured):
     """Pictures to measure."""
 
@@ -251,7 +228,6 @@ class SuperresInput(Measured):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class SuperresOutput(Shown):
     """Figures, and the enlarged views."""
 
@@ -273,9 +249,10 @@ def superres(
     $ pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare
     $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --baseline-only
     """
-    console = messages.console()
-    predictions, weights, save = given.predictions, network.weights, shown.save
-    at_most_one({"--predictions": predictions, "--weights": weights, "--baseline-only": given.baseline_only})
+    console = messages.console(jsonl=shown.as_json)
+    predictions, save = given.predictions, shown.save
+    sources = {"--predictions": predictions, "--weights": network.weights}
+    at_most_one({**sources, "--baseline-only": given.baseline_only})
     if (predictions is not None or given.baseline_only) and (given.right_view != "both" or save is not None):
         raise UsageError("--right-view and --save are about a network, and none is run")
     if predictions is None and given.allow_missing:
@@ -285,34 +262,21 @@ def superres(
     if save is not None:
         _check_saved(save, one_set(sets, "--save"), shown.overwrite)
     from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod
-    from pamcli.evaluation.results import WORST
     from pamcli.evaluation.superres_run import evaluate_superres
 
     method: Method | None = None
-    factor = network.factor or 4
+    factor = network.factor or DEFAULT_SCALE
     if predictions is not None:
         one_set(sets, "--predictions")
         method = FilesMethod(predictions, allow_missing=given.allow_missing)
     elif not given.baseline_only:
-        from pamcli.cli.network import find_weights, load_upscaler
-
-        name = weights or DEFAULT_UPSCALING[factor]
-        path = find_weights(name, console)
-        upscaler = load_upscaler(name, network.factor, compute, console, ensemble=network.ensemble)
+        upscaler, path = network.load(compute, console)
         factor = upscaler.scale
         keep = None if save is None else partial(_save, Kept(), save)
-        method = NetworkMethod(
-            upscaler, name, path, given.right_view, keep, ", ensemble" if network.ensemble else ""
-        )
+        remark = ", ensemble" if network.ensemble else ""
+        method = NetworkMethod(upscaler, network.name, path, given.right_view, keep, remark)
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        found = evaluate_superres(
-            sets,
-            method,
-            factor,
-            compare=shown.compare,
-            worst=WORST if shown.report else 0,
-            advance=bar.advance,
-        )
+        found = evaluate_superres(sets, method, factor, **shown.extent, advance=bar.advance)
     show(found, shown, console)
 
 
@@ -328,10 +292,7 @@ def _check_saved(folder: Path, source: Source, overwrite: bool) -> None:
     """Raise UsageError, OutputError where the views cannot be written, or not without being asked."""
     outputs = [{view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names]
     check_collisions([PairName(files.left, files.right, files.name) for files in source.files], outputs)
-    files = [file for paths in outputs for file in paths.values()]
-    existing = [file for file in files if file.exists()]
-    if existing and not overwrite:
-        count = len(existing)
-        raise UsageError(f"{count} results exist already: {listed(existing)}", "--overwrite replaces them")
-    for file in files:
-        check_writable(file)
+    check_existing(outputs, overwrite=overwrite)
+    for paths in outputs:
+        for file in paths.values():
+            check_writable(file)

@@ -1,24 +1,21 @@
 """Groups of options: the fields of a dataclass become parameters of every command that takes it.
 
-    @dataclass(frozen=True, kw_only=True)
-    class Compute:
-        panel: ClassVar[str] = "Performance"
+    class Compute(OptionGroup, panel="Performance"):
         device: str = option("auto, cpu, cuda, cuda:N or mps.", default="auto", metavar="DEVICE")
 
     @command(app, "disparity", "Disparity of a pair.")
     def disparity(compute: Compute) -> None: ...
 
 A new option is a new field, which names it; a parameter with such a default may stand by itself, too.
-`panel` is the heading of the fields of a class in `--help`, and of its subclasses'.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import MISSING, Field, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -31,16 +28,34 @@ Function = TypeVar("Function", bound=Callable[..., None])
 PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance", "Messages", "Other")
 """In this order."""
 
-_PLACEHOLDERS = {"<int range>": "N", "<int>": "N", "<float>": "X", "<str>": "TEXT", "<path>": "PATH"}
+_TYPES: dict[Any, tuple[str, Any]] = {
+    int: ("N", None),
+    float: ("X", parsing.above_zero),
+    str: ("TEXT", None),
+    Path: ("PATH", parsing.path),  # an empty one would be the current folder
+}
+"""What an option of a type, or None, takes if it says nothing else: `metavar` and `parse`."""
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class OptionGroup:
+    """Its subclasses are frozen dataclasses of options. panel: their heading in `--help`, else the base's."""
+
+    panel: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls, panel: str | None = None) -> None:
+        cls.panel = panel or cls.panel
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
 def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any:
     """A field that becomes an option, its default None. names: short ones beside the field's own, or others.
 
-    default: `dataclasses.MISSING` for an option that must be given. more: as of `typer.Option`, and parse:
-    from text and the name of the option to the value, see `parsing`.
+    default: ... for an option that must be given. more: as of `typer.Option`, and parse: from text and the
+    name of the option to the value, see `parsing`; a float is above 0 if neither parse nor min is given.
     """
-    return field(default=default, metadata={"names": names, "help": help_text, **more})
+    return argument(help_text, default=default, names=names, **more)
 
 
 def result(help_text: str, suffixes: tuple[str, ...], *names: str, **more: Any) -> Any:
@@ -69,7 +84,7 @@ def flag(help_text: str, *names: str, **more: Any) -> Any:
 
 def argument(help_text: str, *, default: Any = None, **more: Any) -> Any:
     """A field that becomes an argument. default: as of `option`. more: as of `typer.Argument`."""
-    return field(default=default, metadata={"help": help_text, **more})
+    return field(default=MISSING if default is ... else default, metadata={"help": help_text, **more})
 
 
 def group(help_text: str, *, completion: bool = False) -> typer.Typer:
@@ -79,7 +94,7 @@ def group(help_text: str, *, completion: bool = False) -> typer.Typer:
         cls=_Group,
         no_args_is_help=True,
         add_completion=completion,
-        rich_markup_mode=None,  # see _Command
+        rich_markup_mode=None,  # see _Panels
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
     )
@@ -146,12 +161,10 @@ def _parameters(cls: type[Any]) -> list[Parameter]:
 
 def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     """made: by `option`, `flag` or `argument`."""
-    more = {"rich_help_panel": panel, **made.metadata}
-    # An empty path would be the current folder.
-    parse, names = (
-        more.pop("parse", parsing.path if hint in (Path, Path | None) else None),
-        _names(name, made),
-    )
+    kind = next((each for each in get_args(hint) or (hint,) if each in _TYPES), None)
+    metavar, parse = _TYPES.get(kind, (None, None))
+    more = {"rich_help_panel": panel, "metavar": metavar, **made.metadata}
+    parse, names = more.pop("parse", None if "min" in more else parse), _names(name, made)
     for key in ("names", "result"):
         more.pop(key, None)
     if parse is not None:
@@ -186,9 +199,26 @@ def _parser(parse: Callable[[str, str], Any], name: str) -> Callable[[Any], Any]
     return parser
 
 
-class _Command(TyperCommand):
+class _Panels:
     """Help in panels as wide as the terminal; if Rich drew it, `pam --help` would take 0.1 s more."""
 
+    def format_options(self: Any, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for each in self.get_params(ctx):
+            if (record := each.get_help_record(ctx)) is None:
+                continue
+            names, text = record
+            if each.param_type_name == "argument":
+                names = names.partition(" <")[0]
+            text = re.sub(r"x>=(\d+)", r"\1 or more", re.sub(r"<=x<=?", " to ", text))
+            panel = getattr(each, "rich_help_panel", None) or "Other"
+            panels.setdefault(panel, []).append((re.sub(r"<([\w|]+)>", r"\1", names), text))
+        for name in sorted(panels, key=PANELS.index):
+            with formatter.section(typer.style(name, bold=True)):
+                formatter.write_dl(panels[name])
+
+
+class _Command(_Panels, TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         needed = [
             f"{max(each.opts, key=len)} {each.metavar}"
@@ -197,40 +227,12 @@ class _Command(TyperCommand):
         ]
         return [*needed, *super().collect_usage_pieces(ctx)]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        _format_panels(self, ctx, formatter)
-
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         with formatter.section(typer.style("Examples", bold=True)):
             formatter.write_text(self.epilog)
 
 
-class _Group(TyperGroup):
-    """The same for a command that consists of commands."""
-
+class _Group(_Panels, TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
-        _format_panels(self, ctx, formatter)
-
-
-def _format_panels(self: Any, ctx: Any, formatter: Any) -> None:
-    panels: dict[str, list[tuple[str, str]]] = {}
-    for each in self.get_params(ctx):
-        if (record := each.get_help_record(ctx)) is None:
-            continue
-        names, text = record
-        if each.param_type_name == "argument":
-            names = names.partition(" <")[0]
-        panel = getattr(each, "rich_help_panel", None) or "Other"
-        text = re.sub(r"x>=(\d+)", r"\1 or more", re.sub(r"<=x<=?", " to ", text))
-        panels.setdefault(panel, []).append((_plain(names), text))
-    for name in sorted(panels, key=PANELS.index):
-        with formatter.section(typer.style(name, bold=True)):
-            formatter.write_dl(panels[name])
-
-
-def _plain(text: str) -> str:
-    """What an option takes, without the names of Python's types."""
-    for leaked, placeholder in _PLACEHOLDERS.items():
-        text = text.replace(leaked, placeholder)
-    return re.sub(r"<([\w|]+)>", r"\1", text)
+        super().format_options(ctx, formatter)

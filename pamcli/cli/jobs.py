@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pamcli.cli.console import Console, reading_stdin
 from pamcli.cli.options import Pairs, Results, at_most_one
@@ -33,6 +34,7 @@ from pamcli.files.pairing import (
 )
 from pamcli.files.suffixes import VIDEO_SUFFIXES
 
+Item = TypeVar("Item")
 STDIN = Path("-")
 STDIN_NAME = "standard input"
 
@@ -77,20 +79,70 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """All jobs of a command."""
+    """The jobs of a command, made anew each time that they are asked for: there may be a million."""
 
     selection: Pairs
-    jobs: Iterable[Job]
-    batch: bool
-    total: int | None
-    """Number of jobs, unknown while a list is still arriving."""
+    results: Results
+    names: OutputPlan
+    pairing: Pairing | None
+    """None: a list that is worked off as it is read."""
+    stdout: Sequence[Target]
+    read: Sequence[str]
+    """Files besides the pictures that no result may overwrite."""
+
+    @property
+    def batch(self) -> bool:
+        """Whether a pair that fails fails alone."""
+        return self.pairing is None or self.pairing.batch
+
+    def share(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Of items of all pairs, those of this part of the batch."""
+        part = self.selection.shard or slice(None)
+        return itertools.islice(items, part.start, None, part.step)
+
+    @property
+    def total(self) -> int | None:
+        """Number of jobs, unknown while a list is still arriving."""
+        if self.pairing is None:
+            return None
+        return len(range(len(self.pairing.pairs))[self.selection.shard or slice(None)])
 
     @property
     def outputs(self) -> Iterator[Path]:
         """All results that are known before the work."""
-        if self.total is not None:
-            for job in self.jobs:
-                yield from job.outputs.values()
+        for job in self.jobs if self.pairing else ():
+            yield from job.outputs.values()
+
+    @property
+    def jobs(self) -> Iterator[Job]:
+        """What there is to do."""
+        if self.pairing is None:
+            return self.share(self._streamed())
+        return map(self._job, self.share(self.pairing.pairs))
+
+    def _streamed(self) -> Iterator[Job]:
+        """Jobs of a list that arrives line by line."""
+        given, seen = self.selection, SeenPaths(read=self.read)
+        assert given.pairs is not None
+        with reading_stdin() if given.pairs == "-" else open_pair_list(Path(given.pairs)) as lines:
+            for item in iter_pair_list(lines, given.null, given.root):
+                yield self._job(item, seen)
+
+    def _job(self, item: PairName | BadLine, seen: SeenPaths | None = None) -> Job:
+        """Of a pair; whatever is wrong with it fails it alone."""
+        if isinstance(item, BadLine):
+            return Job(None, error=item.error, line=item.line)
+        skip = self.results.skip_existing
+        try:
+            outputs = self.names.paths(item)
+            if seen is not None:
+                seen.add(item, outputs)
+            check_existing([outputs], overwrite=self.results.overwrite, skip_existing=skip)
+        except PamError as error:
+            return Job(item, error=error, line=item.line)
+        skip = skip and bool(outputs) and all(map(os.path.exists, outputs.values()))
+        files = [Target(name, path.suffix.lower(), path) for name, path in outputs.items()]
+        return Job(item, [*files, *self.stdout], skip, line=item.line)
 
 
 def plan_jobs(
@@ -121,12 +173,10 @@ def plan_jobs(
     in_files = {kind: None if text == "-" else text for kind, text in options.items()}
     names = plan_outputs(in_files, batch=batch, format_name=format_name)
     stdout = _stdout_targets(options, format_name, batch, console)
-    policy = {"overwrite": results.overwrite, "skip_existing": results.skip_existing}
-    share = selection.shard or slice(None)
     others = [name for name in (*read, selection.pairs) if name is not None]
+    plan = Plan(selection, results, names, pairing, stdout, others)
     if pairing is None:
-        streamed = _stream(selection, _Planning(names, policy), SeenPaths(read=others))
-        return Plan(selection, itertools.islice(streamed, share.start, None, share.step), batch, None)
+        return plan
     if selection.skip_unpaired:
         for path in pairing.unpaired:
             console.warn(f"{path} has no partner and is left out")
@@ -134,43 +184,8 @@ def plan_jobs(
         require_all_paired(pairing)
     outputs = names.all_paths(pairing.pairs)
     check_collisions(pairing.pairs, outputs, others)
-    check_existing(itertools.islice(outputs, share.start, None, share.step), **policy)
-    jobs = _Jobs(pairing.pairs, share, _Planning(names, policy, stdout))
-    return Plan(selection, jobs, batch, len(range(len(pairing.pairs))[share]))
-
-
-@dataclass(frozen=True)
-class _Planning:
-    names: OutputPlan
-    policy: Mapping[str, bool]
-    stdout: Sequence[Target] = ()
-
-    def job(self, item: PairName | BadLine, seen: SeenPaths | None = None) -> Job:
-        """Of a pair; whatever is wrong with it fails it alone."""
-        if isinstance(item, BadLine):
-            return Job(None, error=item.error, line=item.line)
-        try:
-            outputs = self.names.paths(item)
-            if seen is not None:
-                seen.add(item, outputs)
-            check_existing([outputs], **self.policy)
-        except PamError as error:
-            return Job(item, error=error, line=item.line)
-        skip = self.policy["skip_existing"] and bool(outputs) and all(map(os.path.exists, outputs.values()))
-        files = [Target(name, path.suffix.lower(), path) for name, path in outputs.items()]
-        return Job(item, [*files, *self.stdout], skip, line=item.line)
-
-
-@dataclass(frozen=True)
-class _Jobs:
-    """Of pairs that are known, planned anew each time that they are asked for: there may be a million."""
-
-    pairs: Iterable[PairName]
-    share: slice
-    planning: _Planning
-
-    def __iter__(self) -> Iterator[Job]:
-        return map(self.planning.job, itertools.islice(self.pairs, self.share.start, None, self.share.step))
+    check_existing(plan.share(outputs), overwrite=results.overwrite, skip_existing=results.skip_existing)
+    return plan
 
 
 def _find_pairs(selection: Pairs, stream: bool) -> Pairing | None:
@@ -207,14 +222,6 @@ def _find_pairs(selection: Pairs, stream: bool) -> Pairing | None:
             "two folders or two quoted templates make a batch; --packed takes pictures that hold both views",
         )
     return resolve_pairs(*inputs)
-
-
-def _stream(selection: Pairs, planning: _Planning, seen: SeenPaths) -> Iterator[Job]:
-    """Jobs of a list that arrives line by line."""
-    assert selection.pairs is not None
-    with reading_stdin() if selection.pairs == "-" else open_pair_list(Path(selection.pairs)) as lines:
-        for item in iter_pair_list(lines, selection.null, selection.root):
-            yield planning.job(item, seen)
 
 
 def _stdout_targets(

@@ -1,20 +1,25 @@
-"""Finding the weights and loading the network of a command, saying what is used."""
+"""The network of a command: its options, finding its weights, loading it, and saying what is used."""
 
 from __future__ import annotations
 
 import os
+from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pamcli.cli import parsing
 from pamcli.cli.console import Console
-from pamcli.cli.options import Compute, Matching
+from pamcli.cli.groups import OptionGroup, flag, option
+from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import locate
+from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, REGISTERED, locate
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.upscaler import StereoUpscaler
+
+DEFAULT_SCALE = 4
 
 
 def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
@@ -33,44 +38,111 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
     return located.path
 
 
-def load_matcher(weights: str, asked: Matching, compute: Compute, console: Console) -> StereoMatcher:
-    """A network for disparity. Raises ModelError, DeviceError, UsageError."""
-    path = find_weights(weights, console)
-    with console.starting(weights):
-        from pamcli.inference.matcher import StereoMatcher
-
-        matcher = StereoMatcher.load(
-            path,
-            max_disparity=asked.max_disparity,
-            enlarge=asked.enlarge,
-            min_disparity=asked.min_disparity,
-            **compute.resources,
-        )
-    limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
-    enlarged = "" if matcher.enlarge == 1 else f", enlarged {matcher.enlarge}"
-    console.detail(f"{weights}: {path}, {_compute(matcher)}, maximum disparity {limit}{enlarged}")
-    return matcher
+def _complete_weights(incomplete: str) -> list[str]:
+    """For the tab key: names of `pam weights list`, and files."""
+    files = [*glob(f"{incomplete}*.safetensors"), *glob(f"{incomplete}*.onnx")]
+    return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
 
 
-def load_upscaler(
-    weights: str, scale: int | None, compute: Compute, console: Console, *, ensemble: bool = False
-) -> StereoUpscaler:
-    """A PASSRnet, of a certain scale unless that is None. Raises ModelError, DeviceError, UsageError."""
-    path = find_weights(weights, console)
-    if path.suffix != ".onnx":  # which only ONNX Runtime reads
-        _check_scale(weights, scale, read_header(path).spec.scale)
-    with console.starting(weights):
-        from pamcli.inference.upscaler import StereoUpscaler
-
-        upscaler = StereoUpscaler.load(path, ensemble=ensemble, **compute.resources)
-    _check_scale(weights, scale, upscaler.scale)
-    console.detail(f"{weights}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
-    return upscaler
+WEIGHTS = {"metavar": "NAME|PATH|hf:...", "autocompletion": _complete_weights}
+"""What an option or an argument for weights has besides its help."""
 
 
-def _check_scale(weights: str, asked: int | None, stored: int | None) -> None:
-    if None not in (asked, stored) and asked != stored:
-        raise UsageError(f"{weights} enlarges {stored} times, not {asked}", "leave out --scale or --weights")
+class Network(OptionGroup, panel="Network"):
+    """Whose weights. Its subclasses have a `name`: of those that are given, else of the default."""
+
+    weights: str | None = option(
+        "A name of `pam weights list`, a file (also .onnx), or hf:owner/repo/file.safetensors[@revision].",
+        parse=parsing.name,
+        **WEIGHTS,
+    )
+
+
+class Matching(Network):
+    """A network for disparity. Raises UsageError for a prior that is none."""
+
+    max_disparity: int | Literal["stored"] | None = option(
+        "Search only disparities below N px (rounded up to a multiple of 16); by default what is "
+        "stored with the weights.",
+        default="stored",
+        metavar="N|none",
+        parse=parsing.prior,
+        show_default=False,
+    )
+    min_disparity: int = option(
+        "Search from N px, below 0 for pictures that were shifted onto each other or converge.",
+        default=0,
+        min=-100_000,
+        max=100_000,
+        metavar="N",
+    )
+    enlarge: float | Literal["auto"] | None = option(
+        "Match pictures N times (1 to 4) as large as they are: finer, for N² times the time; auto "
+        "enlarges small ones alone. By default auto, and 1 for the paper's network.",
+        metavar="N|auto",
+        parse=parsing.enlargement,
+    )
+
+    @property
+    def name(self) -> str:
+        """Of the weights."""
+        return self.weights or DEFAULT_MATCHING
+
+    def __post_init__(self) -> None:
+        limit = self.max_disparity
+        if isinstance(limit, int) and limit <= self.min_disparity:
+            raise UsageError(
+                f"--min-disparity {self.min_disparity} and --max-disparity {limit} leave nothing to search"
+            )
+
+    def load(self, compute: Compute, console: Console) -> tuple[StereoMatcher, Path]:
+        """The network, and its file. Raises ModelError, DeviceError, UsageError."""
+        path = find_weights(self.name, console)
+        with console.starting(self.name):
+            from pamcli.inference.matcher import StereoMatcher
+
+            asked = {"min_disparity": self.min_disparity, "max_disparity": self.max_disparity}
+            matcher = StereoMatcher.load(path, enlarge=self.enlarge, **(compute.resources | asked))
+        limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
+        enlarged = "" if matcher.enlarge == 1 else f", enlarged {matcher.enlarge}"
+        console.detail(f"{self.name}: {path}, {_compute(matcher)}, maximum disparity {limit}{enlarged}")
+        return matcher, path
+
+
+class Upscaling(Network):
+    """A network for super-resolution."""
+
+    scale: Literal["2", "4"] | None = option("How many times larger on each side, by default 4.")
+    ensemble: bool = flag("The mean over the flips of the pair: finer, in four times the time.")
+
+    @property
+    def factor(self) -> int | None:
+        """The scale that is asked for."""
+        return int(self.scale) if self.scale else None
+
+    @property
+    def name(self) -> str:
+        """Of the weights."""
+        return self.weights or DEFAULT_UPSCALING[self.factor or DEFAULT_SCALE]
+
+    def load(self, compute: Compute, console: Console) -> tuple[StereoUpscaler, Path]:
+        """The network, and its file. Raises ModelError, DeviceError, UsageError."""
+        path = find_weights(self.name, console)
+        if path.suffix != ".onnx":  # which only ONNX Runtime reads
+            self._check_scale(read_header(path).spec.scale)
+        with console.starting(self.name):
+            from pamcli.inference.upscaler import StereoUpscaler
+
+            upscaler = StereoUpscaler.load(path, ensemble=self.ensemble, **compute.resources)
+        self._check_scale(upscaler.scale)
+        console.detail(f"{self.name}: {path}, {_compute(upscaler)}, enlarges {upscaler.scale} times")
+        return upscaler, path
+
+    def _check_scale(self, stored: int | None) -> None:
+        if None not in (self.factor, stored) and self.factor != stored:
+            raise UsageError(
+                f"{self.name} enlarges {stored} times, not {self.factor}", "leave out --scale or --weights"
+            )
 
 
 def _compute(network: StereoMatcher | StereoUpscaler) -> str:

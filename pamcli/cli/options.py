@@ -3,13 +3,13 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pamcli.cli import completion, parsing
+from pamcli.cli import parsing
 from pamcli.cli.console import Console
-from pamcli.cli.groups import argument, flag, option, result
+from pamcli.cli.groups import OptionGroup, argument, flag, option, result
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.finding import shown
@@ -19,11 +19,24 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 PRECISION = "Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
+def _complete_data(incomplete: str) -> list[str]:
+    """Names of `pam dataset list`; after the colon, what stands in the file system."""
+    from pamcli.data.sources import SOURCES
+
+    name, colon, path = incomplete.partition(":")
+    if colon:
+        return [f"{name}:{found}" for found in sorted(glob(f"{path}*/"))]
+    return [f"{found}:" for found in SOURCES if found.startswith(incomplete)]
+
+
+FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
+DATA = {"metavar": "DATA", "autocompletion": _complete_data}
+"""What an option or an argument for data sets has besides its help."""
+
+
+class Limit(OptionGroup, panel="Input"):
     """What is not even decoded."""
 
-    panel: ClassVar[str] = "Input"
     max_pixels: int | None = option(
         "Refuse files with more pixels, before decoding them.",
         default=400_000_000,
@@ -32,7 +45,6 @@ class Limit:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pairs(Limit):
     """Which pictures belong together. Raises UsageError for what contradicts itself."""
 
@@ -76,11 +88,9 @@ class Pairs(Limit):
         return "lr" if self.side_by_side else self.packed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
+class Results(OptionGroup, panel="Output"):
     """What happens to results that exist, and how the new ones are reported. Raises UsageError."""
 
-    panel: ClassVar[str] = "Output"
     skip_existing: bool = flag("Leave out pairs whose results all exist.")
     overwrite: bool = flag("Replace results that exist.")
     jsonl: bool = flag("One JSON object a pair on stdout, instead of the paths written.")
@@ -89,7 +99,6 @@ class Results:
         at_most_one({"--overwrite": self.overwrite, "--skip-existing": self.skip_existing})
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pictures(Results):
     """Results that are both pictures of a pair."""
 
@@ -113,58 +122,9 @@ class Pictures(Results):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Network:
-    """Whose weights."""
-
-    panel: ClassVar[str] = "Network"
-    weights: str | None = option(
-        "A name of `pam weights list`, a file (also .onnx), or hf:owner/repo/file.safetensors[@revision].",
-        metavar="NAME|PATH|hf:...",
-        autocompletion=completion.weights,
-        parse=parsing.name,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matching(Network):
-    """A network for disparity. Raises UsageError for a prior that is none."""
-
-    max_disparity: int | Literal["stored"] | None = option(
-        "Search only disparities below N px (rounded up to a multiple of 16); by default what is "
-        "stored with the weights.",
-        default="stored",
-        metavar="N|none",
-        parse=parsing.prior,
-        show_default=False,
-    )
-    min_disparity: int = option(
-        "Search from N px, below 0 for pictures that were shifted onto each other or converge.",
-        default=0,
-        min=-100_000,
-        max=100_000,
-        metavar="N",
-    )
-    enlarge: float | Literal["auto"] | None = option(
-        "Match pictures N times (1 to 4) as large as they are: finer, for N² times the time; auto "
-        "enlarges small ones alone. By default auto, and 1 for the paper's network.",
-        metavar="N|auto",
-        parse=parsing.enlargement,
-    )
-
-    def __post_init__(self) -> None:
-        limit = self.max_disparity
-        if isinstance(limit, int) and limit <= self.min_disparity:
-            raise UsageError(
-                f"--min-disparity {self.min_disparity} and --max-disparity {limit} leave nothing to search"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Device:
+class Device(OptionGroup, panel="Performance"):
     """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
 
-    panel: ClassVar[str] = "Performance"
     device: str = option(
         "auto, cpu, cuda, cuda:N or mps; tensorrt for .onnx files.", default="auto", metavar="DEVICE"
     )
@@ -174,7 +134,6 @@ class Device:
             raise UsageError(f"--device {self.device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Compute(Device):
     """Where and how to compute, in how much memory."""
 
@@ -192,11 +151,9 @@ class Compute(Device):
         return {"device": self.device, "precision": self.precision, "max_memory": self.max_memory}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(OptionGroup, panel="Performance"):
     """Other machines that may work off a batch."""
 
-    panel: ClassVar[str] = "Performance"
     engine: Literal["local", "ray"] = option(
         "ray: the batch over a cluster (pam guide clusters).", default="local"
     )
@@ -215,84 +172,31 @@ class Cluster:
         """Other machines do the work."""
         return self.engine == "ray"
 
-    @property
-    def gpus(self) -> bool:
-        """Whether a worker is to have one, where the cluster has any."""
-        return False
 
-    @property
-    def cores(self) -> int | None:
-        """Of each worker; None: as many as suit a network."""
-        return self.ray_cores or 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class Engine(Compute, Cluster):
     """Where to compute a batch with a network."""
 
-    @property
-    def gpus(self) -> bool:
-        """As of `Cluster`."""
-        return self.device != "cpu"
 
-    @property
-    def cores(self) -> int | None:
-        """As of `Cluster`."""
-        return self.ray_cores
+WORKERS = option("Processes.", min=1, show_default="processors, at most 8", rich_help_panel="Performance")
+JSON = flag("One JSON object instead of text.", rich_help_panel="Output")
+"""For commands with one answer; for those whose answer is a list:"""
+JSONL = flag("JSON instead of text, one object a line.", rich_help_panel="Output")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workers:
-    """Processes that share the work."""
-
-    panel: ClassVar[str] = "Performance"
-    workers: int | None = option("Processes.", min=1, show_default="processors, at most 8")
-
-    @property
-    def count(self) -> int:
-        """Of the processes."""
-        from pamcli.data.preparation.workers import default_workers
-
-        return self.workers or default_workers()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """Text or JSON, for commands with one answer."""
-
-    panel: ClassVar[str] = "Output"
-    json: bool = flag("One JSON object instead of text.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """Text or JSON, for commands whose answer is a list."""
-
-    panel: ClassVar[str] = "Output"
-    jsonl: bool = flag("JSON instead of text, one object a line.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quiet:
+class Quiet(OptionGroup, panel="Messages"):
     """How much is said, for commands without details."""
 
-    panel: ClassVar[str] = "Messages"
     quiet: bool = flag("No progress, only warnings and errors.", "-q")
 
-    def console(self, **more: Any) -> Console:
-        """The console that talks so. more: other fields of it."""
-        return Console(**{"quiet": self.quiet, **more})
+    def console(self, *, jsonl: bool = False) -> Console:
+        """The console that talks so. jsonl: results are to be JSON."""
+        return Console(quiet=self.quiet, verbose=isinstance(self, Messages) and self.verbose, jsonl=jsonl)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Messages(Quiet):
     """How much is said."""
 
     verbose: bool = flag("Say what is used and done.", "-v")
-
-    def console(self, **more: Any) -> Console:
-        """The console that talks so. more: other fields of it."""
-        return super().console(verbose=self.verbose, **more)
 
 
 def at_most_one(given: Mapping[str, object]) -> None:

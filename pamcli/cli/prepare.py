@@ -5,17 +5,16 @@ from __future__ import annotations
 import operator
 import os
 from collections import Counter
-from dataclasses import MISSING, dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from pamcli.cli import parsing
 from pamcli.cli.console import Console, Progress
-from pamcli.cli.groups import argument, flag, option
-from pamcli.cli.options import Quiet, Text, Workers
+from pamcli.cli.groups import OptionGroup, argument, flag, option
+from pamcli.cli.options import JSONL, WORKERS, Quiet
 from pamcli.errors import BATCH_FAILED, UsageError
 from pamcli.files.finding import counted, listed, read_text, shown
 
@@ -26,15 +25,13 @@ if TYPE_CHECKING:
 Split = Literal["train", "validation", "test"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Input:
+class Input(OptionGroup, panel="Input"):
     """Pairs to cut. Raises UsageError for options that do not go together."""
 
-    panel: ClassVar[str] = "Input"
     inputs: list[str] = argument(
         "Folders or zip archives with NAME_L.png, NAME_R.png, nested or not; pairs of a data set as "
         "NAME:PATH; with --from-stereograms, folders or archives of those.",
-        default=MISSING,
+        default=...,
         metavar="INPUT",
     )
     add: list[str] | None = option(
@@ -73,20 +70,21 @@ class Input:
         return [Path(os.path.expanduser(text)) for text in self.inputs]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output(Text):
-    """The patches."""
+class Output(OptionGroup, panel="Output"):
+    """The patches, and who makes them."""
 
     output: Path = option(
-        "Patches go into x2, x4 or patches_x2 ... in it.", "-o", default=MISSING, metavar="FOLDER"
+        "Patches go into x2, x4 or patches_x2 ... in it.", "-o", default=..., metavar="FOLDER"
     )
     scale: Literal["2", "4"] | None = option("By how much the patches are reduced.")
     store: Literal["packed", "folders"] = option(
         "One file, quick to read; or the authors' tree of PNG files.", default="packed"
     )
+    jsonl: bool = JSONL
+    workers: int | None = WORKERS
 
 
-def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None:
+def command(given: Input, to: Output, messages: Quiet) -> None:
     """Make training patches for super-resolution.
 
     Pairs are cut to a multiple of the scale, reduced by MATLAB's bicubic and rounded to 8 bits; patches have
@@ -97,7 +95,7 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
     $ pam dataset prepare-flickr1024 Flickr1024/ -o data/flickr1024 --scale 4
     $ pam dataset prepare-flickr1024 stereograms/ -o data/mine --from-stereograms --infinity no
     """
-    console = messages.console()
+    console = messages.console(jsonl=to.jsonl)
     if not given.from_stereograms and to.scale is None:
         raise UsageError("no scale is given", "add --scale 2 or --scale 4")
     if to.scale is None and (given.add or given.list_file):
@@ -113,23 +111,23 @@ def command(given: Input, to: Output, workers: Workers, messages: Quiet) -> None
     found = [_data_pairs(text) for text in given.add or []]
     from pamcli.data.open import names_source
     from pamcli.data.preparation.pairs import published_pairs
+    from pamcli.data.preparation.workers import default_workers
     from pamcli.files.atomic import owned
 
+    workers = to.workers or default_workers()
     with owned(to.output), console.progress("pictures", 0) as bar:
-        failed = False
-        places = given.inputs
+        failed, places, source = False, given.inputs, "flickr1024"
         if given.from_stereograms:
-            failed = _rectify(given, to, workers.count, console, bar)
-            places = [str(to.output / "pairs")]
+            failed = _rectify(given, to, workers, console, bar)
+            places, source = [str(to.output / "pairs")], "stereograms"
         if to.scale is not None:
-            source = "stereograms" if given.from_stereograms else "flickr1024"
             for text in places:
                 if names_source(text) and not Path(text).exists():
                     found.append(_data_pairs(text))
                 else:
                     found.append(published_pairs(Path(os.path.expanduser(text)), given.split, source))
             plan = _planned(reduce(operator.add, found), lines, given, to, console)
-            failed |= _carried_out(plan, workers.count, given.skip_damaged, to.jsonl, console, bar)
+            failed |= _carried_out(plan, workers, given.skip_damaged, console, bar)
     if failed and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
 
@@ -163,9 +161,7 @@ def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, co
     return plan_preparation(*request, skip_damaged=given.skip_damaged)
 
 
-def _carried_out(
-    plan: Plan, workers: int, skip_damaged: bool, json: bool, console: Console, bar: Progress
-) -> bool:
+def _carried_out(plan: Plan, workers: int, skip_damaged: bool, console: Console, bar: Progress) -> bool:
     """Make the patches and report how many; whether some pairs could not be read."""
     from pamcli.data.preparation.prepare import carry_out, finish
     from pamcli.data.preparation.stores import read_index
@@ -194,19 +190,18 @@ def _carried_out(
             )
             return True
         index = finish(plan, failed)
-    if json:
-        facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store}
-        counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
-        missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
-        console.record({**facts, "split": index.split, **counts, "left_out": missing})
-    else:
-        total = {"pairs": len(index.pictures), "patches": index.patches}
-        sources = [(f"{source}: ", counts, "") for source, counts in index.sources().items()]
-        left_out = f", {counted(len(index.left_out), 'pair')} left out" if index.left_out else ""
-        for before, each, behind in (*sources, ("", total, left_out)):
-            pairs, patches = counted(each["pairs"], "pair"), counted(each["patches"], "patch")
-            console.result(f"{name}: {before}{pairs}, {patches}{behind}")
+    facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store}
+    counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
+    missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
+    lines = [f"{name}: {source}: {_amount(**each)}" for source, each in index.sources().items()]
+    left_out = f", {counted(len(missing), 'pair')} left out" if missing else ""
+    lines.append(f"{name}: {_amount(len(index.pictures), index.patches)}{left_out}")
+    console.answer({**facts, "split": index.split, **counts, "left_out": missing}, *lines)
     return False
+
+
+def _amount(pairs: int, patches: int) -> str:
+    return f"{counted(pairs, 'pair')}, {counted(patches, 'patch')}"
 
 
 def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Progress) -> bool:
@@ -228,12 +223,9 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
             console.inform(f"{each['picture']} is set aside: {each['reason']}")
         elif each["outcome"] == "damaged":
             console.error(f"{each['picture']}: {each['reason']}")
-    if to.jsonl:
-        place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": len(outcomes)}
-        found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
-        console.record(place | found)
-    else:
-        others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"
-        reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
-        console.result(f"{plan.target}: {counted(counts['pair'], 'pair')}, {others}; {reasons}")
+    place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": len(outcomes)}
+    found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
+    others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"
+    reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"
+    console.answer(place | found, f"{plan.target}: {counted(counts['pair'], 'pair')}, {others}; {reasons}")
     return bool(counts["damaged"])

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, Operation, run_jobs
+from pamcli.cli.calibration import FISHEYE, Files
 from pamcli.cli.console import Console
 from pamcli.cli.groups import asked_results, flag, option
 from pamcli.cli.jobs import Job, Target, plan_jobs
-from pamcli.cli.metric import FISHEYE, Files
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.outputs import check_beside
@@ -31,7 +31,6 @@ CHECKED, THEN_EVERY = 3, 16
 """Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Rectified(options.Pictures):
     """Where the rectified pictures go."""
 
@@ -41,7 +40,6 @@ class Rectified(options.Pictures):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Views(Files):
     """Which cameras, and which part of their pictures. Raises UsageError for what contradicts itself."""
 
@@ -145,9 +143,6 @@ class _Rectifying(Operation[_Result]):
                 f"median vertical offset {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px "
                 f"in {len(offsets)} pairs that were checked"
             )
-
-    def look(self, pair: StereoPair) -> list[str]:
-        return []  # they are not rectified yet
 
     def check(self, target: Target, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable

@@ -6,17 +6,16 @@ import datetime
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli.console import Console, rich_bar
+from pamcli.cli.console import Console, on_signals, rich_bar
 from pamcli.cli.groups import set_options
 from pamcli.cli.network import find_weights
 from pamcli.cli.options import at_most_one
@@ -26,7 +25,7 @@ from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.training.journal import Entry, Observer
-    from pamcli.training.loop import RunEnd, Stop
+    from pamcli.training.loop import Stop
     from pamcli.training.recipe import Recipe, Task
     from pamcli.training.validation import Validated
 
@@ -85,8 +84,13 @@ def _train(task: Task, given: AnyTraining) -> None:
         else:
             outcome = run.resume(folder, machine, stop, observer, given.steps)
     if is_main:
+        if outcome.stopped is not None:
+            go_on = f"pam train {task} --resume {folder.path}"
+            console.inform(f"stopped after step {outcome.step}; to go on: {go_on}")
         weights = folder.best if folder.best.is_file() else folder.last
-        _report_end(task, folder.path, outcome, console, weights)
+        if console.jsonl or outcome.stopped in (None, "time"):
+            values = {"step": outcome.step, "stopped": outcome.stopped, "weights": weights}
+            console.answer(values, str(weights))
     if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
         raise typer.Exit(code)
 
@@ -148,14 +152,14 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
             changes["max_disparity"] = None if most is None else -(-most // 16) * 16
     if network is not None:
         changes["network"] = network
-    if given.learning_rate_schedule is not None:
-        changes["schedule"] = replace(recipe.schedule, kind=given.learning_rate_schedule)
     if stored is not None:  # what they were trained with, where nothing else is said
         if task == "disparity" and recipe.max_disparity is None:
             changes.setdefault("max_disparity", stored.max_disparity)
         elif task == "superres" and stored.scale is not None and not file:
             changes.setdefault("scale", stored.scale)
     settings = {f"losses.{name}": weight for name, _, weight in (t.partition("=") for t in given.loss or ())}
+    if given.learning_rate_schedule is not None:
+        settings["schedule.kind"] = given.learning_rate_schedule
     if given.variant is not None:
         settings["variant"] = given.variant
     elif stored is not None and stored.variant != recipe.variant and network is None and not file:
@@ -173,8 +177,7 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
     return recipe
 
 
-@contextmanager
-def _signals(stop: Stop) -> Iterator[None]:
+def _signals(stop: Stop) -> AbstractContextManager[None]:
     """The first Ctrl-C or SIGTERM asks the run to stop after its step, the second ends it at once."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -186,39 +189,24 @@ def _signals(stop: Stop) -> Iterator[None]:
         if number == signal.SIGINT:  # not through a stream, which may be in the middle of a line
             os.write(2, b"\npam: stops after this step and a checkpoint; Ctrl-C again ends at once\n")
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _report_end(task: Task, run: Path, outcome: RunEnd, console: Console, weights: Path) -> None:
-    if outcome.stopped is not None:
-        console.inform(f"stopped after step {outcome.step}; to go on: pam train {task} --resume {run}")
-    if console.jsonl:
-        console.record({"step": outcome.step, "stopped": outcome.stopped, "weights": weights})
-    elif outcome.stopped in (None, "time"):
-        console.result(str(weights))
+    return on_signals(on_signal)
 
 
 @contextmanager
 def watching(console: Console, batch: int) -> Iterator[Observer]:
     """The observer of a run: a bar on a terminal, elsewhere lines. batch: pairs in a step."""
-    if console.quiet or not sys.stderr.isatty():
-        yield _Watcher(console, batch)
-        return
-    with rich_bar("steps", "{task.fields[figures]}", width=12) as bar:
-        task = bar.add_task("steps", total=None, figures="")
-        yield _Watcher(console, batch, partial(bar.update, task))
+    with rich_bar("steps", "{task.fields[figures]}", width=12) if console.draws else nullcontext() as bar:
+        yield _Watcher(console, batch, bar)
 
 
 class _Watcher:
-    def __init__(self, console: Console, batch: int, draw: Callable[..., None] | None = None) -> None:
-        self.console, self.batch, self.steps = console, batch, 0
-        self.draw = draw or (lambda **values: None)
-        self.in_lines = draw is None
+    def __init__(self, console: Console, batch: int, bar: Any) -> None:
+        self.console, self.batch, self.steps, self.bar = console, batch, 0, bar
+        self.task = bar and bar.add_task("steps", total=None, figures="")
+
+    def draw(self, **values: Any) -> None:
+        if self.bar:
+            self.bar.update(self.task, **values)
 
     def started(self, step: int, steps: int) -> None:
         self.steps = steps
@@ -235,7 +223,7 @@ class _Watcher:
         if left := datetime.timedelta(seconds=round((self.steps - entry["step"]) * self.batch / speed)):
             figures.append(f"{left} left")
         self.draw(figures=", ".join([loss, *figures]))
-        if self.in_lines:
+        if not self.bar:
             terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
             said = ", ".join([f"{loss} ({terms})", *figures])
             self.console.inform(f"step {entry['step']} of {self.steps}: {said}")

@@ -1,27 +1,23 @@
 """Options of pam train, for both networks."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pamcli.cli import completion, parsing
-from pamcli.cli.groups import flag, option
-from pamcli.cli.options import Device, Messages
+from pamcli.cli import parsing
+from pamcli.cli.groups import OptionGroup, flag, option
+from pamcli.cli.network import WEIGHTS
+from pamcli.cli.options import DATA, FORM, Device, Messages
 
 ON_RESUMING = {"resume", "device", "workers", "max_minutes", "wandb", "as_json", "quiet", "verbose", "steps"}
 """Options that go with --resume; all others are the run's already."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(OptionGroup, panel="Output"):
     """The run's folder, and how it is reported."""
 
-    panel: ClassVar[str] = "Output"
     output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
     resume: Path | None = option("Go on with a run that was stopped.", metavar="RUN")
-    max_minutes: float | None = option(
-        "Then stop cleanly; --resume goes on.", metavar="X", parse=parsing.above_zero
-    )
+    max_minutes: float | None = option("Then stop cleanly; --resume goes on.", metavar="X")
     checkpoint_every: int | None = option("Keep a checkpoint so often.", min=1, metavar="STEPS")
     keep: int | None = option("Checkpoints that stay.", min=1)
     log_every: int | None = option("Write a line of the log so often.", min=1, metavar="STEPS")
@@ -31,49 +27,39 @@ class Run:
     as_json: bool = flag("Every line of the log on stdout, one JSON object a line.", "--jsonl")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(OptionGroup, panel="Input"):
     """What is learned from, and measured on."""
 
-    panel: ClassVar[str] = "Input"
     data: list[str] | None = option(
         "What to learn from: a data set of `pam dataset list`; ?weight= mixes several.",
-        metavar="NAME[/SPLIT]:PATH[?key=value&...]",
-        autocompletion=completion.data,
+        **(DATA | {"metavar": FORM}),
     )
     crop: tuple[int, int] | None = option(
         "Of the pictures that the network is given, pixels.", metavar="WxH", parse=parsing.crop
     )
     validation: list[str] | None = option(
-        "What to measure on; the best weights are kept as best.",
-        "--val",
-        metavar="DATA",
-        autocompletion=completion.data,
+        "What to measure on; the best weights are kept as best.", "--val", **DATA
     )
     validate_every: int | None = option("Measure on --val so often.", min=1, metavar="STEPS")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Learning:
+class Learning(OptionGroup, panel="Learning"):
     """The recipe, and what is changed in it."""
 
-    panel: ClassVar[str] = "Learning"
     recipe: str | None = option(
         "Of this pam, or of a run folder. Options change it.", metavar="NAME|FILE.json", parse=parsing.name
     )
     steps: int | None = option("How many batches to learn from; with --resume: more.", min=1)
-    epochs: float | None = option("The same, in passes over the data.", metavar="X", parse=parsing.above_zero)
+    epochs: float | None = option("The same, in passes over the data.")
     batch: int | None = option("Pairs in a step, over all processes of torchrun.", min=1)
-    learning_rate: float | None = option(
-        "The highest of the schedule.", metavar="X", parse=parsing.above_zero
-    )
+    learning_rate: float | None = option("The highest of the schedule.", metavar="X")
     learning_rate_schedule: Literal["constant", "step", "cosine", "one-cycle"] | None = option(
         "How the rate moves, as --set schedule.KEY tunes."
     )
-    clip: float | None = option("Largest norm of the gradient.", metavar="X", parse=parsing.above_zero)
+    clip: float | None = option("Largest norm of the gradient.")
     accumulate: int | None = option("Compute a batch in N parts: less memory.", min=1, metavar="N")
     ema: float | None = option(
-        "Of the average of weights, which is kept; 0.99 for short runs.", metavar="DECAY"
+        "Of the average of weights, which is kept; 0.99 for short runs.", metavar="DECAY", parse=None
     )
     loss: list[str] | None = option("Weigh a term of the loss; 0 switches it off.", metavar="NAME=WEIGHT")
     settings: list[str] | None = option(
@@ -82,17 +68,14 @@ class Learning:
     seed: int | None = option("Of the fresh weights and of the examples.", min=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
+class Start(OptionGroup, panel="Network"):
     """The weights to begin with, and which of them learn."""
 
-    panel: ClassVar[str] = "Network"
     start: str | None = option(
         "Weights to begin with, as of --weights.",
         "--from",
-        metavar="WEIGHTS",
         parse=parsing.name,
-        autocompletion=completion.weights,
+        **(WEIGHTS | {"metavar": "WEIGHTS"}),
     )
     variant: str | None = option(
         "Parts unlike the paper's, as blocks=2,refinement=none.", metavar="KEY=VALUE,..."
@@ -101,7 +84,6 @@ class Start:
     anew: str | None = option("Begin a part with fresh weights in spite of --from.", metavar="PART")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Machine(Device):
     """Where and how to compute."""
 
@@ -111,14 +93,10 @@ class Machine(Device):
     workers: int | None = option("Processes that prepare examples (0: none of their own).", min=0, max=256)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training(Messages, Machine, Start, Learning, Source, Run):
+class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network"):
     """What the command line says; None = nothing."""
 
-    panel: ClassVar[str] = "Network"
 
-
-@dataclass(frozen=True, kw_only=True)
 class MatcherTraining(Training):
     """Of pam train disparity."""
 
@@ -136,7 +114,6 @@ class MatcherTraining(Training):
     freeze_batch_norm: bool | None = option("Normalise by the statistics that the weights came with.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class UpscalerTraining(Training):
     """Of pam train superres."""
 

@@ -1,16 +1,16 @@
 """pam weights: what networks there are, what a file holds, whether it is whole, import and export."""
 
-from dataclasses import MISSING, asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import typer
 
-from pamcli.cli import completion, parsing
+from pamcli.cli import parsing
 from pamcli.cli.console import Console, said
-from pamcli.cli.groups import argument, command, flag, group, option
-from pamcli.cli.network import find_weights
-from pamcli.cli.options import Answer, Messages, Text, check_new_file
+from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
+from pamcli.cli.network import WEIGHTS, find_weights
+from pamcli.cli.options import JSON, JSONL, Messages, check_new_file
 from pamcli.errors import PamError, UsageError
 from pamcli.files.outputs import check_beside
 from pamcli.registry.catalog import REGISTERED, locate, sha256
@@ -18,66 +18,47 @@ from pamcli.registry.spec import WeightsFile, read_header
 
 app = group("The networks' weights: list, check, import, export.")
 
-WEIGHTS = argument(
-    "A registered name, a file, or a Hub address.",
-    default=MISSING,
-    metavar="NAME|PATH|hf:...",
-    autocompletion=completion.weights,
-)
+ONE = argument("A registered name, a file, or a Hub address.", default=..., **WEIGHTS)
 
 
 @command(app, "list", "The networks that come with pam.")
-def list_weights(text: Text) -> None:
+def list_weights(jsonl: bool = JSONL) -> None:
     """Show the networks that come with pam.
 
     $ pam weights list
     $ pam weights list --jsonl
     """
-    console = Console()
-    rows = []
+    console = Console(jsonl=jsonl)
+    line = "{name:<14}{size:<9}{precision:<8}{version:<9}{licence:<13}{purpose}"
+    if not jsonl:
+        titles = {"name": "NAME", "size": "SIZE", "precision": "STORED", "version": "VERSION"}
+        console.result(line.format(**titles, licence="LICENCE", purpose="PURPOSE"))
     for name, purpose in REGISTERED.items():
-        file = read_header(locate(name, check=False).path)
-        rows.append({"name": name, "purpose": purpose, **_summary(file)})
-    if text.jsonl:
-        for row in rows:
-            console.record(row)
-        return
-    line = "{:<14}{:<9}{:<8}{:<9}{:<13}{}".format
-    console.result(line("NAME", "SIZE", "STORED", "VERSION", "LICENCE", "PURPOSE"))
-    for row in rows:
-        size = f"{row['bytes'] / 1e6:.1f} MB"
-        cells = (row[key] for key in ("precision", "version", "licence", "purpose"))
-        console.result(line(row["name"], size, *cells))
+        summary = _summary(read_header(locate(name, check=False).path))
+        row = {"name": name, "purpose": purpose, **summary}
+        console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
 @command(app, "info", "What a file says about itself.")
-def info(text: Answer, weights: str = WEIGHTS) -> None:
+def info(weights: str = ONE, json: bool = JSON) -> None:
     """Show what a weights file says about itself.
 
     $ pam weights info pasmnet2
     $ pam weights info passrnet2-x4 --json
     """
-    console = Console()
+    console = Console(jsonl=json)
     path = find_weights(weights, console, check=False)
     described = _exported(path) if path.suffix == ".onnx" else _summary(read_header(path))
     values: dict[str, Any] = {"name": weights, **described, "path": path, "sha256": sha256(path)}
-    if text.json:
-        console.record(values)
-        return
-    for key, value in values.items():
-        if key == "parameters":
-            value = f"{value} ({value / 1e6:.2f}M)"
-        if value not in (None, ""):
-            console.result(f"{key.replace('_', ' '):14} {value}")
+    shown = {key: value for key, value in values.items() if value not in (None, "")}
+    if "parameters" in shown:
+        shown["parameters"] = f"{values['parameters']} ({values['parameters'] / 1e6:.2f}M)"
+    console.answer(values, *(f"{key.replace('_', ' '):14} {value}" for key, value in shown.items()))
 
 
 @command(app, "verify", "Whether weights are whole.")
 def verify(
-    weights: list[str] | None = argument(
-        "What to check; by default all that come with pam.",
-        metavar="NAME|PATH|hf:...",
-        autocompletion=completion.weights,
-    ),
+    weights: list[str] | None = argument("What to check; by default all that come with pam.", **WEIGHTS),
 ) -> None:
     """Check that weights are whole.
 
@@ -110,12 +91,10 @@ def verify(
         raise typer.Exit(failures[0].exit_code)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported:
+class Imported(OptionGroup, panel="Output"):
     """The file that a checkpoint becomes, and what it says about itself."""
 
-    panel: ClassVar[str] = "Output"
-    output: Path = option("The file to write.", "-o", default=MISSING, metavar="FILE.safetensors")
+    output: Path = option("The file to write.", "-o", default=..., metavar="FILE.safetensors")
     max_disparity: int | None = option(
         "The prior that a matching network was trained with: its tensors cannot show it.",
         metavar="N|none",
@@ -133,7 +112,7 @@ class Imported:
 def import_checkpoint(
     given: Imported,
     checkpoint: Path = argument(
-        "A .pth or .pth.tar file in the authors' layout.", default=MISSING, metavar="CHECKPOINT"
+        "A .pth or .pth.tar file in the authors' layout.", default=..., metavar="CHECKPOINT"
     ),
 ) -> None:
     """Convert a checkpoint of the authors, or of PASMnet 2.
@@ -163,12 +142,10 @@ def import_checkpoint(
     console.path(output)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported:
+class Exported(OptionGroup, panel="Output"):
     """The ONNX file that a network becomes."""
 
-    panel: ClassVar[str] = "Output"
-    output: Path = option("The file to write.", "-o", default=MISSING, metavar="FILE.onnx")
+    output: Path = option("The file to write.", "-o", default=..., metavar="FILE.onnx")
     size: tuple[int, int] | None = option(
         "Rows x columns of the pictures, as in 384x1248; dynamic: of any.",
         metavar="HxW|dynamic",
@@ -180,7 +157,7 @@ class Exported:
 
 
 @command(app, "export", "ONNX, for other runtimes.")
-def export_network(given: Exported, messages: Messages, weights: str = WEIGHTS) -> None:
+def export_network(given: Exported, messages: Messages, weights: str = ONE) -> None:
     """Write a network as an ONNX file, which `--weights` takes too, and hold it against PyTorch.
 
     Whole attention maps bound the size of its pictures: pam guide onnx.

@@ -1,6 +1,5 @@
 """Files that appear whole or not at all, in a folder that one process writes into at a time."""
 
-import contextlib
 import errno
 import os
 import secrets
@@ -16,15 +15,11 @@ from pamcli.errors import OutputError, UsageError
 from pamcli.files.finding import shown
 
 _HINTS = {
-    errno.ENOSPC: "free some space or write to another disk",
-    errno.EDQUOT: "free some space or write to another disk",
-    errno.EACCES: "choose a folder that you may write to",
-    errno.EPERM: "choose a folder that you may write to",
-    errno.EROFS: "choose a folder that you may write to",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space or write to another disk"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a folder that you may write to"),
     errno.ENAMETOOLONG: "choose a shorter file name",
     errno.ENXIO: "it is a pipe without a reader",
 }
-
 
 _HELD: list[int] = []
 """Pipes that were found to be read. To their reader, the first writer to close one would be the end."""
@@ -36,7 +31,6 @@ def check_writable(path: Path) -> None:
     To be asked before the work is done; nothing is made.
     """
     try:
-        os.lstat(path)
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder", "name a file")
@@ -65,7 +59,7 @@ def check_writable(path: Path) -> None:
 def _open_pipe(path: Path) -> int:
     """Raises OSError: within a second no process has begun to read it."""
     for _ in range(20):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         time.sleep(0.05)
     return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -102,7 +96,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise explained(path, error) from error
 
 
-@contextlib.contextmanager
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new name beside `path`, which is renamed to it when all went well, and removed when not.
 
@@ -117,7 +111,7 @@ def replacing(path: Path) -> Iterator[Path]:
             yield temporary
             os.replace(temporary, target)
         except BaseException:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 temporary.unlink()
             raise
     except OSError as error:
@@ -178,9 +172,9 @@ def owned(folder: Path) -> Iterator[None]:
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(folder)
     except OSError as error:
         raise explained(folder, error) from error
-    descriptor = _locked(folder)
     try:
         yield
     finally:
@@ -192,14 +186,12 @@ def owned(folder: Path) -> Iterator[None]:
 
 
 def _locked(folder: Path) -> int | None:
+    """Raises OSError, UsageError."""
     if sys.platform == "win32":
         return None
     import fcntl
 
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise explained(folder, error) from error
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -117,11 +117,9 @@ def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> l
 def pictures_by_stem(folder: Path) -> dict[str, Path]:
     """`pictures_in` by their stems; raises UsageError where two share one."""
     found: dict[str, Path] = {}
-    twice = []
-    for path in pictures_in(folder):
-        if path.stem in found:
-            twice.append(f"{shown(found[path.stem])} and {shown(path)}")
-        found.setdefault(path.stem, path)
+    paths = pictures_in(folder)
+    first = [found.setdefault(path.stem, path) for path in paths]
+    twice = [f"{shown(one)} and {shown(two)}" for one, two in zip(first, paths, strict=True) if one != two]
     if twice:
         raise UsageError(
             f"two pictures of one stem in a folder: {listed(twice)}",

@@ -291,11 +291,12 @@ def check_beside(
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 
-def check_existing(outputs: Iterable[Mapping[str, Path]], *, overwrite: bool, skip_existing: bool) -> None:
+def check_existing(
+    outputs: Iterable[Mapping[str, Path]], *, overwrite: bool, skip_existing: bool | None = None
+) -> None:
     """Raise UsageError where a result exists already (the first five and the count).
 
-
-    With `overwrite` or `skip_existing` only where a folder has the name of a result.
+    With `overwrite` or `skip_existing` (None: there is no such option) only where a folder has its name.
     """
     in_the_way = os.path.isdir if overwrite or skip_existing else os.path.exists
     existing = [path for paths in outputs for path in paths.values() if in_the_way(path)]
@@ -303,7 +304,5 @@ def check_existing(outputs: Iterable[Mapping[str, Path]], *, overwrite: bool, sk
         raise UsageError(f"a folder has the name of a result: {listed(folders)}")
     if existing:
         count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
-        raise UsageError(
-            f"{count} already: {listed(existing)}",
-            "`overwrite` replaces them, `skip_existing` leaves them out",
-        )
+        skipping = "" if skip_existing is None else ", `skip_existing` leaves them out"
+        raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces them{skipping}")

@@ -295,7 +295,8 @@ def iter_pair_list(
         try:
             item = _listed_pair(columns, line, base, nul, look)
         except PamError as error:
-            item = BadLine(line, type(error)(f"line {line}: {error.message}", error.hint))
+            error.message = f"line {line}: {error.message}"
+            item = BadLine(line, error)
         yield item
 
 
