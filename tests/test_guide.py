@@ -108,7 +108,7 @@ def test_shards_of_the_guide_are_the_whole(
     for command in (shards, whole[0]):
         run = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True)
         assert run.returncode == 0, f"{command}\n{run.stderr.decode()}"
-        (folder,) = (tmp_path / name for name in ("out", "larger") if (tmp_path / name).is_dir())
+        (folder,) = (tmp_path / name for name in ("out", "larger", "straight") if (tmp_path / name).is_dir())
         made.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.p*")})
         shutil.rmtree(folder)
     assert len(made[0]) >= 2
