@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from pamcli.inference import loading
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import taken_memory
@@ -93,10 +94,7 @@ def our_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], obje
     compute = Compute.choose("cpu", options.precision)
     made = empty_network(options.network)
     if options.strip:
-        for module in ("matcher", "upscaler"):
-            sys.modules[f"pamcli.inference.{module}"].choose_strip = (  # type: ignore[attr-defined]
-                lambda *_, **__: options.strip
-            )
+        loading.choose_strip = lambda *_, **__: options.strip  # type: ignore[attr-defined]
     if not isinstance(made, PASSRnet):
         matcher = StereoMatcher(made, ModelSpec(options.network), compute)
         extras = [name for name in options.extras.split(",") if name]

@@ -67,9 +67,9 @@ def opencv(tree: Tree) -> StoredCalibration:
         if tree.get(name) is not None
     }
 
-    def values(key: str, rows: int, columns: int) -> Floats:
+    def stated(key: str) -> tuple[Any, str]:
         name, value = found.get(key, (key, None))
-        return matrix(value, name, rows, columns)
+        return value, name
 
     size = _opencv_size(tree)
     fisheye = _is_fisheye(tree.get("distortion_model", tree.get("fisheye", "")), "distortion_model")
@@ -77,33 +77,26 @@ def opencv(tree: Tree) -> StoredCalibration:
     if {"M1", "M2"} & found.keys():
         cameras = []
         for side in "12":
-            name, coefficients = found.get(f"D{side}", (f"D{side}", []))
-            cameras.append(
-                _camera(values(f"M{side}", 3, 3), f"M{side}", numbers(coefficients, name), name, fisheye)
-            )
+            coefficients, name = stated(f"D{side}")
+            distortion = numbers([] if coefficients is None else coefficients, name)
+            intrinsics = matrix(*stated(f"M{side}"), 3, 3)
+            cameras.append(_camera(intrinsics, f"M{side}", distortion, name, fisheye))
         if not {"R", "T"} & found.keys():
             raise InputError(
                 "R and T are missing", "where the extrinsics are in a file of their own, give both"
             )
-        name, value = found.get("R", ("R", None))
-        rotation = numbers(value, name, 3, 9)
-        rig = Rig(
-            cameras[0],
-            cameras[1],
-            rotation=rotation_of(rotation) if rotation.size == 3 else rotation.reshape(3, 3),
-            translation=numbers(found.get("T", ("T", None))[1], "T", 3),
-            size=size,
-        )
+        rotation = numbers(*stated("R"), 3, 9)
+        rotation = rotation_of(rotation) if rotation.size == 3 else rotation.reshape(3, 3)
+        rig = Rig(cameras[0], cameras[1], rotation, numbers(stated("T")[0], "T", 3), size)
     if {"P1", "P2"} & found.keys():
-        rectified = _projected(values("P1", 3, 4), values("P2", 3, 4), ("P1", "P2"), size)
+        p1, p2 = (matrix(*stated(key), 3, 4) for key in ("P1", "P2"))
+        rectified = _projected(p1, p2, ("P1", "P2"), size)
     elif "Q" in found:
-        q = values("Q", 4, 4)
+        q = matrix(*stated("Q"), 4, 4)
         if q[3, 2] == 0 or q[2, 3] <= 0:
             raise InputError("Q is singular: it holds no focal length or no baseline")
-        offset = float(q[3, 3] / q[3, 2])
-        rectified = Calibration(
-            float(q[2, 3]), float(1 / q[3, 2]), offset, (-float(q[0, 3]), -float(q[1, 3])), size
-        )
+        focal_length, baseline, offset = (float(it) for it in (q[2, 3], 1 / q[3, 2], q[3, 3] / q[3, 2]))
+        rectified = Calibration(focal_length, baseline, offset, (-float(q[0, 3]), -float(q[1, 3])), size)
     note = "lengths are taken for metres, which OpenCV does not state"
     return StoredCalibration("OpenCV", rig, rectified, [] if "baseline" in tree else [note])
 
@@ -127,29 +120,26 @@ def ros(trees: Sequence[Tree]) -> StoredCalibration:
         )
     cameras, rotations, projections, sizes = [], [], [], []
     for tree in trees:
-        size = size_of([tree.get("image_width"), tree.get("image_height")], "image_width x image_height")
+        sizes.append(
+            size_of([tree.get("image_width"), tree.get("image_height")], "image_width x image_height")
+        )
         model = str(tree.get("distortion_model", "plumb_bob"))
         if model not in ("plumb_bob", "rational_polynomial", "equidistant", "fisheye", "none", ""):
             raise InputError(f"distortion_model {model[:30]!r} is not known")
-        keys = ("camera_matrix", "distortion_coefficients", "rectification_matrix", "projection_matrix")
-        distortion = numbers(tree.get(keys[1]) or [], keys[1])
+        key = "distortion_coefficients"
+        distortion = numbers(tree.get(key) or [], key)
         fisheye = _is_fisheye(model, "distortion_model")
-        cameras.append(
-            _camera(matrix(tree.get(keys[0]), keys[0], 3, 3), keys[0], distortion, keys[1], fisheye)
-        )
-        rotations.append(matrix(tree.get(keys[2]), keys[2], 3, 3))
-        projections.append(matrix(tree.get(keys[3]), keys[3], 3, 4))
-        sizes.append(size)
-    if sizes[0] != sizes[1]:
-        raise InputError("the two cameras have pictures of different sizes")
-    rectified = _projected(
-        projections[0], projections[1], ("projection_matrix", "projection_matrix"), sizes[0]
-    )
+        intrinsics = matrix(tree.get("camera_matrix"), "camera_matrix", 3, 3)
+        cameras.append(_camera(intrinsics, "camera_matrix", distortion, key, fisheye))
+        rotations.append(matrix(tree.get("rectification_matrix"), "rectification_matrix", 3, 3))
+        projections.append(matrix(tree.get("projection_matrix"), "projection_matrix", 3, 4))
+    size = _one_size(sizes)
+    rectified = _projected(projections[0], projections[1], ("projection_matrix", "projection_matrix"), size)
     if rectified.baseline == 0:
         return StoredCalibration("ROS camera_info", None, rectified)
     rotation = rotations[1].T @ rotations[0]
     center = np.array([-rectified.baseline, 0, 0])
-    rig = Rig(cameras[0], cameras[1], rotation, rotations[1].T @ center, sizes[0])
+    rig = Rig(cameras[0], cameras[1], rotation, rotations[1].T @ center, size)
     return StoredCalibration("ROS camera_info", rig, rectified)
 
 
@@ -173,53 +163,50 @@ def kalibr(tree: Tree, pair: tuple[int, int]) -> StoredCalibration:
         cameras.append(
             _camera(intrinsics, f"cam{index}: intrinsics", distortion, key, model == "equidistant")
         )
-        key = f"cam{index}: resolution"
-        sizes.append(size_of(camera.get("resolution"), key))
-    if sizes[0] != sizes[1]:
-        raise InputError("the two cameras have pictures of different sizes")
+        sizes.append(size_of(camera.get("resolution"), f"cam{index}: resolution"))
+    size = _one_size(sizes)
     transform: Floats = np.eye(4)
     for index in range(min(pair) + 1, max(pair) + 1):
-        transform = (
-            matrix(_part(tree, f"cam{index}").get("T_cn_cnm1"), f"cam{index}: T_cn_cnm1", 4, 4) @ transform
-        )
+        step = _part(tree, f"cam{index}").get("T_cn_cnm1")
+        transform = matrix(step, f"cam{index}: T_cn_cnm1", 4, 4) @ transform
     rotation, translation = transform[:3, :3], transform[:3, 3]
     if left > right:
         rotation, translation = rotation.T, -rotation.T @ translation
-    rig = Rig(cameras[0], cameras[1], rotation, translation, sizes[0])
+    rig = Rig(cameras[0], cameras[1], rotation, translation, size)
     return StoredCalibration("Kalibr camchain", rig, rig.rectified())
 
 
 def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalibration:
     """P0 ... P3, or P_rect_00 ... with K, D, R and T of the cameras before rectification (raw data)."""
     raw = any(name.startswith("P_rect_") for name in lines)
-    projection, number_of = ("P_rect_{:02}", "{:02}") if raw else ("P{}", "{}")
+    projection = "P_rect_{:02}" if raw else "P{}"
     notes = []
     if pair is None:
         pair = (2, 3) if projection.format(2) in lines else (0, 1)
         notes = [f"cameras {pair[0]} and {pair[1]}" + (", those in colour" if pair == (2, 3) else "")]
 
-    def values(name: str, index: int, *counts: int) -> Floats:
-        key = f"{name}_{number_of.format(index)}" if raw else name
+    def values(key: str, *counts: int) -> Floats:
         return numbers(lines[key].split() if key in lines else None, key, *counts)
 
     keys = [projection.format(index) for index in pair]
-    p1, p2 = (numbers(lines[key].split() if key in lines else None, key, 12).reshape(3, 4) for key in keys)
-    size = (
-        size_of(values("S_rect", pair[0], 2).tolist(), "S_rect") if f"S_rect_{pair[0]:02}" in lines else None
-    )
+    p1, p2 = (values(key, 12).reshape(3, 4) for key in keys)
+    left, right = (f"{index:02}" for index in pair)
+    size = None
+    if f"S_rect_{left}" in lines:
+        size = size_of(values(f"S_rect_{left}", 2).tolist(), "S_rect")
     rectified = _projected(p1, p2, (keys[0], keys[1]), size)
-    if not raw or f"K_{pair[0]:02}" not in lines:
+    if not raw or f"K_{left}" not in lines:
         return StoredCalibration("KITTI", None, rectified, notes)
-    cameras = [
-        _camera(values("K", i, 9).reshape(3, 3), f"K_{i:02}", values("D", i), f"D_{i:02}", False)
-        for i in pair
-    ]
-    (r1, r2), (t1, t2) = [values("R", i, 9).reshape(3, 3) for i in pair], [values("T", i, 3) for i in pair]
-    sizes = [size_of(values("S", i, 2).tolist(), f"S_{i:02}") for i in pair]
-    rotation = r2 @ r1.T
-    return StoredCalibration(
-        "KITTI", Rig(cameras[0], cameras[1], rotation, t2 - rotation @ t1, sizes[0]), rectified, notes
+    one, other = (
+        _camera(values(f"K_{i}", 9).reshape(3, 3), f"K_{i}", values(f"D_{i}"), f"D_{i}", False)
+        for i in (left, right)
     )
+    r1, r2 = (values(f"R_{i}", 9).reshape(3, 3) for i in (left, right))
+    t1, t2 = (values(f"T_{i}", 3) for i in (left, right))
+    sizes = [size_of(values(f"S_{i}", 2).tolist(), f"S_{i}") for i in (left, right)]
+    rotation = r2 @ r1.T
+    rig = Rig(one, other, rotation, t2 - rotation @ t1, sizes[0])
+    return StoredCalibration("KITTI", rig, rectified, notes)
 
 
 def middlebury(lines: Mapping[str, str]) -> StoredCalibration:
@@ -255,14 +242,13 @@ def _camera(intrinsics: Floats, key: str, distortion: Floats, distortion_key: st
     try:
         return Camera(intrinsics, distortion, fisheye)
     except InputError as error:
-        raise InputError(
-            f"{distortion_key if 'coefficients' in error.message else key} {error.message}"
-        ) from None
+        wrong = distortion_key if "coefficients" in error.message else key
+        raise InputError(f"{wrong} {error.message}") from None
 
 
 def _projected(p1: Floats, p2: Floats, keys: tuple[str, str], size: tuple[int, int] | None) -> Calibration:
     """From the projections of rectified cameras, K [I | t] each, of which only the difference of t counts."""
-    (fx, fy, x, y), f2 = (float(p1[i]) for i in ((0, 0), (1, 1), (0, 2), (1, 2))), float(p2[0, 0])
+    fx, fy, f2 = float(p1[0, 0]), float(p1[1, 1]), float(p2[0, 0])
     if not (fx > 0 and fy > 0 and f2 > 0):
         raise InputError(f"{keys[0]} or {keys[1]} is singular: its focal length is not above 0")
     if abs(f2 - fx) > 1e-3 * fx:
@@ -272,7 +258,13 @@ def _projected(p1: Floats, p2: Floats, keys: tuple[str, str], size: tuple[int, i
     across, down = (p1[:2, 3] - p2[:2, 3]) / (fx, fy)
     if abs(down) > abs(across):
         raise InputError(f"the cameras stand above each other ({keys[1]}), not beside each other")
-    return Calibration(fx, float(across), float(p2[0, 2]) - x, (x, y), size, None if fx == fy else fy)
+    return Calibration.of(p1, p2, size)
+
+
+def _one_size(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    if sizes[0] != sizes[1]:
+        raise InputError("the two cameras have pictures of different sizes")
+    return sizes[0]
 
 
 def _part(tree: Tree, key: str) -> Tree:

@@ -55,6 +55,15 @@ class Calibration:
                 "exchange the two cameras",
             )
 
+    @classmethod
+    def of(
+        cls, p1: NDArray[np.float64], p2: NDArray[np.float64], size: tuple[int, int] | None
+    ) -> "Calibration":
+        """From P1 and P2 of OpenCV, (3, 4): K [I | t] each, of which only the difference of t counts."""
+        fx, fy, x, y = (float(p1[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
+        baseline, offset = float((p1[0, 3] - p2[0, 3]) / fx), float(p2[0, 2] - x)
+        return cls(fx, baseline, offset, (x, y), size, None if fx == fy else fy)
+
     @property
     def vertical_focal_length(self) -> float:
         return self.focal_length if self.focal_length_y is None else self.focal_length_y

@@ -167,19 +167,10 @@ class Rig:
             raise InputError(
                 "the cameras cannot be rectified: nothing is left of their pictures", "try alpha 1"
             )
-        calibration = Calibration(
-            focal_length=float(p1[0, 0]),
-            baseline=float(-p2[0, 3] / p2[0, 0]),
-            offset=float(p2[0, 2] - p1[0, 2]),
-            principal=(float(p1[0, 2]), float(p1[1, 2])),
-            size=size,
-            focal_length_y=None if p1[0, 0] == p1[1, 1] else float(p1[1, 1]),
-        )
-
         left, right = (
             partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps
         )
-        return Rectification(left, right, calibration)
+        return Rectification(left, right, Calibration.of(p1, p2, size))
 
 
 def rotation_of(vector: Floats) -> Floats:

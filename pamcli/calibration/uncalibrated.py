@@ -60,17 +60,20 @@ def rectification_by_features(
     nearest = np.percentile(disparity, 1) + shift[0][0]
     columns = shift[0][0], nearest - 0.01 * width
     zoom = min(size[0] / width, size[1] / height)
+    to_camera = _scaled(1 / scale, -middle / scale)
+    resized = _scaled(zoom, np.full(2, (zoom - 1) / 2))
+    intrinsics = np.diag([focal, focal, 1])
     warps = []
     for turn, column in zip(turns, columns, strict=True):
-        to_camera = np.array(
-            [[1 / scale, 0, -middle[0] / scale], [0, 1 / scale, -middle[1] / scale], [0, 0, 1]]
-        )
-        intrinsics = np.diag([focal, focal, 1])
-        placed = np.array([[scale, 0, middle[0] + column], [0, scale, middle[1] + rows], [0, 0, 1]])
-        resized = np.array([[zoom, 0, (zoom - 1) / 2], [0, zoom, (zoom - 1) / 2], [0, 0, 1]])
+        placed = _scaled(scale, middle + np.array([column, rows]))
         homography = resized @ placed @ intrinsics @ turn @ np.linalg.inv(intrinsics) @ to_camera
         warps.append(partial(cv2.warpPerspective, M=homography, dsize=size, flags=cv2.INTER_LINEAR))
     return Rectification(warps[0], warps[1], None), len(one)
+
+
+def _scaled(factor: float, move: Floats) -> Floats:
+    """(3, 3): what multiplies a point by a factor, then moves it by (2,)."""
+    return np.array([[factor, 0, move[0]], [0, factor, move[1]], [0, 0, 1]])
 
 
 def _matches(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:

@@ -171,7 +171,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     check_beside(given.output, [path])
     with console.starting(weights):
         from pamcli.files.atomic import write_atomically
-        from pamcli.inference.onnx_export import export
+        from pamcli.inference.onnx_file import export
         from pamcli.registry.load import load_network
 
     source = {"name": weights, "weights_sha256": sha256(path)}

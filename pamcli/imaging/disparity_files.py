@@ -30,7 +30,6 @@ NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
 
 _PFM_LONGEST_HEADER, _PFM_LONGEST_WORD = 512, 65
-_NPY_SIGNATURE = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
@@ -103,12 +102,14 @@ def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIX
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    readers = {".pfm": _read_pfm, ".png": _read_png, ".npy": _read_npy}
-    readers |= dict.fromkeys((".tif", ".tiff"), _read_tiff)
-    if suffix not in readers:
+    if suffix not in _READERS:
         _unknown_suffix(suffix, DISPARITY_SUFFIXES)
+    signatures, kind, read = _READERS[suffix]
     with open_source(path, str(path)) as stream:
-        values = readers[suffix](stream, str(path), max_pixels)
+        if not stream.read(8).startswith(signatures):
+            raise InputError(f"{path} is not a {kind}")
+        stream.seek(0)
+        values = read(stream, str(path), max_pixels)
     with np.errstate(over="ignore"):  # a float64 beyond float32 becomes inf, hence unknown
         disparity = values.astype(np.float32)
     disparity[~np.isfinite(disparity)] = np.nan
@@ -175,8 +176,6 @@ def _check_data(length: int, expected: int, name: str) -> None:
 
 
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    if stream.read(8) != png.SIGNATURE:
-        raise InputError(f"{name} is not a PNG")
     samples = png.read_png(stream, name, max_pixels).samples
     if samples.dtype != np.uint16:
         raise InputError(
@@ -190,9 +189,6 @@ def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
 
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    if stream.read(6) != _NPY_SIGNATURE:
-        raise InputError(f"{name} is not a NumPy .npy file")
-    stream.seek(0)
     with decoding(name), quiet():
         shape, fortran_order, dtype = _npy_header(stream)
     if dtype.kind != "f":
@@ -215,7 +211,11 @@ def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
     raise ValueError(f"version {version} of the format is not known")
 
 
-def _read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
-    if stream.read(4) not in tiff.SIGNATURES:
-        raise InputError(f"{name} is not a TIFF")
-    return tiff.read_float_tiff(stream, name, max_pixels)
+_READERS = {
+    # the first bytes of a file, what it should be, its reader
+    ".pfm": ((b"",), "PFM", _read_pfm),  # which says what the first word is
+    ".png": ((png.SIGNATURE,), "PNG", _read_png),
+    ".npy": ((b"\x93NUMPY",), "NumPy .npy file", _read_npy),
+    ".tif": (tiff.SIGNATURES, "TIFF", tiff.read_float_tiff),
+    ".tiff": (tiff.SIGNATURES, "TIFF", tiff.read_float_tiff),
+}

@@ -28,9 +28,7 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
     Phones hide previews and gain maps in JPEGs by the same means, so only what is called a view counts.
     `named_so`: the file as a whole is said to be a pair, and of exactly two pictures of any kind both count.
     """
-    magic = stream.read(3)
-    stream.seek(0)
-    if magic != b"\xff\xd8\xff":
+    if not _is_jpeg(stream):
         return []
     with decoding(name), quiet():
         image = JpegImageFile(stream)
@@ -67,10 +65,8 @@ def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
 
 def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
     """The layout in the stereoscopic descriptor of a JPS (VRex, 1997)."""
-    magic = stream.read(3)
-    stream.seek(0)
     descriptor = None
-    if magic == b"\xff\xd8\xff":
+    if _is_jpeg(stream):
         with decoding(name), quiet():
             segments = dict(JpegImageFile(stream).applist)
         stream.seek(0)
@@ -89,3 +85,9 @@ def jps_layout(stream: BinaryIO, name: str, named_so: bool) -> PackedLayout:
     order = ("lr" if left_first else "rl") if beside else ("tb" if left_first else "bt")
     layout = f"{order}-half" if flags & (2 if beside else 1) else order
     return next(known for known in get_args(PackedLayout) if known == layout)
+
+
+def _is_jpeg(stream: BinaryIO) -> bool:
+    magic = stream.read(3)
+    stream.seek(0)
+    return magic == b"\xff\xd8\xff"

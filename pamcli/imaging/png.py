@@ -84,18 +84,16 @@ def _chunks(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     start = stream.tell()
     end = stream.seek(0, io.SEEK_END)
     stream.seek(start)
+
+    def read(count: int) -> bytes:
+        if count > end - stream.tell():  # before Python takes memory for it
+            raise EOFError("the file ends too early")
+        return stream.read(count)
+
     kind = b""
     while kind != b"IEND":
-        head = stream.read(8)
-        if len(head) < 8:
-            raise EOFError("the file ends too early")
-        length, kind = struct.unpack(">I4s", head)
-        if length > end - stream.tell():  # before Python takes memory for it
-            raise EOFError("the file ends too early")
-        data = stream.read(length)
-        checksum = stream.read(4)
-        if len(data) < length or len(checksum) < 4:
-            raise EOFError("the file ends too early")
+        length, kind = struct.unpack(">I4s", read(8))
+        data, checksum = read(length), read(4)
         if _chunk(kind, data)[-1] != checksum:
             raise ValueError(f"wrong checksum in {kind.decode('ascii', 'replace')}")
         yield kind, data

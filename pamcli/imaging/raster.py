@@ -4,9 +4,7 @@ import errno
 import io
 import struct
 import threading
-import tokenize
 import warnings
-import zlib
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,28 +15,10 @@ import numpy as np
 from PIL import ExifTags
 from PIL.Image import Exif
 
-from pamcli.errors import InputError
+from pamcli.errors import InputError, PamError
 from pamcli.files.finding import check_regular
 
 DEFAULT_MAX_PIXELS = 400_000_000  # width x height of the largest picture that is read without being asked to
-
-_DAMAGE: tuple[type[Exception], ...] = (
-    # What Pillow, tifffile, imagecodecs and numpy raise on files that are not what they claim to be.
-    OSError,
-    SyntaxError,
-    ValueError,
-    RuntimeError,
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    tokenize.TokenError,  # of NumPy's headers
-)
 
 
 @dataclass(frozen=True)
@@ -101,15 +81,15 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def decoding(name: str, *also: type[Exception]) -> Iterator[None]:
-    """Turns what a decoder raises on a damaged file into one InputError that names the file.
-
-    also: exceptions of the decoder's own that are no subclasses of the usual ones.
-    """
-    damage: tuple[type[Exception], ...] = (*_DAMAGE, *also)
+def decoding(name: str) -> Iterator[None]:
+    """Turns whatever a decoder raises on a damaged file into one InputError that names the file."""
     try:
         yield
-    except damage as error:
+    except (PamError, MemoryError):
+        raise
+    except (
+        Exception
+    ) as error:  # libraries raise nearly every class there is on files that are not what they claim
         detail = " ".join(str(error).split())[:120] or type(error).__name__
         # Compressions come and go with the build of imagecodecs.
         if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:

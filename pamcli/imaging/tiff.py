@@ -198,10 +198,9 @@ def _check_directories(stream: BinaryIO) -> None:
 def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterator[tifffile.TiffPage]:
     with decoding(name):
         _check_directories(stream)
-    stream.seek(0, io.SEEK_END)
-    size = stream.tell()
+    size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
-    with decoding(name, tifffile.TiffFileError), tifffile.TiffFile(stream) as file:
+    with decoding(name), tifffile.TiffFile(stream) as file:
         pages = [page for page in file.pages if not int(page.subfiletype) & (_REDUCED | _MASK)]
         page = pages[0] if pages else file.pages[0]
         check_size(page.imagewidth, page.imagelength, name, max_pixels)

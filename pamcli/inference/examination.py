@@ -27,8 +27,8 @@ def processor() -> dict[str, str]:
 def devices() -> dict[str, str]:
     """What `auto` chooses for each job, and the GPUs."""
     found = {
-        f"auto ({job})": _names(Compute.choose(reduce=job == "disparity"))
-        for job in ("disparity", "superres")
+        f"auto ({job})": ", ".join(Compute.choose(reduce=reduce).describe().values())
+        for job, reduce in (("disparity", True), ("superres", False))
     }
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
@@ -37,18 +37,12 @@ def devices() -> dict[str, str]:
     return found
 
 
-def _names(compute: Compute) -> str:
-    return ", ".join(compute.describe().values())
-
-
 def memory() -> str:
     """Of the CPU."""
     free = free_memory(torch.device("cpu"))
-    return (
-        "not reported by the system"
-        if free is None
-        else f"{free / 1e9:.1f} GB free, within the container's limits"
-    )
+    if free is None:
+        return "not reported by the system"
+    return f"{free / 1e9:.1f} GB free, within the container's limits"
 
 
 def self_test() -> str:

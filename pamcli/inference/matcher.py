@@ -17,7 +17,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.loading import NetworkOnDevice, load
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
-from pamcli.inference.pictures import Enlarge, PairRows, checked, enlarged, factor, moved
+from pamcli.inference.pictures import Enlarge, PairRows, Pixels, checked, enlarged, factor, moved
 from pamcli.inference.strip_choice import matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
@@ -167,9 +167,7 @@ class StereoMatcher(NetworkOnDevice):
             network, spec, compute, limit, max_memory=max_memory, enlarge=enlarge, min_disparity=min_disparity
         )
 
-    def __call__(
-        self, left: NDArray[np.generic], right: NDArray[np.generic], *, extras: Collection[str] = EXTRAS
-    ) -> StereoResult:
+    def __call__(self, left: Pixels, right: Pixels, *, extras: Collection[str] = EXTRAS) -> StereoResult:
         """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
 
         Any size from 16 px up. `extras` names what to compute beside the disparity: "right_disparity" and
@@ -199,8 +197,8 @@ class StereoMatcher(NetworkOnDevice):
 
     def _found(
         self,
-        left: NDArray[np.generic],
-        right: NDArray[np.generic],
+        left: Pixels,
+        right: Pixels,
         extras: Collection[str],
         max_disparity: int | None,
     ) -> StereoResult:

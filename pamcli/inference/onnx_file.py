@@ -1,33 +1,50 @@
-"""Networks in ONNX files, run by ONNX Runtime: what the streamed ones do, for the whole picture at once."""
+"""Networks as ONNX files: run by ONNX Runtime, and made, held against PyTorch before they are handed out.
+
+They do what the streamed networks do, for the whole picture at once.
+"""
 
 import hashlib
 import importlib
 import io
+import logging
 import re
+import time
+import warnings
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import is_memory_error
+from pamcli.inference.memory import HINT, free_memory, is_memory_error
 from pamcli.inference.pictures import Enlarge
-from pamcli.inference.strip_choice import Footprint
+from pamcli.inference.strip_choice import Footprint, readable
 from pamcli.inference.whole import whole_footprint
-from pamcli.networks.parallax import valid_mask
-from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import StreamedMatching
+from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
+from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
+from pamcli.registry.load import Network
+from pamcli.registry.spec import MATCHING, ModelSpec
+from pamcli.streaming.matching import StreamedMatching, lowered
 from pamcli.streaming.passrnet import Write
-from pamcli.streaming.rolling import Rows
+from pamcli.streaming.rolling import Rows, folded
 
 SUFFIX = ".onnx"
 DYNAMIC = "dynamic"  # the size of a file that takes pictures of any
 
 PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 ON_CPU = "CPUExecutionProvider"
+
+OPSET = 18
+LARGEST_SIDE = 8160  # pixels of a picture that a file of any size is made for; memory ends long before
+SHIFT = 12  # disparity of the pair that the check is made with, in pixels
+
+MOST = {"fp32": {"px": 1e-3, "grey levels": 0.5}, "fp16": {"px": 0.1, "grey levels": 0.5}}
+"""Deviation from PyTorch's fp32 that is passed: the largest of fp32, the mean of fp16."""
 
 
 _SEAL = b"\x72\x4a\x0a\x06sealed\x12\x40"  # field 14 of 74 bytes: key of 6 and value of 64
@@ -56,7 +73,7 @@ def library(name: str) -> Any:
 
 
 class OnnxNetwork:
-    """A network of `onnx_export.export`; `match` and `enlarge` are those of the streamed networks."""
+    """A network of `export`; `match` and `enlarge` are those of the streamed networks."""
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:
         """`model`: a file, or its bytes. `device`: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N.
@@ -162,3 +179,161 @@ def _providers(available: list[str], device: str) -> tuple[list[tuple[str, dict[
         *((PROVIDERS[name], chosen) for name in names),
         (ON_CPU, {}),
     ], kind if device == "auto" else device
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file, and what its check found."""
+
+    data: bytes
+    size: tuple[int, int]
+    """Rows and columns of the pictures that the check was made with."""
+    largest: float
+    mean: float
+    """Deviation from PyTorch, in `unit`."""
+    unit: str
+    seconds: tuple[float, float]
+    """Of ONNX Runtime and of PyTorch, for the same whole maps on the CPU."""
+
+
+class _Matching(nn.Module):
+    def __init__(self, network: nn.Module, max_disparity: int | None) -> None:
+        super().__init__()
+        self.network, self.max_disparity = network, max_disparity
+        self.mean, self.std = (torch.tensor(each).view(3, 1, 1) for each in (IMAGE_MEAN, IMAGE_STD))
+
+    def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+        views = [(view - self.mean) / self.std for view in (left, right)]
+        found = self.network(*views, self.max_disparity)
+        maps, sure = found.maps[-1], found.confidence
+        sure = cycle_confidence(found.disparity, maps) if sure is None else sure
+        return found.disparity, received_mass(maps.left_to_right), sure
+
+
+class _Enlarging(nn.Module):
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+        found = self.network(left, right, both=True)
+        return found.left, found.right
+
+
+def export(
+    network: Network, spec: ModelSpec, size: tuple[int, int] | None, *, half: bool, source: dict[str, str]
+) -> Exported:
+    """A network as an ONNX file, of pictures of `size` (rows, columns), or of any with None.
+
+    Sides are rounded up to what the network takes. `half`: convolutions in fp16. `source`: more of what the
+    file says about itself. Raises ModelError where ONNX Runtime does not find what PyTorch does, DeviceError
+    for too little memory, UsageError where libraries are missing.
+    """
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        library(name)
+    matching = spec.architecture in MATCHING
+    least = SIZE_MULTIPLE if matching else 1
+    tried = tuple(-(-side // least) * least for side in size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE))
+    needed = whole_footprint(spec, tried[1], tried[0]).peak(tried[0])
+    free = free_memory(torch.device("cpu"))
+    if free is not None and needed > free:
+        side = f"{tried[0]}x{tried[1]}"
+        raise DeviceError(f"{side} needs {readable(needed)} of memory, {readable(free)} are free", HINT)
+    exact = folded(network)
+    plain = _wrapped(exact, spec)
+    module = _wrapped(_halved(folded(network), matching), spec) if half else plain
+    pair = _pair(*tried)
+    precision = "fp16" if half else "fp32"
+    names = ["disparity", "received", "confidence"] if matching else ["left_larger", "right_larger"]
+    data = _as_onnx(
+        module,
+        pair,
+        least if size is None else None,
+        names,
+        {
+            **spec.to_metadata(),
+            **source,
+            "size": DYNAMIC if size is None else f"{tried[0]}x{tried[1]}",
+            "precision": precision,
+            "inputs": "left, right: 1 x 3 x rows x columns, float32, RGB in [0, 1]",
+            "padding": f"edges repeated at the top and the right, to multiples of {least}",
+        },
+    )
+    runtime = OnnxNetwork(data, "cpu")
+    found, quick = _timed(lambda: runtime._run(torch.cat(pair)))
+    with torch.inference_mode():
+        expected, slow = _timed(lambda: plain(*pair))
+    unit, per = ("px", 1.0) if matching else ("grey levels", 255.0)
+    compared = list(zip(found, expected, strict=True))[: 1 if matching else 2]
+    apart = per * torch.stack([(one - other).abs() for one, other in compared])
+    largest, mean = apart.max().item(), apart.mean().item()
+    if not (mean if half else largest) <= MOST[precision][unit]:
+        raise ModelError(
+            f"ONNX Runtime's result is {mean:.2g} {unit} from PyTorch's in the mean, {largest:.2g} at most",
+            "this network cannot be exported so",
+        )
+    return Exported(data, (tried[0], tried[1]), largest, mean, unit, (quick, slow))
+
+
+def _wrapped(network: Network, spec: ModelSpec) -> nn.Module:
+    whole = _Matching(network, spec.max_disparity) if spec.architecture in MATCHING else _Enlarging(network)
+    return whole.eval()
+
+
+def _halved(network: Any, matching: bool) -> Any:
+    """Convolutions in fp16, whatever they are given; attention and results stay float32."""
+    network = lowered(network, torch.float16) if matching else network.half()
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_pre_hook(lambda layer, given: (given[0].to(layer.weight.dtype),))
+    return network
+
+
+def _as_onnx(
+    module: nn.Module,
+    pair: tuple[Tensor, Tensor],
+    multiple: int | None,
+    names: list[str],
+    metadata: dict[str, str],
+) -> bytes:
+    """`multiple`: of both sides of pictures of any size; None: they have that of `pair`."""
+    shapes = None
+    if multiple is not None:
+        steps = [torch.export.Dim(side, min=8, max=LARGEST_SIDE // SIZE_MULTIPLE * 8) for side in "hw"]
+        if multiple > 1:
+            steps = [torch.export.Dim(side, min=1, max=LARGEST_SIDE // multiple) * multiple for side in "hw"]
+        shapes = {view: dict(zip((2, 3), steps, strict=True)) for view in ("left", "right")}
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the libraries, about each other
+            program = torch.onnx.export(
+                module,
+                pair,
+                dynamo=True,
+                dynamic_shapes=shapes,
+                input_names=["left", "right"],
+                output_names=names,
+                opset_version=OPSET,
+                verbose=False,
+            )
+    finally:
+        log.setLevel(level)
+    assert program is not None
+    program.model.metadata_props.update(metadata)
+    return sealed(program.model_proto.SerializeToString())
+
+
+def _pair(height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Views (1, 3, H, W) in [0, 1] of a textured plane."""
+    noise = torch.rand(1, 3, height, width + SHIFT, generator=torch.Generator().manual_seed(0))
+    texture = nn.functional.avg_pool2d(noise, 3, 1, 1, count_include_pad=False)
+    return texture[..., :width].contiguous(), texture[..., SHIFT:].contiguous()
+
+
+def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    run()
+    start = time.perf_counter()
+    return run(), time.perf_counter() - start

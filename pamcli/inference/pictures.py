@@ -18,6 +18,9 @@ from pamcli.errors import InputError, UsageError
 RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
 """Largest value of the integer types; floating-point pictures are in [0, 1]."""
 
+Pixels = NDArray[np.generic]
+"""A picture (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
+
 Enlarge = float | Literal["auto"]
 """How many times larger, on each side, pictures are matched than they are; auto: see `factor`."""
 
@@ -38,8 +41,8 @@ class PairRows:
 
     def __init__(
         self,
-        left: NDArray[np.generic],
-        right: NDArray[np.generic],
+        left: Pixels,
+        right: Pixels,
         *,
         smallest: int = 1,
         multiple: int = 1,
@@ -93,23 +96,21 @@ class PairRows:
         return values[..., self.above :, : self.picture_width]
 
 
-def moved(
-    left: NDArray[np.generic], right: NDArray[np.generic], pixels: int
-) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+def moved(left: Pixels, right: Pixels, pixels: int) -> tuple[Pixels, Pixels]:
     """Both views (H, W, 3) wider by |pixels|, their edges repeated, so that disparities grow by `pixels`."""
     sides = (pixels, 0) if pixels > 0 else (0, -pixels)
     one, other = ((0, 0), sides, (0, 0)), ((0, 0), sides[::-1], (0, 0))
     return np.pad(left, one, mode="edge"), np.pad(right, other, mode="edge")
 
 
-def write_rows(rows: Tensor, into: NDArray[np.generic]) -> None:
+def write_rows(rows: Tensor, into: Pixels) -> None:
     """Rows of a picture (3, R, W) in about [0, 1], clamped, into (R, W, 3) of any type that is read."""
     clamped = rows.clamp(0, 1).permute(1, 2, 0)
     largest = RANGES.get(into.dtype.newbyteorder("="))
     into[:] = (clamped if largest is None else (clamped * largest).round()).cpu().numpy()
 
 
-def _check(view: NDArray[np.generic], name: str, smallest: int) -> None:
+def _check(view: Pixels, name: str, smallest: int) -> None:
     if view.ndim != 3 or view.shape[2] != 3:
         raise InputError(f"the {name} picture has shape {view.shape}, not (height, width, 3)")
     if min(view.shape[:2]) < smallest:

@@ -13,7 +13,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.loading import NetworkOnDevice, load
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
-from pamcli.inference.pictures import PairRows, write_rows
+from pamcli.inference.pictures import PairRows, Pixels, write_rows
 from pamcli.inference.strip_choice import upscaling2_footprint, upscaling_footprint
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ENLARGING, ModelSpec
@@ -75,9 +75,7 @@ class StereoUpscaler(NetworkOnDevice):
             )
         return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
-    def __call__(
-        self, left: NDArray[np.generic], right: NDArray[np.generic]
-    ) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+    def __call__(self, left: Pixels, right: Pixels) -> tuple[Pixels, Pixels]:
         """Enlarge both views of a rectified pair of (H, W, 3) RGB arrays, any size from 8 px up.
 
         uint8, uint16, or floating-point in [0, 1]; each result has the type of its view. Raises InputError
@@ -86,13 +84,11 @@ class StereoUpscaler(NetworkOnDevice):
         enlarged = self._enlarged(left, right, both=True)
         return enlarged[0], enlarged[1]
 
-    def left_only(self, left: NDArray[np.generic], right: NDArray[np.generic]) -> NDArray[np.generic]:
+    def left_only(self, left: Pixels, right: Pixels) -> Pixels:
         """Enlarge the left view alone: of PASSRnet in two thirds of the time. As `__call__` otherwise."""
         return self._enlarged(left, right, both=False)[0]
 
-    def _enlarged(
-        self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool
-    ) -> list[NDArray[np.generic]]:
+    def _enlarged(self, left: Pixels, right: Pixels, *, both: bool) -> list[Pixels]:
         if not self.ensemble:
             return self._enlarge(left, right, both=both)
         sums: list[NDArray[Any]] = []
@@ -113,9 +109,7 @@ class StereoUpscaler(NetworkOnDevice):
             for total, view in zip(sums, (left, right), strict=False)
         ]
 
-    def _enlarge(
-        self, left: NDArray[np.generic], right: NDArray[np.generic], *, both: bool, kept: int = 0
-    ) -> list[NDArray[np.generic]]:
+    def _enlarge(self, left: Pixels, right: Pixels, *, both: bool, kept: int = 0) -> list[Pixels]:
         pair = PairRows(left, right, smallest=SMALLEST_SIDE, size=self.size)
         height, width, scale = pair.height, pair.width, self.scale
         given = (left, right) if both else (left,)

@@ -11,6 +11,7 @@ from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import (
     Convolution,
     Given,
+    Larger,
     Mapped,
     RollingMap,
     Rows,
@@ -20,22 +21,6 @@ from pamcli.streaming.rolling import (
 )
 
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
-
-
-class Bicubic(RollingMap):
-    """Bicubic enlargement, in float32."""
-
-    def __init__(self, source: RollingMap, scale: int) -> None:
-        super().__init__(scale * source.height, source.step / scale, source.ahead + CUBIC_REACH)
-        self.source, self.unit = source.reader(), scale
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        scale, height = self.unit, self.source.height
-        low = max(0, first // scale - CUBIC_REACH)
-        high = min(height, last // scale + CUBIC_REACH)
-        rows = bicubic(self.source(low, high).float(), scale)[:, :, first - scale * low : last - scale * low]
-        self.source.forget(height if last == self.height else last // scale - CUBIC_REACH)
-        return rows
 
 
 class StreamedPASSRnet2:
@@ -61,11 +46,11 @@ class StreamedPASSRnet2:
                 detail = network.detail if depth == DETAIL_BEHIND else None
                 sources = (x,) if detail is None else (x, given)
                 x = Mapped(_exchanged(network.exchanges[str(depth)], detail), *sources)
-        learned = Shuffled(convolution(x, network.last), network.scale)
-        picture = Mapped(
-            lambda own, base: own.float() + base, learned, Bicubic(given, network.scale)
-        ).reader()
-        for first, last in strips(picture.height, network.scale * strip):
+        scale = network.scale
+        base = Larger(given, scale, CUBIC_REACH * scale, lambda x: bicubic(x.float(), scale), unit=scale)
+        learned = Shuffled(convolution(x, network.last), scale)
+        picture = Mapped(lambda own, base: own.float() + base, learned, base).reader()
+        for first, last in strips(picture.height, scale * strip):
             enlarged = picture(first, last)
             for view in range(2 if both else 1):
                 write(view, first, enlarged[view])

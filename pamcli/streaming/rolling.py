@@ -103,18 +103,7 @@ class Reader:
 
     def __init__(self, map_: RollingMap, number: int) -> None:
         self._map, self._number = map_, number
-
-    @property
-    def height(self) -> int:
-        return self._map.height
-
-    @property
-    def step(self) -> float:
-        return self._map.step
-
-    @property
-    def ahead(self) -> float:
-        return self._map.ahead
+        self.height, self.step, self.ahead = map_.height, map_.step, map_.ahead
 
     def __call__(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1."""
@@ -229,32 +218,41 @@ def joined(*sources: RollingMap) -> Mapped:
     return Mapped(lambda *parts: torch.cat(parts, 1).contiguous(memory_format=MEMORY_FORMAT), *sources)
 
 
-class Enlarged(RollingMap):
-    """Bilinear enlargement by 2."""
+class Larger(RollingMap):
+    """A map `scale` times as large, of which a row depends on those within `reach` rows of it."""
 
-    def __init__(self, source: RollingMap, slope: float | None = None) -> None:
-        super().__init__(2 * source.height, source.step / 2, source.ahead + source.step)
-        self.source, self.slope = source.reader(), slope
+    def __init__(
+        self, source: RollingMap, scale: int, reach: int, function: Callable[[Tensor], Tensor], unit: int = 1
+    ) -> None:
+        ahead = source.ahead + -(-reach // scale) * source.step
+        super().__init__(scale * source.height, source.step / scale, ahead)
+        self.source, self.scale, self.reach, self.function = source.reader(), scale, reach, function
+        self.unit = unit
 
     def _compute(self, first: int, last: int) -> Tensor:
-        low, high = coarser(first, last, self.source.height)
-        x = upsample(self.source(low, high))[:, :, first - 2 * low : last - 2 * low]
-        self.source.forget(self.source.height if last == self.height else (last - 1) // 2)
-        return x if self.slope is None else F.leaky_relu_(x, self.slope)
+        scale, height = self.scale, self.source.height
+        low = max(0, (first - self.reach) // scale)
+        high = min(height, (last - 1 + self.reach) // scale + 1)
+        x = self.function(self.source(low, high))[:, :, first - scale * low : last - scale * low]
+        self.source.forget(height if last == self.height else (last - self.reach) // scale)
+        return x
 
 
-class Shuffled(RollingMap):
+class Enlarged(Larger):
+    """Bilinear enlargement by 2, and a leaky rectifier of the slope."""
+
+    def __init__(self, source: RollingMap, slope: float | None = None) -> None:
+        def function(x: Tensor) -> Tensor:
+            return upsample(x) if slope is None else F.leaky_relu_(upsample(x), slope)
+
+        super().__init__(source, 2, 1, function)
+
+
+class Shuffled(Larger):
     """Channels to pixels: (B, C scale^2, H, W) to (B, C, scale H, scale W)."""
 
     def __init__(self, source: RollingMap, scale: int) -> None:
-        super().__init__(scale * source.height, source.step / scale, source.ahead)
-        self.source, self.unit = source.reader(), scale
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        low, high = first // self.unit, last // self.unit
-        x = F.pixel_shuffle(self.source(low, high), self.unit)
-        self.source.forget(high)
-        return x
+        super().__init__(source, scale, 0, lambda x: F.pixel_shuffle(x, scale), unit=scale)
 
 
 def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None) -> Convolution:

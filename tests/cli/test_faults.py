@@ -22,7 +22,7 @@ from unrectified import photographs, sample
 from pamcli.cli import ames
 from pamcli.evaluation import disparity_run, submissions
 from pamcli.files.atomic import owned
-from pamcli.inference import onnx_export
+from pamcli.inference import onnx_file
 
 WEIGHTS = Path(__file__).parents[2] / "weights" / "passrnet-x2.safetensors"
 
@@ -87,8 +87,8 @@ def inputs(here: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(tree, here, dirs_exist_ok=True)
     rules = replace(submissions.rules_of("kitti2015"), test=tuple(eval_trees.BOXES))
     monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
-    made = onnx_export.Exported(b"an export", (1, 1), "grey levels", 0.0, 0.0, (0.0, 0.0))
-    monkeypatch.setattr(onnx_export, "export", lambda *given, **more: made)
+    made = onnx_file.Exported(b"an export", (1, 1), "grey levels", 0.0, 0.0, (0.0, 0.0))
+    monkeypatch.setattr(onnx_file, "export", lambda *given, **more: made)
 
 
 def results() -> dict[str, bytes]:

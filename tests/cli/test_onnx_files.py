@@ -10,7 +10,7 @@ import pytest
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
 
-from pamcli.inference import onnx_export, onnx_file
+from pamcli.inference import onnx_file
 from pamcli.registry.catalog import recorded_sha256
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
@@ -185,8 +185,8 @@ def test_more_than_the_memory_holds(here: Path) -> None:
 def test_a_file_that_does_not_do_what_pytorch_does(
     here: Path, halved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_export, "_as_onnx", lambda *arguments: halved.read_bytes())
-    monkeypatch.setattr(onnx_export, "MOST", {"fp32": {"grey levels": 1e-9}})
+    monkeypatch.setattr(onnx_file, "_as_onnx", lambda *arguments: halved.read_bytes())
+    monkeypatch.setattr(onnx_file, "MOST", {"fp32": {"grey levels": 1e-9}})
     with unchanged():
         run = pam("weights", "export", "passrnet-x2", "-o", "n.onnx", "--size", "32x48")
         refuse(run, 4, "grey levels from PyTorch's", "cannot be exported")

@@ -148,14 +148,14 @@ def _opened(path: Path) -> zipfile.ZipFile:
 @functools.lru_cache(maxsize=16)
 def _kept_open(path: Path, changed: int, size: int) -> zipfile.ZipFile:
     """Kept, since reading the directory of an archive anew for each of its pictures would take longest."""
-    with decoding(shown(path), zipfile.BadZipFile):
+    with decoding(shown(path)):
         return zipfile.ZipFile(path)
 
 
 def _read_member(path: Path, member: str, name: str, count: int = -1) -> bytes:
     # Asked for what the directory says, no more is unpacked; the checksum is checked at the end.
     archive = _opened(path)
-    with decoding(name, zipfile.BadZipFile), archive.open(member) as stream:
+    with decoding(name), archive.open(member) as stream:
         data = stream.read(archive.getinfo(member).file_size if count < 0 else count)
         if count < 0:
             stream.read(1)

@@ -128,7 +128,7 @@ _kept = lru_cache(KEPT)(read_texture)
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Whatever a decoder says of a damaged file becomes one InputError that names it."""
-    with quiet(), decoding(shown(path), Image.DecompressionBombError):
+    with quiet(), decoding(shown(path)):
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are none
         yield
 
