@@ -19,6 +19,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Where pytest finds one of these it shows differences whole, which of two files takes it hours and gigabytes.
+for name in ("CI", "BUILD_NUMBER"):
+    os.environ.pop(name, None)
+
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:

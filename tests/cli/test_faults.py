@@ -15,7 +15,7 @@ import pytest
 import safetensors.torch
 import tifffile
 import torch
-from pam_program import Run, pam, refuse
+from pam_program import Run, digest, pam, refuse
 from PIL import Image
 from unrectified import photographs, sample
 
@@ -91,9 +91,9 @@ def inputs(here: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_file, "export", lambda *given, **more: made)
 
 
-def results() -> dict[str, bytes]:
+def results() -> dict[str, str]:
     found = Path("out").rglob("*") if Path("out").exists() else []
-    return {str(path): path.read_bytes() for path in found if path.is_file()}
+    return {str(path): digest(path.read_bytes()) for path in found if path.is_file()}
 
 
 def started(command: str, *more: str) -> Run:
