@@ -317,9 +317,5 @@ def _begin_worker(_: int) -> None:
     # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main process ends
     # the others when it has saved its work. A second SIGTERM is its own, for a worker that does not end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _default_next_time)
+    signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
     torch.set_num_threads(1)
-
-
-def _default_next_time(number: int, _: Any) -> None:
-    signal.signal(number, signal.SIG_DFL)

@@ -3,8 +3,6 @@
 And the index of a folder of such pages, made from the pages themselves, whichever run wrote them.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -16,21 +14,19 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from pamcli.calibration.rectified import Calibration
 from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import natural, shown
 from pamcli.imaging.colormap import color_table, colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
-
-if TYPE_CHECKING:
-    from pamcli.calibration.rectified import Calibration
 
 MOST_PIXELS = 2_500_000
 """Of a larger picture every second, third ... pixel of every second, third ... row is shown."""
