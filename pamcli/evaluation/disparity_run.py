@@ -13,11 +13,7 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation import disparity_tables as tables
 from pamcli.evaluation import studies
-from pamcli.evaluation.disparity_metrics import (
-    MIDDLEBURY_WEIGHTS,
-    DisparityMeter,
-    ImageFigures,
-)
+from pamcli.evaluation.disparity_metrics import MIDDLEBURY_WEIGHTS, DisparityMeter, ImageFigures
 from pamcli.evaluation.disparity_tables import MeasuredSet
 from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
 from pamcli.evaluation.report_pictures import Panel, ShownPair, consistency_panels, shown_disparity
