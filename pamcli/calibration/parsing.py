@@ -33,8 +33,12 @@ def read_text(path: Path) -> str:
 
 
 def lines_of(text: str, mark: str) -> dict[str, str]:
-    """Lines "name<mark>value" by their names; mark: "=" or ":"."""
-    return {name: value.strip() for name, found, value in _LINE.findall(text) if found == mark}
+    """Lines "name<mark>value" by their names; mark: "=" or ":". Raises InputError: one with two values."""
+    lines: dict[str, str] = {}
+    for name, found, value in _LINE.findall(text):
+        if found == mark and lines.setdefault(name, value.strip()) != value.strip():
+            raise InputError(f"{name} is given twice: {lines[name][:40]} and {value.strip()[:40]}")
+    return lines
 
 
 def tree_of(text: str) -> Tree:

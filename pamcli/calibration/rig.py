@@ -165,7 +165,7 @@ class Rig:
             ) from error
         if not (np.isfinite([p1, p2]).all() and p1[0, 0] > 0):
             raise InputError(
-                "the cameras cannot be rectified: nothing is left of their pictures", "try alpha 1"
+                "the cameras cannot be rectified: nothing is left of their pictures", "try `alpha` 1"
             )
         left, right = (
             partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps

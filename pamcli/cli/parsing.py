@@ -101,7 +101,9 @@ def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
     """Width and height from WxH."""
     size = _two_numbers(text.lower(), "x")
     if size is None or not least <= min(size) <= max(size) <= 65535:
-        raise UsageError(f"{option} {text!r} is no size", "write WIDTHxHEIGHT in pixels, as in 512x256")
+        raise UsageError(
+            f"{option} {text!r} is no size", f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
+        )
     return size
 
 

@@ -247,6 +247,8 @@ class _Rectifying(Operation[_Result]):
             )
         write_atomically(path, data)
         self.written = True
+        for warning in calibration.warnings():
+            self.console.warn(f"{path}: {warning}")
         self.console.inform(
             f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
         )

@@ -84,7 +84,7 @@ def verify(
                 load_network(path)
         except PamError as error:
             failures.append(error)
-            console.error(f"{name}: {said(error)}")
+            console.error(said(error) if error.message.startswith(name) else f"{name}: {said(error)}")
         else:
             console.result(f"{name}: ok, sha256 {sha256(path)}")
     if failures:

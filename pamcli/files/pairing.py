@@ -26,6 +26,10 @@ from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
 
 _PACKED = " and ".join(PACKED_SUFFIXES)
 
+LONGEST_LINE = 3 * 4096
+"""Bytes of a line of a list: three paths, as long as Linux takes them. What is longer is no list, and may
+never end."""
+
 
 @dataclass(frozen=True, slots=True)
 class PairName:
@@ -281,7 +285,7 @@ def iter_pair_list(
     """The pairs of a list that may never end, each as soon as its line is complete; a bad line stops nothing.
 
     Formats and keys as of `read_pair_list`. look: whether the pictures are there. Raises UsageError where the
-    first line has one column.
+    first line has one column, or a line is longer than `LONGEST_LINE`.
     """
     base, first = os.path.abspath(root or os.getcwd()), True
     for line, columns in _nul_pairs(stream) if nul else _tab_lines(stream):
@@ -300,8 +304,16 @@ def iter_pair_list(
         yield item
 
 
+def _not_too_long(size: int, line: int) -> None:
+    if size > LONGEST_LINE:
+        raise UsageError(
+            f"line {line} of the list is longer than three paths can be", "is it a list of pairs?"
+        )
+
+
 def _tab_lines(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
-    for line, raw in enumerate(iter(stream.readline, b""), start=1):
+    for line, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1):
+        _not_too_long(len(raw), line)
         if line == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -316,6 +328,7 @@ def _nul_pairs(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
     for byte in iter(lambda: stream.read(1), b""):
         if byte != b"\0":
             field += byte
+            _not_too_long(len(field), line)
             continue
         columns.append(os.fsdecode(bytes(field)))
         field.clear()

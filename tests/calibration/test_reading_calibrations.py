@@ -159,6 +159,7 @@ def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
         ("cam0=[3979.911 0 1244.772; 0 3979.911 1019.507; 0 0 1]", "cam0=", "cam0 is missing"),
         ("baseline=193.001", "baseline=", "baseline is missing"),
         ("baseline=193.001", "", "baseline is missing"),
+        ("baseline=193.001", "baseline=193.001\nbaseline=900", "baseline is given twice: 193.001 and 900"),
         ("baseline=193.001", "baseline=far", "baseline holds 'far' where a number belongs"),
         ("baseline=193.001", "baseline=-193.001", "left of the left one"),
         ("baseline=193.001", "baseline=nan", "baseline holds nan"),

@@ -126,6 +126,14 @@ def test_what_is_seen_and_how_large(rig: Path) -> None:
     assert calibration.baseline == pytest.approx(0.5)
 
 
+def test_a_baseline_in_millimetres_is_warned_of(rig: Path) -> None:
+    run = pam(
+        "rectify", "left.png", "right.png", "--calibration", "rig.yaml", "--baseline", "193", "-o", "out/"
+    )
+    assert run.code == 0, run.stderr
+    assert "warning: out/calibration.yaml: a baseline of 193 m: perhaps millimetres" in run.stderr
+
+
 def test_without_a_calibration(here: Path) -> None:
     taken = photographs(*sample())
     taken.write(here)
@@ -143,7 +151,7 @@ def test_without_a_calibration(here: Path) -> None:
         (("--calibration", "rig.yaml", "--uncalibrated"), 2, ("contradict each other",)),
         (("--calibration", "none.yaml"), 3, ("none.yaml", "there is no such file")),
         (("--calibration", "calib.txt"), 3, ("calib.txt describes pictures that are rectified already",)),
-        (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size '5' is no size",)),
+        (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size '5' is no size", "16 to 65535 each")),
         (("--calibration", "rig.yaml", "--baseline", "0"), 2, ("--baseline 0 is no number above 0",)),
         (("--calibration", "rig.yaml", "--cameras", "1"), 2, ("--cameras '1' is no pair of cameras",)),
         (("--calibration", "rig.yaml", "--fisheye"), 3, ("5 coefficients of distortion, not 4",)),

@@ -156,6 +156,8 @@ def test_verify_of_one_that_is_damaged() -> None:
     refuse(pam("weights", "verify", "nan.safetensors"), 4, "nan.safetensors", "values that are not finite")
     refuse(pam("weights", "verify", "none.safetensors"), 4, "no weights file none.safetensors")
     refuse(pam("weights", "verify", "hf:owner/net.pth"), 2, "is not a Hub address")
+    damaged = pam("weights", "verify", "cut.safetensors").complaints
+    assert damaged[0].count("cut.safetensors") == 1
 
 
 def test_verify_goes_on_past_what_is_damaged(here: Path) -> None:
@@ -165,7 +167,7 @@ def test_verify_goes_on_past_what_is_damaged(here: Path) -> None:
     assert run.lines == [f"passrnet-x2: ok, sha256 {recorded_sha256('passrnet-x2')}"]
     assert len(run.complaints) == 2
     assert run.complaints[0].startswith("error: none.safetensors: ")
-    assert run.complaints[1].startswith("error: cut.safetensors: ")
+    assert run.complaints[1].startswith("error: cut.safetensors is not ")
 
 
 def test_verify_sees_that_a_shipped_file_was_changed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,25 @@ def test_a_list_of_one_column_is_found_out_at_its_first_line() -> None:
             next(iter_pair_list(io.BytesIO(data)))
 
 
+@pytest.mark.parametrize(("mark", "nul"), [(b"\t", False), (b"\0", True)])
+def test_a_line_that_does_not_end_is_not_read_to_its_end(mark: bytes, nul: bool) -> None:
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(size) or b"x" * (size or 0)
+
+        def readline(self, size: int | None = -1) -> bytes:
+            assert size is not None
+            assert 0 < size < 100_000
+            return super().readline() or b"x" * size
+
+    make("a.png", "b.png")
+    good = b"a.png" + mark + b"b.png" + (mark if nul else b"\n")
+    items = iter_pair_list(Endless(good), nul)
+    assert next(items) == PairName(Path("a.png"), Path("b.png"), "a", None, 1)
+    with pytest.raises(UsageError, match="line 2 of the list is longer than three paths can be"):
+        next(items)
+
+
 def test_a_stream_goes_on_past_bad_lines(here: Path) -> None:
     make("work/in/a.png", "work/b.png", "other/c.png")
     os.chdir("work")
