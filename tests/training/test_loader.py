@@ -149,6 +149,8 @@ def test_an_error_leaves_no_worker_behind() -> None:
     with pytest.raises(InputError) as caught:
         next(made)
     assert caught.value.__traceback__ is not None, "which holds what the loader used"
+    for worker in multiprocessing.active_children():  # they have been told; a busy machine takes its time
+        worker.join(60)
     assert multiprocessing.active_children() == []
 
 
