@@ -4,7 +4,6 @@ A source's own file says which files belong together, by `Patterns` or for `pair
 read (`Part`); everything else - order, lazy reading, sizes, what is lacking, `first` - is here.
 """
 
-import copy
 import itertools
 import os
 import re
@@ -78,7 +77,7 @@ class Listed(Source):
 
     @property
     def files(self) -> tuple[Files, ...]:
-        return self._files
+        return self._files[: len(self)]
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -93,7 +92,7 @@ class Listed(Source):
 
     def load(self, index: int) -> Sample:
         """Raises InputError naming the file: missing, damaged, or of another size than the left picture."""
-        files = self._files[index]
+        files = self.files[index]
         left, right = (read_picture(path).pixels for path in (files.left, files.right))
         known = {"calibration": self._calibration} | {
             part.name: part.read(files.parts[part.name])
@@ -106,11 +105,6 @@ class Listed(Source):
                 path = shown(files.parts.get(name, files.right))
                 raise InputError(f"{path} is {here}, the left picture {shown(files.left)} is {there}")
         return Sample(files.name, left, right, **known)
-
-    def first(self, count: int) -> "Listed":
-        fewer = copy.copy(self)
-        fewer._files, fewer.names = self._files[:count], self.names[:count]
-        return fewer
 
     def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)

@@ -40,15 +40,21 @@ class Location:
         """Decode it. Raises InputError: missing, damaged, truncated, not a picture."""
         if self.member is None:
             return read_picture(self.path)
-        return read_picture(_read_member(self.path, self.member, str(self)), name=str(self))
+        archive = _opened(self.path)
+        with decoding(str(self)), archive.open(self.member) as stream:
+            # Asked for what the directory says, no more is unpacked; the checksum is checked at the end.
+            data = stream.read(archive.getinfo(self.member).file_size)
+            stream.read(1)
+        return read_picture(data, name=str(self))
 
     def size(self) -> tuple[int, int]:
         """(width, height), pixels, of a PNG from its header alone. Raises InputError as `read` does."""
         if self.member is None:
-            with open_source(self.path, str(self)) as stream:
-                head = stream.read(24)
+            with open_source(self.path, str(self)) as file:
+                head = file.read(24)
         else:
-            head = _read_member(self.path, self.member, str(self), 24)
+            with decoding(str(self)), _opened(self.path).open(self.member) as stream:
+                head = stream.read(24)
         if head[: len(png.SIGNATURE)] == png.SIGNATURE and head[12:16] == b"IHDR" and len(head) == 24:
             width, height = struct.unpack(">II", head[16:])
             return width, height
@@ -78,8 +84,7 @@ def pictures_below(place: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) ->
     if not place.is_dir():
         what = "is neither a folder nor a zip archive" if place.exists() else "does not exist"
         raise InputError(f"{shown(place)} {what}", "give the folder or the archives with the pictures")
-    found: list[Found] = []
-    others = []
+    found, others = [], []
     for below, folder, names in folders_below(place):
         parts = tuple(filter(None, below.split("/")))
         for name in sorted(names):
@@ -150,13 +155,3 @@ def _kept_open(path: Path, changed: int, size: int) -> zipfile.ZipFile:
     """Kept, since reading the directory of an archive anew for each of its pictures would take longest."""
     with decoding(shown(path)):
         return zipfile.ZipFile(path)
-
-
-def _read_member(path: Path, member: str, name: str, count: int = -1) -> bytes:
-    # Asked for what the directory says, no more is unpacked; the checksum is checked at the end.
-    archive = _opened(path)
-    with decoding(name), archive.open(member) as stream:
-        data = stream.read(archive.getinfo(member).file_size if count < 0 else count)
-        if count < 0:
-            stream.read(1)
-        return data

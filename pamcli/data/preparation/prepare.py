@@ -20,7 +20,6 @@ from pamcli.data.preparation.stores import (
     cut_size,
     encode_manifest,
     patch_at,
-    patch_boxes,
     pixels_of,
     read_views,
     write_patch_folder,
@@ -160,7 +159,7 @@ def prepare_pair(item: PairItem) -> None:
     if item.store == "packed":
         write_pixels(item.folder / "store" / "pixels.npy", picture.offset, views)
     checksums = []
-    for number, (row, column) in enumerate(patch_boxes(picture, item.scale), start=picture.first):
+    for number, (row, column) in enumerate(picture.boxes(item.scale), start=picture.first):
         patch = patch_at(views, row, column)
         checksums.append(patch.checksum())
         if item.store == "folders":

@@ -163,6 +163,10 @@ class PackedPicture:
     offset: int
     """Of its first pixel among all; of folders, what it would be."""
 
+    def boxes(self, scale: int) -> list[tuple[int, int]]:
+        """As `boxes`, of its low resolution."""
+        return boxes(self.height // scale, self.width // scale)
+
 
 @dataclass(frozen=True)
 class Index:
@@ -289,18 +293,13 @@ def views_in(pixels: Pixels, picture: PackedPicture, scale: int) -> Views:
     return Views(high, low)
 
 
-def patch_boxes(picture: PackedPicture, scale: int) -> list[tuple[int, int]]:
-    """`boxes` of a pair's low resolution."""
-    return boxes(picture.height // scale, picture.width // scale)
-
-
 def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
     """checksums: of the patches of each picture of the index."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(MANIFEST_COLUMNS)
     for picture, sums in zip(index.pictures, checksums, strict=True):
-        places = enumerate(patch_boxes(picture, index.scale), start=picture.first)
+        places = enumerate(picture.boxes(index.scale), start=picture.first)
         for (number, (row, column)), checksum in zip(places, sums, strict=True):
             name = f"{number:06d}"
             writer.writerow([name, picture.source, picture.name, row, column, HEIGHT, WIDTH, checksum])

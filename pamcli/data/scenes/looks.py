@@ -56,11 +56,8 @@ def polygon(rng: Generator, height: int, width: int) -> Mask:
     corners = int(rng.integers(3, 10))
     angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
     radius = rng.uniform(0.4, 1.0, corners)
-    across, down = (
-        (width - 1) / 2 * (1 + radius * np.cos(angle)),
-        (height - 1) / 2 * (1 + radius * np.sin(angle)),
-    )
-    places = np.rint(np.stack([across, down], 1) * 256).astype(np.int32)
+    around = 1 + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
+    places = np.rint(np.array([width - 1, height - 1]) / 2 * around * 256).astype(np.int32)
     mask = cv2.fillPoly(np.zeros((height, width), np.uint8), [places], 255, cv2.LINE_AA, 8)
     return np.asarray(mask / np.float32(255), np.float32)
 

@@ -191,38 +191,31 @@ class _Canvas:
                 self._paint(i, layers[i], place, seen)
 
     def _place(self, layer: Layer) -> _Place | None:
-        """None: nowhere."""
-        window = self._window(layer)
-        if window is None:
-            return None
-        rows, columns = window
-        like = self._offset
-        x = torch.arange(columns.start, columns.stop, device=like.device, dtype=like.dtype) + self._offset
-        y = torch.arange(rows.start, rows.stop, device=like.device, dtype=like.dtype)[:, None] + self._offset
+        """Where a layer can be seen; None: nowhere."""
+        left, top, right, bottom = 0, 0, self.width + 1, self.height + 1
+        surface, like = layer.surface, self._offset
+        if layer.box is not None:
+            x0, y0, x1, y1 = layer.box
+            if self.drift is not None:
+                ends = [x - surface.disparity_at(x, y) for x in (x0, x1) for y in (y0, y1)]
+                x0, x1 = min(ends) - surface.ripple, max(ends) + surface.ripple
+                slack = abs(self.drift[0]) + abs(self.drift[1]) + 1
+                y0, y1 = y0 - slack, y1 + slack
+            left, right = max(left, int(np.floor(x0))), min(right, int(np.ceil(x1)) + 2)
+            top, bottom = max(top, int(np.floor(y0))), min(bottom, int(np.ceil(y1)) + 2)
+            if top >= bottom or left >= right:
+                return None
+        x = torch.arange(left, right, device=like.device, dtype=like.dtype) + self._offset
+        y = torch.arange(top, bottom, device=like.device, dtype=like.dtype)[:, None] + self._offset
         if self.drift is not None:
             y = y + self.drift[0] + self.drift[1] * x / self.width
-            x = layer.surface.left_column(x, y)
-        disparity = layer.surface.disparity(x, y)
+            x = surface.left_column(x, y)
+        disparity = surface.disparity(x, y)
         x, y = x.expand_as(disparity), y.expand_as(disparity)
         hidden = disparity < 0
         for p, q, r in layer.clips:
             hidden |= p * x + q * y <= -r
-        return _Place(rows, columns, x, y, disparity.masked_fill(hidden, -2.0))
-
-    def _window(self, layer: Layer) -> tuple[slice, slice] | None:
-        """Rows and columns in which a layer can be seen; None: nowhere."""
-        if layer.box is None:
-            return slice(0, self.height + 1), slice(0, self.width + 1)
-        x0, y0, x1, y1 = layer.box
-        if self.drift is not None:
-            surface = layer.surface
-            columns = [x - surface.disparity_at(x, y) for x in (x0, x1) for y in (y0, y1)]
-            x0, x1 = min(columns) - surface.ripple, max(columns) + surface.ripple
-            slack = abs(self.drift[0]) + abs(self.drift[1]) + 1
-            y0, y1 = y0 - slack, y1 + slack
-        top, bottom = max(0, int(np.floor(y0))), min(self.height, int(np.ceil(y1)) + 1) + 1
-        left, right = max(0, int(np.floor(x0))), min(self.width, int(np.ceil(x1)) + 1) + 1
-        return (slice(top, bottom), slice(left, right)) if top < bottom and left < right else None
+        return _Place(slice(top, bottom), slice(left, right), x, y, disparity.masked_fill(hidden, -2.0))
 
     def _paint(self, index: int, layer: Layer, place: _Place, seen: Tensor) -> None:
         """Lay the points `seen` (2, h, w) of a layer over a window of the view."""

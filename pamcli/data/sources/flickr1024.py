@@ -25,7 +25,6 @@ from pamcli.data.preparation.stores import (
     Views,
     open_pixels,
     patch_at,
-    patch_boxes,
     read_checksums,
     read_index,
     views_in,
@@ -145,7 +144,7 @@ class PackedPatches(_Packed, _Patches):
         _Packed.__init__(self, paths, index)
         _Patches.__init__(self, paths, index.names())
         self._ends = list(itertools.accumulate(picture.patches for picture in index.pictures))
-        self._boxes = [patch_boxes(picture, index.scale) for picture in index.pictures]
+        self._boxes = [picture.boxes(index.scale) for picture in index.pictures]
 
     def patch(self, index: int) -> Patch:
         picture = bisect.bisect_right(self._ends, index)

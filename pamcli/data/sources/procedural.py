@@ -32,12 +32,11 @@ class Scenes(Source):
         textures = library.photos + library.cutouts
         shares = [textures[index::length] for index in range(length)]
         self.names = tuple(f"{index:06d}" for index in range(length))
-        self._files = tuple(
-            Files(
-                name, *[share[0] if share else Path(name)] * 2, {str(i): path for i, path in enumerate(share)}
-            )
-            for name, share in zip(self.names, shares, strict=True)
-        )
+        files = []
+        for name, share in zip(self.names, shares, strict=True):
+            first = share[0] if share else Path(name)
+            files.append(Files(name, first, first, {str(i): path for i, path in enumerate(share)}))
+        self._files = tuple(files)
         self._library, self._height, self._width = library, height, width
 
     @property

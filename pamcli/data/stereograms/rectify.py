@@ -106,8 +106,8 @@ def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
         width = max(2 * _NOISE, 0.7 * width)
     left = np.abs(matches.dy - terms @ found)
     inliers = left <= 4 * _NOISE
-    offset, rotation, zoom, second_rotation = (float(value) for value in found)
     residual = float(np.median(left[inliers] if inliers.any() else left))
+    offset, rotation, zoom, second_rotation = found.tolist()
     return RowFit(offset, rotation, zoom, second_rotation, inliers, residual)
 
 
@@ -175,7 +175,15 @@ def rectify_stereogram(
     if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
         agree = 0 if fit is None else int(fit.inliers.sum())
         raise SetAside(f"its halves do not show the same: of {len(matches)} places {agree} match")
-    _check_skew(fit, size)
+    angle = np.rad2deg(np.abs(fit.angles).max())
+    if abs(fit.offset) > MOST_OFFSET * size[0]:
+        apart = f"{abs(fit.offset):.0f} of {size[0]} rows apart"
+        raise SetAside(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
+    if angle > MOST_ROTATION:
+        raise SetAside(f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
+    if fit.residual > MOST_RESIDUAL:
+        off = f"{fit.residual:.1f} px off after turning and moving the views"
+        raise SetAside(f"its rows do not fit: matches are {off}")
     maps = fit.maps(size)
     straight = [resampled(view, places) for view, places in zip(views, maps, strict=True)]
     factor = reduction(size, _AREA, _WIDTH)
@@ -218,18 +226,6 @@ def rectify_stereogram(
         left_map=_from_pair(windows[0], maps[left], boxes[left]),
         right_map=_from_pair(windows[1], maps[right], boxes[right]),
     )
-
-
-def _check_skew(fit: RowFit, size: tuple[int, int]) -> None:
-    if abs(fit.offset) > MOST_OFFSET * size[0]:
-        apart = f"{abs(fit.offset):.0f} of {size[0]} rows apart"
-        raise SetAside(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
-    angle = np.rad2deg(np.abs(fit.angles).max())
-    if angle > MOST_ROTATION:
-        raise SetAside(f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
-    if fit.residual > MOST_RESIDUAL:
-        off = f"{fit.residual:.1f} px off after turning and moving the views"
-        raise SetAside(f"its rows do not fit: matches are {off}")
 
 
 def _spread(values: Values | Grey) -> Values:

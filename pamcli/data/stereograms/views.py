@@ -4,7 +4,7 @@ A margin or frame is a run of lines of one colour, whatever the colour; frames m
 of unequal width on every side of either view.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -55,13 +55,8 @@ def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
     if min(whole.size) < 2:
         raise SetAside("it is of one colour")
-    parted = [
-        tuple(
-            _without_margins(levels, Box(whole.top, whole.bottom, *s))
-            for s in ((whole.left, end), (start, whole.right))
-        )
-        for end, start in _splits(levels, whole)
-    ]
+    halves = [((whole.left, end), (start, whole.right)) for end, start in _splits(levels, whole)]
+    parted = [[_without_margins(levels, replace(whole, left=s, right=e)) for s, e in both] for both in halves]
     boxes = max(parted, key=_likeness)
     (height, width), (height_2, width_2) = boxes[0].size, boxes[1].size
     if _likeness(boxes) < _UNLIKE_SIZES:
@@ -100,7 +95,7 @@ def _margin(lines: NDArray[np.int16]) -> int:
     return len(lines)
 
 
-def _likeness(boxes: tuple[Box, ...]) -> float:
+def _likeness(boxes: list[Box]) -> float:
     """The smaller of two boxes as a share of the larger one, in the direction where they differ more."""
     sizes = np.sort([box.size for box in boxes], axis=0)
     return 0.0 if sizes.min() < 2 else float((sizes[0] / sizes[1]).min())
@@ -121,10 +116,8 @@ def _splits(levels: NDArray[np.int16], whole: Box) -> list[tuple[int, int]]:
     if len(plain):  # what belongs to the gap besides this column is cut as a margin of the views
         splits.append((middle - reach + int(plain[np.abs(plain - reach).argmin()]),) * 2)
     reach = max(2, int(_SEAM * width))
-    steps = np.abs(np.diff(levels[whole.top : whole.bottom, middle - reach : middle + reach], axis=1)).mean(
-        axis=(0, 2)
-    )
-    seam = (
-        middle - reach + int(steps.argmax()) + 1 if steps.max() > _SHARP_SEAM * np.median(steps) else middle
-    )
+    columns = levels[whole.top : whole.bottom, middle - reach : middle + reach]
+    steps = np.abs(np.diff(columns, axis=1)).mean(axis=(0, 2))
+    sharp = steps.max() > _SHARP_SEAM * np.median(steps)
+    seam = middle - reach + int(steps.argmax()) + 1 if sharp else middle
     return [*splits, (seam - _BLENDED, seam + _BLENDED)]
