@@ -29,6 +29,8 @@ def encode_point_cloud(
     metres, beyond which there are no points. stride: every how many rows and columns a pixel is taken.
     Raises InputError: the calibration is for another size, or has no baseline.
     """
+    from plyfile import PlyData, PlyElement
+
     height, width = disparity.shape
     calibration = calibration.for_size(width, height)
     fields = [(axis, "<f4") for axis in "xyz"]
@@ -61,12 +63,6 @@ def encode_point_cloud(
             part["confidence"] = confidence[rows, taken][known]
         parts.append(part)
     vertices = np.concatenate(parts)
-    return _encoded(vertices), len(vertices)
-
-
-def _encoded(vertices: NDArray[np.void]) -> bytes:
-    from plyfile import PlyData, PlyElement
-
     stream = io.BytesIO()
     PlyData([PlyElement.describe(vertices, "vertex")], byte_order="<", comments=[AXES]).write(stream)
-    return stream.getvalue()
+    return stream.getvalue(), len(vertices)

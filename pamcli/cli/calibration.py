@@ -14,7 +14,7 @@ from pamcli.cli.options import JSON, Messages
 from pamcli.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from pamcli.calibration.formats import StoredCalibration
+    from pamcli.calibration.files import StoredCalibration
     from pamcli.calibration.rectified import Calibration
     from pamcli.calibration.rig import Rig
 

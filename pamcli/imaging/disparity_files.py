@@ -50,16 +50,12 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> EncodedDisparity:
     Raises UsageError: another suffix, or a negative disparity in PNG.
     """
     suffix = suffix.lower()
-    known = np.isfinite(disparity)
     if suffix == ".png":
-        if np.any(disparity[known] < 0):
+        if np.any(disparity[np.isfinite(disparity)] < 0):
             raise UsageError(NEGATIVE, NEGATIVE_HINT)
-        with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits
-            units = np.rint(np.where(known, disparity, 0) * np.float32(PNG_UNITS_PER_PIXEL))
-        stored = np.where(known, np.clip(units, 1, _PNG_MAX), 0).astype(np.uint16)
-        return EncodedDisparity(png.encode_png(stored), int(np.count_nonzero(units > _PNG_MAX)))
+        return _encode_png(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)
     unknown = np.inf if suffix == ".pfm" else np.nan
-    values = np.where(known, disparity, np.float32(unknown)).astype(np.float32)
+    values = np.where(np.isfinite(disparity), disparity, np.float32(unknown)).astype(np.float32)
     return EncodedDisparity(_encode_floats(values, suffix, DISPARITY_SUFFIXES), 0)
 
 
@@ -70,13 +66,9 @@ def encode_depth(depth: np.ndarray, suffix: str) -> EncodedDisparity:
     65.535 m; what is farther becomes unknown there, and is counted. Raises UsageError: another suffix.
     """
     suffix = suffix.lower()
-    if suffix != ".png":
-        return EncodedDisparity(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES), 0)
-    known = np.isfinite(depth)
-    units = np.rint(np.where(known, depth, 0) * np.float32(1000))
-    far = units > _PNG_MAX
-    stored = np.where(known & ~far, np.clip(units, 1, _PNG_MAX), 0).astype(np.uint16)
-    return EncodedDisparity(png.encode_png(stored), int(np.count_nonzero(far)))
+    if suffix == ".png":
+        return _encode_png(depth, 1000, keep_far=False)
+    return EncodedDisparity(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES), 0)
 
 
 def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
@@ -114,6 +106,16 @@ def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIX
         disparity = values.astype(np.float32)
     disparity[~np.isfinite(disparity)] = np.nan
     return disparity
+
+
+def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> EncodedDisparity:
+    """16 bits, so many for 1, 0 = unknown; what is beyond them becomes the largest, or unknown."""
+    known = np.isfinite(values)
+    with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits
+        rounded = np.rint(np.where(known, values, 0) * np.float32(units))
+    far = rounded > _PNG_MAX
+    stored = np.where(known if keep_far else known & ~far, np.clip(rounded, 1, _PNG_MAX), 0)
+    return EncodedDisparity(png.encode_png(stored.astype(np.uint16)), int(np.count_nonzero(far)))
 
 
 def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...]) -> bytes:

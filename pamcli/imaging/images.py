@@ -81,7 +81,8 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
     magic = stream.read(16)
     stream.seek(0)
     raster = _reader(magic, name)(stream, name, max_pixels)
-    samples = upright(raster.samples, raster.orientation)
+    orientation = raster.orientation or exif_orientation(raster.exif)
+    samples = upright(raster.samples, orientation)
     channels = samples.shape[2]
     grey = channels <= 2
     color = np.repeat(samples[..., :1], 3, axis=2) if grey else samples[..., :3]
@@ -90,7 +91,7 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
         alpha=np.ascontiguousarray(samples[..., -1]) if channels in (2, 4) else None,
         grey=grey,
         icc_profile=raster.icc_profile,
-        orientation=raster.orientation,
+        orientation=orientation,
         exif=raster.exif,
     )
 
@@ -217,10 +218,9 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
         if image.mode == "RGB" and isinstance(largest, int) and largest > 255:
             raise InputError(f"{name} is a PPM of 16 bits a channel", "save it as 16-bit PNG or TIFF")
         icc_profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
-        exif = image.info.get("exif", b"")
         if image.mode in ("I", "I;16"):
             samples = np.array(image).astype(np.uint16)
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
             samples = np.array(image.convert(mode))  # a copy: Pillow's own memory is read-only
-    return Raster(np.atleast_3d(samples), icc_profile, exif_orientation(exif), exif)
+    return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""))

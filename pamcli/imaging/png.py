@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import Raster, check_size, decoding, exif_orientation
+from pamcli.imaging.raster import Raster, check_size, decoding
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -49,7 +49,7 @@ def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         if bits > 8 * _DEFLATED * sum(map(len, pixels)):
             raise EOFError("the file ends too early")
         samples = imagecodecs.png_decode(b"".join(pixels))
-    return Raster(np.atleast_3d(samples), icc_profile, exif_orientation(exif), exif)
+    return Raster(np.atleast_3d(samples), icc_profile, exif)
 
 
 def encode_png(samples: np.ndarray, icc_profile: bytes | None = None, exif: bytes = b"") -> bytes:

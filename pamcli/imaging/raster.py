@@ -28,10 +28,10 @@ class Raster:
     samples: np.ndarray
     """(H, W, C) uint8 or uint16; C = 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha."""
     icc_profile: bytes | None = None
-    orientation: int = 1
-    """EXIF orientation, 1..8."""
     exif: bytes = b""
     """The camera's notes as found, with or without the "Exif" before them; empty where there are none."""
+    orientation: int | None = None
+    """EXIF orientation, 1..8, where the file says it outside of `exif`."""
 
 
 @contextmanager

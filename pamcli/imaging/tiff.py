@@ -75,7 +75,7 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
             color = np.concatenate([color, alpha], axis=-1)
         orientation = page.tags.valueof(_ORIENTATION, 1)
         upright = orientation if orientation in range(1, 9) else 1
-        return Raster(color, icc_profile, upright, _camera_notes(stream))
+        return Raster(color, icc_profile, _camera_notes(stream), upright)
 
 
 def read_float_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:

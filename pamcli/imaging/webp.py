@@ -7,7 +7,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import Raster, check_size, decoding, exif_orientation
+from pamcli.imaging.raster import Raster, check_size, decoding
 
 _ANIMATION = 0x02  # flag in the extended header
 
@@ -25,8 +25,7 @@ def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
         if chunks.get(b"VP8X", b"\0")[0] & _ANIMATION:
             raise InputError(f"{name} is animated", "save one frame as a picture of its own")
         samples = imagecodecs.webp_decode(data)
-    exif = chunks.get(b"EXIF", b"")
-    return Raster(np.atleast_3d(samples), chunks.get(b"ICCP"), exif_orientation(exif), exif)
+    return Raster(np.atleast_3d(samples), chunks.get(b"ICCP"), chunks.get(b"EXIF", b""))
 
 
 def _size(header: bytes) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
 from pamcli.networks.parallax import Towards
-from pamcli.networks.pasmnet import STAGE_STRIDES, Hourglass, PASMnet, Stage
+from pamcli.networks.pasmnet import STAGE_STRIDES, Hourglass, PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.streaming.attention import CostStage, Use, lines_at_once, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
@@ -56,16 +56,8 @@ class StreamedMatching:
     """(1, H/4, W/4) in [0, 1], see `pasmnet`."""
 
 
-@dataclass(frozen=True)
-class Features:
-    """Of both views."""
-
-    sixteenth: Tensor
-    """F1."""
-    eighth: Tensor
-    """F2."""
-    quarter: Tensor
-    """E1's result; that of the left view is F4."""
+Features = tuple[Tensor, Tensor, Tensor]
+"""F1, F2 and E1's result, which is F4 of the left view; of both views."""
 
 
 def lowered(network: MatchingNetwork, precision: torch.dtype) -> MatchingNetwork:
@@ -88,16 +80,12 @@ def features_below(net: Hourglass, quarter: Tensor, strip: int) -> Features:
     F1 = gathered(decoded(x4, x3, net.D1), strip // 16)
     # F2 takes the place of E2's result, whose rows it has passed.
     F2 = gathered(decoded(Whole(F1), Whole(eighth), net.D2), strip // 8, into=eighth)
-    return Features(F1, F2, quarter)
+    return F1, F2, quarter
 
 
 StageWeights = list[tuple[nn.Sequential, tuple[Tensor, Tensor]]]
 """Of each block of a stage, four or fewer: the head, whose features are the keys, and weight (C, C, 1, 1) and
 bias (C) of what makes queries of them, divided by C (see `attention.query_of_keys`)."""
-
-
-def stage_weights(stage: Stage) -> StageWeights:
-    return [(block.head, query_of_keys(block.query[0], block.key[0], stage.width)) for block in stage.blocks]
 
 
 class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
@@ -109,7 +97,10 @@ class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
     def __init__(self, network: MatchingNetwork) -> None:
         self.network: MatchingNetwork = network
         cascade = network.cas_pam
-        self.stages = [stage_weights(stage) for stage in (cascade.stage1, cascade.stage2, cascade.stage3)]
+        self.stages: list[StageWeights] = [
+            [(pab.head, query_of_keys(pab.query[0], pab.key[0], stage.width)) for pab in stage.blocks]
+            for stage in (cascade.stage1, cascade.stage2, cascade.stage3)
+        ]
 
     def match(
         self,
@@ -152,14 +143,14 @@ class Cascade:
         """`kept`: all rows are held, so that `costs` can be asked a second time."""
         network, weights, self.kept = of.network, of.stages, kept
         self.limits = [None if max_disparity is None else max_disparity // s for s in STAGE_STRIDES]
-        F1, F2, quarter = Whole(features.sixteenth), Whole(features.eighth), Whole(features.quarter)
+        F1, F2, quarter = map(Whole, features)
         stage1 = RollingStage(F1, weights[0], kept)
         stage2 = RollingStage(beside_enlarged(stage1.features(), F2, network.cas_pam.b2), weights[1], kept)
         F3 = decoded(F2, quarter, network.hourglass.D3)
         stage3 = RollingStage(beside_enlarged(stage2.features(), F3, network.cas_pam.b3), weights[2], kept)
         stage3.heads[-1].unit = min(strip // 4, quarter.height)
         self.stages = stage1, stage2, stage3
-        self.height, self.width = quarter.height, features.quarter.shape[3]
+        self.height, self.width = quarter.height, features[2].shape[3]
         self.lines = min(strip // 4, lines_at_once(self.width, self.width))
 
     def costs(self) -> Iterator[tuple[tuple[int, int], Towards, Costs]]:

@@ -54,7 +54,7 @@ class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
         initial, received = self._attend(cascade)
         valid = valid_mask(received)
         filled = fill_occlusions(initial, valid)
-        disparity = self._refine(filled[:, None], features.quarter[:1], strip)
+        disparity = self._refine(filled[:, None], quarter[:1], strip)
         if not confidence:
             return StreamedMatching(disparity, valid, received)
         if not cascade.kept:

@@ -10,8 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
-from pamcli.calibration.files import encode_calibration, read_calibration
-from pamcli.calibration.formats import StoredCalibration
+from pamcli.calibration.files import StoredCalibration, encode_calibration, read_calibration
 from pamcli.calibration.rectified import Calibration
 from pamcli.errors import InputError, PamError
 
