@@ -9,26 +9,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
 from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
-from pamcli.cli.options import Cluster, Engine, Pairs
+from pamcli.cli.network import Matching, Upscaling
+from pamcli.cli.options import Cluster, Compute, Engine, Pairs
 from pamcli.errors import BATCH_FAILED, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 
 if TYPE_CHECKING:
     from pamcli.files.suffixes import PackedLayout
     from pamcli.imaging.stereo_pair import StereoPair
-    from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.pipeline import Outcome
-    from pamcli.inference.upscaler import StereoUpscaler
 
 Result = TypeVar("Result")
-Network = TypeVar("Network", bound="StereoMatcher | StereoUpscaler")
 
 
 @dataclass(frozen=True)
@@ -104,23 +101,24 @@ class Operation(ABC, Generic[Result]):
         """What there is to do after the last pair of a batch, whatever became of the pairs."""
 
 
-class NetworkOperation(Operation[Result], Generic[Result, Network]):
+class NetworkOperation(Operation[Result]):
     """What a command does with pairs that are rectified, and a network."""
 
     searched_from: int | None = None
     """The smallest disparity that is searched for, pixels; None: none is."""
 
-    def __init__(self, load: Callable[[], tuple[Network, Path]]) -> None:
-        self.load = load
+    def __init__(self, wanted: Matching | Upscaling, compute: Compute, console: Console) -> None:
+        self.wanted, self.compute, self.console = wanted, compute, console
 
     @cached_property
-    def network(self) -> Network:
-        """Loaded where it is used."""
-        return self.load()[0]
+    def network(self) -> Any:
+        """A `StereoMatcher` or `StereoUpscaler`, loaded where it is used."""
+        return self.wanted.load(self.compute, self.console)[0]
 
     @property
     def constants(self) -> Mapping[str, Any]:
-        return self.network.compute.describe()
+        described: dict[str, str] = self.network.compute.describe()
+        return described
 
     def look(self, pair: StereoPair) -> list[str]:
         from pamcli.imaging.preflight import check_pair
@@ -151,9 +149,8 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
 
         if not plan.batch:
             raise UsageError("--engine ray works off batches", "drop it for a single pair")
-        network = isinstance(engine, Engine)
         gpus = isinstance(engine, Engine) and engine.device != "cpu"
-        cores = engine.ray_cores or (None if network else 1)
+        cores = engine.ray_cores or (None if isinstance(engine, Engine) else 1)
         outcomes = run_on_ray(plan.jobs, steps, address=engine.ray_address, cores=cores, gpus=gpus)
     else:
         from pamcli.inference.pipeline import run_overlapped

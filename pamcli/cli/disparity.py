@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options, parsing
 from pamcli.cli.batch import Encoded, NetworkOperation, run_jobs
 from pamcli.cli.calibration import Cameras
-from pamcli.cli.console import Console
 from pamcli.cli.depth import InMetres, Metric
 from pamcli.cli.groups import asked_results, option, result
 from pamcli.cli.jobs import Job, Target, plan_jobs
@@ -25,7 +22,7 @@ from pamcli.registry.catalog import REGISTERED
 
 if TYPE_CHECKING:
     from pamcli.imaging.stereo_pair import StereoPair
-    from pamcli.inference.matcher import StereoMatcher, StereoResult
+    from pamcli.inference.matcher import StereoResult
 
 GOOD_FOR = (
     "the weights that come with pam learned from drawn scenes and few real pairs: about one pixel in fifteen "
@@ -152,36 +149,28 @@ def command(
         index = index_place(output.page)
         check_index(index, plan.outputs)
 
-    load = partial(network.load, compute, console)
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
-        operation = _Matching(load, output, in_metres, Path(spool), console, index)
+        operation = _Matching(output, in_metres, Path(spool), index, network, compute, console)
         operation.searched_from = network.min_disparity
         run_jobs(plan, operation, console, compute)
 
 
-class _Matching(NetworkOperation["StereoResult", "StereoMatcher"]):
+class _Matching(NetworkOperation["StereoResult"]):
     def __init__(
-        self,
-        load: Callable[[], tuple[StereoMatcher, Path]],
-        asked: Maps,
-        metric: InMetres | None,
-        spool: Path,
-        console: Console,
-        index: Path | None = None,
+        self, asked: Maps, metric: InMetres | None, spool: Path, index: Path | None, *how: Any
     ) -> None:
-        super().__init__(load)
-        self.asked, self.extras, self.metric, self.console = asked, asked.extras, metric, console
-        self.index = index
-        """Of the pages of a batch."""
-        self.colors = asked.colors
+        """index: of the pages of a batch. how: as of `NetworkOperation`."""
+        super().__init__(*how)
+        self.asked, self.metric, self.spool, self.index = asked, metric, spool, index
+        self.extras, self.colors = asked.extras, asked.colors
         self.whole_batch_first = self.colors is None
-        self.spool = spool
         self.kept: dict[str, Path] = {}
         """With the range of the whole batch: stored disparities, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf
 
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
-        return self.network(pair.left.pixels, pair.right.pixels, extras=self.extras)
+        found: StereoResult = self.network(pair.left.pixels, pair.right.pixels, extras=self.extras)
+        return found
 
     def doubts(self, result: StereoResult) -> list[str]:
         if "confidence" not in self.extras or not result.doubtful:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pamcli.cli import options
 from pamcli.cli.batch import Encoded, NetworkOperation, run_jobs
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pamcli.imaging.stereo_pair import StereoPair
-    from pamcli.inference.upscaler import StereoUpscaler
 
 
 class Larger(options.Pictures):
@@ -55,13 +51,12 @@ def command(
     console = messages.console(jsonl=output.jsonl)
     asked, read = asked_results(output), [network.weights]
     plan = plan_jobs(pairs, output, asked, output.format_name, console, stream=compute.remote, read=read)
-    load = partial(network.load, compute, console)
-    run_jobs(plan, _Upscaling(load, output), console, compute)
+    run_jobs(plan, _Upscaling(output, network, compute, console), console, compute)
 
 
-class _Upscaling(NetworkOperation["dict[str, np.ndarray]", "StereoUpscaler"]):
-    def __init__(self, load: Callable[[], tuple[StereoUpscaler, Path]], asked: Larger) -> None:
-        super().__init__(load)
+class _Upscaling(NetworkOperation["dict[str, np.ndarray]"]):
+    def __init__(self, asked: Larger, *how: Any) -> None:
+        super().__init__(*how)
         self.asked = asked
 
     def check(self, target: Target, pair: StereoPair) -> None:
