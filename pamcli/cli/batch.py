@@ -6,7 +6,7 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -159,15 +159,23 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
         outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
     report = _Reporter(plan, console, constants)
     waiting: list[Outcome[Job, Done]] = []
-    with report.on_stop(operation), console.progress("pairs", plan.total) as bar, closing(outcomes):
-        for outcome in outcomes:
-            bar.advance(skipped=outcome.job.skip)
-            if outcome.saved is not None:
-                operation.note(outcome.saved.facts)
+    try:
+        with console.progress("pairs", plan.total) as bar, closing(outcomes):
+            for outcome in outcomes:
+                bar.advance(skipped=outcome.job.skip)
+                if outcome.saved is not None:
+                    operation.note(outcome.saved.facts)
+                if operation.whole_batch_first:
+                    waiting.append(outcome)
+                else:
+                    report(outcome)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if plan.batch and getattr(stop, "code", None) != CLOSED_PIPE:
+            go_on = "the same command with --skip-existing goes on"
             if operation.whole_batch_first:
-                waiting.append(outcome)
-            else:
-                report(outcome)
+                go_on = "results of the whole batch come at its end: begin anew"
+            console.inform(f"stopped after {report.summary()}; {go_on}")
+        raise
     for outcome in waiting:
         report(steps.finish(outcome))
     steps.kept.check()
@@ -311,19 +319,6 @@ class _Reporter:
             if not self.plan.batch or isinstance(error, GoneError):
                 raise error
             self.console.error(said(error), error)
-
-    @contextmanager
-    def on_stop(self, operation: Operation[Any]) -> Iterator[None]:
-        """Where Ctrl-C or SIGTERM stops a batch, say how far it came and how it goes on."""
-        try:
-            yield
-        except (KeyboardInterrupt, SystemExit) as stop:
-            if self.plan.batch and getattr(stop, "code", None) != CLOSED_PIPE:
-                go_on = "the same command with --skip-existing goes on"
-                if operation.whole_batch_first:
-                    go_on = "results of the whole batch come at its end: begin anew"
-                self.console.inform(f"stopped after {self.summary()}; {go_on}")
-            raise
 
     def summary(self) -> str:
         return ", ".join(f"{count} {status}" for status, count in self.counts.items() if count) or "no pairs"

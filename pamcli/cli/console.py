@@ -111,8 +111,7 @@ def one_line(text: str) -> str:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"pam: {one_line(message)}\n")
-    sys.stderr.flush()
+    print(f"pam: {one_line(message)}", file=sys.stderr, flush=True)
 
 
 class Progress:
@@ -176,14 +175,11 @@ class Console:
 
     def block(self, text: str) -> None:
         """The same of several lines."""
-        sys.stdout.write("\n".join(map(one_line, text.split("\n"))) + "\n")
-        sys.stdout.flush()
+        print("\n".join(map(one_line, text.split("\n"))), flush=True)
 
     def path(self, path: Path) -> None:
         """The path of a result: as it is for programs, who use it; escaped on a terminal."""
-        text = str(path)
-        sys.stdout.write((one_line(text) if sys.stdout.isatty() else text) + "\n")
-        sys.stdout.flush()
+        print(one_line(str(path)) if sys.stdout.isatty() else path, flush=True)
 
     def record(self, values: dict[str, Any]) -> None:
         """A JSON object on a line of stdout. Paths are written as text."""
