@@ -17,7 +17,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.loading import NetworkOnDevice, load
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
-from pamcli.inference.pictures import Enlarge, PairRows, Pixels, checked, enlarged, factor, moved
+from pamcli.inference.pictures import MOST, Enlarge, PairRows, Pixels, enlarged, factor, moved
 from pamcli.inference.strip_choice import matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
@@ -124,7 +124,9 @@ class StereoMatcher(NetworkOnDevice):
         super().__init__(network, spec, compute, max_memory)
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        self.enlarge = checked(enlarge)
+        self.enlarge = enlarge
+        if enlarge != "auto" and not 1 <= enlarge <= MOST:
+            raise UsageError(f"pictures can be matched 1 to {MOST:g} times as large, not {enlarge:g} times")
         mean, std = IMAGE_MEAN, IMAGE_STD
         if isinstance(network, OnnxNetwork):
             self.enlarge = network.checked(self.max_disparity, min_disparity, enlarge)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError
 
 RANGES = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
 """Largest value of the integer types; floating-point pictures are in [0, 1]."""
@@ -127,13 +127,6 @@ def _check(view: Pixels, name: str, smallest: int) -> None:
         raise InputError(
             f"the {name} picture has values from {low:g} to {high:g}", "floating-point pictures are in [0, 1]"
         )
-
-
-def checked(enlarge: Enlarge) -> Enlarge:
-    """The same. Raises UsageError for what is neither "auto" nor from 1 to `MOST`."""
-    if enlarge != "auto" and not 1 <= enlarge <= MOST:
-        raise UsageError(f"pictures can be matched 1 to {MOST:g} times as large, not {enlarge:g} times")
-    return enlarge
 
 
 def factor(enlarge: Enlarge, height: int, width: int, most: tuple[int, int] | None = None) -> float:
