@@ -103,9 +103,11 @@ class OnnxNetwork:
         try:
             self.spec = ModelSpec.from_metadata(said)
             sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", said["size"])
-            self.size = None if said["size"] == DYNAMIC or sides is None else (int(sides[1]), int(sides[2]))
+            if sides is None and said["size"] != DYNAMIC:
+                raise ValueError(said["size"])
+            self.size = None if sides is None else (int(sides[1]), int(sides[2]))
             stored = said["precision"]
-        except (ModelError, KeyError) as error:
+        except (ModelError, KeyError, ValueError) as error:
             raise ModelError(
                 f"{name} does not say which network it holds", "pam weights export does"
             ) from error
@@ -159,6 +161,9 @@ class OnnxNetwork:
                 raise MemoryError from error
             reason = str(error).strip().partition("\n")[0]
             raise ModelError(f"ONNX Runtime cannot run the network: {reason}", "export it anew") from error
+        expected = [(self.spec.scale or 1) * side for side in views.shape[2:]]
+        if list(found[0].shape[2:]) != expected:
+            raise ModelError("the network gives another size than its file says", "export it anew")
         return [torch.from_numpy(each) for each in found]
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 from pamcli.inference import onnx_file
 from pamcli.registry.catalog import recorded_sha256
+from pamcli.registry.spec import ModelSpec
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
@@ -153,6 +154,29 @@ def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
             with unchanged():
                 refuse(pam(*SUPERRES, "--weights", "bad.onnx"), 4, "bad.onnx", said)
     refuse(pam(*SUPERRES, "--weights", "none.onnx"), 4, "no weights file none.onnx")
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [("dynamic", "gives another size than its file says"), ("96", "does not say which network it holds")],
+)
+def test_files_that_say_what_is_not_so(pair: Path, size: str, said: str) -> None:
+    """A sum of both pictures that calls itself an enlargement."""
+    from onnx import TensorProto, helper, save
+
+    left, right, both = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, "h", "w"])
+        for name in ("left", "right", "sum")
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["left", "right"], ["sum"])], "g", [left, right], [both]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    spec = ModelSpec("passrnet", scale=4)
+    helper.set_model_props(model, {**spec.to_metadata(), "size": size, "precision": "fp32"})
+    save(model, "sum.onnx")
+    refuse(pam(*SUPERRES, "--weights", "sum.onnx"), 4, said)
+    assert not {"x.png", "y.png"} & set(names("."))
 
 
 def test_without_the_library(pair: Path, halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
