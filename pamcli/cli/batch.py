@@ -104,9 +104,6 @@ class Operation(ABC, Generic[Result]):
 class NetworkOperation(Operation[Result]):
     """What a command does with pairs that are rectified, and a network."""
 
-    searched_from: int | None = None
-    """The smallest disparity that is searched for, pixels; None: none is."""
-
     def __init__(self, wanted: Matching | Upscaling, compute: Compute, console: Console) -> None:
         self.wanted, self.compute, self.console = wanted, compute, console
 
@@ -117,14 +114,14 @@ class NetworkOperation(Operation[Result]):
 
     @property
     def constants(self) -> Mapping[str, Any]:
-        described: dict[str, str] = self.network.compute.describe()
-        return described
+        return dict(self.network.compute.describe())
 
     def look(self, pair: StereoPair) -> list[str]:
         from pamcli.imaging.preflight import check_pair
 
         found = check_pair(pair.left.pixels, pair.right.pixels)
-        return [as_options(line) for line in found.warnings(self.searched_from)]
+        searched_from = self.wanted.min_disparity if isinstance(self.wanted, Matching) else None
+        return [as_options(line) for line in found.warnings(searched_from)]
 
 
 @dataclass(frozen=True)

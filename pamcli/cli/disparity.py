@@ -151,7 +151,6 @@ def command(
 
     with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
         operation = _Matching(output, in_metres, Path(spool), index, network, compute, console)
-        operation.searched_from = network.min_disparity
         run_jobs(plan, operation, console, compute)
 
 

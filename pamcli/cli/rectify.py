@@ -21,7 +21,6 @@ from pamcli.files.outputs import check_beside
 if TYPE_CHECKING:
     from pamcli.calibration.rig import Rectification, Rig
     from pamcli.imaging.images import Picture
-    from pamcli.imaging.preflight import PairCheck
     from pamcli.imaging.stereo_pair import StereoPair
 
 CALIBRATION = "calibration.yaml"
@@ -110,7 +109,10 @@ def command(
 @dataclass(frozen=True)
 class _Result:
     pictures: Mapping[str, Picture]
-    check: PairCheck | None
+    matches: int | None = None
+    """Found between them; None: the pair was not checked."""
+    offset: float | None = None
+    """Median pixels by which these lie above or below each other; None: they are too few."""
 
 
 class _Rectifying(Operation[_Result]):
@@ -154,7 +156,7 @@ class _Rectifying(Operation[_Result]):
 
     def apply(self, job: Job, pair: StereoPair) -> _Result:
         from pamcli.imaging.images import Picture
-        from pamcli.imaging.preflight import check_pair
+        from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 
         rectification = self._of(pair)
         sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
@@ -168,10 +170,11 @@ class _Rectifying(Operation[_Result]):
             for name, (view, warp) in sides.items()
         }
         self.count += 1
-        check = None
-        if self.rig is None or self.count <= CHECKED or self.count % THEN_EVERY == 0:
-            check = check_pair(*(each.pixels for each in pictures.values()))
-        return _Result(pictures, check)
+        if self.rig is not None and self.count > CHECKED and self.count % THEN_EVERY:
+            return _Result(pictures)
+        check = check_pair(*(each.pixels for each in pictures.values()))
+        measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
+        return _Result(pictures, check.matches, check.vertical_error if measured else None)
 
     def _of(self, pair: StereoPair) -> Rectification:
         size = (pair.width, pair.height)
@@ -203,8 +206,7 @@ class _Rectifying(Operation[_Result]):
         return self.rectification
 
     def facts(self, result: _Result) -> Mapping[str, Any]:
-        check = result.check
-        return {"vertical_offset": round(check.vertical_error, 3) if check and _measured(check) else None}
+        return {"vertical_offset": None if result.offset is None else round(result.offset, 3)}
 
     def encode(self, target: Target, pair: StereoPair, result: _Result) -> Encoded:
         from pamcli.imaging.images import encode_picture
@@ -212,23 +214,21 @@ class _Rectifying(Operation[_Result]):
         warnings = []
         if target.name == "left":
             self._write_calibration(target)
-            warnings = self._checked(result.check)
+            warnings = self._checked(result)
         data = encode_picture(result.pictures[target.name], target.suffix, name=str(target))
         return Encoded(data, warnings)
 
-    def _checked(self, check: PairCheck | None) -> list[str]:
-        if check is None:
+    def _checked(self, result: _Result) -> list[str]:
+        if result.matches is None:
             return []
-        if not _measured(check):
+        if result.offset is None:
             return ["too few matches to check the rows of the rectified pictures"]
         if not self.batch:
-            self.console.inform(
-                f"median vertical offset {check.vertical_error:.2f} px in {check.matches} matches"
-            )
-        if check.vertical_error <= LARGEST_OFFSET:
+            self.console.inform(f"median vertical offset {result.offset:.2f} px in {result.matches} matches")
+        if result.offset <= LARGEST_OFFSET:
             return []
         why = "does the calibration belong to these pictures?" if self.rig else "calibrate the cameras"
-        return [f"matches stay {check.vertical_error:.2f} px above or below each other: {why}"]
+        return [f"matches stay {result.offset:.2f} px above or below each other: {why}"]
 
     def _write_calibration(self, target: Target) -> None:
         from pamcli.calibration.files import encode_calibration
@@ -252,9 +252,3 @@ class _Rectifying(Operation[_Result]):
         self.console.inform(
             f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
         )
-
-
-def _measured(check: PairCheck) -> bool:
-    from pamcli.imaging.preflight import ENOUGH_MATCHES
-
-    return check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
