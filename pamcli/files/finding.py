@@ -1,7 +1,4 @@
-"""Files on disk, found by name: what a folder holds, and what a template with `{}` matches.
-
-Only the standard library is used here, so that a mistyped command is answered at once.
-"""
+"""Files on disk, found by name: what a folder holds, and what a template with `{}` matches."""
 
 import os
 import re

@@ -1,7 +1,4 @@
-"""Where results go: names planned from the options, and refused before any work where they would do harm.
-
-Only the standard library is used here, so that a mistyped command is answered at once.
-"""
+"""Where results go: names planned from the options, and refused before any work where they would do harm."""
 
 import os
 import sys
@@ -18,6 +15,7 @@ from pamcli.files.pairing import PairName, is_template
 _SAME_FORMAT = {".tiff": ".tif", ".jpeg": ".jpg"}
 _CASE_FOLDS = sys.platform.startswith(("darwin", "win"))
 """Whether A.png and a.png are one file on this system's usual file systems."""
+_OWNER = "SELECT pair FROM results WHERE place = ?"
 CACHE, FOLDERS = 8 * 1024, 1024
 """What is remembered of a batch: KiB of the names of its files, the folders that were seen last."""
 
@@ -204,11 +202,8 @@ class SeenPaths:
         owner.
         """
         inputs = self._input_places(pair)
-        bad = [
-            f"{shown(path)} is a result of {owner}"
-            for place, path in inputs.items()
-            if (owner := self._owner(place))
-        ]
+        owners = {path: self._ask(_OWNER, place) for place, path in inputs.items()}
+        bad = [f"{shown(path)} is a result of {owner}" for path, owner in owners.items() if owner]
         own: dict[bytes, str] = {}
         for name, path in outputs.items():
             place = self._place(path)
@@ -216,7 +211,7 @@ class SeenPaths:
                 bad.append(f"{shown(path)} would overwrite an input")
             elif place in own:
                 bad.append(f"{shown(path)} would be both {own[place]} and {name}")
-            elif owner := self._owner(place):
+            elif owner := self._ask(_OWNER, place):
                 bad.append(f"{shown(path)} would come from {owner} and from {pair}")
             own[place] = name
         if not bad:
@@ -241,11 +236,6 @@ class SeenPaths:
                 "TMPDIR may name another",
             ) from error
         return row and row[0]
-
-    def _owner(self, place: bytes) -> str | None:
-        """The pair whose result stands there."""
-        owner: str | None = self._ask("SELECT pair FROM results WHERE place = ?", place)
-        return owner
 
     def _note_inputs(self, places: Iterable[bytes]) -> None:
         for place in places:

@@ -1,7 +1,4 @@
-"""Which pictures belong together: always by name, never guessed, and decided before any work.
-
-Only the standard library is used here, so that a mistyped command is answered at once.
-"""
+"""Which pictures belong together: always by name, never guessed, and decided before any work."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -195,12 +192,9 @@ def resolve_packed(
 
 def require_all_paired(pairing: Pairing) -> None:
     """Raise UsageError where files have no partner, naming the first five and the count."""
-    count = len(pairing.unpaired)
-    if count:
-        raise UsageError(
-            f"{counted(count, 'file')} without a partner: {listed(pairing.unpaired)}",
-            "`skip_unpaired` leaves them out",
-        )
+    if alone := pairing.unpaired:
+        said = f"{counted(len(alone), 'file')} without a partner: {listed(alone)}"
+        raise UsageError(said, "`skip_unpaired` leaves them out")
 
 
 @dataclass(frozen=True)
