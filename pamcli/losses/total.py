@@ -118,20 +118,18 @@ def superres_terms(
     """
     if truth is None and weights.need_truth:
         raise ValueError("these loss weights need known disparities")
+    views = [(result.left, left_high)]
+    if result.right is not None:
+        assert right_high is not None, "a right result and nothing to compare it with"
+        views.append((result.right, right_high))
     entries: list[_Entry] = []
     for name, weight, error in (
         ("super_resolution", weights.super_resolution, squared_error),
         ("charbonnier", weights.charbonnier, charbonnier),
         ("psnr", weights.psnr, log_squared_error),
     ):
-        if not weight:
-            continue
-        if result.right is None:
-            entries.append((name, weight, (error(result.left, left_high),)))
-        else:
-            assert right_high is not None, "a right result and nothing to compare it with"
-            both = (error(result.left, left_high), error(result.right, right_high))
-            entries.append((name, weight / 2, both))
+        if weight:
+            entries.append((name, weight / len(views), tuple(error(*view) for view in views)))
     if result.maps is None:
         if weights.of_attention or weights.likelihood:
             raise ValueError("these loss weights need attention, and the network has none")

@@ -66,17 +66,11 @@ class RollingMap(ABC):
         """Rows above this one have been computed."""
         return self._first + (0 if self._rows is None else self._rows.shape[2])
 
-    def until(self, last: int) -> None:
-        """Compute the rows above row `last`."""
-        last = min(-(-last // self.unit) * self.unit, self.height)
-        if last <= self.last:
-            return
-        new = self._compute(self.last, last)
-        self._rows = new if self._rows is None else torch.cat((self._rows, new), 2)
-
     def read(self, first: int, last: int) -> Tensor:
-        """Rows first ... last - 1; a view if they are part of more."""
-        self.until(last)
+        """Rows first ... last - 1, computed where they are new; a view if they are part of more."""
+        if self.last < last <= self.height:
+            new = self._compute(self.last, min(-(-last // self.unit) * self.unit, self.height))
+            self._rows = new if self._rows is None else torch.cat((self._rows, new), 2)
         assert self._rows is not None
         assert self._first <= first < last <= self.last, "these rows are forgotten, or beyond the edge"
         return self._rows[:, :, first - self._first : last - self._first]
