@@ -166,17 +166,13 @@ def check_space(path: Path, needed: int, files: int) -> None:
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise OutputError(
-            f"{shown(path)} needs about {size_text(needed)}, and {size_text(free)} are free",
-            "free some space or write to another disk",
-        )
+        said = f"{shown(path)} needs about {size_text(needed)}, and {size_text(free)} are free"
+        raise OutputError(said, "free some space or write to another disk")
     if hasattr(os, "statvfs") and os.statvfs(folder).f_files:  # 0: the file system does not count them
         left = os.statvfs(folder).f_favail
         if files > left:
-            raise OutputError(
-                f"{shown(path)} needs {files:,} files, and the disk has room for {left:,}",
-                "take `store` packed, or write to another disk",
-            )
+            said = f"{shown(path)} needs {files:,} files, and the disk has room for {left:,}"
+            raise OutputError(said, "take `store` packed, or write to another disk")
 
 
 def size_text(count: int) -> str:

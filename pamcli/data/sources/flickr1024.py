@@ -189,22 +189,19 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
         paths = StorePaths(root, root.with_name(f"{root.name}.csv"), root.with_name(f"{root.name}.json"))
         if unfinished := sorted(root.glob("*x[24].unfinished")):
             raise InputError(f"{shown(unfinished[0])} is unfinished", "repeat the command that began it")
-    return _opened(paths, split, keys.get("view"))
-
-
-def _opened(paths: StorePaths, split: str, view: str | None) -> Source | None:
+    whole = keys.get("view") == "pictures"
     index = read_index(paths.index) if paths.index.is_file() else None
     if index is not None and split not in (index.split, "train"):
         raise InputError(f"{shown(paths.store)} holds patches of the split {index.split}, not {split}")
     if (paths.store / "pixels.npy").is_file():
         if index is None:
             raise InputError(f"{shown(paths.index)} is missing", "prepare the folder anew")
-        return PackedPictures(paths, index) if view == "pictures" else PackedPatches(paths, index)
+        return PackedPictures(paths, index) if whole else PackedPatches(paths, index)
     names = index.names() if index else tuple(folders(paths.store))
     # There are 300,000 of them, so only the first is looked into.
     if not names or not (index or (paths.store / names[0] / VIEW_FILES[0]).is_file()):
         return None
-    if view == "pictures":
+    if whole:
         raise UsageError(f"{shown(paths.store)} holds patches, no pictures", "packed stores hold both")
     return PatchFolders(paths, names)
 
