@@ -180,10 +180,7 @@ def standing(street: Street) -> None:
 
 def make_street(rng: Generator, library: TextureLibrary, height: int, width: int, largest: float) -> Street:
     """largest: disparity of the nearest things, pixels. The layers cover both views."""
-
-    def uniform(low: float, high: float) -> float:
-        return float(rng.uniform(low, high))
-
+    uniform = rng.uniform
     horizon, vanishing = uniform(0.05, 0.65) * height, uniform(0.0, 1.1) * width
     at_foot = largest * uniform(0.5, 0.95)
     focal = float(np.exp(rng.uniform(np.log(0.55), np.log(1.5)))) * width
@@ -285,7 +282,6 @@ def _houses(street: Street, side: int) -> None:
 
 
 def _looks(side: Tensor, top: Tensor) -> Callable[[str, int, int], Tensor]:
-    """Of the faces of a block, for `Stage.add_block`."""
     return lambda name, rows, columns: top if name == "top" else side
 
 

@@ -27,10 +27,6 @@ class Wave:
     ky: float
     phase: float
 
-    @property
-    def steepness(self) -> float:
-        return abs(self.amplitude * self.kx)
-
 
 @dataclass(frozen=True)
 class Surface:
@@ -45,7 +41,7 @@ class Surface:
     waves: tuple[Wave, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        steepness = self.b + sum(wave.steepness for wave in self.waves)
+        steepness = self.b + sum(abs(wave.amplitude * wave.kx) for wave in self.waves)
         if steepness > STEEPEST and (self.waves or self.b < 1 / STEEPEST):
             raise ValueError("a surface whose disparity grows faster than the column has no inverse")
 

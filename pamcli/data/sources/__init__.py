@@ -5,18 +5,14 @@ Whoever adds one adds a row to `patterned`, or a file with a `SourceInfo`; nothi
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from pamcli.data.source import SourceInfo
 
+_MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+_ROWS = [row for module in _MODULES for row in vars(module).values() if isinstance(row, SourceInfo)]
 
-def _rows() -> Iterator[SourceInfo]:
-    for module in pkgutil.iter_modules(__path__):
-        found = vars(importlib.import_module(f"{__name__}.{module.name}"))
-        yield from (value for value in found.values() if isinstance(value, SourceInfo))
-
-
-SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_rows(), key=lambda row: row.name)}
+SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_ROWS, key=lambda row: row.name)}
 """Every data set by its name."""
 
 COMMON_KEYS = (("first", "only the first N samples"), ("weight", "how often in training, against other sets"))

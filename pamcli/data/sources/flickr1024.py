@@ -179,8 +179,8 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     there = [StorePaths.of(root, scale, store) for scale in wanted for store in stores]
     there = [paths for paths in there if paths.store.is_dir()]
     if len(there) > 1:
-        names = " and ".join(paths.store.name for paths in there)
-        raise UsageError(f"{shown(root)} has {names}", "say which: ?scale=2 or ?scale=4, or give that folder")
+        both = " and ".join(paths.store.name for paths in there)
+        raise UsageError(f"{shown(root)} has {both}", "say which: ?scale=2 or ?scale=4, or give that folder")
     if there:
         (paths,) = there
     elif (root / "pixels.npy").is_file():
