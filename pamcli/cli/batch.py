@@ -321,7 +321,7 @@ class _Reporter:
         return ", ".join(f"{count} {status}" for status, count in self.counts.items() if count) or "no pairs"
 
     def close(self, operation: Operation[Any]) -> None:
-        if not self.plan.batch:
+        if not self.plan.batch and self.plan.selection.shard is None:
             return
         try:
             operation.end_batch()

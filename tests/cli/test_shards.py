@@ -94,3 +94,9 @@ def test_the_range_of_the_whole_batch_is_not_known_in_a_shard() -> None:
     command = ["disparity", "--pairs", "list.tsv", "--color-map", "c/", "--range", "auto", "--shard", "1/2"]
     with unchanged():
         refuse(pam(*command), 2, "--range auto", "--shard")
+
+
+def test_an_empty_shard_of_a_single_pair_is_said() -> None:
+    run = pam("disparity", "left.png", "right.png", "-o", "x.pfm", "--shard", "2/2")
+    assert (run.code, run.lines) == (0, [])
+    assert run.complaints == ["shard 2/2 is empty: the batch has fewer pairs"]
