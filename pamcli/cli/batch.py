@@ -149,6 +149,8 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
         gpus = isinstance(engine, Engine) and engine.device != "cpu"
         cores = engine.ray_cores or (None if isinstance(engine, Engine) else 1)
         outcomes = run_on_ray(plan.jobs, steps, address=engine.ray_address, cores=cores, gpus=gpus)
+    elif engine is not None and (engine.ray_cores is not None or engine.ray_address != "auto"):
+        raise UsageError("--ray-address and --ray-cores are about --engine ray", "add that, or drop them")
     else:
         from pamcli.inference.pipeline import run_overlapped
 

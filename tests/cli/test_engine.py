@@ -26,6 +26,13 @@ def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> No
         refuse(run, 2, "--range auto needs the whole batch, which --engine ray has not")
 
 
+@pytest.mark.parametrize("option", [("--ray-address", "local"), ("--ray-cores", "1")])
+def test_options_of_a_cluster_that_is_not_asked_for(small_pair: object, option: tuple[str, str]) -> None:
+    with unchanged():
+        run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "x.png", *option)
+        refuse(run, 2, "--ray-address and --ray-cores are about --engine ray")
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:x", "ray://127.0.0.1:1"])
 def test_a_cluster_that_is_not_there(
     small_pair: object, address: str, capfd: pytest.CaptureFixture[str]
