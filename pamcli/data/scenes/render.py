@@ -220,6 +220,8 @@ class _Canvas:
     def _paint(self, index: int, layer: Layer, place: _Place, seen: Tensor) -> None:
         """Lay the points `seen` (2, h, w) of a layer over a window of the view."""
         flat = seen.flatten().nonzero()[:, 0]
+        if not len(flat):
+            return
         x, y = place.x.reshape(-1)[flat], place.y.reshape(-1)[flat]
         kept, texels = self._texels(layer, x, y)
         flat, x, y = flat[kept], x[kept], y[kept]
