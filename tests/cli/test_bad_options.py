@@ -18,8 +18,8 @@ def placeholders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("not a picture")
     Path("list.tsv").write_text("left.png\tright.png\n")
-    monkeypatch.setattr("pamcli.cli.network.load_matcher", None)
-    monkeypatch.setattr("pamcli.cli.network.load_upscaler", None)
+    monkeypatch.setattr("pamcli.cli.network.Matching.load", None)
+    monkeypatch.setattr("pamcli.cli.network.Upscaling.load", None)
 
 
 def check(*arguments: str, texts: list[str], stdin: bytes = b"") -> None:
