@@ -10,6 +10,7 @@ from pamcli.errors import InputError
 
 LONGEST_BASELINE = 5.0
 SHORTEST_BASELINE = 1e-3  # metres outside of which a baseline is probably in another unit
+SHORTEST_FOCAL_LENGTH = 50.0  # pixels below which a focal length is probably one in millimetres
 SAME_SIZE = 1.0  # pixels by which a side may be off where a picture has the aspect of its calibration
 
 
@@ -77,6 +78,8 @@ class Calibration:
             lines.append(f"a baseline of {self.baseline:g} m: perhaps millimetres that were taken for metres")
         elif self.baseline < SHORTEST_BASELINE:
             lines.append(f"a baseline of {self.baseline:g} m: perhaps metres that were taken for millimetres")
+        if self.focal_length < SHORTEST_FOCAL_LENGTH:
+            lines.append(f"a focal length of {self.focal_length:g} px: perhaps one in millimetres")
         if self.principal and self.size:
             (x, y), (width, height) = self.principal, self.size
             if not (0 <= x < width and 0 <= y < height):

@@ -122,7 +122,14 @@ def plan_outputs(
         asked = main_folder if text is None and kind.joins_main_folder else text
         if asked is not None:
             own_format = format_suffix if kind.suffixes == main.suffixes else None
-            templates[kind.name] = _template(kind, asked, batch, own_format, kind is main)
+            try:
+                templates[kind.name] = _template(kind, asked, batch, own_format, kind is main)
+            except UsageError as error:
+                suffix = Path(asked).suffix.lower()
+                others = [other.option for other in options if suffix in other.suffixes]
+                if error.hint or not others:
+                    raise
+                raise UsageError(error.message, f"{suffix} is what {others[0]} takes") from error
     return OutputPlan(main, templates, format_suffix)
 
 

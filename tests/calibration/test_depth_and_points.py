@@ -137,6 +137,7 @@ def test_warnings() -> None:
     assert "zero" in Calibration(100, 0).warnings()[0]
     assert "millimetres that were taken for metres" in Calibration(100, 120).warnings()[0]
     assert "metres that were taken for millimetres" in Calibration(100, 0.0001).warnings()[0]
+    assert "focal length of 35 px: perhaps one in millimetres" in Calibration(35, 0.1).warnings()[0]
     assert (
         "principal point 30, 2 lies outside of 6 x 4"
         in Calibration(100, 0.1, 0, (30, 2), (6, 4)).warnings()[0]

@@ -49,6 +49,13 @@ def names(planned: OutputPlan, one: PairName | None = None) -> dict[str, str]:
     return {name: str(path) for name, path in planned.paths(one or pair()).items()}
 
 
+def test_a_suffix_of_another_kind_names_its_option() -> None:
+    cloud = OutputKind("point_cloud", "--point-cloud", (".ply",))
+    with pytest.raises(UsageError, match="has the suffix") as refused:
+        plan_outputs({DISPARITY: "d.ply", cloud: None}, batch=False)
+    assert refused.value.hint == ".ply is what --point-cloud takes"
+
+
 # --- names ----------------------------------------------------------------------------------------------
 
 
