@@ -11,9 +11,11 @@ What every process does is a collective of all: each must take the same steps, w
 loss, or the others wait for it.
 """
 
+import gc
 import hashlib
 import inspect
 import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,8 +105,11 @@ class Processes:
     def connected(self, device: torch.device, patience: timedelta = PATIENCE_TO_MEET) -> Iterator[None]:
         """Connect with the other processes, and part from them in the end, also after an error.
 
-        Tensors on the CPU travel by gloo, those on a GPU by NCCL. Raises PamError if the others cannot be
-        reached within `patience`, or are lost later.
+        Tensors on the CPU travel by gloo, those on a GPU by NCCL. Nobody may hold what `wrap` returned by
+        then: as the last to hold the group, DistributedDataParallel would keep Python's lock while it waits
+        for the group's thread, and that may wait for the lock.
+
+        Raises PamError if the others cannot be reached within `patience`, or are lost later.
         """
         if self.world == 1:
             yield
@@ -130,7 +135,10 @@ class Processes:
         try:
             yield
             clean = True
-        except RuntimeError as error:
+        except BaseException as error:
+            traceback.clear_frames(error.__traceback__)  # which hold what `wrap` returned
+            if not isinstance(error, RuntimeError):
+                raise
             if isinstance(error, dist.DistError) or "gloo" in str(error):
                 raise PamError(
                     f"process {self.rank} of {self.world} has lost the others: {_line(error)}",
@@ -138,6 +146,7 @@ class Processes:
                 ) from error
             raise
         finally:
+            gc.collect()  # DistributedDataParallel holds itself
             # NCCL waits for the others here, who may never come after an error: then the process's end parts.
             if clean:
                 dist.destroy_process_group()

@@ -122,51 +122,55 @@ def _run(
         )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
-    with ExitStack() as stack:
-        stack.enter_context(processes.connected(compute.device))
-        processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
-        # What a checkpoint replaces need not be there any more.
-        begins = recipe if checkpoint is None else replace(recipe, start=None)
-        network = starting_network(begins).to(compute.device)
-        loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
-        trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
-        if checkpoint is not None:
-            trainer.restore(checkpoint)
-        journal = None
-        if processes.is_main:
-            project = machine.wandb
-            watched = None if project is None else wandb_run(project, folder, asdict(recipe))
-            if not resumed:
-                record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
-                write_atomically(folder.recipe, record.encode())
-            journal = stack.enter_context(Journal(folder, trainer.step, watched))
-        batches = loader(
-            examples,
-            trainer.step,
-            steps,
-            recipe.batch // processes.world,
-            machine.workers_beside(compute.device, processes.world),
-            processes.rank,
-            processes.world,
-            recipe.wide,
-        )
-        stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
-        millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
-        form = "" if recipe.form is None else f", variant {recipe.form}"
-        observer.informed(f"{recipe.architecture}{form}: {millions:.2f}M parameters")
-        observer.informed(f"{about}; on {compute.device} in {compute.precision}")
-        if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
-            observer.informed("this CPU emulates bf16, many times slower than fp32")
-        if before.get("precision", compute.precision) != compute.precision:
-            observer.informed(f"the run began in {before['precision']}: from here on its figures differ")
-        if not recipe.validation:
-            observer.informed("without data to validate on there is no best: the last weights are the result")
-        if trainer.step == steps:
-            observer.informed(f"all {steps} steps have been taken; more steps would extend it")
-        elif trainer.step:
-            observer.informed(f"goes on after step {trainer.step}")
-        stack.enter_context(reproducible(compute.device))
-        return trainer.run(batches, folder, journal, validator, stop, observer)
+
+    def take_steps() -> RunEnd:
+        with ExitStack() as stack:
+            processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
+            # What a checkpoint replaces need not be there any more.
+            begins = recipe if checkpoint is None else replace(recipe, start=None)
+            network = starting_network(begins).to(compute.device)
+            loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
+            trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
+            if checkpoint is not None:
+                trainer.restore(checkpoint)
+            journal = None
+            if processes.is_main:
+                project = machine.wandb
+                watched = None if project is None else wandb_run(project, folder, asdict(recipe))
+                if not resumed:
+                    record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
+                    write_atomically(folder.recipe, record.encode())
+                journal = stack.enter_context(Journal(folder, trainer.step, watched))
+            batches = loader(
+                examples,
+                trainer.step,
+                steps,
+                recipe.batch // processes.world,
+                machine.workers_beside(compute.device, processes.world),
+                processes.rank,
+                processes.world,
+                recipe.wide,
+            )
+            stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
+            millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
+            form = "" if recipe.form is None else f", variant {recipe.form}"
+            observer.informed(f"{recipe.architecture}{form}: {millions:.2f}M parameters")
+            observer.informed(f"{about}; on {compute.device} in {compute.precision}")
+            if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
+                observer.informed("this CPU emulates bf16, many times slower than fp32")
+            if before.get("precision", compute.precision) != compute.precision:
+                observer.informed(f"the run began in {before['precision']}: from here on its figures differ")
+            if not recipe.validation:
+                observer.informed("no data to validate on, so no best: the last weights are the result")
+            if trainer.step == steps:
+                observer.informed(f"all {steps} steps have been taken; more steps would extend it")
+            elif trainer.step:
+                observer.informed(f"goes on after step {trainer.step}")
+            stack.enter_context(reproducible(compute.device))
+            return trainer.run(batches, folder, journal, validator, stop, observer)
+
+    with processes.connected(compute.device):
+        return take_steps()  # whose network and its gradients' exchange are gone before the processes part
 
 
 def _check_beginning(recipe: Recipe) -> None:

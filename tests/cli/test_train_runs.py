@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import os
 import shutil
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch.distributed as dist
 from pam_program import forked, gate, names, pam, refuse
 from PIL import Image
 from ports import free_port
+from torch.nn.parallel import DistributedDataParallel
 
 from pamcli.registry.spec import read_header
 from pamcli.training.loop import Trainer
@@ -219,7 +222,14 @@ def test_a_run_whose_data_has_changed_does_not_go_on(pair: Path) -> None:
     assert pam(*resume).code == 0
 
 
-def test_two_processes_train_as_one_and_talk_as_one(here: Path) -> None:
+def test_two_processes_train_as_one_and_talk_as_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = dist.destroy_process_group
+
+    def part_when_nothing_holds_the_group() -> None:
+        assert not [each for each in gc.get_objects() if type(each) is DistributedDataParallel]
+        part()
+
+    monkeypatch.setattr(dist, "destroy_process_group", part_when_nothing_holds_the_group)
     common = [*SMALL, "--steps", "1", "--precision", "fp32"]
     common += ["--batch", "4"]  # two each: a single pair is convolved by another algorithm
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
