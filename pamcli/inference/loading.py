@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import taken_memory
+from pamcli.inference.memory import keep_freed_memory, taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
 from pamcli.inference.pictures import PairRows
 from pamcli.inference.strip_choice import Footprint, choose_strip
@@ -56,6 +56,7 @@ class NetworkOnDevice:
         else:
             self.network = folded(network).to(compute.device)
             self.streamed = _streamed(self.network, spec, compute)
+        keep_freed_memory()
         self._taken = taken_memory(compute.device)
 
     def _strip(

@@ -46,6 +46,15 @@ def free_memory(device: torch.device) -> int | None:
     return max(0, min([free, *_left_in_groups()]))
 
 
+def keep_freed_memory() -> None:
+    """Have glibc keep up to 64 MB of freed memory, and use it again.
+
+    Else it is given back and demanded anew with every layer, which took a third of the time. The free of a
+    block of this size, whose pages are never touched, raises its thresholds; elsewhere nothing happens.
+    """
+    torch.empty(33_000_000, dtype=torch.uint8)
+
+
 def taken_memory(device: torch.device) -> int:
     """Bytes that this program has taken on a device."""
     if device.type == "cuda":

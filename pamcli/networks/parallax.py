@@ -6,6 +6,7 @@ view contributes to it; its rows sum to one. Disparity is positive: column j of 
 column j - d of the right view. No function here holds weights, and none copies to the host.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Towards = Literal["left", "right"]  # the view that an ordered map's rows are pixels of
+Product = Callable[[Tensor, Tensor], Tensor]  # of matrices, as `torch.matmul`
 
 VALID_MASS = 0.1
 """Threshold tau of Equation 4: a pixel that receives less attention than this is taken as occluded."""
@@ -46,7 +48,7 @@ class ParallaxMaps:
     """(B, H, V) bool."""
 
 
-def matching_cost(query: Tensor, key: Tensor) -> Tensor:
+def matching_cost(query: Tensor, key: Tensor, product: Product = torch.matmul) -> Tensor:
     """Similarity of every pixel with every pixel of its epipolar line (the product of Section 3.1).
 
     `query` (B, C, H, W) and `key` (B, C, H, V) give (B, H, W, V). Always computed in float32: the
@@ -55,7 +57,7 @@ def matching_cost(query: Tensor, key: Tensor) -> Tensor:
     q = query.permute(0, 2, 3, 1)  # (B, H, W, C)
     k = key.permute(0, 2, 1, 3)  # (B, H, C, V)
     with torch.autocast(query.device.type, enabled=False):
-        return torch.matmul(q.float(), k.float())
+        return product(q.float(), k.float())
 
 
 def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int | None = None) -> Tensor:
@@ -112,10 +114,10 @@ def valid_mask(received: Tensor, pad_closing: bool = False) -> Tensor:
     return clean_mask(received > VALID_MASS, pad_closing)
 
 
-def gather_features(attention_map: Tensor, features: Tensor) -> Tensor:
+def gather_features(attention_map: Tensor, features: Tensor, product: Product = torch.matmul) -> Tensor:
     """M (x) R of Equation 1, the geometry-aware product: (B, H, W, V) and (B, C, H, V) give (B, C, H, W)."""
     values = features.permute(0, 2, 3, 1)  # (B, H, V, C)
-    return torch.matmul(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
+    return product(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
 
 
 def cycle_map(there: Tensor, back: Tensor) -> Tensor:

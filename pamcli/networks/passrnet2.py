@@ -14,6 +14,7 @@ from pamcli.networks.blocks import conv, pointwise_dilation
 from pamcli.networks.parallax import (
     VALID_MASS,
     ParallaxMaps,
+    Product,
     attention,
     gather_features,
     matching_cost,
@@ -97,16 +98,10 @@ class GatedBlock(nn.Module):
         self.scale2 = nn.Parameter(torch.full((WIDTH, 1, 1), 0.1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.join(x, self.mix(self.spread(x)))
-
-    def spread(self, x: Tensor) -> Tensor:
-        """What the 3x3 convolution is given: (B, 2C, H, W)."""
-        return pointwise(self.widen, self.norm1(x))
-
-    def join(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """The block's result from its input and what the 3x3 convolution made of it."""
-        x = x + pointwise(self.narrow, _gated(mixed), self.scale1)
-        return x + pointwise(self.narrow2, _gated(pointwise(self.widen2, self.norm2(x))), self.scale2)
+        mixed = self.mix(pointwise(self.widen, self.norm1(x)))
+        x = pointwise(self.narrow, _gated(mixed), self.scale1).add_(x)
+        wide = pointwise(self.widen2, self.norm2(x))
+        return pointwise(self.narrow2, _gated(wide), self.scale2).add_(x)
 
 
 def pointwise(layer: nn.Conv2d, x: Tensor, scale: Tensor | None = None) -> Tensor:
@@ -137,14 +132,15 @@ class Exchange(nn.Module):
         self.value = conv(WIDTH, WIDTH, 1, bias=True)
         self.scale = nn.Parameter(torch.zeros(WIDTH, 1, 1))
 
-    def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, views: Tensor, product: Product = torch.matmul) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(2B, C, H, W) to the same, and both attention maps: (B, H, W, V), (B, H, V, W)."""
         left, right = pointwise(self.describe, self.norm(views)).chunk(2)
-        cost = matching_cost(left * WIDTH**-0.5, right)  # (B, H, W, V)
+        cost = matching_cost(left * WIDTH**-0.5, right, product)  # (B, H, W, V)
         maps = attention(cost), cost.softmax(2).transpose(2, 3)
         values_left, values_right = pointwise(self.value, views, self.scale).chunk(2)
-        gathered = torch.cat((gather_features(maps[0], values_right), gather_features(maps[1], values_left)))
-        return views + gathered, maps
+        from_right = gather_features(maps[0], values_right, product)
+        from_left = gather_features(maps[1], values_left, product)
+        return views + torch.cat((from_right, from_left)), maps
 
 
 class SubpixelDetail(nn.Module):

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pamcli.networks.passrnet2 import DETAIL_BEHIND, EXCHANGES, GatedBlock, PASSRnet2, SubpixelDetail, bicubic
-from pamcli.streaming.attention import lines_at_once
+from pamcli.networks.passrnet2 import DETAIL_BEHIND, EXCHANGES, PASSRnet2, SubpixelDetail, bicubic
+from pamcli.streaming.attention import line_products, lines_at_once
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import (
-    Convolution,
     Given,
     Larger,
     Mapped,
@@ -38,10 +37,7 @@ class StreamedPASSRnet2:
         given = Given(rows, height)
         x: RollingMap = convolution(given, network.first)
         for depth, block in enumerate(network.blocks):
-            assert isinstance(block, GatedBlock)
-            mix = block.mix
-            mixed = Convolution(Mapped(block.spread, x), mix.weight, mix.bias, groups=mix.groups)
-            x = Mapped(block.join, x, mixed)
+            x = Larger(x, 1, 1, block)
             if depth in EXCHANGES:
                 detail = network.detail if depth == DETAIL_BEHIND else None
                 sources = (x,) if detail is None else (x, given)
@@ -61,7 +57,7 @@ def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[.
     """For a few lines at a time: their attention maps are large. With `detail`, of features and pictures."""
 
     def some(views: Tensor, *pictures: Tensor) -> Tensor:
-        views, maps = exchange(views)
+        views, maps = exchange(views, line_products)
         return views if detail is None else views + detail(*pictures, maps)
 
     def run(*sources: Tensor) -> Tensor:

@@ -154,7 +154,6 @@ class Convolution(RollingMap):
         *,
         stride: int = 1,
         dilation: int = 1,
-        groups: int = 1,
         slope: float | None = None,
     ) -> None:
         """`slope`: of the leaky rectifier behind it, if there is one."""
@@ -163,17 +162,15 @@ class Convolution(RollingMap):
         super().__init__(-(-source.height // stride), stride * source.step, ahead)
         self.source = source.reader()
         self.weight, self.bias, self.stride, self.dilation, self.slope = weight, bias, stride, dilation, slope
-        self.groups = groups
 
     def _compute(self, first: int, last: int) -> Tensor:
         reach, columns = self.reach
         low, high = self.stride * first - reach, self.stride * (last - 1) + reach + 1
         above, below = max(0, -low), max(0, high - self.source.height)
         x = self.source(low + above, high - below).to(self.weight.dtype)
-        padding = above
-        if above != below and self.stride == 1:  # neither inside, nor the whole picture at once
-            padding, x = 0, F.pad(x, (0, 0, above, below))
-        x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation, self.groups)
+        padding = max(above, below) if self.stride == 1 else above
+        x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation)
+        x = x.narrow(2, padding - above, last - first)  # padding on one side alone costs copies
         self.source.forget(self.source.height if last == self.height else self.stride * last - reach)
         return x if self.slope is None else F.leaky_relu_(x, self.slope)
 

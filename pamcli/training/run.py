@@ -16,6 +16,7 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
+from pamcli.inference.memory import keep_freed_memory
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
@@ -122,6 +123,7 @@ def _run(
         )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
+    keep_freed_memory()
 
     def take_steps() -> RunEnd:
         with ExitStack() as stack:

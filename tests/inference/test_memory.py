@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +130,27 @@ def test_on_a_gpu_what_torch_keeps_is_free_too(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 5_000)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 1_000)
     assert memory.free_memory(torch.device("cuda", 0)) == 7_000
+
+
+MAPPED = """
+import ctypes, torch
+from pamcli.inference.memory import keep_freed_memory
+fields = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+Info = type("Info", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_size_t) for name in fields]})
+info = ctypes.CDLL(None).mallinfo2
+info.restype = Info
+def mapped():
+    before = info().hblks
+    block = torch.empty(20_000_000, dtype=torch.uint8)
+    return info().hblks - before
+torch.empty(1_000_000, dtype=torch.uint8)
+first = mapped()
+keep_freed_memory()
+print(first, mapped())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
+def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed() -> None:
+    counts = subprocess.check_output([sys.executable, "-c", MAPPED], text=True)
+    assert counts.split() == ["1", "0"]
