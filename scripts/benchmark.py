@@ -7,7 +7,8 @@ python scripts/benchmark.py --pasmnet 384x1248 --superres none --growth none --j
 Plain is the transcription in tests/networks/reference.py: batch norm not folded, one view after the other,
 four products, whole maps. Repetitions alternate between the variants, so that a machine that slows down does
 so for all; the fastest counts, the median stands beside it. Memory is that above the loaded network, of each
-variant alone in a process. Sizes are HEIGHTxWIDTH.
+variant alone in a process. Sizes are HEIGHTxWIDTH. Super-resolution is that of the left view, but of both
+views where the variant names a network.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from pamcli.registry.spec import ModelSpec
 SCRIPTS = Path(__file__).resolve().parent
 PASMNET_SIZES = ["384x1248", "1088x1920", "2176x3840"]
 SUPERRES_SIZES = ["93x310", "270x480", "540x960"]
+BESIDE = {"pasmnet": ["pasmnet2"], "passrnet-x4": ["passrnet-x4", "passrnet2-x4"]}
 GROWTH = {"width": ["256x512", "256x1024", "256x2048"], "height": ["256x640", "512x640", "1024x640"]}
 PLAIN_MAPS = 8
 """Whole maps that the plain order holds at its peak, costs and attention of both directions, old and new."""
@@ -78,10 +80,9 @@ def main() -> None:
     rows = []
     for network, sizes in (("pasmnet", options.pasmnet), ("passrnet-x4", options.superres)):
         variants = made_variants(network, precisions) if sizes != "none" else {}
-        if network == "pasmnet" and variants:
-            variants |= {
-                f"pasmnet2 {name}": run for name, run in made_variants("pasmnet2", precisions).items()
-            }
+        for other in BESIDE[network] if variants else ():
+            beside = made_variants(other, precisions, both=True)
+            variants |= {f"{other} {name}": run for name, run in beside.items()}
         for size in split(sizes):
             rows += compared(network, size, variants, options.repeat, not options.no_memory)
     growth = {along: grown(GROWTH[along], options.repeat) for along in split_names(options.growth)}
@@ -116,7 +117,7 @@ def compared(
             "median": statistics.median(times),
             "times_faster": min(seconds["plain"]) / min(times) if "plain" in seconds else None,
             "difference": float(np.abs(results[name] - exact).max())
-            if name in variants and "pasmnet2" not in name
+            if name in variants and " " not in name
             else None,
             "memory": peak_memory(network, size, name) if with_memory and name in variants else None,
         }
@@ -144,23 +145,23 @@ def grown(sizes: Sequence[str], repeat: int) -> list[dict[str, Any]]:
     return rows
 
 
-def made_variants(network: str, precisions: Sequence[str]) -> dict[str, Run]:
-    """Ours in each precision, on the weights that come with pam; and the authors' order, if they have one."""
+def made_variants(network: str, precisions: Sequence[str], *, both: bool = False) -> dict[str, Run]:
+    """Ours in each precision, on the weights that come with pam; and the authors' order, but for `both`."""
     loaded, spec = load_network(locate(network).path)
-    runs: dict[str, Run] = {} if network == "pasmnet2" else {"plain": plain(loaded)}
+    runs: dict[str, Run] = {} if both else {"plain": plain(loaded)}
     for precision in precisions:
         compute = Compute.choose("cpu", precision)
-        runs[precision] = ours(loaded, spec, compute)
+        runs[precision] = ours(loaded, spec, compute, both)
     return runs
 
 
-def ours(network: Network, spec: ModelSpec, compute: Compute) -> Run:
-    """The left view's result, in the strips that pam chooses."""
+def ours(network: Network, spec: ModelSpec, compute: Compute, both: bool) -> Run:
+    """The left view's result, in the strips that pam chooses; `both`: enlarge the right one, too."""
     if isinstance(network, PASMnet | PASMnet2):
         matcher = StereoMatcher(network, spec, compute)
         return lambda left, right: matcher(left, right, extras=()).disparity
     upscaler = StereoUpscaler(network, spec, compute)
-    return upscaler.left_only
+    return (lambda left, right: upscaler(left, right)[0]) if both else upscaler.left_only
 
 
 def plain(network: Network) -> Run:
@@ -229,7 +230,7 @@ def sample_pair(height: int, width: int) -> tuple[Array, Array]:
 
 
 def line(row: dict[str, Any]) -> str:
-    parts = [f"{row['network']} {row['size']:>10} {row['variant']:12} {row['seconds']:8.3f} s"]
+    parts = [f"{row['network']} {row['size']:>10} {row['variant']:18} {row['seconds']:8.3f} s"]
     parts.append(f"median {row['median']:8.3f} s")
     if row["times_faster"] is not None:
         parts.append(f"{row['times_faster']:5.2f} times as fast")

@@ -30,14 +30,17 @@ from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.registry.load import Network
 from pamcli.registry.spec import ModelSpec
 
 CPU = torch.device("cpu")
+NETWORKS = ["pasmnet2", "pasmnet", "passrnet2-x2", "passrnet2-x4", "passrnet-x2", "passrnet-x4"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("network", choices=["pasmnet2", "pasmnet", "passrnet-x2", "passrnet-x4"])
+    parser.add_argument("network", choices=NETWORKS)
     parser.add_argument("size", help="HEIGHTxWIDTH")
     parser.add_argument("--strip", type=int, help="rows at a time, instead of those that pam would choose")
     parser.add_argument("--precision", default="fp32")
@@ -80,13 +83,13 @@ def random_pair(width: int, height: int) -> tuple[Any, Any]:
     return left, right
 
 
-def empty_network(name: str) -> PASMnet | PASMnet2 | PASSRnet:
+def empty_network(name: str) -> Network:
     torch.manual_seed(0)
-    network: PASMnet | PASMnet2 | PASSRnet
-    if name == "pasmnet2":
-        network = PASMnet2()
+    network: Network
+    if name.startswith("pasm"):
+        network = PASMnet2() if name == "pasmnet2" else PASMnet()
     else:
-        network = PASMnet() if name == "pasmnet" else PASSRnet(int(name[-1]))
+        network = (PASSRnet2 if name.startswith("passrnet2") else PASSRnet)(int(name[-1]))
     return network.eval().requires_grad_(False)
 
 
@@ -95,11 +98,11 @@ def our_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], obje
     made = empty_network(options.network)
     if options.strip:
         loading.choose_strip = lambda *_, **__: options.strip  # type: ignore[attr-defined]
-    if not isinstance(made, PASSRnet):
+    if isinstance(made, PASMnet | PASMnet2):
         matcher = StereoMatcher(made, ModelSpec(options.network), compute)
         extras = [name for name in options.extras.split(",") if name]
         return lambda pair: matcher(*pair, extras=extras)
-    upscaler = StereoUpscaler(made, ModelSpec("passrnet", scale=made.scale), compute)
+    upscaler = StereoUpscaler(made, ModelSpec(options.network[:-3], scale=made.scale), compute)
     return lambda pair: upscaler(*pair)
 
 
@@ -116,7 +119,7 @@ def plain_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], ob
     @torch.inference_mode()
     def run(pair: tuple[Any, Any]) -> object:
         left, right = (torch.from_numpy(view).permute(2, 0, 1)[None].float() / 255 for view in pair)
-        assert not isinstance(network, PASMnet2), "the authors have no PASMnet 2"
+        assert isinstance(network, PASMnet | PASSRnet), "the authors have the first version alone"
         if isinstance(network, PASMnet):
             return reference_matching(network, left, right).disparity.numpy()
         return [
