@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from pamcli.cli.options import (
 )
 from pamcli.errors import UsageError
 from pamcli.files.atomic import Kept, check_writable, write_atomically
+from pamcli.files.finding import shown as named
 from pamcli.files.outputs import check_collisions, check_existing
 from pamcli.files.pairing import PairName
 
@@ -292,6 +294,10 @@ def _check_saved(folder: Path, source: Source, overwrite: bool) -> None:
     """Raise UsageError, OutputError where the views cannot be written, or not without being asked."""
     outputs = [{view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names]
     check_collisions([PairName(files.left, files.right, files.name) for files in source.files], outputs)
+    read = {view.parent for files in source.files for view in (files.left, files.right)}
+    written = {file.parent for paths in outputs for file in paths.values()}
+    if {os.path.realpath(place) for place in read} & {os.path.realpath(place) for place in written}:
+        raise UsageError(f"pictures of the data set lie in {named(folder)}", "name another folder for --save")
     check_existing(outputs, overwrite=overwrite)
     for paths in outputs:
         for file in paths.values():

@@ -274,6 +274,16 @@ def test_saved_views_never_replace_the_pictures_of_the_set(here: Path) -> None:
         refuse(run, 2, "one_left.png", "would overwrite an input")
 
 
+def test_saved_views_are_never_added_to_the_pictures_of_the_set(here: Path) -> None:
+    for side in ("left", "right"):
+        (here / "mine" / side).mkdir(parents=True)
+        Image.fromarray(eval_trees.crops()[0].left).save(here / "mine" / side / "one.png")
+    with unchanged():
+        for folder in ("mine/left", "mine/right/../right"):
+            run = pam("eval", "superres", "--data", "pairs:mine", "--save", folder)
+            refuse(run, 2, "pictures of the data set", "another folder")
+
+
 def test_a_folder_that_cannot_be_written_to_is_known_before_the_network_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
