@@ -39,8 +39,8 @@ a strip's are a group's input, sum, three branches and these joined; queries, ke
 """
 
 UPSCALING2_LAG, UPSCALING2_ROW, UPSCALING2_COSTS = 8_000, 450, 1_600
-"""The same of PASSRnet 2, fitted to what tensors take. Its blocks wait for two rows of 128 channels, and one
-of 64, of both views; a strip's are features before and after a 3x3 convolution, their norm in float32."""
+"""The same of PASSRnet 2, fitted to what tensors take. Its blocks wait for two rows of 64 channels of both
+views; a strip's are features before and after a 3x3 convolution, their norm in float32."""
 
 MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 90, 380
 UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
