@@ -53,6 +53,7 @@ def matching_cost(query: Tensor, key: Tensor, product: Product = torch.matmul) -
 
     `query` (B, C, H, W) and `key` (B, C, H, V) give (B, H, W, V). Always computed in float32: the
     softmax that follows turns an absolute error of the cost into a relative error of the attention.
+    `product`: what multiplies matrices, with the numbers of `torch.matmul`.
     """
     q = query.permute(0, 2, 3, 1)  # (B, H, W, C)
     k = key.permute(0, 2, 1, 3)  # (B, H, C, V)

@@ -7,7 +7,6 @@ epipolar lines, made into attention, used, and forgotten.
 Shapes: R rows of a strip, W columns of this view, V of the other; the batch is one pair.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -23,9 +22,6 @@ MAP_BYTES = 12_000_000
 
 COLUMN_BLOCKS = 4
 """An ordered map is a triangle; in so many blocks of rows of it about half of the square is left out."""
-
-
-_MKL = bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ def stage_cost(stages: tuple[CostStage, ...], rows: tuple[int, int], block: Bloc
     query = fine.query[at, block.first : block.last]
     key = fine.key[at, block.low : block.high].transpose(1, 2)
     if not coarse:
-        return line_products(query, key)
+        return torch.bmm(query, key)
     width, other = coarse[-1].query.shape[1], coarse[-1].key.shape[1]
     row0, row1 = coarser(*rows, coarse[-1].height)
     j0, j1 = coarser(block.first, block.last, width)
@@ -104,24 +100,7 @@ def stage_cost(stages: tuple[CostStage, ...], rows: tuple[int, int], block: Bloc
         block.first - 2 * j0 : block.last - 2 * j0,
         block.low - 2 * k0 : block.high - 2 * k0,
     ]
-    return line_products(query, key).add_(enlarged)
-
-
-def line_products(one: Tensor, other: Tensor) -> Tensor:
-    """The matrix product of each epipolar line: (..., R, J, C) and (..., R, C, K) give (..., R, J, K).
-
-    As a convolution with a group for each line, for on processors of AMD the library of convolutions takes
-    half the time of that of matrix products.
-    """
-    if one.device.type != "cpu" or one.dtype != torch.float32 or not _MKL:
-        return torch.matmul(one, other)
-    if not one.is_contiguous() and one.mT.is_contiguous():  # a map that is seen transposed is not copied
-        return line_products(other.mT.contiguous(), one.mT).mT
-    *lines, width, channels = one.shape
-    groups = math.prod(lines)
-    kernels = one.reshape(groups * width, channels, 1)
-    product = F.conv1d(other.reshape(1, groups * channels, -1), kernels, groups=groups)
-    return product.view(*lines, width, -1)
+    return torch.bmm(query, key).add_(enlarged)
 
 
 def enlarged_cost(cost: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pamcli.networks.blocks import SLOPE
 from pamcli.networks.parallax import received_mass, valid_mask
 from pamcli.networks.passrnet import WIDTH, PASSRnet, ResidualASPP, ResidualBlock
-from pamcli.streaming.attention import Block, CostStage, line_products, query_of_keys, stage_cost, stream
+from pamcli.streaming.attention import Block, CostStage, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
     MEMORY_FORMAT,
     Convolution,
@@ -101,7 +101,7 @@ class StreamedPASSRnet:
                 at = slice(*lines)
                 received[1 - view, at] += received_mass(attention)
                 if view < len(fused):
-                    gathered = line_products(attention, values[1 - view, at])  # (R, W, C), Equation 1
+                    gathered = torch.bmm(attention, values[1 - view, at])  # (R, W, C), Equation 1
                     fused[view, :, at] += gathered.permute(2, 0, 1)
 
             stream(partial(stage_cost, stages), (0, rows), width, width, None, None, use)

@@ -1,12 +1,14 @@
 """PASSRnet 2 a few rows at a time: the same pictures. Both views joined in the batch, left first."""
 
+import math
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.passrnet2 import DETAIL_BEHIND, EXCHANGES, PASSRnet2, SubpixelDetail, bicubic
-from pamcli.streaming.attention import line_products, lines_at_once
+from pamcli.streaming.attention import lines_at_once
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import (
     Given,
@@ -20,6 +22,8 @@ from pamcli.streaming.rolling import (
 )
 
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
+
+PRODUCTS_BY_MKL = bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 
 
 class StreamedPASSRnet2:
@@ -66,3 +70,21 @@ def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[.
         return torch.cat([some(*(x[:, :, a:b] for x in sources)) for a, b in strips(height, lines)], 2)
 
     return run
+
+
+def line_products(one: Tensor, other: Tensor) -> Tensor:
+    """The matrix product of each epipolar line, (..., J, C) and (..., C, K) to (..., J, K), on a CPU.
+
+    As a convolution with a group for each line, for on processors of AMD the library of convolutions takes
+    half the time of that of matrix products (MKL). The stages of the other networks, which are smaller or
+    cut from larger ones, gain nothing by it.
+    """
+    if one.device.type != "cpu" or one.dtype != torch.float32 or not PRODUCTS_BY_MKL:
+        return torch.matmul(one, other)
+    if not one.is_contiguous() and one.mT.is_contiguous():  # a map that is seen transposed is not copied
+        return line_products(other.mT.contiguous(), one.mT).mT
+    *lines, width, channels = one.shape
+    groups = math.prod(lines)
+    kernels = one.reshape(groups * width, channels, 1)
+    product = F.conv1d(other.reshape(1, groups * channels, -1), kernels, groups=groups)
+    return product.view(*lines, width, -1)

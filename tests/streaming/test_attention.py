@@ -18,7 +18,6 @@ from pamcli.streaming.attention import (
     attention_block,
     column_blocks,
     enlarged_cost,
-    line_products,
     lines_at_once,
     stage_cost,
     stream,
@@ -148,15 +147,3 @@ def test_lines_come_in_fours_and_stay_small(width: int) -> None:
     assert lines % 4 == 0
     assert lines >= 4
     assert lines == 4 or 4 * lines * width**2 <= streamed_attention.MAP_BYTES
-
-
-@pytest.mark.parametrize("shape", [(5, 7, 3, 9), (1, 1, 8, 1), (4, 30, 30, 8)])
-def test_the_products_of_lines_are_those_of_matrices(shape: tuple[int, int, int, int]) -> None:
-    lines, width, channels, other = shape
-    one, two = torch.randn(2, lines, width, channels), torch.randn(2, lines, channels, other)
-    for left in (one, one.mT.contiguous().mT, one.flip(0).transpose(0, 1).contiguous().transpose(0, 1)):
-        for right in (two, two.mT.contiguous().mT):
-            assert torch.allclose(line_products(left, right), left @ right, atol=1e-5)
-    assert torch.equal(
-        line_products(one[0].bfloat16(), two[0].bfloat16()), one[0].bfloat16() @ two[0].bfloat16()
-    )
