@@ -15,7 +15,7 @@ from pamcli.data.source import LARGEST_SEED, Files, Key, Sample, Source, SourceI
 from pamcli.errors import InputError
 
 if TYPE_CHECKING:
-    from pamcli.data.scenes.textures import TextureLibrary
+    from pamcli.scenes.textures import TextureLibrary
 
 LENGTH = 1000  # scenes that are listed
 CHECK_SERIES = LARGEST_SEED + 1  # the series of the listed scenes, from which training does not draw
@@ -54,9 +54,10 @@ class Scenes(Source):
         Pictures are uint8, both disparities known at every pixel and >= 0, `visible` exact. Raises
         InputError: a damaged texture.
         """
-        from pamcli.data.scenes.scene import scene_pair
+        from pamcli.scenes.scene import scene_pair
 
-        return scene_pair(self._library, series, number, height, width)
+        pair = scene_pair(self._library, series, number, height, width)
+        return Sample(f"{number:06d}", **vars(pair))
 
     def has_truth(self) -> bool:
         return True
@@ -70,7 +71,7 @@ class Scenes(Source):
 
     def check(self, index: int) -> str | None:
         """What is wrong with a scene's share of the textures. Its truth, made with it, needs no trial."""
-        from pamcli.data.scenes.textures import read_texture
+        from pamcli.scenes.textures import read_texture
 
         damaged = []
         for path in self.files[index].parts.values():
@@ -82,7 +83,7 @@ class Scenes(Source):
 
 
 def open_source(root: Path | None, split: str, keys: Mapping[str, str]) -> Scenes:
-    from pamcli.data.scenes.textures import TextureLibrary, find_textures
+    from pamcli.scenes.textures import TextureLibrary, find_textures
 
     width, height = map(int, keys.get("size", "512x256").split("x"))
     return Scenes(TextureLibrary() if root is None else find_textures(root), height, width)
