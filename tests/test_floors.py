@@ -189,6 +189,56 @@ def test_networks_have_no_input_output_and_no_device(name: str) -> None:
             assert not any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args), given
 
 
+def private_uses(code: str, packages: set[str]) -> Iterator[str]:
+    """Names with a leading underscore that are asked of what a file imports from some packages."""
+    tree = ast.parse(code)
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                parts = [part for part in (*source.split("."), *alias.name.split(".")) if part]
+                if parts[0] in packages:
+                    bound.add(alias.asname or (alias.name if source else parts[0]))
+                    yield from (f"line {node.lineno}: {part}" for part in parts if part.startswith("_"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            root: ast.expr = node.value
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in bound:
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+    if "typer.core" in code:  # whose classes are subclassed: their private parts would be asked of self
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and re.match(r"_(?!_)", node.attr):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize("folder", ["pamcli", "tests", "scripts"])
+def test_nothing_private_of_typing_typer_or_click_is_used(folder: str) -> None:
+    """Only what they document stays there in their next version, and in Python's."""
+    found = {
+        str(path): [*private_uses(path.read_text(encoding="utf-8"), {"typing", "typer", "click"})]
+        for path in (PACKAGE.parent / folder).rglob("*.py")
+    }
+    assert {path: uses for path, uses in found.items() if uses} == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("from typing import Annotated\nA = Annotated.__class_getitem__((int, 3))", 1),
+        ("import typer\nU = typer.BadParameter.__mro__[1]", 1),
+        ("from typer._click import UsageError", 1),
+        ("import typer.core as c\nclass G(c.TyperGroup):\n    def f(self): return self._main()", 1),
+        ("import typing as t\nt._GenericAlias", 1),
+        ("import typer\nimport os\nos._exit(typer.echo().code)\nx.__doc__", 0),
+    ],
+)
+def test_what_is_private_is_seen(code: str, expected: int) -> None:
+    assert len([*private_uses(code, {"typing", "typer", "click"})]) == expected
+
+
 @pytest.mark.parametrize("folder", ["pamcli", "tests", "scripts"])
 def test_a_file_can_be_read_in_one_sitting(folder: str) -> None:
     lines = {path: path.read_bytes().count(b"\n") for path in (PACKAGE.parent / folder).rglob("*.py")}
