@@ -92,6 +92,29 @@ def test_kalibr(model: str, tmp_path: Path) -> None:
         read(tmp_path, files.kalibr(model), cameras=(1, 0))
 
 
+def test_kalibr_with_the_right_camera_first(tmp_path: Path) -> None:
+    back = np.column_stack([files.R.T, files.CENTER])  # from the right camera to the left one
+    text = files.camchain([(files.K2, files.D2[:4], None), (files.K1, files.D1[:4], back)])
+    check_rig(read(tmp_path, text, cameras=(1, 0)))
+    with pytest.raises(InputError, match="left of the left one"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_kalibr_with_a_camera_between_the_two(left: int, tmp_path: Path) -> None:
+    """Where a camera stands follows from all steps on the way, in their order."""
+    turn = cv2.Rodrigues(np.array([0.3, -0.2, 0.4]))[0]
+    first = np.vstack([np.column_stack([turn, [0.05, -0.4, 0.3]]), [0, 0, 0, 1]])
+    whole = np.vstack([np.column_stack([files.R, files.T]), [0, 0, 0, 1]])
+    ends = [(files.K1, files.D1[:4]), (files.K2, files.D2[:4])]
+    if left == 2:
+        whole, ends = np.linalg.inv(whole), ends[::-1]
+    second = whole @ np.linalg.inv(first)
+    between = (files.K1 * [[2], [2], [1]], files.D2[:4], first[:3])
+    text = files.camchain([(*ends[0], None), between, (*ends[1], second[:3])])
+    check_rig(read(tmp_path, text, cameras=(left, 2 - left)))
+
+
 def test_kalibr_without_distortion_is_rectified_where_the_cameras_are_parallel(tmp_path: Path) -> None:
     text = """cam0: {camera_model: pinhole, intrinsics: [500, 500, 320, 240], distortion_model: none,
   distortion_coeffs: [], resolution: [640, 480]}
