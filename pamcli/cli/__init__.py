@@ -18,6 +18,7 @@ from pamcli.cli import (
     evaluate,
     guide,
     rectify,
+    submit,
     superres,
     train,
     weights,
@@ -40,6 +41,7 @@ command(app, "superres", "Both pictures 2 or 4 times larger.")(superres.command)
 command(measure, "disparity", "Errors, as the benchmarks define them.")(evaluate.disparity)
 command(measure, "superres", "PSNR and SSIM, beside bicubic.")(evaluate.superres)
 app.add_typer(measure, name="eval")
+command(app, "submit", "Archives for the benchmarks' servers.")(submit.command)
 command(learn, "disparity", "PASMnet, which finds disparity.")(train.disparity)
 command(learn, "superres", "PASSRnet, which enlarges both pictures.")(train.superres)
 app.add_typer(learn, name="train")

@@ -1,13 +1,17 @@
 """The tables and charts of measured disparity."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, DisparitySummary, Figures, ImageFigures
+from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, DisparitySummary
 from pamcli.evaluation.error_distributions import FRACTIONS
+from pamcli.evaluation.figures import Figures, flat
 from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
-from pamcli.evaluation.tables import Column, Table, Value, flat, json_row, shown_value
+from pamcli.evaluation.run import MeasuredSet
+from pamcli.evaluation.tables import Column, Value, json_row
+
+Measured = MeasuredSet[DisparitySummary]
 
 POOLED, MEANS = "pooled", "mean of pictures"
 """The two ways of averaging, as every table names them; pooled over all pixels is the headline."""
@@ -30,117 +34,62 @@ UPPER = {"epe", "d1", *SPREAD}
 """Figures whose names are capitals."""
 
 
-@dataclass(frozen=True)
-class MeasuredSet:
-    """What a method reaches on a data set."""
-
-    label: str
-    summary: DisparitySummary
-    images: tuple[ImageFigures, ...]
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    wrong_from: float = 2.0
-    """px: what the set's benchmark counts as wrong."""
+WORDS = (
+    Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
+    Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
+    Column("pictures", "pictures", decimals=0, note="that have the region"),
+)
 
 
-def key_figures(sets: list[MeasuredSet]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """Of each set the few figures to see first."""
-    return tuple(
-        (
-            f"{one.label}, {POOLED}",
-            tuple(
-                (figure_column(key).heading, shown_value(one.summary.pooled["all"][key], 2))
-                for key in ("d1", "bad-2", "epe", "density")
-            ),
-        )
-        for one in sets
-    )
+def rows(total: DisparitySummary) -> Iterator[dict[str, Value]]:
+    """Yield a row of the summary for each way of averaging and region."""
+    for average, figures in ((POOLED, total.pooled), (MEANS, total.image_means)):
+        for region in filter(figures.__contains__, REGIONS):
+            pictures = total.region_images[region]
+            yield {"region": region, "average": average, "pictures": pictures, **figures[region]}
 
 
-def headline(sets: list[MeasuredSet]) -> tuple[Table, ...]:
-    """What a terminal shows."""
-    return tuple(table for part in (HEADLINE, SPREAD, TRUST) if (table := summary_table(sets, part)).rows)
+def numbers(sets: Sequence[Measured]) -> list[dict[str, Any]]:
+    """Give each set's figures for JSON; the method is named where there are several."""
 
-
-def numbers(one: MeasuredSet) -> dict[str, Any]:
-    """A set's figures for JSON."""
-    summary = one.summary
-
-    def plain(figures: Figures) -> dict[str, Any]:
+    def plain(figures: Figures) -> Mapping[str, Any]:
         return {region: json_row(values) for region, values in figures.items()}
 
-    return {
-        "data": one.label,
-        "pictures": summary.images,
-        "pooled": plain(summary.pooled),
-        "image_means": plain(summary.image_means),
-        "region_pictures": dict(summary.region_images),
-        "notes": list(one.notes),
-    }
-
-
-def summary_table(sets: list[MeasuredSet], metrics: tuple[str, ...] | None = None) -> Table:
-    """A row for each set, region and way of averaging. metrics: which columns; None = all with a value."""
-    rows: list[dict[str, Value]] = [
+    return [
         {
             "data": one.label,
-            "region": region,
-            "average": name,
-            "pictures": one.summary.region_images[region],
-            **{key: value for key, value in figures[region].items() if key in (metrics or METRICS)},
+            **({"method": name} if len(one.methods) > 1 else {}),
+            "pictures": found.counted,
+            "pooled": plain(found.pooled),
+            "image_means": plain(found.image_means),
+            "region_pictures": dict(found.region_images),
+            "notes": list(one.notes),
         }
         for one in sets
-        for name, figures in ((POOLED, one.summary.pooled), (MEANS, one.summary.image_means))
-        for region in REGIONS
-        if region in figures and (metrics is None or set(metrics) & set(figures[region]))
+        for name, found in one.methods.items()
     ]
-    keys = [key for key in metrics or METRICS if any(key in row for row in rows)]
-    words = (
-        Column("data", "data", text=True),
-        Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
-        Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
-        Column("pictures", "pictures", decimals=0, note="that have the region"),
-    )
-    return Table((*words, *map(figure_column, keys)), tuple(rows))
 
 
-def images_table(sets: list[MeasuredSet]) -> Table:
-    """A row for each picture: the figures of all its pixels, those of other regions as "noc d1"."""
-    rows: list[dict[str, Value]] = []
+def charts(sets: Sequence[Measured]) -> Iterator[Histogram | CurveChart]:
+    """Draw each set's histogram of errors and, where confidence was given, its sparsification curve."""
     for one in sets:
-        for image in one.images:
-            figures = flat({region: image.regions[region] for region in REGIONS if region in image.regions})
-            rows.append({"data": one.label, "name": image.name, "seconds": image.seconds, **figures})
-    keys = flat({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
-    used = [key for key in keys if any(key in row for row in rows)]
-    words = (Column("data", "data", text=True), Column("name", "name", text=True))
-    return Table((*words, Column("seconds", "time", "s", 3), *map(figure_column, used)), tuple(rows))
-
-
-def charts(sets: list[MeasuredSet]) -> tuple[Histogram | CurveChart, ...]:
-    """Of each set the errors' histogram and, where confidence was given, its sparsification curve."""
-    drawn: list[Histogram | CurveChart] = []
-    for one in sets:
-        errors, curve = one.summary.errors, one.summary.curve
-        counts = tuple(errors.between(list(ERROR_EDGES)))
-        without = max(round(one.summary.pooled["all"]["pixels"]) - int(errors.counts.sum()), 0)
-        drawn.append(Histogram(f"{one.label}: errors", ERROR_EDGES, counts, one.wrong_from, without))
-        if curve is not None:
+        summary = one.last
+        counts = tuple(summary.errors.between(list(ERROR_EDGES)))
+        without = max(round(summary.pooled["all"]["pixels"]) - int(summary.errors.counts.sum()), 0)
+        yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, summary.wrong_from, without)
+        if (curve := summary.curve) is not None:
             removed = tuple(100 * fraction for fraction in FRACTIONS)
-            drawn.append(
-                CurveChart(
-                    f"{one.label}: error of what stays when the least confident go",
-                    (Curve("by confidence", removed, curve.epe), Curve("oracle", removed, curve.epe_oracle)),
-                    "pixels removed (%)",
-                    "end-point error (px)",
-                    f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
-                )
+            yield CurveChart(
+                f"{one.label}: error of what stays when the least confident go",
+                (Curve("by confidence", removed, curve.epe), Curve("oracle", removed, curve.epe_oracle)),
+                "pixels removed (%)",
+                "end-point error (px)",
+                f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
             )
-    return tuple(drawn)
 
 
 def figure_column(key: str) -> Column:
-    """Of a figure of `METRICS`, or that of another region, as "noc d1"."""
+    """Describe a figure of `METRICS`, or that of another region, as "noc d1"."""
     region, _, metric = key.rpartition(" ")
     unit, decimals = UNITS.get(metric, "%"), 2
     if metric == "pixels":
@@ -149,3 +98,8 @@ def figure_column(key: str) -> Column:
         unit, decimals = "", 3
     title = metric.upper() if metric in UPPER else metric
     return Column(key, f"{region} {title}".strip(), unit, decimals, note=METRICS[metric])
+
+
+COLUMNS = {
+    key: figure_column(key) for key in flat({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
+}

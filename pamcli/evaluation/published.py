@@ -8,13 +8,12 @@ differ from what `pam eval` does. Regions and metrics are named as in `disparity
 import functools
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from pamcli.evaluation.tables import Column, Table, Value, flat
-
-Figures = Mapping[str, Mapping[str, float]]
+from pamcli.evaluation.figures import Figures, flat
+from pamcli.evaluation.tables import Column, Table, Value
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ Low-resolution pictures are made as in the literature: cropped at the right and 
 the scale, reduced by MATLAB's bicubic, rounded to 8 bits.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
@@ -35,9 +35,6 @@ METRICS = {
 _WINDOW = 7
 _K1, _K2 = 0.01, 0.03
 
-Figures = Mapping[str, Mapping[str, float]]
-"""Protocol ("left", "both") -> metric ("psnr", "ssim-ipassr", "ssim-skimage") -> value."""
-
 
 @dataclass(frozen=True)
 class SuperresPair:
@@ -48,10 +45,55 @@ class SuperresPair:
     low_left: NDArray[np.uint8]
     low_right: NDArray[np.uint8]
     scale: int
+    name: str
 
     def bicubic(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The baseline: both views enlarged by MATLAB's bicubic, rounded to 8 bits."""
         return _resized(self.low_left, self.scale), _resized(self.low_right, self.scale)
+
+
+@dataclass(frozen=True)
+class Enlarged:
+    """What a method makes of a low-resolution pair: (H, W, 3) RGB uint8 each, of the size of the truth."""
+
+    left: NDArray[np.uint8]
+    right: NDArray[np.uint8]
+    seconds: float | None = None
+    """What the network took."""
+    alone: NDArray[np.uint8] | None = None
+    """The left view once more, where it was given twice; None = not tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuperresSummary(Summary):
+    """What a set got: protocol ("left", "both") -> metric ("psnr" ...) -> mean over the pairs."""
+
+    second_view: float | None = None
+    """dB that the left view's PSNR loses, in the mean, where it is given twice; None = not measured."""
+
+
+class SuperresMeter(Meter[SuperresPair, Enlarged, SuperresSummary]):
+    """Takes one pair after the other; memory does not grow with the set but for the figures of each."""
+
+    def __init__(self) -> None:
+        self._images: list[ImageFigures] = []
+        self._gains: list[float] = []
+
+    def add(self, case: SuperresPair, answer: Enlarged) -> ImageFigures:
+        """Measure both views. Raises InputError as `superres_figures` does."""
+        figures = superres_figures(case, answer.left, answer.right)
+        if answer.alone is not None:
+            alone = psnr(case.left[:, LEFT_MARGIN:], answer.alone[:, LEFT_MARGIN:])
+            gain = figures["left"]["psnr"] - alone
+            self._gains += [gain] if np.isfinite(gain) else []  # a perfect picture has no finite PSNR
+        self._images.append(ImageFigures(case.name, figures, answer.seconds))
+        return self._images[-1]
+
+    def summary(self) -> SuperresSummary:
+        """Means over all pairs so far. Raises InputError: no pair."""
+        worth = sum(self._gains) / len(self._gains) if self._gains else None
+        means = mean_figures([image.figures for image in self._images])
+        return SuperresSummary(images=tuple(self._images), image_means=means, second_view=worth)
 
 
 def superres_pair(
@@ -78,12 +120,10 @@ def superres_pair(
         )
     views = [np.ascontiguousarray(view[:height, :width]).astype(np.uint8) for view in (left, right)]
     low = [_resized(view, 1 / scale) for view in views]
-    return SuperresPair(views[0], views[1], low[0], low[1], scale)
+    return SuperresPair(views[0], views[1], low[0], low[1], scale, name)
 
 
-def superres_figures(
-    pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic], *, name: str
-) -> Figures:
+def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic]) -> Figures:
     """All metrics in all protocols for one pair.
 
     left, right: results, (H, W, 3) RGB uint8 of the size of `pair.left`. PSNR is inf where both are equal.
@@ -92,7 +132,7 @@ def superres_figures(
     for result in (left, right):
         if result.shape != pair.left.shape or result.dtype != np.uint8:
             raise InputError(
-                f"{name}: a result is {_size(result)} pixels of {result.dtype}, "
+                f"{pair.name}: a result is {_size(result)} pixels of {result.dtype}, "
                 f"the truth {_size(pair.left)} of uint8",
                 f"the truth is cut at the right and the bottom to a multiple of {pair.scale}",
             )

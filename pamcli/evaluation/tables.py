@@ -56,15 +56,6 @@ class Table:
         return shown_value(row.get(column.key), column.decimals)
 
 
-def flat(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Figures by region or protocol under the keys of columns: "d1" of all pixels, "noc d1", "both psnr"."""
-    return {
-        metric if region == "all" else f"{region} {metric}": value
-        for region, values in figures.items()
-        for metric, value in values.items()
-    }
-
-
 def shown_value(value: Value, decimals: int) -> str:
     """A figure with so many digits behind the point; "-" where it could not be computed."""
     if isinstance(value, str):

@@ -51,7 +51,7 @@ def row(figures: list[Any]) -> dict[str, float]:
 
 def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]:
     pairs = [pair_of(sample, scale) for sample in samples or eval_trees.crops()]
-    return row([superres_figures(pair, *pair.bicubic(), name="") for pair in pairs])
+    return row([superres_figures(pair, *pair.bicubic()) for pair in pairs])
 
 
 def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +62,7 @@ def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, 
 
 def of_network(scale: int, left_twice: bool = False) -> dict[str, float]:
     pairs = [pair_of(sample, scale) for sample in eval_trees.crops()]
-    return row([superres_figures(pair, *enlarged(pair, left_twice), name="") for pair in pairs])
+    return row([superres_figures(pair, *enlarged(pair, left_twice)) for pair in pairs])
 
 
 def answer(run: Run) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
     for index, sample in enumerate(eval_trees.crops()):
         pair = pair_of(sample, 4)
         for each, views in zip(found[2 * index :], (pair.bicubic(), enlarged(pair)), strict=False):
-            figures = superres_figures(pair, *views, name="")
+            figures = superres_figures(pair, *views)
             for protocol in PROTOCOLS:
                 for metric in METRICS:
                     assert float(each[f"{protocol} {metric}"]) == figures[protocol][metric]
@@ -201,7 +201,7 @@ def test_the_report_shows_the_worst_pair_first(networks: None) -> None:
     quality = {}
     for sample in eval_trees.crops():
         pair = pair_of(sample, 4)
-        quality[sample.name] = superres_figures(pair, *enlarged(pair), name="")["left"]["psnr"]
+        quality[sample.name] = superres_figures(pair, *enlarged(pair))["left"]["psnr"]
     worst, best = sorted(quality, key=lambda name: quality[name])
     assert re.findall(r'<figure class="example"><figcaption><b>(.*?)</b>', page) == [worst, best]
     assert f"{quality[worst]:.2f} dB (left)" in page
