@@ -12,7 +12,7 @@ else they stay: wrong by every threshold, and left out of means and quantiles, w
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.error_distributions import ConfidenceCurve, ConfidenceTally, ErrorHistogram
-from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures
 from pamcli.evaluation.protocols import DisparityProtocol, interpolate_background
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5)
@@ -84,12 +84,10 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class DisparitySummary(Summary):
-    """What a set got; means are over the pictures that have the region."""
+    """What a method reaches on a set; means are over the pictures that have the region."""
 
     pooled: Figures
     """Over all pixels of the set: the headline."""
-    region_images: Mapping[str, int]
-    """How many pictures have the region."""
     errors: ErrorHistogram
     """Of all counted pixels with an estimate."""
     curve: ConfidenceCurve | None
@@ -185,12 +183,10 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
                 pooled[region] |= {name: histogram.quantile(q) for name, q in QUANTILES.items()}
         curve = self._confidence.curve()
         pooled["all"] |= _areas(curve)
-        having = {region: [image for image in self._images if region in image.figures] for region in order}
         return DisparitySummary(
             images=tuple(self._images),
             pooled=pooled,
-            image_means={region: _means(region, each, protocol.weights) for region, each in having.items()},
-            region_images={region: len(images) for region, images in having.items()},
+            image_means=mean_figures(self._images, protocol.weights),
             errors=self._histograms["all"],
             curve=curve,
             wrong_from=protocol.wrong_from,
@@ -336,15 +332,3 @@ def _quantiles(errors: NDArray[np.float64]) -> dict[str, float]:
 
 def _areas(curve: ConfidenceCurve | None) -> dict[str, float]:
     return {} if curve is None else {"ause-epe": curve.ause_epe, "ause-bad-2": curve.ause_bad_2}
-
-
-def _means(region: str, images: list[ImageFigures], weights: Mapping[str, float]) -> dict[str, float]:
-    """NaN where a picture has no estimate at all: leaving it out would flatter."""
-    means = {}
-    for metric in METRICS:
-        having = [image for image in images if metric in image.figures[region]]
-        if having:
-            values = [image.figures[region][metric] for image in having]
-            factors = [weights.get(image.name.rpartition("/")[2], 1.0) for image in having]
-            means[metric] = float(np.average(values, weights=factors))
-    return means

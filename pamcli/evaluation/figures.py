@@ -1,9 +1,13 @@
 """Figures by the part of the pictures that they are about, and what a meter is that measures them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import numpy as np
+
+from pamcli.errors import InputError
 
 Figures = Mapping[str, Mapping[str, float]]
 """Part of the pictures ("noc", "both") -> metric ("d1", "psnr") -> value. A part without pixels is absent;
@@ -37,10 +41,9 @@ class Summary:
         """The average that is stated first."""
         return self.image_means
 
-    @property
-    def counted(self) -> int:
-        """Pairs in which pixels were counted."""
-        return sum(bool(image.figures) for image in self.images)
+    def having(self, part: str) -> int:
+        """Count the pairs that have a part: "all", "noc", "left" ..."""
+        return sum(part in image.figures for image in self.images)
 
 
 Case = TypeVar("Case")
@@ -58,6 +61,26 @@ class Meter(ABC, Generic[Case, Answer, Total]):
     @abstractmethod
     def summary(self) -> Total:
         """Summarise all answers so far. Raises InputError: an empty set has no score."""
+
+
+def mean_figures(images: Iterable[ImageFigures], weights: Mapping[str, float] | None = None) -> Figures:
+    """Take the means of each figure over the pairs that have it; NaN where one of these is.
+
+    weights: of pairs, by the last part of their names; all others have 1. Raises InputError: no pair.
+    """
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for image in images:
+        weight = (weights or {}).get(image.name.rpartition("/")[2], 1.0)
+        for part, figures in image.figures.items():
+            for metric, value in figures.items():
+                found.setdefault(part, {}).setdefault(metric, []).append((value, weight))
+    if not found:
+        raise InputError("no pair was measured", "an empty set has no mean")
+
+    def mean(values: Iterable[tuple[float, float]]) -> float:
+        return float(np.average([value for value, _ in values], weights=[weight for _, weight in values]))
+
+    return {part: {metric: mean(values) for metric, values in each.items()} for part, each in found.items()}
 
 
 def flat(figures: Figures) -> dict[str, float]:

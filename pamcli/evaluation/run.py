@@ -66,8 +66,8 @@ class Task(ABC, Generic[Case, Answer, Total]):
     """What a row of the summary says before its figures, beside data set and method."""
     headline: tuple[Sequence[str], ...]
     """Figures of the tables on a terminal, the most telling first."""
-    names_methods = False
-    """Tables name the method even where there is one."""
+    baseline: Mapping[str, None] = {}
+    """The name of what stands beside every method, or alone, where there is such a thing."""
     timed: str
     """What a network's time includes."""
 
@@ -98,13 +98,6 @@ class Task(ABC, Generic[Case, Answer, Total]):
     @abstractmethod
     def told(self, page: Evaluation, sets: Sequence[MeasuredSet[Total]]) -> Evaluation:
         """Add what only this task has to what is told of every task."""
-
-    def compared(self, methods: Sequence[Method]) -> dict[str, Method | None]:
-        """Name the methods, and what always stands beside them. Raises UsageError: none, two of one name."""
-        named: dict[str, Method | None] = {method.row: method for method in methods}
-        if len(named) < max(1, len(methods)):
-            raise UsageError(f"{len(methods)} methods of {len(named)} names", "give one of each name")
-        return named
 
     def facts(self, method: Method | None) -> list[Fact]:
         """Name and value of how the method in question is run."""
@@ -137,7 +130,14 @@ def evaluate(
     set the report shows. advance: called after each sample.
     Raises UsageError, InputError: data that is none, without truth, or without what a method needs.
     """
-    named = task.compared(methods)
+    named: dict[str, Method | None] = {**task.baseline}
+    for each in methods:
+        row = f"{each.row} (files)" if each.row in ("", *task.baseline) else each.row
+        if row in named:
+            raise UsageError(f"two methods are called {shown(row)}", "give them different names")
+        named[row] = each
+    if not named:
+        raise UsageError("no method is given", "give a network or a folder of files")
     name, method = [*named.items()][-1]
     sets = opened(data)
     measured: list[MeasuredSet[Total]] = []
@@ -241,7 +241,7 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
 
 
 def _tells_methods(task: AnyTask, sets: Sequence[AnySet]) -> bool:
-    return task.names_methods or any(len(one.methods) > 1 for one in sets)
+    return bool(task.baseline) or any(len(one.methods) > 1 for one in sets)
 
 
 def _tables(task: AnyTask, sets: Sequence[AnySet]) -> tuple[Table, Table, tuple[Table, ...]]:
@@ -291,7 +291,7 @@ def _circumstances(sets: Sequence[Source], measured: Sequence[AnySet], run: Sequ
     """Name and value of when, how and on what was measured. run: how the method was run."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     texts = [shown(source.spec.text if source.spec else source.label) for source in sets]
-    counts = [counted(one.last.counted, "pair") for one in measured]
+    counts = [counted(sum(bool(image.figures) for image in one.last.images), "pair") for one in measured]
     data = ", ".join(f"{text} ({count})" for text, count in zip(texts, counts, strict=True))
     version = f"{__version__}, Python {platform.python_version()}"
     return [("pam", version), ("date", today), *run, ("data", data)]

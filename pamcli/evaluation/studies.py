@@ -14,9 +14,9 @@ import numpy as np
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import DisparitySummary, Estimate, range_regions
-from pamcli.evaluation.disparity_tables import COLUMNS, Measured
 from pamcli.evaluation.methods import Method, NetworkMethod
 from pamcli.evaluation.report_charts import Curve, CurveChart
+from pamcli.evaluation.run import MeasuredSet
 from pamcli.evaluation.tables import Column, Table, Value
 from pamcli.imaging.resize import imresize_to, nearest
 
@@ -35,6 +35,7 @@ LIMITS = (192, 96)
 
 FIGURES = ("d1", "epe", "bad-2", "bad-3")
 
+Measured = MeasuredSet[DisparitySummary]
 Rows = list[dict[str, Value]]
 
 
@@ -52,8 +53,10 @@ def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sampl
     raise UsageError("a study of the resolution runs a network", "files have one resolution")
 
 
-def told(kind: str, sets: Sequence[Measured]) -> tuple[Table, list[CurveChart]]:
-    """Make a table of all sets, and a chart of each."""
+def told(
+    kind: str, sets: Sequence[Measured], figures: Mapping[str, Column]
+) -> tuple[Table, list[CurveChart]]:
+    """Make a table of all sets, and a chart of each. figures: their columns."""
     words = [Column("data", "data", text=True)]
     if kind == "resolution":
         words += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
@@ -61,7 +64,7 @@ def told(kind: str, sets: Sequence[Measured]) -> tuple[Table, list[CurveChart]]:
         words += [Column("maximum", "maximum", text=True), Column("truth", "truth (px)", text=True)]
         words += [Column("pixels", "pixels", decimals=0)]
     found = [(_over_range if kind == "range" else _over_resolution)(one) for one in sets]
-    columns = (*words, *(COLUMNS[key] for key in FIGURES))
+    columns = (*words, *(figures[key] for key in FIGURES))
     return Table(columns, tuple(row for rows, _ in found for row in rows)), [chart for _, chart in found]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from pamcli.data.source import Sample, Source
 from pamcli.evaluation.figures import ImageFigures, flat
@@ -47,7 +48,7 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
     # The same metric of both protocols side by side, PSNR first.
     headline = ([f"{protocol} {metric}" for metric in METRICS for protocol in PROTOCOLS],)
     words = (Column("pairs", "pairs", decimals=0),)
-    names_methods = True
+    baseline = MappingProxyType({BICUBIC: None})
     timed = "network alone"
 
     def case(self, sample: Sample) -> SuperresPair:
@@ -55,12 +56,6 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
 
     def meter(self, source: Source) -> SuperresMeter:
         return SuperresMeter()
-
-    def compared(self, methods: Sequence[Method]) -> dict[str, Method | None]:
-        named = super().compared(methods) if methods else {}
-        # A folder may be called so, too.
-        others = {f"{name} (files)" if name in ("", BICUBIC) else name: named[name] for name in named}
-        return {BICUBIC: None, **others}
 
     def ready(self, method: Method | None, source: Source) -> Callable[[SuperresPair], Enlarged | None]:
         return bicubic if method is None else method.enlarged(source)
@@ -82,7 +77,7 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
         return [("scale", f"x{self.scale}")]
 
     def rows(self, total: SuperresSummary) -> Iterator[dict[str, Value]]:
-        yield {"pairs": total.counted, **flat(total.headline)}
+        yield {"pairs": len(total.images), **flat(total.headline)}
 
     def told(self, page: Evaluation, sets: Sequence[MeasuredSet[SuperresSummary]]) -> Evaluation:
         second = {one.label: one.last.second_view for one in sets}

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
-from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
@@ -92,8 +92,8 @@ class SuperresMeter(Meter[SuperresPair, Enlarged, SuperresSummary]):
     def summary(self) -> SuperresSummary:
         """Means over all pairs so far. Raises InputError: no pair."""
         worth = sum(self._gains) / len(self._gains) if self._gains else None
-        means = mean_figures([image.figures for image in self._images])
-        return SuperresSummary(images=tuple(self._images), image_means=means, second_view=worth)
+        images = tuple(self._images)
+        return SuperresSummary(images=images, image_means=mean_figures(images), second_view=worth)
 
 
 def superres_pair(
@@ -140,19 +140,6 @@ def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
     return {
         "left": _measured(pair.left[:, LEFT_MARGIN:], left[:, LEFT_MARGIN:]),
         "both": {metric: (whole[0][metric] + whole[1][metric]) / 2 for metric in METRICS},
-    }
-
-
-def mean_figures(figures: list[Figures]) -> Figures:
-    """Means over the pairs, as every table of the field has them. Raises InputError: no pair."""
-    if not figures:
-        raise InputError("no pair was measured", "an empty set has no mean")
-    return {
-        protocol: {
-            metric: float(np.mean([one[protocol][metric] for one in figures]))
-            for metric in figures[0][protocol]
-        }
-        for protocol in figures[0]
     }
 
 

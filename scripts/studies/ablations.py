@@ -174,7 +174,7 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
         "psnr": float(np.mean([one["network"]["psnr"] for one in left])),
         "ssim": float(np.mean([one["network"]["ssim-ipassr"] for one in left])),
         "bicubic": float(np.mean([one["bicubic"]["psnr"] for one in left])),
-        "pairs": sum(one[BICUBIC].counted for one in found),
+        "pairs": sum(len(one[BICUBIC].images) for one in found),
     }
 
 

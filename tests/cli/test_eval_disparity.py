@@ -71,8 +71,8 @@ def same(numbers: dict[str, Any], summary: DisparitySummary) -> None:
             for region, values in figures.items()
         }
         assert numbers[key] == expected
-    assert numbers["pictures"] == summary.counted
-    assert numbers["region_pictures"] == summary.region_images
+    assert numbers["pictures"] == summary.having("all")
+    assert numbers["region_pictures"] == {region: summary.having(region) for region in summary.pooled}
 
 
 # --- of a network -------------------------------------------------------------------------------------------

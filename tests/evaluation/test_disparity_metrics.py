@@ -137,7 +137,7 @@ def test_pooled_and_means_of_pictures_differ() -> None:
     meter.add(sample([[10, 10, 10]], name="large"), Estimate(np.array([[10, 10, 10]], np.float32)))
     meter.add(sample([[10, NAN, NAN]], name="small"), Estimate(np.array([[18, 0, 0]], np.float32)))
     summary = meter.summary()
-    assert summary.counted == 2
+    assert summary.having("all") == 2
     assert (summary.pooled["all"]["d1"], summary.image_means["all"]["d1"]) == (25, 50)
     assert (summary.pooled["all"]["epe"], summary.image_means["all"]["epe"]) == (2, 4)
     assert summary.pooled["all"]["rms"] == 4
@@ -160,7 +160,7 @@ def test_means_take_the_pictures_that_have_the_region() -> None:
     meter.add(sample([[10, 10]], foreground=[[0, 0]]), Estimate(np.array([[10, 10]], np.float32)))
     meter.add(sample([[10, 10]]), Estimate(np.array([[10, 10]], np.float32)))
     summary = meter.summary()
-    assert summary.region_images == {"all": 3, "bg": 2, "fg": 1, "0-100": 3}
+    assert [summary.having(region) for region in ("all", "bg", "fg", "0-100", "noc")] == [3, 2, 1, 3, 0]
     assert summary.image_means["fg"]["epe"] == 2
 
 
@@ -241,7 +241,7 @@ def test_a_picture_without_known_truth_changes_nothing() -> None:
     meter.add(sample([[10]]), Estimate(np.full((1, 1), 12.0)))
     meter.add(sample([[NAN]]), Estimate(np.full((1, 1), 12.0)))
     summary = meter.summary()
-    assert summary.counted == 1
+    assert summary.having("all") == 1
     assert summary.image_means["all"]["epe"] == summary.pooled["all"]["epe"] == 2
 
 

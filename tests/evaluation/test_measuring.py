@@ -185,6 +185,6 @@ def test_a_sample_that_one_method_lacks_is_measured_for_none(files: Path) -> Non
 
 def test_no_method_and_two_of_one_name_are_refused(files: Path) -> None:
     one = FilesMethod(files / "made")
-    for methods, words in (([], "0 methods"), ([one, one], "2 methods of 1 names")):
+    for methods, words in (([], "no method"), ([one, one], "two methods are called made")):
         with pytest.raises(UsageError, match=words):
             evaluate(Disparity(), [f"pairs:{files}"], methods)

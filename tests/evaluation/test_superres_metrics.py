@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
+from pamcli.evaluation.figures import ImageFigures, mean_figures
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
-    mean_figures,
     psnr,
     ssim,
     superres_figures,
@@ -96,8 +96,8 @@ def test_what_the_protocols_look_at() -> None:
 
 
 def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
-    one = {"left": {"psnr": 20.0}, "both": {"psnr": 30.0}}
-    other = {"left": {"psnr": 21.0}, "both": {"psnr": 34.0}}
+    one = ImageFigures("a", {"left": {"psnr": 20.0}, "both": {"psnr": 30.0}})
+    other = ImageFigures("b", {"left": {"psnr": 21.0}, "both": {"psnr": 34.0}})
     assert mean_figures([one, other]) == {"left": {"psnr": 20.5}, "both": {"psnr": 32.0}}
     with pytest.raises(InputError, match="no pair"):
         mean_figures([])
