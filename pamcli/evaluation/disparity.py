@@ -20,7 +20,7 @@ from pamcli.evaluation.run import MeasuredSet, Task
 from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows
 
 POOLED, MEANS = "pooled", "mean of pictures"
-"""The two ways of averaging, as every table names them; pooled over all pixels is the headline."""
+"""Names of the two ways of averaging in every table; pooled over all pixels is the headline."""
 
 HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
@@ -32,10 +32,10 @@ TRUST = (
     "occluded-precision",
     "occluded-recall",
 )
-"""The figures of the three tables on the terminal, the most telling first; all others have all of them."""
+"""Figures of the three tables on the terminal, the most telling first; all others have all of them."""
 
 UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px"}
-"""Of figures in another unit than percent; the areas and the number of pixels have none."""
+"""Units of figures that are not in percent; the areas and the number of pixels have none."""
 UPPER = {"epe", "d1", *SPREAD}
 """Figures whose names are capitals."""
 
@@ -59,7 +59,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Disparity(Task[Sample, Estimate, DisparitySummary]):
-    """How disparity is measured. Raises UsageError: a study that is none."""
+    """Measures disparity by the rules of each data set's benchmark. Raises UsageError: no such study."""
 
     max_gt: float | None = None
     """Count only truth below this, px."""

@@ -26,7 +26,8 @@ from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mea
 from pamcli.evaluation.protocols import DisparityProtocol, interpolate_background
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5)
-"""px; 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those of Middlebury and ETH3D."""
+"""Errors, px, above which a pixel is bad: 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those
+of Middlebury and ETH3D."""
 
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
@@ -87,13 +88,13 @@ class DisparitySummary(Summary):
     """What a method reaches on a set; means are over the pictures that have the region."""
 
     pooled: Figures
-    """Over all pixels of the set: the headline."""
+    """Figures over all pixels of the set: the headline."""
     errors: ErrorHistogram
-    """Of all counted pixels with an estimate."""
+    """How large the errors are of all counted pixels with an estimate."""
     curve: ConfidenceCurve | None
-    """Pooled; None where no confidence was given."""
+    """How errors fall with confidence, over all pixels; None where no confidence was given."""
     wrong_from: float
-    """px; what the set's benchmark counts as wrong."""
+    """Error, px, from which on the set's benchmark counts a pixel as wrong."""
 
     @property
     def headline(self) -> Figures:
@@ -113,7 +114,7 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         self._clipped = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
-        """Measure one result. A sample none of whose pixels counts adds nothing.
+        """Measure one estimate. A sample none of whose pixels counts adds nothing.
 
         Raises InputError naming the sample: no truth, another size, a confidence outside [0, 1].
         """
@@ -167,7 +168,7 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         return image
 
     def summary(self) -> DisparitySummary:
-        """Figures of all samples so far. Raises InputError: no pixel was counted."""
+        """Summarise all samples so far. Raises InputError: no pixel was counted."""
         protocol = self.protocol
         if not self._counters:
             limit = "" if protocol.max_gt is None else f" below {protocol.max_gt:g} px"
@@ -233,7 +234,7 @@ def _check_sizes(sample: Sample, shape: tuple[int, ...], **maps: NDArray[np.gene
 def _regions(
     sample: Sample, truth: NDArray[np.float32], counted: NDArray[np.bool_], edges: tuple[float, ...]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Of the counted pixels those of each region, and those of the ranges between edges."""
+    """Mark the counted pixels of each region, and those of the ranges between edges."""
     masks = {"all": counted}
     if sample.visible is not None:
         masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
@@ -254,7 +255,7 @@ def _regions(
 
 
 def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
-    """The regions of truth between one edge and the next, px, by name, with their lower edges."""
+    """Name the regions of truth between one edge and the next, px, with their lower edges."""
     return {
         f"{low:g} and more" if math.isinf(high) else f"{low:g} to {high:g}": low
         for low, high in itertools.pairwise(edges)
@@ -262,7 +263,7 @@ def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
 
 
 def _outliers(estimate: NDArray[np.float32], truth: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """KITTI's D1. As its kit computes: in float32, where an error of exactly 5 % exceeds 0.05 by a hair."""
+    """Mark what KITTI's D1 counts, in float32 as its kit: exactly 5 % exceeds 0.05 by a hair there."""
     error = np.abs(estimate - truth)
     with np.errstate(divide="ignore"):
         outlier: NDArray[np.bool_] = (error > 3) & ((error / np.abs(truth)).astype(np.float64) > 0.05)
@@ -272,7 +273,7 @@ def _outliers(estimate: NDArray[np.float32], truth: NDArray[np.float32]) -> NDAr
 def _counters(
     error: NDArray[np.float64], outlier: NDArray[np.bool_], estimated: NDArray[np.bool_]
 ) -> Counter[str]:
-    """What adds up over pixels. error: (N,), inf = no estimate even after filling."""
+    """Count what adds up over pixels. error: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
     return Counter(
         {

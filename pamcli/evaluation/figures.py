@@ -1,4 +1,4 @@
-"""Figures by the part of the pictures that they are about, and what a meter is that measures them."""
+"""What figures are: by the part of the pictures that they are about; and the meters that take them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,8 @@ import numpy as np
 from pamcli.errors import InputError
 
 Figures = Mapping[str, Mapping[str, float]]
-"""Part of the pictures ("noc", "both") -> metric ("d1", "psnr") -> value. A part without pixels is absent;
-NaN: it could not be computed."""
+"""Figures by part of the pictures ("noc", "both") -> metric ("d1", "psnr") -> value. A part without pixels is
+absent; NaN: it could not be computed."""
 
 
 @dataclass(frozen=True)

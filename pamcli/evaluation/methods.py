@@ -1,4 +1,4 @@
-"""Whose results are measured: those of a network, or files that any program wrote, by name.
+"""Methods whose results are measured: networks, and files that any program wrote, found by name.
 
 A result of the sample "a/b" is `a/b` below the folder with a suffix, `.pfm .png .npy .tif .tiff`, where it is
 a disparity; `a/b_left.png` and `a/b_right.png` (or another picture suffix) where it is an enlarged pair. So
@@ -54,7 +54,7 @@ class NetworkMethod:
         return f"{self.name}, left view twice" if self.right_view == "left" else self.name
 
     def facts(self) -> list[Fact]:
-        """Name and value of what was measured, the method itself first."""
+        """State what was measured, name and value, the method itself first."""
         described = self.network.compute.describe()
         found = [("network", self.row)]
         if self.weights is not None:
@@ -62,7 +62,7 @@ class NetworkMethod:
         return [*found, ("device", f"{described['device']}, {described['precision']}")]
 
     def notes(self) -> list[str]:
-        """What a reader of the figures must know."""
+        """State what a reader of the figures must know."""
         return []
 
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:

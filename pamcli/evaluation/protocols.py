@@ -16,16 +16,16 @@ MIDDLEBURY_WEIGHTS = dict.fromkeys(("PianoL", "Playroom", "Playtable", "Shelves"
 
 @dataclass(frozen=True)
 class DisparityProtocol:
-    """How a set is measured: the rules of its benchmark, and what is asked for beside."""
+    """Rules by which a set is measured: those of its benchmark, and what is asked for beside."""
 
     fill: bool = False
     """Holes are filled as KITTI does, by `interpolate_background`."""
     clip: bool = False
     """Estimates are clipped to [0, ndisp] where the calibration tells ndisp, as Middlebury does."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Of pictures in the means, by the last part of their names; absent = 1."""
+    """Weights of pictures in the means, by the last part of their names; absent = 1."""
     wrong_from: float = 2.0
-    """px; what the benchmark counts as wrong."""
+    """Error, px, from which on the benchmark counts a pixel as wrong."""
     max_gt: float | None = None
     """Count only truth below this, px (the paper: 192), which flatters methods that see no further."""
     resize: tuple[int, int] | None = None

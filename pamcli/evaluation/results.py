@@ -21,7 +21,7 @@ class Evaluation:
 
     title: str
     facts: tuple[Fact, ...]
-    """Name and value: network, sha256 of the weights, device, precision, data, date, and so on."""
+    """Names and values: network, sha256 of the weights, device, precision, data, date, and so on."""
     summary: Table
     """A row for each data set, part of the picture or method, and way of averaging: all figures."""
     images: Table
@@ -31,7 +31,7 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     """Notes on figures that are probably not what was meant."""
     key_figures: tuple[tuple[str, tuple[Fact, ...]], ...] = ()
-    """Of each data set the few figures to see first, name and value as people read them."""
+    """The few figures to see first of each data set, name and value as people read them."""
     headline: tuple[Table, ...] = ()
     """What a terminal shows of the summary; empty: all of it."""
     studies: tuple[Table, ...] = ()
@@ -41,23 +41,23 @@ class Evaluation:
     worst_pairs: tuple[ShownPair, ...] = ()
     """The worst pairs, worst first."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    """For JSON, beside facts and notes."""
+    """What stands in JSON beside facts and notes."""
 
     def json(self) -> dict[str, Any]:
-        """For `json.dumps(..., allow_nan=False)`."""
+        """Make an object for `json.dumps(..., allow_nan=False)`."""
         return {"facts": dict(self.facts), "notes": list(self.notes), **self.numbers}
 
     def csv(self) -> str:
-        """The figures of every picture."""
+        """Write the figures of every picture as CSV."""
         return csv_table(self.images)
 
     def text(self, width: int | None = 80) -> str:
-        """Tables of columns that fit into `width` characters, the most telling ones."""
+        """Set tables of columns that fit into `width` characters, the most telling ones."""
         tables = [*(self.headline or (self.summary,)), *self.studies, *self.published.values()]
         return "\n\n".join(text_table(table, width) for table in tables if table.rows)
 
     def report(self) -> bytes:
-        """An HTML file in UTF-8, without anything outside it."""
+        """Render an HTML file in UTF-8, without anything outside it."""
         from pamcli.evaluation.report import render_report
 
         return render_report(self)

@@ -1,4 +1,4 @@
-"""One loop measures methods on a data set, sample by sample; `evaluate` tells of several data sets.
+"""The loop that measures methods on a data set, sample by sample, and what is told of several data sets.
 
 What differs between disparity and super-resolution is a `Task`: `disparity.Disparity`, `superres.Superres`.
 Of several methods the last one is in question: its are title, worst pairs, time, and the row above published
@@ -32,9 +32,9 @@ class MeasuredSet(Generic[Total]):
 
     label: str
     methods: Mapping[str, Total]
-    """By their names, the one in question last."""
+    """Summaries by the names of the methods, the one in question last."""
     variants: Mapping[float, Total]
-    """The method in question run otherwise, for a study."""
+    """Summaries of the method in question run otherwise, for a study."""
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     """Samples for which one of the methods has nothing: they are measured for none."""
@@ -43,7 +43,7 @@ class MeasuredSet(Generic[Total]):
 
     @property
     def last(self) -> Total:
-        """The method in question."""
+        """What the method in question reaches."""
         return [*self.methods.values()][-1]
 
 
@@ -57,11 +57,11 @@ class Task(ABC, Generic[Case, Answer, Total]):
     scale: int | None = None
     """How many times larger pictures become."""
     columns: Mapping[str, Column]
-    """Of all figures, by their names, in the order of the tables."""
+    """Columns of all figures, by their names, in the order of the tables."""
     key_figures: tuple[str, ...]
     """The few figures to see first."""
     average = ""
-    """How these are averaged, where there are several ways."""
+    """How the key figures are averaged, where there are several ways."""
     words: tuple[Column, ...]
     """What a row of the summary says before its figures, beside data set and method."""
     headline: tuple[Sequence[str], ...]
@@ -100,7 +100,7 @@ class Task(ABC, Generic[Case, Answer, Total]):
         """Add what only this task has to what is told of every task."""
 
     def facts(self, method: Method | None) -> list[Fact]:
-        """Name and value of how the method in question is run."""
+        """State how the method in question is run, name and value."""
         return []
 
     def variants(self, method: Method | None) -> Mapping[float, Callable[[Case], Answer]]:
@@ -288,7 +288,7 @@ def _key_figures(task: AnyTask, sets: Sequence[AnySet]) -> Iterator[tuple[str, t
 
 
 def _circumstances(sets: Sequence[Source], measured: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
-    """Name and value of when, how and on what was measured. run: how the method was run."""
+    """State when and on what was measured. run: how the method was run."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
     texts = [shown(source.spec.text if source.spec else source.label) for source in sets]
     counts = [counted(sum(bool(image.figures) for image in one.last.images), "pair") for one in measured]

@@ -28,7 +28,7 @@ RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Factors of the size of the pictures that a network is given."""
 
 RANGES = (0.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, math.inf)
-"""px; edges of the ranges of the truth."""
+"""Edges, px, of the ranges of the truth."""
 
 LIMITS = (192, 96)
 """Maximum disparities, px, that a network is run with beside its own."""

@@ -64,7 +64,7 @@ class Rules:
     holes: bool = True
     notes: tuple[str, ...] = ()
     size: str = "H"
-    """Of Middlebury's pictures: F, H or Q."""
+    """Size of Middlebury's pictures: F, H or Q."""
 
 
 @functools.cache

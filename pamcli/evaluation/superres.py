@@ -38,7 +38,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
-    """How many times larger pictures become. Bicubic stands beside every method, or alone."""
+    """Measures pictures that become `scale` times larger. Bicubic stands beside every method, or alone."""
 
     scale: int = field()
 

@@ -23,7 +23,7 @@ from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mea
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
-"""Columns of the high resolution that the "left" protocol leaves out, at every scale."""
+"""Columns, of high resolution, that the "left" protocol leaves out, at every scale."""
 
 PROTOCOLS = {"left": "left view without its 64 left-most columns", "both": "mean of both views at full width"}
 METRICS = {
@@ -48,7 +48,7 @@ class SuperresPair:
     name: str
 
     def bicubic(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The baseline: both views enlarged by MATLAB's bicubic, rounded to 8 bits."""
+        """Enlarge both views by MATLAB's bicubic, rounded to 8 bits."""
         return _resized(self.low_left, self.scale), _resized(self.low_right, self.scale)
 
 
@@ -66,7 +66,7 @@ class Enlarged:
 
 @dataclass(frozen=True, kw_only=True)
 class SuperresSummary(Summary):
-    """What a set got: protocol ("left", "both") -> metric ("psnr" ...) -> mean over the pairs."""
+    """What a method reaches on a set, by protocol ("left", "both") and metric ("psnr" ...)."""
 
     second_view: float | None = None
     """dB that the left view's PSNR loses, in the mean, where it is given twice; None = not measured."""
@@ -90,7 +90,7 @@ class SuperresMeter(Meter[SuperresPair, Enlarged, SuperresSummary]):
         return self._images[-1]
 
     def summary(self) -> SuperresSummary:
-        """Means over all pairs so far. Raises InputError: no pair."""
+        """Summarise all pairs so far. Raises InputError: no pair."""
         worth = sum(self._gains) / len(self._gains) if self._gains else None
         images = tuple(self._images)
         return SuperresSummary(images=images, image_means=mean_figures(images), second_view=worth)
@@ -124,7 +124,7 @@ def superres_pair(
 
 
 def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic]) -> Figures:
-    """All metrics in all protocols for one pair.
+    """Measure one pair by all metrics in all protocols.
 
     left, right: results, (H, W, 3) RGB uint8 of the size of `pair.left`. PSNR is inf where both are equal.
     Raises InputError: another size or type.
@@ -144,7 +144,7 @@ def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
 
 
 def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
-    """Peak signal-to-noise ratio in dB: 10 log10(255^2 / mean squared error over all pixels and channels).
+    """Compute the peak signal-to-noise ratio: 10 log10(255^2 / mean squared error over all values) dB.
 
     truth, result: uint8 of one shape. Returns inf where they are equal.
     """
@@ -153,7 +153,7 @@ def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
 
 
 def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float, float]:
-    """Structural similarity as iPASSR's tables and as scikit-image have it: means over windows of 7x7.
+    """Compute the structural similarity as iPASSR's tables and scikit-image have it: means of 7x7 windows.
 
     truth, result: (H, W, C) uint8 of one shape, at least 7 x 7 pixels. Returns (iPASSR's, scikit-image's).
     Both take equal weights, windows wholly inside the picture, K = (0.01, 0.03), and L = 255 on 0 ... 255,
@@ -189,7 +189,7 @@ def _measured(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[s
 
 
 def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums over all 7x7 windows, exact: (H, W) -> (H - 6, W - 6)."""
+    """Sum over all 7x7 windows, exact: (H, W) -> (H - 6, W - 6)."""
     rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
     columns = np.cumsum(np.pad(rows[_WINDOW:] - rows[:-_WINDOW], ((0, 0), (1, 0))), axis=1)
     return np.asarray(columns[:, _WINDOW:] - columns[:, :-_WINDOW])
