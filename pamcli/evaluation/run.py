@@ -30,7 +30,7 @@ from pamcli.files.finding import counted, listed, shown
 class MeasuredSet(Generic[Total]):
     """What methods reach on a data set."""
 
-    label: str
+    source: Source
     methods: Mapping[str, Total]
     """Summaries by the names of the methods, the one in question last."""
     variants: Mapping[float, Total]
@@ -40,6 +40,11 @@ class MeasuredSet(Generic[Total]):
     """Samples for which one of the methods has nothing: they are measured for none."""
     worst: tuple[Callable[[], ShownPair], ...]
     """Each draws one of the worst pairs, the worst first."""
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return self.source.label
 
     @property
     def last(self) -> Total:
@@ -139,11 +144,10 @@ def evaluate(
     if not named:
         raise UsageError("no method is given", "give a network or a folder of files")
     name, method = [*named.items()][-1]
-    sets = opened(data)
     measured: list[MeasuredSet[Total]] = []
     notes: list[str] = []
     pairs: list[ShownPair] = []
-    for source in sets:
+    for source in opened(data):
         runs = {each: task.ready(one, source) for each, one in named.items()}
         found = measure(task, source, runs, variants=task.variants(method), worst=worst, advance=advance)
         if found.left_out:
@@ -156,21 +160,22 @@ def evaluate(
     seconds = [image.seconds for one in measured for image in one.last.images]
     cost, numbers = _cost(seconds, network, task.timed)
     warnings = tuple(f"{one.label}: {line}" for one in measured for line in one.last.warnings)
-    images, summary, headline = _tables(task, measured)
+    several = len(named) > 1 or bool(task.baseline)
+    images, summary, headline = _tables(task, measured, several)
     page = Evaluation(
         title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {about[0][1]}",
-        facts=(*about, *_circumstances(sets, measured, [*task.facts(method), *cost])),
+        facts=(*about, *_circumstances(measured, [*task.facts(method), *cost])),
         summary=summary,
         headline=headline,
         images=images,
-        notes=(*notes, *_set_notes(sets, measured), *warnings),
+        notes=(*notes, *_set_notes(measured), *warnings),
         warnings=warnings,
-        key_figures=tuple(_key_figures(task, measured)),
+        key_figures=tuple(_key_figures(task, measured, several)),
         worst_pairs=tuple(pairs),
         numbers=numbers,
     )
     page = task.told(page, measured)
-    return _with_published(page, sets, measured, name, task.scale) if compare else page
+    return _with_published(page, measured, name, task.scale) if compare else page
 
 
 def measure(
@@ -221,7 +226,7 @@ def measure(
         missing = f"{len(without_truth)} of {len(source)} pairs have no truth"
         notes.append(f"{missing}, left out: {listed(without_truth)}")
     return MeasuredSet(
-        source.label,
+        source,
         totals,
         {key: meter.summary() for key, meter in varied.items()},
         tuple(notes),
@@ -240,13 +245,11 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
     return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
 
 
-def _tells_methods(task: AnyTask, sets: Sequence[AnySet]) -> bool:
-    return bool(task.baseline) or any(len(one.methods) > 1 for one in sets)
+def _tables(task: AnyTask, sets: Sequence[AnySet], several: bool) -> tuple[Table, Table, tuple[Table, ...]]:
+    """Make the tables of all pairs, of all figures of the sets, and those of a terminal.
 
-
-def _tables(task: AnyTask, sets: Sequence[AnySet]) -> tuple[Table, Table, tuple[Table, ...]]:
-    """Make the tables of all pairs, of all figures of the sets, and those of a terminal."""
-    several = _tells_methods(task, sets)
+    several: the method stands in every row.
+    """
 
     def table(rows: Sequence[Mapping[str, Value]], words: Iterable[Column], keys: Iterable[str]) -> Table:
         names = [Column(name, name, text=True) for name in ("data", "name", "method") if name in rows[0]]
@@ -276,9 +279,10 @@ def _tables(task: AnyTask, sets: Sequence[AnySet]) -> tuple[Table, Table, tuple[
     )
 
 
-def _key_figures(task: AnyTask, sets: Sequence[AnySet]) -> Iterator[tuple[str, tuple[Fact, ...]]]:
+def _key_figures(
+    task: AnyTask, sets: Sequence[AnySet], several: bool
+) -> Iterator[tuple[str, tuple[Fact, ...]]]:
     columns = [task.columns[key] for key in task.key_figures]
-    several = _tells_methods(task, sets)
     for one in sets:
         for name, found in one.methods.items():
             figures = flat(found.headline)
@@ -287,25 +291,25 @@ def _key_figures(task: AnyTask, sets: Sequence[AnySet]) -> Iterator[tuple[str, t
             yield ", ".join(filter(None, called)), tuple(values)
 
 
-def _circumstances(sets: Sequence[Source], measured: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
+def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
     """State when and on what was measured. run: how the method was run."""
     today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
-    texts = [shown(source.spec.text if source.spec else source.label) for source in sets]
-    counts = [counted(sum(bool(image.figures) for image in one.last.images), "pair") for one in measured]
-    data = ", ".join(f"{text} ({count})" for text, count in zip(texts, counts, strict=True))
+    data = []
+    for one in sets:
+        count = counted(sum(bool(image.figures) for image in one.last.images), "pair")
+        data.append(f"{shown(one.source.spec.text if one.source.spec else one.label)} ({count})")
     version = f"{__version__}, Python {platform.python_version()}"
-    return [("pam", version), ("date", today), *run, ("data", data)]
+    return [("pam", version), ("date", today), *run, ("data", ", ".join(data))]
 
 
-def _set_notes(sets: Sequence[Source], measured: Sequence[AnySet]) -> Iterator[str]:
+def _set_notes(sets: Sequence[AnySet]) -> Iterator[str]:
     """Yield the notes of each set, layouts that are unverified, and weights, which are for training."""
-    for source, one in zip(sets, measured, strict=True):
-        yield from (f"{source.label}: {line}" for line in one.notes)
-        if source.spec and source.spec.info.unverified:
-            yield f"{source.label}: unverified layout, {source.spec.info.unverified}"
-        if source.spec and source.spec.weight != 1:
-            weight = f"weight={source.spec.weight:g}"
-            yield f"{source.label}: {weight} is about training and changes nothing here"
+    for one in sets:
+        yield from (f"{one.label}: {line}" for line in one.notes)
+        if (spec := one.source.spec) and spec.info.unverified:
+            yield f"{one.label}: unverified layout, {spec.info.unverified}"
+        if spec and spec.weight != 1:
+            yield f"{one.label}: weight={spec.weight:g} is about training and changes nothing here"
 
 
 def _cost(
@@ -324,13 +328,10 @@ def _cost(
     return facts, {"seconds_per_pair": mean, "peak_memory_bytes": memory}
 
 
-def _with_published(
-    page: Evaluation, sets: Sequence[Source], measured: Sequence[AnySet], method: str, scale: int | None
-) -> Evaluation:
+def _with_published(page: Evaluation, sets: Sequence[AnySet], method: str, scale: int | None) -> Evaluation:
     """Add the published rows of every set that has some, below the row of the method in question."""
     tables, rows, notes = {}, {}, [*page.notes]
-    known = {source.spec.info.name: one for source, one in zip(sets, measured, strict=True) if source.spec}
-    for name, one in known.items():
+    for name, one in {one.source.spec.info.name: one for one in sets if one.source.spec}.items():
         if published := published_rows(name, scale):
             tables[name] = published_table(published, name, one.last.headline, method)
             rows[name] = [json_row(row) for row in tables[name].rows[1:]]
