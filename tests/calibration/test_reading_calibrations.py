@@ -28,7 +28,8 @@ def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: b
     coefficients = (files.FISHEYE1, files.FISHEYE2) if fisheye else (files.D1, files.D2)
     for camera, k, d in zip((rig.left, rig.right), (files.K1, files.K2), coefficients, strict=True):
         np.testing.assert_allclose(camera.matrix, k, rtol=1e-9)
-        np.testing.assert_allclose(camera.distortion, d[: len(camera.distortion)], rtol=1e-9)
+        known = np.append(d, np.zeros(8))[: len(camera.distortion)]
+        np.testing.assert_allclose(camera.distortion, known, rtol=1e-9)
         assert camera.fisheye == fisheye
     np.testing.assert_allclose(rig.rotation, files.R, atol=1e-9)
     np.testing.assert_allclose(rig.translation, files.T, atol=1e-9)
