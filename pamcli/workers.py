@@ -1,4 +1,4 @@
-"""The same work on many things, in several processes."""
+"""Work on many things that is the same for each, done in several processes."""
 
 import multiprocessing
 import os
