@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
-from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
+from pamcli.cli.console import CLOSED_PIPE, Console, Progress, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
 from pamcli.cli.network import Matching, Upscaling
 from pamcli.cli.options import Cluster, Compute, Engine, Pairs
@@ -41,6 +41,9 @@ class Operation(ABC, Generic[Result]):
 
     whole_batch_first = False
     """Some results need the whole batch: they are encoded, and everything is reported, after it."""
+
+    bar: Progress | None = None
+    """Where this process draws how far it is, if it does."""
 
     same_for_all = False
     """The first pair decides what is done with all: it is looked at before others work on the rest."""
@@ -116,6 +119,10 @@ class NetworkOperation(Operation[Result]):
     def constants(self) -> Mapping[str, Any]:
         return dict(self.network.compute.describe())
 
+    def watched(self, pair: StereoPair) -> Callable[[float], None] | None:
+        """What is told the share of the work on a pair that is done; None: nobody watches."""
+        return None if self.bar is None else self.bar.within(pair.height)
+
     def look(self, pair: StereoPair) -> list[str]:
         from pamcli.imaging.preflight import check_pair
 
@@ -160,6 +167,8 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
     waiting: list[Outcome[Job, Done]] = []
     try:
         with console.progress("pairs", plan.total) as bar, closing(outcomes):
+            if console.draws and (engine is None or not engine.remote):
+                operation.bar = bar
             for outcome in outcomes:
                 bar.advance(skipped=outcome.job.skip)
                 if outcome.saved is not None:

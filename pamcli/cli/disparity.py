@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -166,10 +167,32 @@ class _Matching(NetworkOperation["StereoResult"]):
         self.kept: dict[str, Path] = {}
         """With the range of the whole batch: stored disparities, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf
+        self.said: set[str] = set()
+        """Sizes of pictures of which it was said that they are reduced."""
 
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
-        found: StereoResult = self.network(pair.left.pixels, pair.right.pixels, extras=self.extras)
+        found: StereoResult = self.network(
+            pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
+        )
         return found
+
+    def facts(self, result: StereoResult) -> Mapping[str, Any]:
+        height, width = result.matched_size or result.disparity.shape
+        return {"matched_width": width, "matched_height": height}
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        if not facts or facts["matched_width"] >= facts["width"]:
+            return
+        given, taken = (
+            "{} x {}".format(*(facts[f"{of}{side}"] for side in ("width", "height")))
+            for of in ("", "matched_")
+        )
+        if given not in self.said:
+            self.said.add(given)
+            self.console.inform(
+                f"pictures of {given} px are matched at {taken}, and the result is brought back to their "
+                "size along the edges of the left one (--match-size 1 matches them as they are)"
+            )
 
     def doubts(self, result: StereoResult) -> list[str]:
         if "confidence" not in self.extras or not result.doubtful:

@@ -22,14 +22,14 @@ from torch import Tensor, nn
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import HINT, free_memory, is_memory_error
-from pamcli.inference.pictures import Enlarge
+from pamcli.inference.pictures import MatchSize
 from pamcli.inference.strip_choice import Footprint, readable
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
 from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.matching import StreamedMatching, lowered
+from pamcli.streaming.matching import Done, StreamedMatching, lowered
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Rows, folded
 
@@ -115,15 +115,17 @@ class OnnxNetwork:
             raise UsageError(f"{name} computes in {stored}, not in {precision}", "export it anew")
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
 
-    def checked(self, max_disparity: int | None, min_disparity: int, enlarge: Enlarge) -> Enlarge:
-        """The enlargement that is possible: what is searched is fixed in the file. Raises UsageError."""
+    def checked(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
+        """The match size that is possible: what is searched is fixed in the file. Raises UsageError."""
         limit = self.spec.max_disparity
-        if max_disparity != limit or (limit is not None and (min_disparity or enlarge not in (1, "auto"))):
+        if max_disparity != limit or (limit is not None and (min_disparity or size not in (1, "auto"))):
             searched = (
-                "any disparity" if limit is None else f"disparities from 0 to {limit} px, not enlarged,"
+                "any disparity"
+                if limit is None
+                else f"disparities from 0 to {limit} px, in the pictures' own size,"
             )
             raise UsageError(f"the exported network searches {searched} alone", "export it anew")
-        return enlarge if limit is None else 1.0
+        return size if limit is None else 1.0
 
     def footprint(self, width: int, height: int) -> Footprint:
         """Of a padded pair. A GPU's memory is ONNX Runtime's affair."""
@@ -140,6 +142,7 @@ class OnnxNetwork:
         *,
         strip: int | None = None,
         confidence: bool = False,
+        done: Done | None = None,
     ) -> StreamedMatching:
         """As of `StreamedPASMnet.match`, of rows in [0, 1]."""
         disparity, received, sure = self._run(rows(0, height))

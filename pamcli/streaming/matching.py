@@ -5,7 +5,7 @@ pair at a time.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar, cast
@@ -56,6 +56,9 @@ class StreamedMatching:
     """(1, H/4, W/4) in [0, 1], see `pasmnet`."""
 
 
+Done = Callable[[int], None]
+"""Is told how many rows of a result are there."""
+
 Features = tuple[Tensor, Tensor, Tensor]
 """F1, F2 and E1's result, which is F4 of the left view; of both views."""
 
@@ -96,6 +99,7 @@ class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
 
     def __init__(self, network: MatchingNetwork) -> None:
         self.network: MatchingNetwork = network
+        self.done: Done = lambda row: None
         cascade = network.cas_pam
         self.stages: list[StageWeights] = [
             [(pab.head, query_of_keys(pab.query[0], pab.key[0], stage.width)) for pab in stage.blocks]
@@ -111,15 +115,18 @@ class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
         *,
         strip: int | None = None,
         confidence: bool = False,
+        done: Done | None = None,
     ) -> StreamedMatching:
         """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
 
         `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
-        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`.
+        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `done` is told how many rows of
+        the disparity are there, ever more, after the pictures are read.
         """
         assert height % 32 == width % 32 == 0
         strip = height if strip is None else strip
         assert strip % 32 == 0
+        self.done = done or (lambda row: None)
         return self._matched(Given(rows, height), max_disparity, strip, confidence)
 
     @abstractmethod

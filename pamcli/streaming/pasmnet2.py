@@ -87,6 +87,7 @@ class StreamedPASMnet2(StreamedMatchingNetwork[PASMnet2]):
             own, initial = values[:, margin[0] : values.shape[1] - margin[1]], start.initial[:, first:last]
             sure[:, first:last] = confidence_of(start.quarter.at(first), own, initial)
             reader.forget(last)
+            self.done(4 * last)
         valid = valid_mask(start.received)
         return StreamedMatching(disparity, valid, start.received, sure if confidence else None)
 

@@ -20,13 +20,14 @@ from pamcli.cli import main
 @dataclass(frozen=True)
 class Result:
     disparity: np.ndarray
+    matched_size: None = None
 
     def disparity_where(self, **conditions: object) -> np.ndarray:
         return self.disparity
 
 
 class StereoMatcher:
-    max_disparity, enlarge = None, 1
+    max_disparity, match_size = None, 1
     compute = SimpleNamespace(
         device="cpu", precision="fp32", describe=lambda: {"device": "cpu", "precision": "fp32"}
     )

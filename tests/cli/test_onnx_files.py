@@ -83,7 +83,7 @@ def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> Non
     refuse(pam("weights", "info", "none.onnx"), 4, "no weights file none.onnx")
 
 
-@pytest.mark.parametrize("options", [[], ["--enlarge", "1"], ["--min-disparity", "-8"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--match-size", "1"], ["--min-disparity", "-8"]], ids=str)
 def test_every_result_is_that_of_pytorch(pair: Path, matching: Path, options: list[str]) -> None:
     results = ["--output-right", "r.npy", "--visible", "v.png", "--confidence", "c.tif", *options]
     made = []

@@ -60,7 +60,8 @@ def test_records_of_a_batch(command: str) -> None:
     options = ["-o", "out", "--format", "png", "--device", "cpu", "--skip-existing", "--jsonl"]
     run = pam(command, "l", "r", *options)
     assert run.code == 6
-    assert [list(record) for record in run.records] == [KEYS] * 3
+    added = {"matched_width": 192, "matched_height": 128} if command == "disparity" else {}
+    assert [list(record) for record in run.records] == [KEYS, [*KEYS[:9], *added, *KEYS[9:]], KEYS]
     seconds = [record.pop("seconds") for record in run.records]
     assert seconds[0] is None
     assert 0 < seconds[1] < 60
@@ -79,6 +80,7 @@ def test_records_of_a_batch(command: str) -> None:
             "outputs": {key: name.format("b") for key, name in results.items()},
             "width": 96,
             "height": 64,
+            **added,
             "status": "ok",
             "code": 0,
             "error": None,
@@ -131,7 +133,7 @@ def test_quiet_and_verbose() -> None:
     assert "one pixel in fifteen is off" in run.complaints[0]
     assert run.complaints[1:3] == lonely
     assert re.fullmatch(
-        r"pasmnet2: .*pasmnet2\.safetensors, cpu, fp32, maximum disparity none, enlarged auto",
+        r"pasmnet2: .*pasmnet2\.safetensors, cpu, fp32, maximum disparity none, match size auto",
         run.complaints[3],
     )
     assert run.complaints[4:] == ["1 ok"]
