@@ -42,7 +42,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         | {"registry", "inference", "data", "evaluation"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),
-    "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2"}),
+    "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),
     "cli": (
         {
             *("errors", "workers", "files", "imaging", "calibration", "registry", "inference"),

@@ -336,7 +336,7 @@ class _Reporter:
             return
         try:
             operation.end_batch()
-        except OutputError as error:
+        except (InputError, OutputError) as error:
             if not self.counts["failed"]:
                 raise
             self.console.error(said(error), error)

@@ -41,9 +41,16 @@ def read_stored(kind: type[Kind], path: Path, hint: str) -> Kind:
 def read_json(path: Path, hint: str) -> Any:
     """Whatever a JSON file holds. Raises InputError naming it: unreadable, no JSON; hint: what to do then."""
     try:
-        return json.loads(read_text(path))
+        text = read_text(path)
     except InputError as error:
         raise InputError(error.message, hint) from None
+    return parsed(text, path, hint)
+
+
+def parsed(text: str, path: Path | str, hint: str) -> Any:
+    """Whatever a JSON text says. path, hint: as of `read_stored`. Raises InputError."""
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(f"{shown(path)} is damaged: it is no JSON", hint) from None
 
