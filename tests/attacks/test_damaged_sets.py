@@ -18,12 +18,13 @@ import pytest
 from damage import damaged
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "data_preparation"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from pam_program import Run, pam
 from published import LARGE, SMALL, png, tree, views
 
-from pamcli.data import stereograms
-from pamcli.data.stereograms import RectifiedPair, SetAside
+from pamcli.flickr1024 import stereogram_pairs
+from pamcli.flickr1024.rectify_stereogram import RectifiedPair
+from pamcli.flickr1024.stereogram_views import SetAside
 
 
 def ends_well(run: Run, codes: tuple[int, ...], seed: int) -> None:
@@ -163,7 +164,7 @@ def rectified(picture: Any, layout: str, infinity: str) -> RectifiedPair:
 def test_stereograms(
     file: str, here: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(stereograms, "rectify_stereogram", rectified)
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", rectified)
     Path("in").mkdir()
     Path("in/a.png").write_bytes(png(np.hstack(views(SMALL, 1))))
     Path("in/b.png").write_bytes(png(np.zeros((20, 40, 3), np.uint8)))

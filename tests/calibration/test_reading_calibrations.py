@@ -124,6 +124,9 @@ cam1: {camera_model: pinhole, intrinsics: [500, 500, 325, 240], distortion_model
   T_cn_cnm1: [[1, 0, 0, -0.2], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]}
 """
     assert read(tmp_path, text).rectified == Calibration(500, 0.2, 5, (320, 240), (640, 480))
+    higher = read(tmp_path, text.replace("325, 240", "325, 239"))
+    assert higher.rig is not None
+    assert higher.rectified is None
 
 
 def test_kitti_raw(tmp_path: Path) -> None:
@@ -156,6 +159,9 @@ def test_middlebury(tmp_path: Path) -> None:
         3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988), ndisp=280
     )
     assert stored.notes == []
+    oblong = read(tmp_path, files.MIDDLEBURY.replace("0 3979.911 1019.507", "0 3900 1019.507")).rectified
+    assert oblong is not None
+    assert (oblong.focal_length, oblong.focal_length_y) == (3979.911, 3900)
     (note,) = read(tmp_path, files.MIDDLEBURY.replace("doffs=124.343", "doffs=0")).notes
     assert note == "doffs is 0 px, but the principal points are 124.343 px apart; doffs is taken"
 
@@ -211,6 +217,7 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
         ({"D1": np.zeros(7)}, "D1 has 7 coefficients of distortion"),
         ({"D2": np.array([np.nan] * 5)}, "D2 holds '.Nan' where a number belongs"),
         ({"R": np.ones((3, 3))}, "R is no rotation"),
+        ({"R": np.diag([1.0, 1.0, -1.0])}, "R is no rotation"),
         ({"T": np.zeros(3)}, "T is zero"),
         ({"T": -files.T}, "left of the left one"),
         ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left one"),

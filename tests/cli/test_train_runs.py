@@ -160,6 +160,7 @@ def test_a_finished_run_is_extended_to_more_steps(whole: Path) -> None:
     shutil.copytree(whole, "run")
     resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps")
     refuse(pam(*resume, STEPS - 1), 2, f"has taken {STEPS} steps already")
+    assert pam(*resume, STEPS).code == 0
     run = pam(*resume, STEPS + 2)
     assert run.code == 0, run.stderr
     assert read_recipe(Path("run/recipe.json")).steps == STEPS + 2
