@@ -17,15 +17,12 @@ from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import lowered
+from pamcli.streaming.matching import Progress, lowered
 from pamcli.streaming.pasmnet import StreamedPASMnet
 from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.passrnet import StreamedPASSRnet
 from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 from pamcli.streaming.rolling import folded
-
-Progress = Callable[[float], None]
-"""Is told about what share of some work is done, ever more, up to 1."""
 
 
 def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]:

@@ -14,7 +14,7 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import NetworkOnDevice, Progress, load, portions
+from pamcli.inference.loading import NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import (
@@ -34,7 +34,7 @@ from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.matching import StreamedMatching
+from pamcli.streaming.matching import Progress, StreamedMatching
 from pamcli.streaming.rolling import strips
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
@@ -46,8 +46,6 @@ EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 
 ROWS_AT_ONCE = 64  # rows of which visibility is computed at a time
 
-READING = 0.35
-"""Share of the time of a pass in which a streamed network reads the pictures, before it has any results."""
 BRINGING_BACK = 0.05
 """Time that a pixel takes that is brought back to full size, in parts of that of one that is matched."""
 
@@ -310,16 +308,11 @@ class StereoMatcher(NetworkOnDevice):
         """Of the padded pair."""
 
         def rows(first: int, last: int) -> Tensor:
-            if strip < pair.height:  # else they are all read at once
-                told(READING * last / pair.height)
             both = pair(first, last).to(self.compute.device)
             return (both - self._mean) / self._std
 
-        def done(row: int) -> None:
-            told(READING + (1 - READING) * row / pair.height)
-
         found: StreamedMatching = self.streamed.match(
-            rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence, done=done
+            rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence, progress=told
         )
         told(1)
         return found

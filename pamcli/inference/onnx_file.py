@@ -29,7 +29,7 @@ from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
 from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.matching import Done, StreamedMatching, lowered
+from pamcli.streaming.matching import Progress, StreamedMatching, lowered
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Rows, folded
 
@@ -142,7 +142,7 @@ class OnnxNetwork:
         *,
         strip: int | None = None,
         confidence: bool = False,
-        done: Done | None = None,
+        progress: Progress | None = None,
     ) -> StreamedMatching:
         """As of `StreamedPASMnet.match`, of rows in [0, 1]."""
         disparity, received, sure = self._run(rows(0, height))

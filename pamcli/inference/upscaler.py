@@ -10,13 +10,14 @@ from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import NetworkOnDevice, Progress, load, portions
+from pamcli.inference.loading import NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels, write_rows
 from pamcli.inference.strip_choice import upscaling2_footprint, upscaling_footprint
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ENLARGING, ModelSpec
+from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -56,8 +56,12 @@ class StreamedMatching:
     """(1, H/4, W/4) in [0, 1], see `pasmnet`."""
 
 
-Done = Callable[[int], None]
-"""Is told how many rows of a result are there."""
+Progress = Callable[[float], None]
+"""Is told about what share of some work is done, ever more, up to 1."""
+
+READING, FEATURES, ATTENDING = 0.1, 0.3, 0.6
+"""Of the time: the share in which the pictures are read, the one after which there are all features, and of
+the rest the one that belongs to the attention and not to what follows it (measured at 1060 x 707)."""
 
 Features = tuple[Tensor, Tensor, Tensor]
 """F1, F2 and E1's result, which is F4 of the left view; of both views."""
@@ -99,7 +103,7 @@ class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
 
     def __init__(self, network: MatchingNetwork) -> None:
         self.network: MatchingNetwork = network
-        self.done: Done = lambda row: None
+        self.progress: Progress | None = None
         cascade = network.cas_pam
         self.stages: list[StageWeights] = [
             [(pab.head, query_of_keys(pab.query[0], pab.key[0], stage.width)) for pab in stage.blocks]
@@ -115,19 +119,40 @@ class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
         *,
         strip: int | None = None,
         confidence: bool = False,
-        done: Done | None = None,
+        progress: Progress | None = None,
     ) -> StreamedMatching:
         """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
 
         `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
-        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `done` is told how many rows of
-        the disparity are there, ever more, after the pictures are read.
+        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `progress` is told, ever again,
+        about what share of the time has passed.
         """
         assert height % 32 == width % 32 == 0
         strip = height if strip is None else strip
         assert strip % 32 == 0
-        self.done = done or (lambda row: None)
-        return self._matched(Given(rows, height), max_disparity, strip, confidence)
+        self.progress, self._height, self._told, self._attended = progress, height, 0.0, 0
+
+        def read(first: int, last: int) -> Tensor:
+            if strip < height:  # else they are all read at once
+                self._tell(READING * last / height)
+            return rows(first, last)
+
+        return self._matched(Given(read, height), max_disparity, strip, confidence)
+
+    def attended(self, row: int) -> None:
+        """Tell that the attention of the pictures' rows above `row` is there."""
+        self._attended = max(row, self._attended)
+        self.done(0)
+
+    def done(self, row: int) -> None:
+        """Tell that the disparity of the rows above `row` is there."""
+        parts = (ATTENDING * self._attended + (1 - ATTENDING) * row) / self._height
+        self._tell(FEATURES + (1 - FEATURES) * parts)
+
+    def _tell(self, share: float) -> None:
+        if self.progress is not None and share > self._told:
+            self._told = share
+            self.progress(share)
 
     @abstractmethod
     def _matched(
@@ -148,6 +173,7 @@ class Cascade:
         kept: bool = False,
     ) -> None:
         """`kept`: all rows are held, so that `costs` can be asked a second time."""
+        self.network: StreamedMatchingNetwork[Any] = of
         network, weights, self.kept = of.network, of.stages, kept
         self.limits = [None if max_disparity is None else max_disparity // s for s in STAGE_STRIDES]
         F1, F2, quarter = map(Whole, features)
@@ -167,6 +193,7 @@ class Cascade:
         the other way round. As `CascadedParallaxAttention.forward`.
         """
         stage1, stage2, stage3 = self.stages
+        self.network.attended(0)
         for rows3 in strips(self.height, self.lines):
             rows2 = coarser(*rows3, stage2.source.height)
             rows1 = coarser(*rows2, stage1.source.height)
@@ -174,6 +201,7 @@ class Cascade:
                 # Stage 3 first: it makes the others compute what it needs, a strip at a time.
                 fine = stage3.cost(view, *rows3)
                 yield rows3, towards, (stage1.cost(view, *rows1), stage2.cost(view, *rows2), fine)
+            self.network.attended(4 * rows3[1])
 
     def attend(self, costs: Costs, rows: tuple[int, int], towards: Towards, use: Use, stage: int = 3) -> None:
         """Pass the attention of a stage to `use`, piece by piece; `rows` of that stage."""

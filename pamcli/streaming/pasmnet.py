@@ -35,9 +35,6 @@ from pamcli.streaming.matching import (
 )
 from pamcli.streaming.rolling import Convolution, RollingMap, Whole, gathered, joined, strips
 
-ATTENDING = 0.6
-"""Share of the time from the features to the disparity that passes before there are any refined rows."""
-
 
 class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
     """As its base says.
@@ -79,7 +76,6 @@ class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
 
         for lines, towards, costs in cascade.costs():
             cascade.attend(costs, lines, towards, regress if towards == "left" else receive)
-            self.done(round(ATTENDING * 4 * lines[1]))
         return initial, received
 
     def _confidence(self, cascade: Cascade, disparity: Tensor) -> Tensor:
@@ -113,7 +109,7 @@ class StreamedPASMnet(StreamedMatchingNetwork[PASMnet]):
             reader.forget(last)
             plain = _enlarged4(scaled, first // 4, last // 4)
             refined[:, :, first:last] = blended(plain, both[:, :1].sigmoid(), both[:, 1:])
-            self.done(round(ATTENDING * heads.height + (1 - ATTENDING) * last))
+            self.done(last)
         return refined
 
 

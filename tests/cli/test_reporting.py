@@ -250,7 +250,23 @@ def test_progress_is_shown_on_a_terminal_only(options: list[str]) -> None:
     assert ("1 ok" in shown) == (not options)
 
 
-def test_nothing_but_lines_in_pipes() -> None:
+@pytest.mark.parametrize("slow", [True, False])
+def test_rows_of_a_slow_pair_are_counted(slow: bool) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", **({"SLOW": "1"} if slow else {})}
+    with process(*DISPARITY, "-o", "d.pfm", stderr=theirs, env=environment) as running:
+        os.close(theirs)
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_all(ours).decode())
+        assert running.wait() == 0
+    assert re.search(r"pairs +\S+ 0/1 +0:00:0\d passed", shown)
+    assert bool(re.search(r"rows +\S+ +32/64 +0:00:0\d left", shown)) == slow
+    last = shown.split("pairs")[-1]
+    assert "1/1" in last
+    assert "rows" not in last, "they are gone with the pair"
+
+
+def test_nothing_but_lines_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOW", "1")
     with process(*DISPARITY, "-o", "d.pfm", "--verbose", stdin=subprocess.DEVNULL) as running:
         output, complaints = running.communicate()
         assert running.returncode == 0
