@@ -88,9 +88,6 @@ def rows(found: dict[str, Any]) -> dict[str, dict[str, float]]:
     }
 
 
-# --- of a network -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scale", [2, 4])
 def test_figures_are_those_of_the_metrics_beside_bicubic(networks: None, scale: int) -> None:
     run = pam("eval", "superres", "--scale", str(scale), "--data", KITTI, "--json")
@@ -340,9 +337,6 @@ def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
     line = refuse(pam(*PREDICTIONS), 3, "000001_10_left.png")
     assert "100 x 80" in line
     assert "128 x 80" in line
-
-
-# --- refused ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
