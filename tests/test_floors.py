@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"typer", "rich", "numpy"},
     ),
     "__init__": ({"calibration", "errors", "imaging", "registry", "inference"}, set()),
-    "__main__": ({"cli"}, set()),
+    "__main__": ({"cli", "errors"}, set()),
 }
 
 TORCH_AT_THE_TOP = {

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from pamcli.workers import deaf_to_ctrl_c
 from pamcli.data.source import LARGEST_SEED, Sample, Source
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.images import eight_bits
@@ -287,7 +288,8 @@ def loader(
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # its own: the run's random state belongs to the run
         )
-        batches = iter(loaded)
+        with deaf_to_ctrl_c():
+            batches = iter(loaded)
     try:
         for found in batches:
             if isinstance(found, PamError):
@@ -314,8 +316,7 @@ def _sigchld_handler_kept() -> Iterator[None]:
 
 
 def _begin_worker(_: int) -> None:
-    # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main process ends
-    # the others when it has saved its work. A second SIGTERM is its own, for a worker that does not end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A scheduler's SIGTERM goes to all processes of a job: the main one ends the others when it has saved its
+    # work. A second SIGTERM is its own, for a worker that does not end.
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
     torch.set_num_threads(1)
