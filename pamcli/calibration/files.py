@@ -37,6 +37,7 @@ from pamcli.calibration.parsing import (
     tree_of,
 )
 from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rig import StatedRectification
 from pamcli.calibration.stored import StoredCalibration, camera_of, projected, rig_of
 from pamcli.errors import InputError, UsageError
 
@@ -202,8 +203,11 @@ def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalib
     r1, r2 = (values(f"R_{i}", 9).reshape(3, 3) for i in (left, right))
     t1, t2 = (values(f"T_{i}", 3) for i in (left, right))
     sizes = [size_of(values(f"S_{i}", 2).tolist(), f"S_{i}") for i in (left, right)]
-    rotation = r2 @ r1.T
-    rig = rig_of((one, other), rotation, t2 - rotation @ t1, sizes[0])
+    rotation, stated = r2 @ r1.T, None
+    if size is not None and all(f"R_rect_{i}" in lines for i in (left, right)):
+        turns = [values(f"R_rect_{i}", 9).reshape(3, 3) for i in (left, right)]
+        stated = StatedRectification((turns[0], turns[1]), (p1, p2), size)
+    rig = rig_of((one, other), rotation, t2 - rotation @ t1, sizes[0], stated=stated)
     return StoredCalibration("KITTI", rig, rectified, notes)
 
 

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pamcli.workers import deaf_to_ctrl_c
 from pamcli.data.source import LARGEST_SEED, Sample, Source
 from pamcli.errors import DeviceError, PamError, UsageError
 from pamcli.imaging.images import eight_bits
@@ -41,6 +40,7 @@ from pamcli.training.augmentation import (
     randomly_flipped,
 )
 from pamcli.training.recipe import Wide
+from pamcli.workers import deaf_to_ctrl_c
 
 # Separate random streams of a seed. None is 0: numpy takes (seed, position, 0) for (seed, position), which is
 # the stream of a scene.

@@ -56,7 +56,7 @@ def test_opencv(text: str, tmp_path: Path) -> None:
     check_rig(stored)
     assert stored.rectified is None
     assert stored.kind == "OpenCV"
-    assert stored.notes == ["lengths are taken for metres, which OpenCV does not state"]
+    assert stored.unit_note == "lengths are taken for metres, which OpenCV does not state"
 
 
 def test_opencvs_two_files_and_a_rotation_as_a_vector(tmp_path: Path) -> None:
@@ -80,6 +80,7 @@ def test_ros(tmp_path: Path) -> None:
     stored = read(tmp_path, files.ROS_LEFT, files.ROS_RIGHT)
     check_rig(stored)
     check_rectified(stored.rectified)
+    assert stored.unit_note is None
     with pytest.raises(InputError, match=r"file0: tells of one camera \(give two files"):
         read(tmp_path, files.ROS_LEFT)
     with pytest.raises(InputError, match=r"left of the left one.*exchange the two"):
@@ -142,6 +143,37 @@ def test_kitti_raw(tmp_path: Path) -> None:
     assert wide.notes == []
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (files.ROS_LEFT, files.ROS_RIGHT),
+        (files.kitti_raw(),),
+        (files.INTRINSICS, files.EXTRINSICS),
+    ],
+    ids=["ros", "kitti", "opencv"],
+)
+def test_files_that_say_how_their_pictures_are_rectified(texts: tuple[str, ...], tmp_path: Path) -> None:
+    rig = read(tmp_path, *texts).rig
+    assert rig is not None
+    assert rig.stated is not None
+    for found, expected in zip(rig.stated.rotations, (files.R1, files.R2), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    for found, expected in zip(rig.stated.projections, (files.P1, files.P2), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_rectified_pictures_of_kitti_are_known_by_their_size(tmp_path: Path) -> None:
+    """Its calib_cam_to_cam.txt describes the cameras, its pictures are those of its rectification."""
+    text = files.kitti_raw().replace("S_rect_02: 6.400000e+02 4.800000e+02", "S_rect_02: 620 187")
+    rig = read(tmp_path, text).rig
+    assert rig is not None
+    for size in ((620, 187), (310, 94)):
+        with pytest.raises(InputError, match=f"{size[0]} x {size[1]} pixels are rectified already.*as they"):
+            rig.for_size(*size)
+    assert rig.for_size(640, 480).rectification().calibration.size == (620, 187)  # type: ignore[union-attr]
+    assert rig.for_size(1280, 960).rectification().calibration.size == (1240, 374)  # type: ignore[union-attr]
+
+
 def test_kitti_odometry(tmp_path: Path) -> None:
     stored = read(tmp_path, files.KITTI_ODOMETRY)
     assert stored.rig is None
@@ -172,7 +204,7 @@ def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
     path.write_bytes(encode_calibration(wanted))
     stored = read_calibration(path)
     assert stored.rectified == wanted
-    assert stored.notes == []
+    assert stored.unit_note is None
     file = cv2.FileStorage(str(path), cv2.FILE_STORAGE_READ)
     np.testing.assert_allclose(file.getNode("Q").mat(), wanted.reprojection())
     assert file.getNode("P2").mat()[0, 3] == pytest.approx(-512.5 * 0.1234567890123)
