@@ -34,6 +34,9 @@ TRUST = (
 )
 """Figures of the three tables on the terminal, the most telling first; all others have all of them."""
 
+RANGES = ("0-100", "100-200", ">200", ">192")
+"""Regions by the size of the truth."""
+
 UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px"}
 """Units of figures that are not in percent; the areas and the number of pixels have none."""
 UPPER = {"epe", "d1", *SPREAD}
@@ -125,9 +128,14 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         return [("maximum disparity", "none" if limit is None else f"{limit} px")]
 
     def rows(self, total: DisparitySummary) -> Iterator[dict[str, Value]]:
+        """Leave out what would repeat a row: the mean over one picture, a range that holds every pixel."""
         for average, figures in ((POOLED, total.pooled), (MEANS, total.image_means)):
             for region in filter(figures.__contains__, REGIONS):
                 pictures = total.having(region)
+                if average == MEANS and pictures == 1:
+                    continue
+                if region in RANGES and total.pooled[region]["pixels"] == total.pooled["all"]["pixels"]:
+                    continue
                 yield {"region": region, "average": average, "pictures": pictures, **figures[region]}
 
     def told(self, page: Evaluation, sets: Sequence[MeasuredSet[DisparitySummary]]) -> Evaluation:
