@@ -38,7 +38,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (
-        {"errors", "checked", "files", "imaging", "networks", "losses"}
+        {"errors", "checked", "workers", "files", "imaging", "networks", "losses"}
         | {"registry", "inference", "data", "evaluation"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),

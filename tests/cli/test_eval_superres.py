@@ -350,7 +350,7 @@ def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
         (["--baseline-only", "--right-view", "left"], ["--right-view"]),
         (["--predictions", "out"], ["no such folder", "out"]),
         (["--allow-missing"], ["--allow-missing", "--predictions"]),
-        (["--save", "out", "--data", KITTI], ["--save", "one data set"]),
+        (["--save", "out", "--data", f"{KITTI}?first=1"], ["--save", "one data set"]),
         (["--baseline-only", "--report", "r.pdf"], ["--report", ".html"]),
         (["--device", "gpu"], ["--device", "gpu"]),
     ],
