@@ -258,9 +258,10 @@ class _Matching(NetworkOperation["StereoResult"]):
         return result.disparity_where(visible=occluded, min_confidence=self.asked.min_confidence)
 
     def _settle_range(self, found: tuple[float, float] | None, whose: str) -> None:
-        self.colors = EVEN_RANGE if found is None or found[0] >= found[1] else found
-        low, high = self.colors
-        self.console.inform(f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile {whose})")
+        even = found is None or found[0] >= found[1]
+        self.colors = low, high = EVEN_RANGE if even or found is None else found
+        source = "" if even else f" (1st to 99th percentile {whose})"
+        self.console.inform(f"colours run from {low:.2f} to {high:.2f} px{source}")
 
     def end_batch(self) -> None:
         if self.index is not None:
