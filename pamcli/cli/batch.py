@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -47,6 +47,9 @@ class Operation(ABC, Generic[Result]):
 
     same_for_all = False
     """The first pair decides what is done with all: it is looked at before others work on the rest."""
+
+    first_of_all = False
+    """That is the first of the whole batch, also where only a part of it is worked on."""
 
     @property
     def constants(self) -> Mapping[str, Any]:
@@ -119,6 +122,10 @@ class NetworkOperation(Operation[Result]):
     def constants(self) -> Mapping[str, Any]:
         return dict(self.network.compute.describe())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of what goes to other machines: each loads the network, and none has the bar."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("network", "bar")}
+
     def watched(self, pair: StereoPair) -> Callable[[float], None] | None:
         """What is told the share of the work on a pair that is done; None: nobody watches."""
         return None if self.bar is None else self.bar.within(pair.height)
@@ -155,14 +162,12 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
             raise UsageError("--engine ray works off batches", "drop it for a single pair")
         gpus = isinstance(engine, Engine) and engine.device != "cpu"
         cores = engine.ray_cores or (None if isinstance(engine, Engine) else 1)
-        outcomes = run_on_ray(plan.jobs, steps, address=engine.ray_address, cores=cores, gpus=gpus)
+        outcomes = run_on_ray(_jobs(plan, steps), steps, address=engine.ray_address, cores=cores, gpus=gpus)
     elif engine is not None and (engine.ray_cores is not None or engine.ray_address != "auto"):
         raise UsageError("--ray-address and --ray-cores are about --engine ray", "add that, or drop them")
     else:
-        from pamcli.inference.pipeline import run_overlapped
-
         constants = operation.constants
-        outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
+        outcomes = _here(plan, steps)
     report = _Reporter(plan, console, constants)
     waiting: list[Outcome[Job, Done]] = []
     try:
@@ -188,6 +193,23 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
         report(steps.finish(outcome))
     steps.kept.check()
     report.close(operation)
+
+
+def _here(plan: Plan, steps: _Steps) -> Generator[Outcome[Job, Done], None, None]:
+    """The outcomes of the jobs, done by this process."""
+    from pamcli.inference.pipeline import run_overlapped
+
+    jobs, partly = _jobs(plan, steps), plan.results.skip_existing or plan.selection.shard is not None
+    if steps.operation.first_of_all and partly and plan.batch:
+        jobs = steps.begin(jobs)
+    yield from run_overlapped(jobs, steps.load, steps.compute, steps.save)
+
+
+def _jobs(plan: Plan, steps: _Steps) -> Iterator[Job]:
+    """The jobs of a plan, after the first of the whole batch was looked at where that decides."""
+    if steps.operation.first_of_all and plan.selection.shard is not None and plan.batch:
+        steps.begin(plan.all_jobs)
+    yield from plan.jobs
 
 
 @dataclass(frozen=True)
@@ -217,15 +239,24 @@ class _Steps:
         taken: list[Job] = []
         for job in jobs if self.operation.same_for_all else ():
             taken.append(job)
+            if not self.operation.same_for_all:  # another part of the batch has decided
+                break
             try:
-                loaded = self.load(job)
+                pair = self._first(job)
             except PamError:
                 continue
-            if loaded is not None:
+            if pair is not None:
                 with suppress(InputError):
-                    self.operation.begin(job, loaded.pair)
+                    self.operation.begin(job, pair)
                     break
         return itertools.chain(taken, jobs)
+
+    def _first(self, job: Job) -> StereoPair | None:
+        """A pair that is to decide for all; None: it does not count."""
+        if self.operation.first_of_all and job.pair is not None:  # whatever becomes of its results
+            return self.operation.read(job, self.selection.layout, self.selection.max_pixels)
+        loaded = self.load(job)
+        return None if loaded is None else loaded.pair
 
     def settled(self, job: Job) -> Outcome[Job, Done] | None:
         """The outcome of a job that there is nothing to do for."""
