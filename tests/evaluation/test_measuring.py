@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,3 +219,23 @@ def test_no_method_and_two_of_one_name_are_refused(files: Path) -> None:
     for methods, words in (([], "no method"), ([one, one], "two methods are called made")):
         with pytest.raises(UsageError, match=words):
             evaluate(Disparity(), [f"pairs:{files}"], methods)
+
+
+def test_who_watches_is_told_how_far_each_pair_is() -> None:
+    class Telling(Network):
+        def __call__(
+            self,
+            left: np.ndarray,
+            right: np.ndarray,
+            *,
+            extras: object = (),
+            progress: Callable[[float], None] | None = None,
+        ) -> Estimate:
+            if progress is not None:
+                progress(0.5)
+            return super().__call__(left, right, extras=extras)
+
+    told: list[tuple[int, float]] = []
+    method = NetworkMethod(Telling(), watch=lambda rows: lambda share: told.append((rows, share)))
+    evaluate(Disparity(), [Held(sample())], [method], worst=0)
+    assert told == [(len(sample().left), 0.5)]
