@@ -52,7 +52,7 @@ def command(
         raise UsageError(said, "--prediction-seconds S says it")
     method = given.method(network, compute, console, seconds=seconds)
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        written = submit(to.output, rules, sets, watched(method, bar, console), advance=bar.advance)
+        written = submit(to.output, rules, sets, watched(method, bar, console), bar.advance)
     for note in written.notes:
         console.warn(note)
     console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")
