@@ -99,9 +99,9 @@ def test_kitti_takes_zero_for_an_estimate() -> None:
 
 
 def test_what_kitti_fills_has_no_confidence_and_counts_in_no_curve() -> None:
-    meter = DisparityMeter(kitti=True)
+    meter = DisparityMeter(DisparityProtocol(fill=True))
     sure = np.array([[1, NAN, 0.5]], np.float32)
-    meter.add(sample([[10, 10, 10]]), np.array([[10, NAN, 12]], np.float32), confidence=sure)
+    meter.add(sample([[10, 10, 10]]), Estimate(np.array([[10, NAN, 12]], np.float32), confidence=sure))
     summary = meter.summary()
     assert summary.pooled["all"]["density"] == pytest.approx(200 / 3)
     assert summary.curve is not None
@@ -144,8 +144,8 @@ def test_ranges_of_the_truth() -> None:
 
 
 def test_ranges_of_ones_own_begin_at_their_lower_edge() -> None:
-    meter = DisparityMeter(ranges=(10, 20, math.inf))
-    figures = meter.add(sample([[9.5, 10, 19.5, 20, 500]]), np.zeros((1, 5), np.float32)).regions
+    meter = DisparityMeter(DisparityProtocol(ranges=(10, 20, math.inf)))
+    figures = meter.add(sample([[9.5, 10, 19.5, 20, 500]]), Estimate(np.zeros((1, 5), np.float32))).figures
     assert (figures["10 to 20"]["pixels"], figures["20 and more"]["pixels"]) == (2, 2)
 
 
