@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher, StereoResult
     from pamcli.inference.upscaler import StereoUpscaler
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Calibration",
