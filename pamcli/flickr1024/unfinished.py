@@ -119,8 +119,11 @@ class Unfinished(Generic[AnItem]):
             if other := difference(made.job, self.request):
                 raise UsageError(f"{target} was made with {other}", "name another folder, or remove this one")
             return True
+        anew = f"remove {shown(self.folder)} and begin anew"
+        if (self.folder / "done").exists() and not begun.exists():
+            raise InputError(f"{shown(begun)} is gone: nobody knows what the work was for", anew)
         if begun.exists():
-            before = read_stored(Request, begun, f"remove {shown(self.folder)} and begin anew")
+            before = read_stored(Request, begun, anew)
             if other := difference(before, self.request):
                 hint = "repeat that command, or remove the folder, or name another one"
                 raise UsageError(f"{shown(self.folder)} was begun with {other}", hint)

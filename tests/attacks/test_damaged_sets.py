@@ -140,6 +140,17 @@ def test_what_a_record_says_is_there_has_to_be_there(prepared: tuple[list[str], 
     assert f"remove {file.parents[1]} and begin anew" in run.stderr
 
 
+@pytest.mark.parametrize("prepared", ["packed job"], indirect=True)
+def test_without_its_request_nobody_knows_what_was_done(prepared: tuple[list[str], Path]) -> None:
+    command, file = prepared
+    file.unlink()
+    run = pam(*command)
+    assert run.code == 3
+    assert run.complaints == [
+        f"error: {file} is gone: nobody knows what the work was for (remove {file.parent} and begin anew)"
+    ]
+
+
 @pytest.mark.parametrize("prepared", ["packed pair"], indirect=True)
 @pytest.mark.parametrize("name", ["²", "000099", "1"])
 def test_a_file_of_another_name_is_no_record(prepared: tuple[list[str], Path], name: str) -> None:
