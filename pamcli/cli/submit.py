@@ -35,8 +35,7 @@ def command(
 
     It is read back and verified; an incomplete one is refused before the network runs.
 
-    $ pam submit --data kitti2015/testing:kitti -o kitti2015.zip
-    $ pam submit --data eth3d:eth3d --predictions made/ --prediction-seconds 0.4 -o eth3d.zip
+    $ pam submit --data middlebury:MiddEval3 -o middlebury.zip
     """
     console = messages.console()
     given.check(network)
