@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
-from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
-from pamcli.evaluation.methods import Estimate
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.protocols import usual_protocol
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import grey
 from pamcli.inference.matcher import StereoMatcher
@@ -68,16 +68,15 @@ def measure(data: str, name: str, method: Method) -> float:
     """Print a method's figures on a data set; returns the seconds of a pair."""
     spec = parse_data(data)
     source = open_data(spec)
-    protocol = DisparityProtocol.of(spec.info.name, max_gt=None, resize=None)
+    meter = DisparityMeter(usual_protocol(spec.info.name))
     seconds = []
-
-    def estimate(sample: Sample) -> Estimate:
+    for position in range(len(source)):
+        sample = source.load(position)
         start = time.process_time()
         disparity = method(sample)
         seconds.append(time.process_time() - start)
-        return Estimate(disparity if protocol.kitti else filled_along_rows(disparity))
-
-    figures = measure_disparity(spec.label, source, estimate, protocol).summary.pooled["all"]
+        meter.add(sample, Estimate(disparity if meter.protocol.fill else filled_along_rows(disparity)))
+    figures = meter.summary().pooled["all"]
     mean = sum(seconds) / len(seconds)
     print(
         f"{data}, {name}: D1 {figures['d1']:.2f} %, bad-2 {figures['bad-2']:.2f} %, "
