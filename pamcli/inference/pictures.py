@@ -34,7 +34,7 @@ AUTO_MOST = 2.0
 AUTO_PIXELS = 560_000
 """`auto` enlarges up to a little more pixels than a picture of KITTI has, and at most twice."""
 
-AUTO_LARGEST = 3_000_000
+AUTO_LARGEST = 1_750_000
 """`auto` reduces larger pictures to so many pixels (scripts/measure_match_size.py)."""
 
 AUTO_LEAST = 1.1  # a smaller factor, up or down, is not worth the interpolation
