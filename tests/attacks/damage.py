@@ -34,9 +34,9 @@ def damaged(value: Any, seed: int) -> Any:
         if what == 0 and holder is not root:
             del holder[last]
         elif what == 1 and isinstance(holder[last], list) and holder[last]:
-            holder[last].append(draw.choice(holder[last]))
+            holder[last].append(copy.deepcopy(draw.choice(holder[last])))
         elif what == 2 and isinstance(holder[last], int | float) and not isinstance(holder[last], bool):
             holder[last] += draw.choice((-1, 1, 2, 1000, 10**12))
         else:
-            holder[last] = draw.choice(ODD)
+            holder[last] = copy.deepcopy(draw.choice(ODD))
     return root[0]
