@@ -33,7 +33,6 @@ from pamcli.scenes.surfaces import Surface, Wave
 from pamcli.scenes.textures import TextureLibrary, find_textures
 
 SERIES = LARGEST_SEED + 2  # of scenes that nothing else draws
-DRAWN = 1500  # width of what is made up, before it is made larger
 PARTS = 1500, 375
 SHARPNESS = 0.7
 
@@ -44,7 +43,8 @@ def main() -> None:
     parser.add_argument("--textures", type=Path, help="photographs and cut-outs; without, all is made up")
     parser.add_argument("--scenes", type=int, default=4)
     parser.add_argument("--first", type=int, default=0, help="number of the first scene")
-    parser.add_argument("--width", type=int, default=3000, help="of the scenes, a multiple of 1500 or below")
+    parser.add_argument("--width", type=int, default=3000, help="of the scenes")
+    parser.add_argument("--drawn", type=int, default=1500, help="width for which they are made up")
     parser.add_argument(
         "--widths", default="3000,2121,1732,1500,1225,1060,750", help="that they are matched at"
     )
@@ -89,14 +89,15 @@ def samples(options: argparse.Namespace) -> Iterator[Sample]:
         return
     library = TextureLibrary() if options.textures is None else find_textures(options.textures)
     for number in range(options.first, options.first + options.scenes):
-        yield large_scene(library, number, options.width)
+        yield large_scene(library, number, options.width, options.drawn)
 
 
-def large_scene(library: TextureLibrary, number: int, width: int) -> Sample:
-    """A scene in pictures of width x 2/3 of it, made up for `DRAWN` and enlarged; always the same one."""
+def large_scene(library: TextureLibrary, number: int, width: int, drawn: int) -> Sample:
+    """A scene made up for pictures of drawn x 2/3 of it, in such of about `width`; always the same one."""
     rng = np.random.default_rng((SERIES, number))
-    times, height = max(1, width // DRAWN), width * 2 // 3
-    scene = make_scene(rng, library, height // times, width // times)
+    times = max(1, width // drawn)
+    height, width = times * (drawn * 2 // 3), times * drawn
+    scene = make_scene(rng, library, height // times, drawn)
     layers = [enlarged(layer, times, library, rng) for layer in scene.layers]
     offset, slope = scene.drift
     views = render(layers, height, width, (times * offset, times * slope), sharpness=SHARPNESS)

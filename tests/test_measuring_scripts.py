@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.scenes.textures import TextureLibrary
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "scripts" / "sample"
+
+sys.path.append(str(ROOT / "scripts"))
+import measure_match_size  # noqa: E402
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -107,3 +113,40 @@ def test_memory_does_not_grow_with_a_list() -> None:
     ]
     assert [count for count, _ in counts] == [50, 50, 500, 500]
     assert all(0 < megabytes < 20 for _, megabytes in counts)
+
+
+def test_sizes_to_match_large_pictures_at_are_compared(tmp_path: Path) -> None:
+    sizes = ["--width", "192", "--drawn", "96", "--widths", "192,96,400"]
+    made = run("measure_match_size.py", *sizes, "--scenes", "1", "--precision", "fp32")
+    assert made.returncode == 0, made.stderr
+    head, *lines = made.stdout.splitlines()
+    assert re.fullmatch(r"scene 0: 192 x 128, disparities to \d+ px", head)
+    assert [line.split("  ")[1 if line[0] == " " else 0].strip() for line in lines] == [
+        "192 x 128",
+        "96 x 64",
+        "192 px wide, mean of 1",
+        "96 px wide, mean of 1",
+    ]
+    figures = [[float(each) for each in re.findall(r"([\d.]+) (?:%|px  |s)", line)] for line in lines]
+    assert figures[:2] == figures[2:], "the mean of one scene is its own"
+    for far, farther, mean, median, _ in figures:
+        assert 0 < farther <= far < 100
+        assert 0 < median < mean < 30
+    assert figures[0] != figures[1]
+    data = cut_of_the_sample(tmp_path, slice(100, 140), slice(200, 280))
+    made = run("measure_match_size.py", "--data", data, "--widths", "80,64", "--precision", "fp32")
+    assert made.returncode == 0, made.stderr
+    assert re.match(r"a: 80 x 40, disparities to \d+ px\n  80 x 40 .*\n  64 x 32 ", made.stdout)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_an_enlarged_scene_has_the_geometry_of_the_scene(number: int) -> None:
+    """Each pixel of the scene is the middle of three by three of the enlarged one."""
+    scene = measure_match_size.large_scene(TextureLibrary(), number, 96, 96)
+    large = measure_match_size.large_scene(TextureLibrary(), number, 288, 96)
+    assert scene.disparity is not None
+    assert large.disparity is not None
+    apart = np.abs(large.disparity[1::3, 1::3] - 3 * scene.disparity)
+    assert (apart > 0.01).mean() < 0.03, "but for outlines, which are sharper"
+    rough, fine = (np.abs(np.diff(view.astype(float), axis=1)).mean() for view in (scene.left, large.left))
+    assert 0.2 * rough < fine < 2 * rough, "there are details of a pixel"
