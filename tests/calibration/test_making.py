@@ -275,7 +275,7 @@ def test_what_is_written_is_read_back(made: Made, tmp_path: object) -> None:
     path = tmp_path / "rig.yaml"  # type: ignore[operator]
     path.write_bytes(encode_rig(made.rig, stored_facts(made, BOARD)))
     stored = read_calibration(path)
-    assert stored.notes == []
+    assert not stored.notes
     assert stored.rectified is None
     assert stored.rig is not None
     for found, wanted in ((stored.rig.left, made.rig.left), (stored.rig.right, made.rig.right)):
