@@ -106,9 +106,8 @@ def odd_tensors(state: dict[str, Any], seed: int) -> dict[str, Any]:
     for key in way:
         holder[key] = copy.copy(holder[key])
         holder = holder[key]
-    holder[last] = draw.choice(
-        [*ODD, torch.zeros(2), torch.zeros(3, 5), torch.zeros(0), torch.zeros(4, 3, 1, 1)]
-    )
+    shapes = ((2,), (3, 5), (0,), (4, 3, 1, 1))
+    holder[last] = copy.deepcopy(draw.choice([*ODD, *map(torch.zeros, shapes)]))
     return root
 
 
