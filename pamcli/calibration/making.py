@@ -227,7 +227,8 @@ def _enough(used: Sequence[Sighting], left_out: Sequence[LeftOut]) -> None:
             f"; {len(left_out)} were left out: {left_out[0].name} ({left_out[0].reason})" if left_out else ""
         )
         raise InputError(
-            f"both cameras see the board in {count} {'pair' if count == 1 else 'pairs'}, of {FEWEST_PAIRS} at least that are needed{why}",
+            f"both cameras see the board in {count} {'pair' if count == 1 else 'pairs'}, "
+            f"of {FEWEST_PAIRS} at least that are needed{why}",
             "take 20, with the board in all parts of both pictures",
         )
 

@@ -128,7 +128,7 @@ def test_skipped_pairs_are_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.rates == []
     now += 0.25
     bar.advance()
-    assert shown.rates == ["4.00 pairs/s, 0:00:02 left"]
+    assert shown.rates == ["4.00 pairs/s, 0:00:02 left, "]  # and the time that passed
 
 
 @pytest.mark.parametrize("after", [0.05 * step for step in range(1, 16)])

@@ -137,7 +137,7 @@ def test_skipping_what_exists(batch: Path) -> None:
     command = ["disparity", "l", "r", "-o", "out", "--color-map", "out", "--skip-existing"]
     run = pam(*command, "--jsonl")
     assert run.code == 0
-    assert run.complaints == ["9 ok, 1 skipped"]
+    assert [line for line in run.complaints if "colours run" not in line] == ["9 ok, 1 skipped"]
     assert [record["left"] for record in run.records if record["status"] == "skipped"] == ["l/1.png"]
     # A pair of which one result is missing is done again whole.
     old = digest(b"old")
