@@ -163,6 +163,7 @@ def command(boards: Boards, output: Outputs, messages: options.Quiet) -> None:
     out), and what would make it better.
 
     $ pam calibration make lefts/ rights/ --board 9x6 --square 25mm -o rig.yaml --page report.html
+    $ pam calibration make left.mp4 right.mp4 --board 9x6 --square 25mm -o rig.yaml
     """
     console = messages.console(jsonl=output.json)
     if "" in boards.inputs:

@@ -23,7 +23,8 @@ NEAR = 2.5
 """Standard deviation of the weights by distance, in reduced pixels ..."""
 ALIKE = 12.0
 """... and by colour, in the mean of the channels' differences, of 255. Both were chosen on drawn scenes:
-of reduced disparities that are right, a third to a half as many pixels near edges go wrong as with the nearest."""
+of reduced disparities that are right, a third to a half as many pixels near edges go wrong as with the
+nearest."""
 ALWAYS = 1e-6
 """Least weight by colour: where no colour is alike, the nearest pixels decide."""
 
