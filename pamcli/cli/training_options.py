@@ -100,7 +100,10 @@ class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network")
 class MatcherTraining(Training):
     """Of pam train disparity."""
 
-    unsupervised: bool = flag("Learn from the pairs alone; no truth is opened.", rich_help_panel="Learning")
+    unsupervised: bool = flag(
+        "Learn from pairs alone, from the default weights unless others are named; no truth is opened.",
+        rich_help_panel="Learning",
+    )
     network: Literal["pasmnet", "pasmnet2"] | None = option(
         "Which matcher; else that of the recipe, or of --from."
     )

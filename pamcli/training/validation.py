@@ -1,8 +1,9 @@
 """Measuring a network in training, by the code of `pam eval`, on the weights as they are kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +69,9 @@ def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
 class Validator:
     """The sets to validate on, listed once."""
 
-    def __init__(self, sets: Sequence[tuple[DataSpec, Source]], scale: int | None) -> None:
-        """scale: of super-resolution; None = disparity."""
-        self.sets = sets
-        self.scale = scale
+    def __init__(self, sets: Sequence[tuple[DataSpec, Source]], scale: int | None, remark: str = "") -> None:
+        """scale: of super-resolution; None = disparity. remark: behind the sets' names."""
+        self.sets, self.scale, self.remark = sets, scale, remark
 
     @classmethod
     def open(cls, texts: Sequence[str], scale: int | None) -> "Validator":
@@ -106,7 +106,8 @@ class Validator:
         found: dict[str, dict[str, float]] = {}
         pictures: dict[str, NDArray[np.uint8]] = {}
         for data, source in self.sets:
-            label = data.label if data.label not in found else data.text
+            label = data.label + self.remark
+            label = label if label not in found else data.text + self.remark
             if not isinstance(network, PASSRnet | PASSRnet2):
                 matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
                 found[label], shown = _disparity(matcher, source, advance)
@@ -116,6 +117,40 @@ class Validator:
         main = "D1" if self.scale is None else "PSNR"
         figure = sum(figures[main] for figures in found.values()) / len(found)
         return Validated(figure, found, pictures)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a run has gained over the weights that it began with, in the figure that "best" goes by."""
+
+    before: float
+    after: float
+    """The best since."""
+    step: int
+    """After how many steps that was."""
+    better: bool
+
+    def said(self, best: Path, last: Path) -> str:
+        """For people, with what is in the files of the best and of the last weights."""
+        if self.better:
+            return f"better: {self.after:.2f} instead of {self.before:.2f} after {self.step} steps: {best}"
+        return (
+            f"not better: {self.after:.2f} at best, and {self.before:.2f} before; "
+            f"{best} has the weights that the run began with, {last} the new ones"
+        )
+
+
+def gain(entries: Iterable[Mapping[str, Any]], better: Callable[[float, float], bool]) -> Gain | None:
+    """From the lines of a log; None where nothing was measured before the first step, or after it.
+
+    better: whether the first of two figures is better than the second.
+    """
+    figures = {entry["step"]: float(entry["figure"]) for entry in entries if "figure" in entry}
+    before = figures.pop(0, None)
+    if before is None or not figures:
+        return None
+    step = next(one for one in figures if not any(better(other, figures[one]) for other in figures.values()))
+    return Gain(before, figures[step], step, better(figures[step], before))
 
 
 def save_pictures(folder: Path, validated: Validated) -> None:
