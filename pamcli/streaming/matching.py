@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
 from pamcli.networks.parallax import Towards
 from pamcli.networks.pasmnet import STAGE_STRIDES, Hourglass, PASMnet
-from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.streaming.attention import CostStage, Use, lines_at_once, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
     Convolution,
@@ -39,7 +38,7 @@ TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
 Costs = tuple[CostStage, ...]  # queries and keys of the three stages, from coarse to fine
 
-MatchingNetwork = TypeVar("MatchingNetwork", PASMnet, PASMnet2)
+MatchingNetwork = TypeVar("MatchingNetwork", bound=PASMnet)
 
 
 @dataclass(frozen=True)
