@@ -18,6 +18,7 @@ from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet import StreamedPASMnet
+from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.passrnet import StreamedPASSRnet
 from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 from pamcli.streaming.rolling import folded
@@ -82,8 +83,10 @@ class NetworkOnDevice:
 
 def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> Any:
     """A network whose batch norm is folded, as it runs in the precision that is asked for."""
-    if not spec.streamed or isinstance(network, PASMnet2):
+    if not spec.streamed:
         return WholeNetwork(network, spec, compute)
+    if isinstance(network, PASMnet2):
+        return StreamedPASMnet2(network, compute.dtype)
     if isinstance(network, PASMnet):
         return StreamedPASMnet(lowered(network, compute.dtype))
     kind = StreamedPASSRnet2 if isinstance(network, PASSRnet2) else StreamedPASSRnet

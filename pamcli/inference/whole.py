@@ -73,7 +73,7 @@ class WholeNetwork:
         strip: int | None = None,
         confidence: bool = False,
     ) -> StreamedMatching:
-        """As of `StreamedMatchingNetwork`; `strip` is of no effect."""
+        """As of `StreamedPASMnet`; `strip` is of no effect."""
         views = rows(0, height).contiguous(memory_format=MEMORY_FORMAT)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], max_disparity)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -184,7 +184,7 @@ class Stage(nn.Module):
     def __init__(self, width: int, blocks: int) -> None:
         super().__init__()
         self.width = width
-        self.blocks = nn.ModuleList(Block(width) for _ in range(blocks))
+        self.blocks = cast("Sequence[Block]", nn.ModuleList(Block(width) for _ in range(blocks)))
 
     def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
         """(2B, C, h, w) to features (2B, C, h, w) and cost (B, h, w of the left view, w of the right)."""
@@ -334,18 +334,22 @@ def attention_logs(cost: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
 
 def windowed_regression(logs: Tensor) -> tuple[Tensor, Tensor]:
     """Expected disparity near the peak of M_right->left (B, h, w, w), and the attention there, (B, h, w)."""
-    position, mass = near_peak(logs)
-    return (torch.arange(logs.shape[-2], device=logs.device) - position).clamp(min=0), mass
+    k, inside = columns_of_window(logs.argmax(-1), logs.shape[-1])
+    near = logs.gather(-1, k.clamp(0, logs.shape[-1] - 1)).exp() * inside
+    return expected_disparity(near, k)
 
 
-def near_peak(logs: Tensor) -> tuple[Tensor, Tensor]:
-    """Expected column near the peak of an attention map, and the attention there: (..., V) to (...)."""
-    steps = torch.arange(-WINDOW, WINDOW + 1, device=logs.device)
-    k = logs.argmax(-1, keepdim=True) + steps
-    last = logs.shape[-1] - 1
-    near = logs.gather(-1, k.clamp(0, last)).exp() * ((k >= 0) & (k <= last))
-    mass = near.sum(-1)
-    return (near * k).sum(-1) / mass.clamp(min=1e-6), mass
+def columns_of_window(peak: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Columns within `WINDOW` of a peak (B, h, w): (B, h, w, 5), and which of them there are."""
+    k = peak[..., None] + torch.arange(-WINDOW, WINDOW + 1, device=peak.device)
+    return k, (k >= 0) & (k < width)
+
+
+def expected_disparity(attention: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Disparity of columns k (B, h, w, n), weighted by their attention, and the sum of that, (B, h, w)."""
+    mass = attention.sum(-1)
+    column = torch.arange(k.shape[-2], device=k.device)
+    return (column - (attention * k).sum(-1) / mass.clamp(min=1e-6)).clamp(min=0), mass
 
 
 def looked_up(logs: Tensor, disparity: Tensor, reach: int) -> Tensor:
