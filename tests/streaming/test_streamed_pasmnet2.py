@@ -30,7 +30,11 @@ def test_strips_of_any_height_give_the_plain_result(
     for strip in (32, 96, None):
         found = matched(streamed, views, prior, strip, confidence=True)
         assert found.disparity.dtype == torch.float32
-        print((found.disparity - expected.disparity).abs().max(), ((found.received - mass).abs() / mass.clamp(min=1)).max(), (found.confidence - expected.confidence).abs().max())
+        print(
+            (found.disparity - expected.disparity).abs().max(),
+            ((found.received - mass).abs() / mass.clamp(min=1)).max(),
+            (found.confidence - expected.confidence).abs().max(),
+        )
         assert (found.disparity - expected.disparity).abs().max() < 2e-3
         assert ((found.received - mass).abs() / mass.clamp(min=1)).max() < 1e-4
         assert found.confidence is not None
