@@ -18,7 +18,6 @@ from pamcli.inference.loading import NetworkOnDevice, load
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import MOST, Enlarge, PairRows, Pixels, enlarged, factor, moved
-from pamcli.inference.strip_choice import matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
@@ -225,8 +224,7 @@ class StereoMatcher(NetworkOnDevice):
 
     def _result(self, pair: PairRows, extras: Collection[str], max_disparity: int | None) -> StereoResult:
         sure, twice = "confidence" in extras, "right_disparity" in extras or "visible" in extras
-        updates = self.spec.architecture == "pasmnet2"
-        strip = self._strip(pair, matching_footprint, updates=updates, confidence=sure, right=twice)
+        strip = self._strip(pair, confidence=sure, right=twice)
         right_disparity = visible = confidence = None
         message = f"not enough memory for a pair of {pair.picture_width} x {pair.picture_height} pixels"
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):

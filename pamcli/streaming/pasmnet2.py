@@ -110,7 +110,7 @@ class StreamedPASMnet2:
         received = disparity.new_empty((1, height // 4, width // 4))
         sure = torch.empty_like(received) if confidence else None
         for first, last in strips(height // 4, strip // 4):
-            mixing, d = weights(first, last), with_edges(around, first, last, 1)
+            d, mixing = with_edges(around, first, last, 1), weights(first, last)  # the farthest ahead first
             disparity[:, :, 4 * first : 4 * last] = convex_enlarged(d, mixing)
             initial, _, received[:, first:last] = found(first, last).unbind(1)
             if sure is not None:
@@ -334,8 +334,10 @@ def settled(
     update, layer = scale.upd, scale.h0[0]
     assert isinstance(layer, nn.Conv2d)
     context = unit(described, scale.ctx)
-    hidden, theirs = unit(described, scale.h0), None
-    if coarser is not None:
+    theirs = None
+    if coarser is None:
+        hidden = unit(described, scale.h0)
+    else:
         # The enlargement may as well follow the convolution: a quarter of the work.
         channels = layer.in_channels - WIDTH
         own, other = (part.contiguous() for part in layer.weight.tensor_split((channels,), 1))
