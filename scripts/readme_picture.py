@@ -59,7 +59,7 @@ def main(path: Path) -> None:
     methods = {"bicubic": pair.bicubic(), "pam superres": [view.astype(np.uint8) for view in enlarged]}
     below = {}
     for name, (left, right) in methods.items():
-        figures = superres_figures(pair, left, right, name="the sample pair")
+        figures = superres_figures(pair, left, right)
         below[f"{SCALE} times larger by {name}: {figures['left']['psnr']:.1f} dB"] = left[PART]
     above = {
         "the left picture": pair.left,

@@ -58,14 +58,15 @@ def prior(text: str, option: str) -> int | Literal["stored"] | None:
     return "stored" if text == "stored" else number_or_none(text, option)
 
 
-def enlargement(text: str, option: str) -> float | Literal["auto"]:
-    """`enlarge` of `StereoMatcher.load`."""
+def match_size(text: str, option: str) -> float | Literal["auto"]:
+    """`match_size` of `StereoMatcher.load`, which checks its range."""
     if text == "auto":
         return "auto"
     with suppress(ValueError):
-        if 1 <= (times := float(text)) <= 4:
-            return times
-    raise UsageError(f"{option} {text!r} is neither auto nor a number from 1 to 4")
+        if (value := float(text)) > 0:
+            return value
+    hint = "auto, a factor as 0.5, or a width in pixels as 1500"
+    raise UsageError(f"{option} {text!r} is no size to match pictures at", hint)
 
 
 def _two_numbers(text: str, mark: str, digits: int = 5) -> tuple[int, int] | None:

@@ -27,12 +27,19 @@ def _environment() -> jinja2.Environment:
 
 
 def render_report(found: Evaluation) -> bytes:
-    """The report as an HTML file in UTF-8, without anything outside it."""
+    """Render the report as an HTML file in UTF-8, without anything outside it.
+
+    It says nothing twice: the figures of a set's only pair are those of the set, and warnings are no notes.
+    """
+    pairs = {(row.get("data"), row.get("name")) for row in found.images.rows}
+    several = len(pairs) > len({data for data, _ in pairs})
     page = (
         _environment()
         .get_template("report.html")
         .render(
             found=found,
+            notes=[note for note in found.notes if note not in found.warnings],
+            several=several,
             error_legend=[
                 (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
                 for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
@@ -40,7 +47,7 @@ def render_report(found: Evaluation) -> bytes:
             has_errors=any(panel.kind == "errors" for pair in found.worst_pairs for panel in pair.panels),
             definitions={
                 column.heading: column.note
-                for table in (found.summary, found.images)
+                for table in (found.summary, *([found.images] if several else ()))
                 for column in table.columns
                 if column.note
             },
@@ -51,7 +58,7 @@ def render_report(found: Evaluation) -> bytes:
 
 
 def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str | None, bool]]:
-    """Column, text, value as JavaScript's Number() reads it, and whether the text is long."""
+    """List a row's cells: column, text, value as JavaScript's Number() reads it, whether the text is long."""
     found = []
     for column in table.columns:
         shown, value = table.shown(row, column), json_value(row.get(column.key))
@@ -63,13 +70,13 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
 
 
 def chart_svg(chart: Histogram | CurveChart) -> Markup:
-    """The chart as inline SVG, below a sample of each of its lines with its name."""
+    """Draw the chart as inline SVG, below a sample of each of its lines with its name."""
     drawn = {"bars": (), "lines": {}, "y_title": "", **chart.drawn()}
     return Markup(_environment().get_template("chart.html").render(drawn))
 
 
 def _panels(pair: ShownPair) -> dict[str, Any]:
-    """How the panels of a pair are laid out, and each with its data: URI and size."""
+    """Lay out the panels of a pair, each with its data: URI and size."""
     drawn = [(panel, *data_uri(panel)) for panel in pair.panels]
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
     crops = any(panel.kind == "crop" for panel in pair.panels)

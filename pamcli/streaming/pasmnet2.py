@@ -32,7 +32,16 @@ from pamcli.networks.pasmnet2 import (
 )
 from pamcli.networks.pasmnet2 import Block as AttentionBlock
 from pamcli.streaming.attention import Block, column_blocks, enlarged_cost, lines_at_once
-from pamcli.streaming.matching import StreamedMatching, beside_enlarged, decoded, encoded, lowered, unit
+from pamcli.streaming.matching import (
+    Progress,
+    StreamedMatching,
+    Telling,
+    beside_enlarged,
+    decoded,
+    encoded,
+    lowered,
+    unit,
+)
 from pamcli.streaming.rolling import (
     MEMORY_FORMAT,
     Convolution,
@@ -52,6 +61,7 @@ from pamcli.streaming.rolling import (
     strips,
 )
 
+READING = 0.5  # of the time: what is done before the disparity of rows that are read is there
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
 Product = tuple[Tensor, Tensor, Tensor]
@@ -78,12 +88,20 @@ class StreamedPASMnet2:
         *,
         strip: int | None = None,
         confidence: bool = False,
+        progress: Progress | None = None,
     ) -> StreamedMatching:
         """As of `StreamedPASMnet.match`."""
         assert height % 32 == width % 32 == 0
         net, strip = self.network, height if strip is None else strip
         assert strip % 32 == 0
-        x0 = unit(Given(rows, height, strip), net.E0)
+        telling = Telling(progress)
+
+        def read(first: int, last: int) -> Tensor:
+            if strip < height:  # else they are all read at once
+                telling(READING * first / height)
+            return rows(first, last)
+
+        x0 = unit(Given(read, height, strip), net.E0)
         half = unit(left_view(x0), net.x2)
         x1 = Leading(encoded(x0, net.E1), half)  # else twice as many rows of x0 would wait for the end
         x2 = encoded(x1, net.E2)
@@ -120,6 +138,7 @@ class StreamedPASMnet2:
                 sure[:, first:last] = confidence_of(near.sum(-1), own - initial)
             weights.forget(last)
             found.forget(last)
+            telling(READING + (1 - READING) * 4 * last / height)
         return StreamedMatching(disparity, valid_mask(received), received, sure)
 
 
@@ -292,6 +311,7 @@ class Attended(RollingMap):
     def logs(self, first: int, k: Tensor) -> Tensor:
         """Logarithm of M_right->left of the rows from `first` on, at columns k (1, R, w, n)."""
         last, found = first + k.shape[1], []
+        assert self.held and self.held[0].first <= first, "these rows are forgotten"  # noqa: PT018
         for held in self.held:
             low, high = max(first, held.first), min(last, held.last)
             if low >= high:
@@ -303,7 +323,6 @@ class Attended(RollingMap):
             ]
             found.append(torch.cat(parts, 1) - held.totals[rows, :, None])
         logs = torch.cat(found)[None]
-        assert logs.shape == k.shape, "these rows are forgotten"
         disparity = torch.arange(self.width, device=k.device)[:, None] - k
         beyond = disparity < 0
         if self.limit is not None:

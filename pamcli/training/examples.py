@@ -40,6 +40,7 @@ from pamcli.training.augmentation import (
     randomly_flipped,
 )
 from pamcli.training.recipe import Wide
+from pamcli.workers import deaf_to_ctrl_c
 
 # Separate random streams of a seed. None is 0: numpy takes (seed, position, 0) for (seed, position), which is
 # the stream of a scene.
@@ -287,7 +288,8 @@ def loader(
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # its own: the run's random state belongs to the run
         )
-        batches = iter(loaded)
+        with deaf_to_ctrl_c():
+            batches = iter(loaded)
     try:
         for found in batches:
             if isinstance(found, PamError):
@@ -314,8 +316,7 @@ def _sigchld_handler_kept() -> Iterator[None]:
 
 
 def _begin_worker(_: int) -> None:
-    # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main process ends
-    # the others when it has saved its work. A second SIGTERM is its own, for a worker that does not end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A scheduler's SIGTERM goes to all processes of a job: the main one ends the others when it has saved its
+    # work. A second SIGTERM is its own, for a worker that does not end.
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
     torch.set_num_threads(1)

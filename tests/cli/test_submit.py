@@ -1,4 +1,4 @@
-"""pam eval disparity --submission: archives for the benchmarks."""
+"""pam submit: archives for the benchmarks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TESTING = "kitti2015/testing:kitti"
 
 
 def test_a_submission_holds_what_the_network_finds(networks: None, two_wanted: Path) -> None:
-    run = pam("eval", "disparity", "--data", TESTING, "--submission", "out/kitti2015.zip")
+    run = pam("submit", "--data", TESTING, "-o", "out/kitti2015.zip")
     assert (run.code, run.lines) == (0, ["out/kitti2015.zip"])
     assert "2 pictures, 2 files, verified" in run.stderr
     assert names("out") == ["kitti2015.zip"]
@@ -47,7 +47,7 @@ def test_a_submission_holds_what_the_network_finds(networks: None, two_wanted: P
 
 
 def test_a_submission_of_files(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
-    run = pam("eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip")
+    run = pam("submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip")
     assert (run.code, run.lines) == (0, ["k.zip"])
     with zipfile.ZipFile("k.zip") as archive:
         archive.extractall("unpacked")
@@ -59,21 +59,21 @@ def test_an_incomplete_submission_is_refused_before_a_network_is_loaded(
     two_wanted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
-    arguments = ["eval", "disparity", "--data", f"{TESTING}?first=1", "--submission", "k.zip"]
+    arguments = ["submit", "--data", f"{TESTING}?first=1", "-o", "k.zip"]
     with unchanged():
         refuse(pam(*arguments), 3, "incomplete", "000001_10")
 
 
 def test_training_pairs_of_kitti_make_no_submission(two_wanted: Path, kitti: Path) -> None:
     with unchanged():
-        run = pam("eval", "disparity", "--data", "kitti2015:kitti", "--submission", "k.zip")
+        run = pam("submit", "--data", "kitti2015:kitti", "-o", "k.zip")
         refuse(run, 2, "testing pairs", "kitti2015/testing")
 
 
 def test_a_size_that_is_none_of_the_picture_is_refused(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
     eval_trees.write_disparity("made/000001_10.pfm", made["000001_10"][1:])
     with unchanged():
-        run = pam("eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip")
+        run = pam("submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip")
         refuse(run, 3, "made/000001_10.pfm", "128 x 79")
 
 
@@ -90,7 +90,7 @@ def test_middlebury_gets_the_size_of_its_pictures(
         Image.fromarray(sample.right).save(folder / "im1.png")
         eval_trees.write_disparity(f"out/trainingQ/{scene}.pfm", np.nan_to_num(made[sample.name], nan=3.0))
     data = ["--data", "middlebury:MiddEval3"]
-    arguments = ["eval", "disparity", *data, "--predictions", "out", "--submission", "m.zip"]
+    arguments = ["submit", *data, "--predictions", "out", "-o", "m.zip"]
     with unchanged():  # the time that reading a file takes is not the program's
         refuse(pam(*arguments), 2, "runtime", "--prediction-seconds")
     run = pam(*arguments, "--prediction-seconds", "0.25")
@@ -102,15 +102,33 @@ def test_middlebury_gets_the_size_of_its_pictures(
 
 
 def test_no_archive_of_own_pairs(mine: Path) -> None:
-    run = pam("eval", "disparity", "--data", "pairs:mine", "--submission", "k.zip")
+    run = pam("submit", "--data", "pairs:mine", "-o", "k.zip")
     refuse(run, 2, "no benchmark takes", "pairs", "kitti2015")
+
+
+@pytest.mark.parametrize(
+    ("more", "texts"),
+    [
+        (["-o", "k.tar"], ["--output", ".zip"]),
+        (["-o", "k.zip", "--prediction-seconds", "1"], ["--prediction-seconds", "--predictions"]),
+        (["-o", "k.zip", "--prediction-scale", "2"], ["--prediction-scale", "--predictions"]),
+        (["-o", "k.zip", "--predictions", "made", "--prediction-seconds", "1"], ["Middlebury's or ETH3D's"]),
+        (["-o", "k.zip", "--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_contradictions_and_bad_values(
+    two_wanted: Path, made: dict[str, np.ndarray], more: list[str], texts: list[str]
+) -> None:
+    with unchanged():
+        refuse(pam("submit", "--data", TESTING, *more), 2, *texts)
 
 
 def test_an_archive_that_exists_is_replaced_on_request_alone(
     two_wanted: Path, made: dict[str, np.ndarray]
 ) -> None:
     Path("k.zip").write_text("old")
-    arguments = ["eval", "disparity", "--data", TESTING, "--predictions", "made", "--submission", "k.zip"]
+    arguments = ["submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip"]
     with unchanged():
         refuse(pam(*arguments), 2, "k.zip", "--overwrite")
     assert pam(*arguments, "--overwrite").code == 0

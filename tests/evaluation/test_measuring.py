@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from pamcli.calibration.rectified import Calibration
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.disparity_run import DisparityProtocol, evaluate_disparity, measure_disparity
-from pamcli.evaluation.methods import Estimate, FilesMethod, NetworkMethod
+from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+from pamcli.evaluation.protocols import usual_protocol
+from pamcli.evaluation.run import evaluate, measure
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture
 
@@ -38,11 +42,9 @@ def sample(name: str = "a") -> Sample:
     return Sample(name, view, view, disparity=TRUTH)
 
 
-def times(factor: float) -> dict[str, tuple[str, ...]]:
-    found = measure_disparity(
-        "set", Held(sample()), lambda _: Estimate(TRUTH * np.float32(factor)), DisparityProtocol()
-    )
-    return {"warnings": found.warnings}
+def warnings(factor: float) -> tuple[str, ...]:
+    run = {"times": lambda _: Estimate(TRUTH * np.float32(factor))}
+    return measure(Disparity(), Held(sample()), run).last.warnings
 
 
 @pytest.mark.parametrize(
@@ -50,32 +52,33 @@ def times(factor: float) -> dict[str, tuple[str, ...]]:
     [(256, "256 times the truth"), (1 / 256, "1/256 of the truth"), (-1, "negative"), (0, "0 times")],
 )
 def test_estimates_in_another_unit_or_of_another_sign_are_suspected(factor: float, words: str) -> None:
-    (line,) = times(factor)["warnings"]
+    (line,) = warnings(factor)
     assert words in line
 
 
 @pytest.mark.parametrize("factor", [1, 0.5, 2])
 def test_merely_bad_estimates_are_not(factor: float) -> None:
-    assert times(factor)["warnings"] == ()
+    assert warnings(factor) == ()
 
 
 def test_samples_without_truth_are_left_out_and_said() -> None:
     source = Held(replace(sample("a"), disparity=None), sample("b"), replace(sample("c"), disparity=None))
-    found = measure_disparity("set", source, lambda _: Estimate(TRUTH), DisparityProtocol())
-    assert [image.name for image in found.images] == ["b"]
+    found = measure(Disparity(), source, {"truth": lambda _: Estimate(TRUTH)})
+    assert [image.name for image in found.last.images] == ["b"]
     assert found.notes == ("2 of 3 pairs have no truth, left out: a, c",)
     with pytest.raises(InputError, match="a has no true disparity, nor has any other pair"):
-        measure_disparity("set", source.first(1), lambda _: Estimate(TRUTH), DisparityProtocol())
+        measure(Disparity(), source.first(1), {"truth": lambda _: Estimate(TRUTH)})
 
 
 def test_middlebury_clips_to_ndisp_where_it_is_known() -> None:
     known = replace(sample(), calibration=Calibration(100, 0.1, ndisp=45))
-    protocol = DisparityProtocol.of("middlebury")
     for one, worst in ((known, 45 - TRUTH.min()), (sample(), 1000 - TRUTH.min())):
         disparity = TRUTH.copy()
         disparity.flat[0] = 1000
-        found = measure_disparity("set", Held(one), lambda _, d=disparity: Estimate(d), protocol)
-        assert found.summary.pooled["all"]["epe"] == pytest.approx(worst / TRUTH.size, rel=1e-4)
+        meter = DisparityMeter(usual_protocol("middlebury"))
+        meter.add(one, Estimate(disparity))
+        found = meter.summary()
+        assert found.pooled["all"]["epe"] == pytest.approx(worst / TRUTH.size, rel=1e-4)
         assert any("ndisp" in note for note in found.notes) == (one is known)
 
 
@@ -94,7 +97,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_one_call_makes_figures_and_a_report(files: Path) -> None:
-    found = evaluate_disparity([f"pairs:{files}?first=1"], FilesMethod(files / "made"), study="range")
+    found = evaluate(Disparity(study="range"), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
     assert found.json()["sets"][0]["pooled"]["all"]["epe"] == pytest.approx(1, abs=1e-5)
     assert found.json()["study"]["kind"] == "range"
     assert "0 to 16" in [row["truth"] for row in found.json()["study"]["rows"]]
@@ -102,6 +105,34 @@ def test_one_call_makes_figures_and_a_report(files: Path) -> None:
     assert page.startswith("<!doctype html>")
     assert page.count("<figure><h3>") == 2
     assert "range of disparity" in page
+
+
+def rows_of(page: bytes) -> list[str]:
+    """The rows of a page's tables, without those of headings."""
+    rows = [row.partition("</tr>")[0] for row in page.decode().split("<tr>")[1:]]
+    return [row for row in rows if "<td" in row]
+
+
+def test_a_report_says_nothing_twice(files: Path) -> None:
+    """One pair, whose figures are those of its set, however they are averaged; a warning is no note."""
+    for name, truth in {"a": TRUTH, "b": TRUTH + 100}.items():
+        (files / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
+        (files / "made" / f"{name}.pfm").write_bytes(encode_disparity(truth * 9 + 1, ".pfm").data)
+    found = evaluate(Disparity(), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
+    assert len(rows_of(found.report())) == 1
+    (warning,) = found.warnings
+    assert warning in found.notes
+    assert found.report().count(warning.encode()) == 1
+    assert set(found.json()["sets"][0]["pooled"]) == {"all", "0-100"}, "programs are told of all"
+
+    found = evaluate(Disparity(), [f"pairs:{files}"], [FilesMethod(files / "made")])
+    rows = [(row["region"], row["average"]) for row in found.summary.rows]
+    regions = ("all", "0-100", "100-200")
+    assert rows == [*((region, "pooled") for region in regions), ("all", "mean of pictures")]
+    shown = rows_of(found.report())
+    assert len(shown) == len(set(shown)) == len(rows) + 2
+    with pytest.raises(UsageError, match="is given twice"):
+        evaluate(Disparity(), [f"pairs:{files}"] * 2, [FilesMethod(files / "made")])
 
 
 def test_notes_count_what_was_asked_for(files: Path) -> None:
@@ -137,7 +168,7 @@ class Network:
 
 def test_a_study_of_the_resolution_gives_the_network_other_sizes_and_measures_the_full_one() -> None:
     network = Network()
-    found = evaluate_disparity([Held(sample())], NetworkMethod(network), study="resolution", worst=0)
+    found = evaluate(Disparity(study="resolution"), [Held(sample())], [NetworkMethod(network)], worst=0)
     rows = {row["resolution"]: row for row in found.json()["study"]["rows"]}
     assert list(rows) == [0.25, 0.5, 1.0, 1.5, 2.0]
     assert network.sizes == [(24, 32), (16, 16), (16, 16), (36, 48), (48, 64)]
@@ -148,7 +179,7 @@ def test_a_study_of_the_resolution_gives_the_network_other_sizes_and_measures_th
 
 def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pamcli.evaluation.studies.LIMITS", (20,))
-    found = evaluate_disparity([Held(sample())], NetworkMethod(Network()), study="range", worst=1)
+    found = evaluate(Disparity(study="range"), [Held(sample())], [NetworkMethod(Network())], worst=1)
     rows = {(row["maximum"], row["truth"]): row for row in found.json()["study"]["rows"]}
     assert rows["as measured", "all"]["epe"] == 0
     assert rows["20 px", "0 to 16"]["epe"] == 0
@@ -159,4 +190,52 @@ def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch)
 
 def test_files_have_one_resolution(files: Path) -> None:
     with pytest.raises(UsageError, match="runs a network"):
-        evaluate_disparity([f"pairs:{files}"], FilesMethod(files / "made"), study="resolution")
+        evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [FilesMethod(files / "made")])
+
+
+def test_methods_stand_side_by_side_and_the_last_one_is_in_question(files: Path) -> None:
+    network = NetworkMethod(Network(), "exact")
+    found = evaluate(Disparity(), [f"pairs:{files}"], [network, FilesMethod(files / "made")])
+    assert found.title == f"Disparity of {files / 'made'}"
+    rows = [(row["method"], row["name"], round(row["epe"], 3)) for row in found.images.rows]
+    assert rows == [(method, name, epe) for name in "ab" for method, epe in (("exact", 0), ("made", 1))]
+    summary = [(row["method"], row["average"]) for row in found.summary.rows if row["region"] == "all"]
+    averages = ("pooled", "mean of pictures")
+    assert summary == [(method, average) for method in ("exact", "made") for average in averages]
+    assert [one["method"] for one in found.json()["sets"]] == ["exact", "made"]
+    assert [pair.caption for pair in found.worst_pairs] == ["D1 0.0 %, end-point error 1.00 px"] * 2
+
+
+def test_a_sample_that_one_method_lacks_is_measured_for_none(files: Path) -> None:
+    (files / "made" / "a.pfm").unlink()
+    some = FilesMethod(files / "made", allow_missing=True)
+    found = evaluate(Disparity(), [f"pairs:{files}"], [some, NetworkMethod(Network(), "exact")])
+    assert [(row["method"], row["name"]) for row in found.images.rows] == [("made", "b"), ("exact", "b")]
+    assert "1 without a prediction, left out: a" in found.notes
+
+
+def test_no_method_and_two_of_one_name_are_refused(files: Path) -> None:
+    one = FilesMethod(files / "made")
+    for methods, words in (([], "no method"), ([one, one], "two methods are called made")):
+        with pytest.raises(UsageError, match=words):
+            evaluate(Disparity(), [f"pairs:{files}"], methods)
+
+
+def test_who_watches_is_told_how_far_each_pair_is() -> None:
+    class Telling(Network):
+        def __call__(
+            self,
+            left: np.ndarray,
+            right: np.ndarray,
+            *,
+            extras: object = (),
+            progress: Callable[[float], None] | None = None,
+        ) -> Estimate:
+            if progress is not None:
+                progress(0.5)
+            return super().__call__(left, right, extras=extras)
+
+    told: list[tuple[int, float]] = []
+    method = NetworkMethod(Telling(), watch=lambda rows: lambda share: told.append((rows, share)))
+    evaluate(Disparity(), [Held(sample())], [method], worst=0)
+    assert told == [(len(sample().left), 0.5)]
