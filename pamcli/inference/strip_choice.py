@@ -47,7 +47,7 @@ UPSCALING2_LAG, UPSCALING2_ROW, UPSCALING2_COSTS = 8_000, 450, 1_600
 views; a strip's are features before and after a 3x3 convolution, their norm in float32."""
 
 MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 90, 380
-MATCHING2_WHOLE_ROW, MATCHING2_WHOLE_COSTS = 14, 160
+MATCHING2_WHOLE_ROW, MATCHING2_WHOLE_COSTS = 20, 150
 UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
 """The same of a picture that is one strip. PASMnet's costs are those of the lines whose attention is looked
 at at a time. PASSRnet's rows are counted for each view, and once more."""
@@ -156,11 +156,11 @@ def matching2_footprint(
     ]
     per_row = (MATCHING2_ROW * item + MATCHING2_COSTS) * width
     per_row_costs = ordered / 4 + square / 4 / 8 + square / 16 / 16
-    pieces = 2 * ordered * lines_at_once(quarter, quarter)
     whole = None
     if pixels <= MATCHING_WHOLE:
         run = (MATCHING2_WHOLE_ROW * item + MATCHING2_WHOLE_COSTS) * pixels + height * per_row_costs
-        whole = height, int(held + WHOLE_SCATTER * run + pieces)
+        whole = height, int(held + run + _attention(quarter, height // 4, ordered=True))
+    pieces = _attention(quarter, most // 4, ordered=True)
     return Footprint(
         fixed=int(held + WHOLE_SCATTER * lag * width + sum(costs) + pieces),
         per_row=int(WHOLE_SCATTER * per_row + per_row_costs),

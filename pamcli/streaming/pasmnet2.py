@@ -62,6 +62,7 @@ from pamcli.streaming.rolling import (
 )
 
 READING = 0.5  # of the time: what is done before the disparity of rows that are read is there
+ENLARGED_AT_ONCE = 8  # rows of disparities: what is made of them should stay in the cache
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
 Product = tuple[Tensor, Tensor, Tensor]
@@ -129,7 +130,9 @@ class StreamedPASMnet2:
         sure = torch.empty_like(received) if confidence else None
         for first, last in strips(height // 4, strip // 4):
             d, mixing = with_edges(around, first, last, 1), weights(first, last)  # the farthest ahead first
-            disparity[:, :, 4 * first : 4 * last] = convex_enlarged(d, mixing)
+            for low, high in strips(last - first, ENLARGED_AT_ONCE):
+                enlarged = convex_enlarged(d[:, low : high + 2], mixing[:, :, low:high])
+                disparity[:, :, 4 * (first + low) : 4 * (first + high)] = enlarged
             initial, _, received[:, first:last] = found(first, last).unbind(1)
             if sure is not None:
                 own = d[:, 1:-1, 1:-1]
