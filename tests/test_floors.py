@@ -25,7 +25,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
-    "data": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "cv2"}),
+    "data": ({"errors", "checked", "files", "imaging", "calibration"}, {"numpy", "PIL", "cv2"}),
     "evaluation": (
         {"errors", "files", "imaging", "data", "inference", "registry"},
         {"numpy", "jinja2", "markupsafe", "PIL"},
