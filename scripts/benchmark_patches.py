@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from pamcli.data.open import open_data, parse_data
-from pamcli.data.preparation.pairs import listed_pairs
-from pamcli.data.preparation.prepare import carry_out, finish, plan_preparation
-from pamcli.data.preparation.stores import StoreName
-from pamcli.data.preparation.unfinished import size_text
+from pamcli.data.picture_pairs import listed_pairs
 from pamcli.data.source import Source
+from pamcli.flickr1024.prepare import carry_out, finish, plan_preparation
+from pamcli.flickr1024.stores import StoreName
+from pamcli.flickr1024.unfinished import size_text
 
 TURNS = 5
 STORES: tuple[StoreName, ...] = ("folders", "packed")

@@ -36,8 +36,8 @@ from PIL import Image
 
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
-from pamcli.data.stereograms import SetAside, rectify_stereogram
-from pamcli.data.stereograms.rectify import InfinityChoice
+from pamcli.flickr1024.rectify_stereogram import InfinityChoice, rectify_stereogram
+from pamcli.flickr1024.stereogram_views import SetAside
 from pamcli.imaging.images import eight_bits
 
 Floats = NDArray[np.float64]

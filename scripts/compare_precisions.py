@@ -18,8 +18,8 @@ import numpy as np
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
-from pamcli.evaluation.disparity_metrics import DisparityMeter
-from pamcli.evaluation.disparity_run import DisparityProtocol
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.protocols import usual_protocol
 from pamcli.inference.matcher import StereoMatcher
 
 MOST_POINTS = 0.1
@@ -55,14 +55,13 @@ def compare(data: str, matchers: list[StereoMatcher]) -> dict[str, Any]:
     """Figures of both precisions, pooled over a set, and the mean difference over all of its pixels."""
     spec = parse_data(data)
     source = open_data(spec)
-    protocol = DisparityProtocol.of(spec.info.name, max_gt=None, resize=None)
-    meters = [DisparityMeter(kitti=protocol.kitti) for _ in matchers]
+    meters = [DisparityMeter(usual_protocol(spec.info.name)) for _ in matchers]
     difference = pixels = 0.0
     for index in range(len(source)):
         sample: Sample = source.load(index)
         found = [matcher(sample.left, sample.right, extras=()).disparity for matcher in matchers]
         for meter, disparity in zip(meters, found, strict=True):
-            meter.add(sample, disparity)
+            meter.add(sample, Estimate(disparity))
         difference += float(np.abs(found[0] - found[1]).sum(dtype=np.float64))
         pixels += found[0].size
     figures = [meter.summary().pooled["all"] for meter in meters]

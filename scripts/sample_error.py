@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
-from pamcli.evaluation.disparity_metrics import DisparityMeter
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 
@@ -25,7 +25,7 @@ def main(estimate_file: str) -> None:
     left, right = (read_picture(FOLDER / f"{side}.png").pixels for side in ("left", "right"))
     sample = Sample("the sample pair", left, right, read_disparity(FOLDER / "disparity.pfm"))
     meter = DisparityMeter()
-    figures = meter.add(sample, read_disparity(Path(estimate_file))).regions["all"]
+    figures = meter.add(sample, Estimate(read_disparity(Path(estimate_file)))).figures["all"]
     for metric, (name, unit) in SHOWN.items():
         print(f"{name:16} {figures[metric]:.2f} {unit}")
 

@@ -101,8 +101,9 @@ def folder(tmp_path: Path) -> Path:
         (["train", "superres", "--help"], ["--scale", "--max-minutes", "--loss"]),
         (
             ["eval", "disparity", "--help"],
-            ["--data", "--predictions", "--submission", "--max-gt", "--report"],
+            ["--data", "--predictions", "--max-gt", "--report"],
         ),
+        (["submit", "--help"], ["--data", "--predictions", "--prediction-seconds", "--output"]),
         (["eval", "superres", "--help"], ["--data", "--right-view", "--baseline-only", "--save"]),
     ],
     ids=" ".join,
@@ -166,9 +167,9 @@ PAIR = ["left.png", "right.png"]
             2,
             ["no prediction", "a.pfm"],
         ),
-        (["eval", "disparity", "--data", "pairs:set", "--submission", "s.zip"], 2, ["no benchmark takes"]),
+        (["submit", "--data", "pairs:set", "-o", "s.zip"], 2, ["no benchmark takes"]),
         (
-            ["eval", "disparity", "--data", "kitti2015/testing:k", "--submission", "s.zip"],
+            ["submit", "--data", "kitti2015/testing:k", "-o", "s.zip"],
             3,
             ["199 pictures"],
         ),

@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from pamcli.calibration.rig import Camera, Rig
 from pamcli.imaging.images import Picture, encode_picture
 
 
@@ -47,18 +48,12 @@ def photographs(left: np.ndarray, right: np.ndarray, *, fisheye: bool = False) -
     r = cv2.Rodrigues(np.array([0.015, -0.02, 0.02]))[0]
     t = -r @ np.array([[0.2], [0.004], [-0.003]])
     if fisheye:
-        r1, r2, p1, p2, _ = cv2.fisheye.stereoRectify(
-            k1,
-            d1,
-            k2,
-            d2,
-            (width, height),
-            r,
-            t,
-            cv2.CALIB_ZERO_DISPARITY,
-            newImageSize=(width, height),
-            balance=0,
-        )
+        none = np.zeros(4)
+        r1, r2, *_ = cv2.stereoRectify(k1, none, k2, none, (width, height), r, t)
+        cameras = Rig(Camera(k1, d1, True), Camera(k2, d2, True), r, t.ravel(), (width, height))
+        calibration = cameras.rectification().calibration
+        assert calibration is not None
+        p1, p2 = calibration.projections()
     else:
         r1, r2, p1, p2, *_ = cv2.stereoRectify(
             k1, d1, k2, d2, (width, height), r, t, alpha=0, newImageSize=(width, height)

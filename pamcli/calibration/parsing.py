@@ -1,8 +1,11 @@
 """Calibration files as trees of names and values, and numbers out of them; errors name the key."""
 
+import io
 import json
 import math
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +20,21 @@ from pamcli.imaging.raster import open_source
 Tree = Mapping[str, Any]
 
 LARGEST_FILE = 1 << 20  # bytes; calibrations have a few thousand
+LARGEST_ARRAYS = 1 << 26  # bytes; those of MATLAB and NumPy may hold all corners of all boards
 _LINE = re.compile(r"^\s*([A-Za-z]\w*)\s*([=:])(.*)$", re.MULTILINE)
 
 
-def read_text(path: Path) -> str:
-    """Raises InputError: unreadable, empty, no text, too long to be a calibration."""
+def read_bytes(path: Path) -> bytes:
+    """Raises InputError: unreadable, empty, too long to be a calibration."""
     with open_source(path, str(path)) as stream:
-        data = stream.read(LARGEST_FILE + 1)
+        data = stream.read(LARGEST_ARRAYS + 1)
+    if len(data) > LARGEST_ARRAYS:
+        raise InputError(f"has more than {LARGEST_ARRAYS >> 20} MB, and is no calibration")
+    return data
+
+
+def text_of(data: bytes) -> str:
+    """Raises InputError: no text, or too long to be a calibration."""
     if len(data) > LARGEST_FILE or b"\0" in data:
         raise InputError("is no text file of numbers")
     try:
@@ -42,11 +53,14 @@ def lines_of(text: str, mark: str) -> dict[str, str]:
 
 
 def tree_of(text: str) -> Tree:
-    """YAML (of OpenCV, too), JSON, or OpenCV's XML. Raises InputError: damaged, or no names at its top."""
+    """YAML (of OpenCV, too), JSON, or OpenCV's XML; a list gets the name "list".
+
+    Raises InputError: damaged, or no names at its top.
+    """
     try:
         if text.lstrip().startswith("<"):
-            tree = {child.tag: _element(child) for child in ElementTree.fromstring(text)}
-        elif text.lstrip().startswith("{"):
+            tree: Any = {child.tag: _element(child) for child in ElementTree.fromstring(text)}
+        elif text.lstrip().startswith(("{", "[{", "[\n", "[\r", "[ ")):
             tree = json.loads(text)
         else:
             tree = _yaml(text)
@@ -59,9 +73,26 @@ def tree_of(text: str) -> Tree:
         AttributeError,
     ) as error:
         raise InputError(f"is damaged: {' '.join(str(error).split())[:120]}") from error
+    if isinstance(tree, list) and tree and isinstance(tree[0], dict):
+        return {"list": tree}
     if not isinstance(tree, dict):
         raise InputError("holds no calibration that is known")
     return {str(name): value for name, value in tree.items()}
+
+
+def arrays_of(data: bytes) -> Tree:
+    """The arrays of an .npz. Raises InputError: damaged, Python's objects inside, too large."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(each.file_size for each in archive.infolist()) > LARGEST_ARRAYS:
+                raise InputError(f"holds more than {LARGEST_ARRAYS >> 20} MB, and is no calibration")
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, LookupError) as error:
+        raise InputError(
+            "is no .npz of plain arrays",
+            "numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)",
+        ) from error
 
 
 def _element(element: ElementTree.Element) -> Any:
@@ -81,8 +112,9 @@ def _yaml(text: str) -> Any:
         "tag:yaml.org,2002:opencv-", lambda loader, _, node: loader.construct_mapping(node, deep=True)
     )
     try:
-        # OpenCV up to 4 begins its files with "%YAML:1.0", which is no YAML.
-        return yaml.load(re.sub(r"\A%YAML.*", "", text), Loader)
+        # OpenCV up to 4 begins its files with "%YAML:1.0", and reads "data:[1, 2]", which are no YAML.
+        text = re.sub(r"^(\s*[\w.]+):\[", r"\1: [", re.sub(r"\A%YAML.*", "", text), flags=re.MULTILINE)
+        return yaml.load(text, Loader)
     except yaml.YAMLError as error:
         raise ValueError(error) from error
 
@@ -92,7 +124,7 @@ def numbers(value: Any, key: str, *counts: int) -> NDArray[np.float64]:
 
     Raises InputError naming the key: missing, text, NaN, another number of numbers.
     """
-    if value is None or (isinstance(value, list) and None in value):
+    if value is None or (isinstance(value, list) and any(each is None for each in value)):
         raise InputError(f"{key} is missing")
     found = list(_flat(value, key))
     if counts and len(found) not in counts:
@@ -126,6 +158,8 @@ def size_of(value: Any, key: str) -> tuple[int, int]:
 def _flat(value: Any, key: str, depth: int = 0) -> Iterator[float]:
     if isinstance(value, Mapping):
         value = value.get("data")
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple) and depth < 4:
         for item in value:
             yield from _flat(item, key, depth + 1)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from pamcli.errors import InputError
 LONGEST_BASELINE = 5.0
 SHORTEST_BASELINE = 1e-3  # metres outside of which a baseline is probably in another unit
 SHORTEST_FOCAL_LENGTH = 50.0  # pixels below which a focal length is probably one in millimetres
+EXCHANGE = "exchange the two: `cameras` 1:0"
+"""What to do where the right camera stands to the left of the left one."""
 SAME_SIZE = 1.0  # pixels by which a side may be off where a picture has the aspect of its calibration
 
 
@@ -37,6 +40,8 @@ class Calibration:
     """Pixels, where pixels are not square; None = `focal_length`."""
     ndisp: float | None = None
     """Middlebury's bound on the disparities, pixels; None = not stated."""
+    others: tuple["Calibration", ...] = ()
+    """Of the same cameras' pictures of other sizes, which are not these scaled: cut from the sensor's."""
 
     def __post_init__(self) -> None:
         for name, value in {
@@ -53,7 +58,7 @@ class Calibration:
         if self.baseline < 0:
             raise InputError(
                 f"the baseline is {self.baseline:g} m: the right camera stands to the left of the left one",
-                "exchange the two cameras",
+                EXCHANGE,
             )
 
     @classmethod
@@ -68,6 +73,26 @@ class Calibration:
     @property
     def vertical_focal_length(self) -> float:
         return self.focal_length if self.focal_length_y is None else self.focal_length_y
+
+    @property
+    def field_of_view(self) -> tuple[float, float]:
+        """Degrees across and down; needs `size`."""
+        assert self.size is not None
+        focal_lengths = self.focal_length, self.vertical_focal_length
+        across, down = (
+            2 * math.degrees(math.atan(side / 2 / f))
+            for side, f in zip(self.size, focal_lengths, strict=True)
+        )
+        return across, down
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int] | None, ...]:
+        """Of pictures for which nothing needs to be scaled."""
+        return self.size, *(each.size for each in self.others)
+
+    def replaced(self, **values: Any) -> "Calibration":
+        """With other values, at all sizes."""
+        return replace(self, **values, others=tuple(replace(each, **values) for each in self.others))
 
     def warnings(self) -> list[str]:
         """What looks wrong, a line each."""
@@ -92,8 +117,10 @@ class Calibration:
         Raises InputError: `size` has another aspect.
         """
         middle = (width - 1) / 2, (height - 1) / 2
-        if self.size is None or self.size == (width, height):
-            return replace(self, size=(width, height), principal=self.principal or middle)
+        for each in (self, *self.others):
+            if each.size is None or each.size == (width, height):
+                return replace(each, size=(width, height), principal=each.principal or middle, others=())
+        assert self.size is not None
         x, y = scales(self.size, width, height)
         return Calibration(
             focal_length=x * self.focal_length,

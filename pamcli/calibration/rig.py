@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration, scaled_point, scales
+from pamcli.calibration.rectified import EXCHANGE, Calibration, scaled_point, scales
 from pamcli.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -18,6 +18,7 @@ Pixels = NDArray[Any]
 
 DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhole models
 LARGEST_SIDE = 32766  # of a picture that OpenCV remaps
+FISHEYE_LIMIT = 160.0  # degrees that a rectified fisheye spans at most: towards 180 its middle becomes a dot
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,35 @@ class Camera:
         if len(self.distortion) not in ((0, 4) if self.fisheye else DISTORTIONS):
             known = "4" if self.fisheye else ", ".join(map(str, DISTORTIONS[1:-1])) + " or 14"
             raise InputError(f"has {len(self.distortion)} coefficients of distortion, not {known}")
+
+    def rays(self, points: Floats) -> Floats:
+        """Directions (N, 3) of length 1 in which pixels (N, 2) look, z ahead; NaN where the model ends."""
+        import cv2
+
+        if not self.fisheye:
+            flat = cv2.undistortPoints(points.reshape(-1, 1, 2), self.matrix, self.distortion).reshape(-1, 2)
+            rays = np.column_stack([flat, np.ones(len(flat))])
+            found: Floats = rays / np.linalg.norm(rays, axis=1, keepdims=True)
+            return found
+        x, y = ((points - self.matrix[:2, 2]) / self.matrix[[0, 1], [0, 1]]).T
+        angles = np.linspace(0, np.pi, 4097)
+        powers = np.stack([angles ** (3 + 2 * i) for i in range(len(self.distortion))] or [0 * angles])
+        radii = angles + (self.distortion @ powers if self.distortion.size else 0)
+        falls = np.flatnonzero(np.diff(radii) <= 0)
+        known = slice(None, falls[0] + 1 if len(falls) else None)
+        angle = np.interp(np.hypot(x, y), radii[known], angles[known], right=np.nan)
+        around = np.arctan2(y, x)
+        return np.column_stack(
+            [np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)]
+        )
+
+    def field_of_view(self, size: tuple[int, int]) -> tuple[float, float]:
+        """Degrees that a picture of (width, height) spans along its middle row and column; NaN: not known."""
+        (width, height), (x, y) = size, self.matrix[:2, 2]
+        edges = self.rays(np.array([(-0.5, y), (width - 0.5, y), (x, -0.5), (x, height - 0.5)]))
+        # From the axis to either edge: the angle between the edges themselves would never exceed 180 degrees.
+        left, right, top, bottom = np.degrees(np.arctan2(np.hypot(edges[:, 0], edges[:, 1]), edges[:, 2]))
+        return float(left + right), float(top + bottom)
 
     def for_scale(self, x: float, y: float) -> Camera:
         matrix = self.matrix * [[x], [y], [1]]
@@ -59,6 +89,8 @@ class Rig:
     """(3,), metres."""
     size: tuple[int, int] | None = None
     """(width, height) of the pictures; None = not known."""
+    others: tuple[Rig, ...] = ()
+    """The same cameras with pictures of other sizes, which are not these scaled: cut from the sensor's."""
 
     def __post_init__(self) -> None:
         with np.errstate(all="ignore"):  # of numbers far from any rotation's
@@ -76,8 +108,7 @@ class Rig:
             )
         if across < 0:
             raise InputError(
-                f"the baseline is {across:g} m: the right camera stands to the left of the left one",
-                "exchange the two cameras",
+                f"the baseline is {across:g} m: the right camera stands to the left of the left one", EXCHANGE
             )
 
     @property
@@ -95,13 +126,20 @@ class Rig:
         """Degrees between the directions of the cameras, rolls included."""
         return float(np.degrees(np.arccos(np.clip((np.trace(self.rotation) - 1) / 2, -1, 1))))
 
+    @property
+    def sizes(self) -> tuple[tuple[int, int] | None, ...]:
+        """Of pictures for which nothing needs to be scaled."""
+        return self.size, *(each.size for each in self.others)
+
     def as_fisheye(self) -> Rig:
         """The same cameras, their coefficients those of OpenCV's fisheye model. Raises InputError."""
-        return replace(self, left=replace(self.left, fisheye=True), right=replace(self.right, fisheye=True))
+        left, right = (replace(camera, fisheye=True) for camera in (self.left, self.right))
+        return replace(self, left=left, right=right, others=tuple(each.as_fisheye() for each in self.others))
 
     def with_baseline(self, metres: float) -> Rig:
         """The same directions, another distance."""
-        return replace(self, translation=self.translation * (metres / self.baseline))
+        others = tuple(each.with_baseline(metres) for each in self.others)
+        return replace(self, translation=self.translation * (metres / self.baseline), others=others)
 
     def rectified(self) -> Calibration | None:
         """The calibration of the pictures as they are, where the cameras are ideal and parallel."""
@@ -123,19 +161,24 @@ class Rig:
 
     def for_size(self, width: int, height: int) -> Rig:
         """The same cameras with pictures of another size. Raises InputError: another aspect."""
-        if self.size is None or self.size == (width, height):
-            return replace(self, size=(width, height))
+        for each in (self, *self.others):
+            if each.size is None or each.size == (width, height):
+                return replace(each, size=(width, height), others=())
+        assert self.size is not None
         x, y = scales(self.size, width, height)
-        return replace(
-            self, left=self.left.for_scale(x, y), right=self.right.for_scale(x, y), size=(width, height)
-        )
+        left, right = (camera.for_scale(x, y) for camera in (self.left, self.right))
+        return replace(self, left=left, right=right, size=(width, height), others=())
 
-    def rectification(self, *, alpha: float = 0.0, size: tuple[int, int] | None = None) -> Rectification:
+    def rectification(
+        self, *, alpha: float = 0.0, size: tuple[int, int] | None = None, fov: float | None = None
+    ) -> Rectification:
         """What rectifies pictures of `self.size`.
 
         alpha: 0 = only pixels that the picture and its rectified one both have, 1 = all of the picture,
-        with black around them. size: (width, height) of the rectified pictures, by default that of the
-        pictures. Raises InputError where OpenCV finds no such picture.
+        with black around them; of a fisheye 0 keeps the scale of its middle, 1 is all within 160 degrees.
+        size: (width, height) of the rectified pictures, by default that of the pictures. fov: degrees that
+        they span from left to right, below 180, instead of what follows from alpha.
+        Raises InputError where OpenCV finds no such picture.
         """
         import cv2
 
@@ -149,12 +192,14 @@ class Rig:
             for camera in (self.left, self.right)
         )
         module = cv2.fisheye if self.left.fisheye else cv2
-        view: dict[str, object] = {"newImageSize": size, "flags": cv2.CALIB_ZERO_DISPARITY}
-        view |= {"balance": alpha, "fov_scale": 1.0} if self.left.fisheye else {"alpha": alpha}
         try:
-            r1, r2, p1, p2, *_ = module.stereoRectify(
-                k1, d1, k2, d2, self.size, self.rotation, self.translation.reshape(3, 1), **view
-            )
+            r1, r2, p1, p2 = self._turned(k1, d1, k2, d2, alpha, size)
+            if fov is not None:
+                zoom = size[0] / 2 / np.tan(np.radians(fov) / 2) / p1[0, 0]
+                middle = (np.array([size]).T - 1) / 2
+                for p in (p1, p2):
+                    p[:2] *= zoom
+                    p[:2, 2:3] += (1 - zoom) * middle
             maps = [
                 module.initUndistortRectifyMap(k, d, r, p[:, :3], size, cv2.CV_16SC2)
                 for k, d, r, p in ((k1, d1, r1, p1), (k2, d2, r2, p2))
@@ -171,6 +216,60 @@ class Rig:
             partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps
         )
         return Rectification(left, right, Calibration.of(p1, p2, size))
+
+    def _turned(
+        self, k1: Floats, d1: Floats, k2: Floats, d2: Floats, alpha: float, size: tuple[int, int]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """R1, R2 (3, 3) and P1, P2 (3, 4) of OpenCV's rectification. Raises cv2.error."""
+        import cv2
+
+        rotation = np.ascontiguousarray(self.rotation, np.float64)
+        there = np.array(self.translation, np.float64).reshape(3, 1)
+        view: dict[str, Any] = {"newImageSize": size, "flags": cv2.CALIB_ZERO_DISPARITY, "alpha": alpha}
+        if not self.left.fisheye:
+            r1, r2, p1, p2, *_ = cv2.stereoRectify(k1, d1, k2, d2, self.size, rotation, there, **view)
+            return r1, r2, p1, p2
+        # The turns do not depend on the lenses. The focal length that OpenCV chooses for fisheyes is of no
+        # use from 120 degrees on: of a lens of 160 it shows the middle at a third of the resolution.
+        none = np.zeros(4)
+        r1, r2, *_ = cv2.stereoRectify(k1, none, k2, none, self.size, rotation, there, **view)
+        focal, x, y = self._focal(r1, r2, alpha, size)
+        p1 = np.array([[focal, 0, x, 0], [0, focal, y, 0], [0, 0, 1, 0]])
+        p2 = p1.copy()
+        p2[0, 3] = -focal * self.baseline
+        return r1, r2, p1, p2
+
+    def _focal(
+        self, r1: Floats, r2: Floats, alpha: float, size: tuple[int, int]
+    ) -> tuple[float, float, float]:
+        """Of rectified fisheyes: the focal length, and x and y of the principal point, pixels.
+
+        Between that of the lens, at which nothing is magnified in the middle and no corner is black, and the
+        one at which all within FISHEYE_LIMIT is seen.
+        """
+        assert self.size is not None
+        width, height = self.size
+        along = np.linspace(0, 1, 65)
+        border = np.concatenate(
+            [
+                np.column_stack(each)
+                for side in (0 * along, 0 * along + 1)
+                for each in ((along, side), (side, along))
+            ]
+        )
+        points = np.vstack([[[0.5, 0.5]], border]) * (width - 1, height - 1)
+        middles, reach = [], np.zeros(2)
+        for camera, turn in ((self.left, r1), (self.right, r2)):
+            rays = camera.rays(points) @ turn.T
+            middles.append(rays[0, :2] / rays[0, 2])
+            angles = np.arctan2(np.abs(rays[1:, :2]), rays[1:, 2:])
+            reach = np.maximum(reach, np.nan_to_num(angles, nan=np.pi).max(axis=0))
+        widest = np.tan(np.minimum(reach, np.radians(FISHEYE_LIMIT / 2)))
+        lens = np.mean([camera.matrix[0, 0] for camera in (self.left, self.right)]) * size[0] / width
+        whole = min(lens, *((np.array(size) / 2) / widest))
+        focal = float(lens + alpha * (whole - lens))
+        x, y = (np.array(size) - 1) / 2 - focal * np.mean(middles, axis=0)
+        return focal, float(x), float(y)
 
 
 def rotation_of(vector: Floats) -> Floats:

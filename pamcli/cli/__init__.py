@@ -18,6 +18,7 @@ from pamcli.cli import (
     evaluate,
     guide,
     rectify,
+    submit,
     superres,
     train,
     weights,
@@ -25,9 +26,6 @@ from pamcli.cli import (
 from pamcli.cli.console import complain, guard_streams, said
 from pamcli.cli.groups import argument, command, group
 from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError
-
-USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
-"""What every usage error of Typer descends from; Typer itself names only the descendants."""
 
 app = group(
     "Stereo images: where each pixel of the left picture sits in the right one, and larger pictures "
@@ -43,6 +41,7 @@ command(app, "superres", "Both pictures 2 or 4 times larger.")(superres.command)
 command(measure, "disparity", "Errors, as the benchmarks define them.")(evaluate.disparity)
 command(measure, "superres", "PSNR and SSIM, beside bicubic.")(evaluate.superres)
 app.add_typer(measure, name="eval")
+command(app, "submit", "Archives for the benchmarks' servers.")(submit.command)
 command(learn, "disparity", "PASMnet, which finds disparity.")(train.disparity)
 command(learn, "superres", "PASSRnet, which enlarges both pictures.")(train.superres)
 app.add_typer(learn, name="train")
@@ -106,7 +105,7 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = program(prog_name=name, standalone_mode=False) or 0
-    except USAGE_ERROR as error:
+    except typer.TyperException as error:
         code = _explain_usage(error)
     except PamError as error:
         complain(said(error), error)
@@ -121,16 +120,17 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     sys.exit(code)
 
 
-def _explain_usage(error: Any) -> int:
+def _explain_usage(error: typer.TyperException) -> int:
     """A mistake in the options, in one line like all other errors; help, for no arguments, as it is."""
     message = error.format_message()
     if "\n" in message:
         typer.echo(message, err=True)
     else:
-        command = error.ctx.command_path if error.ctx else "pam"
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "pam"
         # Typer passes on how its validator begins; a bare "." would end a sentence that goes on.
         complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists what there is)")
-    return int(error.exit_code)
+    return error.exit_code
 
 
 def _explain_system(error: OSError | UnicodeError | RecursionError | MemoryError) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +12,9 @@ from pamcli.cli.options import JSON, Messages
 from pamcli.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from pamcli.calibration.files import StoredCalibration
     from pamcli.calibration.rectified import Calibration
     from pamcli.calibration.rig import Rig
+    from pamcli.calibration.stored import StoredCalibration
 
 app = group("Calibrations of stereo cameras.")
 FISHEYE = "An OpenCV file's coefficients are of its fisheye model."
@@ -26,12 +24,14 @@ class Files(OptionGroup, panel="Calibration"):
     """A calibration in files."""
 
     calibration: list[str] | None = option(
-        "OpenCV, ROS, Kalibr, KITTI or Middlebury. Twice for two files: ROS's left and right, or "
-        "OpenCV's intrinsics and extrinsics.",
+        "Of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, KITTI ... (pam guide calibration). Twice "
+        "for two files: of the left and of the right camera, or of intrinsics and extrinsics.",
         metavar="FILE",
     )
     cameras: tuple[int, int] | None = option(
-        "Left and right one in a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
+        "Left and right one in a file that has several, as in 0:1; 1:0 exchanges two.",
+        metavar="L:R",
+        parse=parsing.cameras,
     )
     baseline: float | None = option("Distance of the cameras, instead of the file's.", metavar="METRES")
 
@@ -72,7 +72,7 @@ class Cameras(Files):
                     f"{self.name} describes cameras whose pictures are not rectified",
                     "`pam rectify` makes rectified ones, and their calibration.yaml",
                 )
-            calibration = replace(found, **by_hand)
+            calibration = found.replaced(**by_hand)
         elif not by_hand:
             return None
         elif self.focal is None or self.baseline is None:
@@ -89,12 +89,12 @@ def show(
     messages: Messages,
     files: list[str] = argument("One file, or two that belong together.", default=..., metavar="FILE"),
     cameras: tuple[int, int] | None = option(
-        "Of a file that has several, as in 0:1.", metavar="L:R", parse=parsing.cameras
+        "Of a file that has several, as in 0:1; 1:0 exchanges two.", metavar="L:R", parse=parsing.cameras
     ),
     fisheye: bool = flag(FISHEYE),
     json: bool = JSON,
 ) -> None:
-    """Show what was understood of a calibration: OpenCV, ROS camera_info, Kalibr, KITTI or Middlebury.
+    """Show what was understood of a calibration, of any of the programs in pam guide calibration.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml --json
@@ -108,8 +108,10 @@ def show(
 
         with naming(given.name):
             facts |= {"rig": _rig(stored.rig.as_fisheye() if fisheye else stored.rig)}
+        facts["rig"] |= _other_sizes(stored.rig)
     if stored.rectified is not None:
         facts |= {"rectified": _rectified(stored.rectified)}
+        facts["rectified"] |= _other_sizes(stored.rectified)
         for warning in stored.rectified.warnings():
             console.warn(warning)
     elif stored.rig is not None and stored.rig.baseline > 5:
@@ -133,9 +135,7 @@ def _rectified(calibration: Calibration) -> dict[str, Any]:
         "baseline_m": calibration.baseline,
     }
     if calibration.size:
-        facts["field_of_view_degrees"] = _angles(
-            calibration.size, calibration.focal_length, calibration.vertical_focal_length
-        )
+        facts["field_of_view_degrees"] = calibration.field_of_view
     return facts
 
 
@@ -152,17 +152,20 @@ def _rig(rig: Rig) -> dict[str, Any]:
         "right_camera_turned_degrees": rig.angle,
     }
     if rig.size:
-        facts["field_of_view_degrees"] = _angles(rig.size, *(float(rig.left.matrix[i, i]) for i in (0, 1)))
+        facts["field_of_view_degrees"] = rig.left.field_of_view(rig.size)
     return facts
 
 
-def _angles(size: tuple[int, int], fx: float, fy: float) -> list[float]:
-    return [2 * math.degrees(math.atan(side / 2 / f)) for side, f in zip(size, (fx, fy), strict=True)]
+def _other_sizes(found: Rig | Calibration) -> dict[str, Any]:
+    others = [each.size for each in found.others]
+    return {"also_of_size_px": others} if others else {}
 
 
 def _text(value: Any) -> str:
     if value is None:
         return "not stated"
     if isinstance(value, list | tuple):
+        if any(isinstance(each, tuple) for each in value):
+            return "; ".join(map(_text, value))
         return ", ".join(map(_text, value)) or "none"
     return value if isinstance(value, str) else f"{round(value, 6):.10g}"

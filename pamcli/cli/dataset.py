@@ -199,9 +199,9 @@ def stats(
         is_folder = Path(os.path.expanduser(label.partition("?")[0])).is_dir()
         label = label if names_source(label) or not is_folder else f"flickr1024:{label}"
         sets.append((label, open_data(label).pictures()))
-    from pamcli.data.preparation.workers import default_workers
     from pamcli.data.statistics import set_figures
     from pamcli.evaluation.tables import json_value
+    from pamcli.workers import default_workers
 
     rows = []
     for label, source in sets:

@@ -65,7 +65,7 @@ class InMetres:
         scaled = self.calibration.for_size(width, height)
         scaled.reprojection()  # knows the baseline
         size = self.calibration.size
-        if size not in (None, scaled.size) and scaled.size not in self.scaled_sizes:
+        if size and scaled.size not in (*self.calibration.sizes, *self.scaled_sizes):
             self.scaled_sizes.add((width, height))
             self.console.inform(
                 f"the calibration of {size[0]} x {size[1]} is scaled to {width} x {height}: "

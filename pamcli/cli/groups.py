@@ -171,8 +171,7 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
         more["parser"], hint = _parser(parse, names[0] if names else name.upper()), str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)
     default = Parameter.empty if made.default is MISSING else made.default
-    annotation: Any = Annotated.__class_getitem__((hint, info))  # type: ignore[attr-defined]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info])
 
 
 def _names(name: str, made: Field[Any]) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from pamcli.errors import BATCH_FAILED, UsageError
 from pamcli.files.finding import counted, listed, read_text, shown
 
 if TYPE_CHECKING:
-    from pamcli.data.preparation.pairs import Pairs
-    from pamcli.data.preparation.prepare import Plan
+    from pamcli.flickr1024.pairs import Pairs
+    from pamcli.flickr1024.prepare import Plan
 
 Split = Literal["train", "validation", "test"]
 
@@ -110,9 +110,9 @@ def command(given: Input, to: Output, messages: Quiet) -> None:
     # Opened before any work: a mistyped path is found at once.
     found = [_data_pairs(text) for text in given.add or []]
     from pamcli.data.open import names_source
-    from pamcli.data.preparation.pairs import published_pairs
-    from pamcli.data.preparation.workers import default_workers
     from pamcli.files.atomic import owned
+    from pamcli.flickr1024.pairs import published_pairs
+    from pamcli.workers import default_workers
 
     workers = to.workers or default_workers()
     with owned(to.output), console.progress("pictures", 0) as bar:
@@ -134,15 +134,15 @@ def command(given: Input, to: Output, messages: Quiet) -> None:
 
 def _data_pairs(text: str) -> Pairs:
     from pamcli.data.open import open_data, parse_data
-    from pamcli.data.preparation.pairs import listed_pairs
+    from pamcli.data.picture_pairs import listed_pairs
 
     spec = parse_data(text)
     return listed_pairs(open_data(spec), spec.info.name)
 
 
 def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, console: Console) -> Plan:
-    from pamcli.data.preparation.pairs import chosen
-    from pamcli.data.preparation.prepare import plan_preparation
+    from pamcli.flickr1024.pairs import chosen
+    from pamcli.flickr1024.prepare import plan_preparation
 
     if found.unpaired and not given.skip_unpaired:
         hint = "add what is missing, or go on without them: --skip-unpaired"
@@ -163,9 +163,9 @@ def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, co
 
 def _carried_out(plan: Plan, workers: int, skip_damaged: bool, console: Console, bar: Progress) -> bool:
     """Make the patches and report how many; whether some pairs could not be read."""
-    from pamcli.data.preparation.prepare import carry_out, finish
-    from pamcli.data.preparation.stores import read_index
-    from pamcli.data.preparation.unfinished import size_text
+    from pamcli.flickr1024.prepare import carry_out, finish
+    from pamcli.flickr1024.stores import read_index
+    from pamcli.flickr1024.unfinished import size_text
 
     name, items = plan.paths.store, len(plan.items)
     if plan.finished:
@@ -206,7 +206,7 @@ def _amount(pairs: int, patches: int) -> str:
 
 def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Progress) -> bool:
     """Make pairs of stereograms and report the outcomes; whether some could not be read."""
-    from pamcli.data.preparation.stereogram_pairs import carry_out_stereograms, plan_stereograms
+    from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
     options = {"layout": given.layout or "auto", "infinity": given.infinity}
     plan = plan_stereograms(given.places, to.output, options)

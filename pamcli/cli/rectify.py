@@ -30,6 +30,10 @@ CHECKED, THEN_EVERY = 3, 16
 """Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
 
 
+def _angles(field_of_view: tuple[float, float]) -> str:
+    return " x ".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
+
+
 class Rectified(options.Pictures):
     """Where the rectified pictures go."""
 
@@ -53,6 +57,12 @@ class Views(Files):
         "Of the rectified pictures, by default that of the given ones.",
         metavar="WxH",
         parse=parsing.picture_size,
+    )
+    fov: float | None = option(
+        "Field of view of the rectified pictures, from left to right, instead of --alpha's.",
+        min=1,
+        max=170,
+        metavar="DEGREES",
     )
     fisheye: bool = flag(FISHEYE)
     uncalibrated: bool = flag("Without a calibration, from what both pictures show: no distances.")
@@ -190,12 +200,18 @@ class _Rectifying(Operation[_Result]):
         if self.rectification is None:
             first = self.size or size
             rig = self.rig.for_size(*first)
-            if self.rig.size not in (None, first):
+            if self.rig.size is not None and first not in self.rig.sizes:
                 self.console.inform(
                     f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
                     f"{first[0]} x {first[1]}"
                 )
-            self.rectification = rig.rectification(alpha=self.views.alpha, size=self.views.size)
+            views = self.views
+            self.rectification = rig.rectification(alpha=views.alpha, size=views.size, fov=views.fov)
+            if rig.left.fisheye and self.size is None and self.rectification.calibration:
+                self.console.inform(
+                    f"the fisheye sees {_angles(rig.left.field_of_view(first))}, the rectified pictures "
+                    f"{_angles(self.rectification.calibration.field_of_view)}: --fov takes more or less"
+                )
             self.size = first
         if size != self.size:
             assert self.size is not None

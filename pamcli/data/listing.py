@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from pamcli.calibration.rectified import Calibration
 from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown
+from pamcli.files.folders import entries_of, folders_below
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.images import read_picture
 
@@ -146,7 +146,7 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
     whose suffix comes first in `suffixes` is taken. Raises InputError: the folder cannot be read.
     """
     found: dict[str, Path] = {}
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         stem, suffix = os.path.splitext(entry.name)
         if suffix.lower() in suffixes and stem.endswith(ending) and len(stem) > len(ending):
             key = stem[: len(stem) - len(ending)]
@@ -154,40 +154,6 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
             if other is None or suffixes.index(suffix.lower()) < suffixes.index(other.suffix.lower()):
                 found[key] = folder / entry.name
     return found
-
-
-def folders(folder: Path) -> dict[str, Path]:
-    """The sub-folders of a folder by their names, in natural order; none where there is no such folder."""
-    names = []
-    for entry in _entries(folder):
-        with suppress(OSError):  # a link to itself is nothing
-            names += [entry.name] if entry.is_dir() else []
-    return {name: folder / name for name in sorted(names, key=natural)}
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Hidden ones left out; none where there is no such folder. Raises InputError: it cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise InputError(f"the folder {shown(folder)} cannot be read: {error.strerror}") from None
-
-
-def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, frozenset[str]]]:
-    """The folder itself and all below it: path relative to it ("" for itself), path, names of what it holds.
-
-    depth: levels below `folder`; so a circle of links ends, and a wrong path to a whole disk soon does.
-    """
-    waiting = [("", folder, depth)]
-    while waiting:
-        below, path, left = waiting.pop()
-        yield below, path, frozenset(entry.name for entry in _entries(path))
-        if left:
-            inner = [(f"{below}/{name}".lstrip("/"), sub, left - 1) for name, sub in folders(path).items()]
-            waiting += reversed(inner)
 
 
 @dataclass(frozen=True)
@@ -265,7 +231,7 @@ def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple
         if part == "**":
             yield from (((*texts, below), path) for below, path, _ in folders_below(folder, 3))
             continue
-        for name in sorted(entry.name for entry in _entries(folder)):
+        for name in sorted(entry.name for entry in entries_of(folder)):
             if match := rule.fullmatch(name):
                 yield (*texts, *match.groups()), folder / name
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pamcli.data.preparation.workers import done_in_processes
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
 from pamcli.imaging.matching import grey, match_densely, reduced, reduction
+from pamcli.workers import done_in_processes
 
 PAPER = (
     ("Middlebury", 65, 3511605),

@@ -1,15 +1,18 @@
 """Metrics exactly as the benchmarks define them, their protocols, and what an evaluation says.
 
->>> found = evaluate_disparity(["kitti2015:kitti"], FilesMethod(Path("results")))
+>>> found = evaluate(Disparity(), ["kitti2015:kitti"], [FilesMethod(Path("results"))])
 >>> print(found.text()); Path("report.html").write_bytes(found.report())
 
-| file | what stands in it |
+| to find | open |
 | --- | --- |
-| `disparity_run`, `superres_run` | the calls: a method on data sets -> an `Evaluation` |
-| `methods` | whose results are measured: a network's, or files', found by name |
-| `results` | `Evaluation`: facts, tables, notes; text, JSON, CSV, report |
-| `disparity_metrics`, `superres_metrics` | the figures, with `error_distributions` |
-| `studies` | accuracy over resolution, range, maximum disparity |
-| `report` | the HTML page, from `templates/`; its charts and pictures |
-| `submissions` | the benchmarks' archives |
+| the call, and the one loop: methods on data sets -> an `Evaluation` | `run` |
+| what is measured of a sample, and in which table its figures stand | `disparity`, `superres` |
+| the figures | `disparity_metrics`, `superres_metrics`, `error_distributions`; `figures`: what they share |
+| the benchmarks' rules, a row each | `protocols` |
+| whose results are measured: a network's, or files', found by name | `methods` |
+| `Evaluation`: facts, tables, notes; text, JSON, CSV, report | `results`, `tables` |
+| the HTML page, from `templates/` | `report`, `report_charts`, `report_pictures` |
+| published rows beside it | `published` |
+| accuracy over resolution, range, maximum disparity | `studies` |
+| the benchmarks' archives | `submissions` |
 """

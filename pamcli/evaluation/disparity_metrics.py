@@ -3,7 +3,7 @@
 Counted is every pixel whose truth is known and above 0. Figures have names (`METRICS`) and are given for
 parts of the picture (`REGIONS`). Of a set there are two kinds, which differ: pooled, over all pixels of all
 pictures, as KITTI 2015 ranks and as everything in pam's documentation is stated; and means of the pictures'
-figures, as KITTI 2012 and Middlebury rank (there weighted, see `MIDDLEBURY_WEIGHTS`).
+figures, as KITTI 2012 and Middlebury rank (there weighted, see `protocols`).
 
 Holes of a result: KITTI fills them first (`interpolate_background`) and states the density before. Anywhere
 else they stay: wrong by every threshold, and left out of means and quantiles, which have no value for them.
@@ -12,8 +12,9 @@ else they stay: wrong by every threshold, and left out of means and quantiles, w
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,12 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.error_distributions import ConfidenceCurve, ConfidenceTally, ErrorHistogram
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures
+from pamcli.evaluation.protocols import DisparityProtocol, interpolate_background
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5)
-"""px; 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those of Middlebury and ETH3D."""
+"""Errors, px, above which a pixel is bad: 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those
+of Middlebury and ETH3D."""
 
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
@@ -62,87 +66,76 @@ METRICS = {
     "ause-bad-2": "the same by bad-2",
 }
 
-MIDDLEBURY_WEIGHTS = dict.fromkeys(("PianoL", "Playroom", "Playtable", "Shelves", "Vintage"), 0.5)
-"""Weights of scenes in the means of the Middlebury v3 table; all others have 1."""
-
-Figures = Mapping[str, Mapping[str, float]]
-"""Region -> metric -> value; a region without pixels is absent; NaN where no pixel has an estimate."""
-
 
 @dataclass(frozen=True)
-class ImageFigures:
-    """What one picture got. `regions` is empty where no pixel was counted."""
+class Estimate:
+    """What a method says of a sample."""
 
-    name: str
-    regions: Figures
+    disparity: NDArray[np.floating]
+    """(H, W) pixels; NaN or inf = no estimate (KITTI: below 0, too)."""
+    visible: NDArray[np.bool_] | None = None
+    """(H, W) pixels that the right view sees, too; measured where the truth knows occluded ones."""
+    confidence: NDArray[np.floating] | None = None
+    """(H, W) in [0, 1]."""
     seconds: float | None = None
-    """What the network took, if it is known."""
+    """What the network took."""
+    again: Callable[..., Any] | None = None
+    """Asks the network for more of the same pair."""
 
 
-@dataclass(frozen=True)
-class DisparitySummary:
-    """What a set got."""
+@dataclass(frozen=True, kw_only=True)
+class DisparitySummary(Summary):
+    """What a method reaches on a set; means are over the pictures that have the region."""
 
-    images: int
-    """Pictures in which pixels were counted."""
     pooled: Figures
-    """Over all pixels of the set: the headline."""
-    image_means: Figures
-    """Means of the pictures' figures, over the pictures that have the region."""
-    region_images: Mapping[str, int]
-    """How many pictures have the region."""
+    """Figures over all pixels of the set: the headline."""
     errors: ErrorHistogram
-    """Of all counted pixels with an estimate."""
+    """How large the errors are of all counted pixels with an estimate."""
     curve: ConfidenceCurve | None
-    """Pooled; None where no confidence was given."""
+    """How errors fall with confidence, over all pixels; None where no confidence was given."""
+    wrong_from: float
+    """Error, px, from which on the set's benchmark counts a pixel as wrong."""
+
+    @property
+    def headline(self) -> Figures:
+        return self.pooled
 
 
-class DisparityMeter:
+class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
     """Takes one sample after the other; memory does not grow with the set but for the figures of each."""
 
-    def __init__(
-        self, *, kitti: bool = False, max_gt: float | None = None, ranges: tuple[float, ...] = ()
-    ) -> None:
-        """kitti: fill holes as KITTI does, before measuring. max_gt: count only truth below this, in px
-        (the paper: 192), which flatters methods that cannot see further; None = all. ranges: edges, px, of
-        further regions, see `range_regions`."""
-        self.kitti = kitti
-        self.max_gt = max_gt
-        self.ranges = ranges
-        self.images: list[ImageFigures] = []
+    def __init__(self, protocol: DisparityProtocol | None = None) -> None:
+        self._images: list[ImageFigures] = []
+        self.protocol = protocol or DisparityProtocol()
         self._counters: dict[str, Counter[str]] = {}
         self._histograms = {"all": ErrorHistogram(), "noc": ErrorHistogram()}
         self._confidence = ConfidenceTally()
+        self._ratios: list[float] = []
+        self._clipped = 0
 
-    def add(
-        self,
-        sample: Sample,
-        estimate: NDArray[np.floating],
-        *,
-        visible: NDArray[np.bool_] | None = None,
-        confidence: NDArray[np.floating] | None = None,
-    ) -> ImageFigures:
-        """Measure one result.
+    def add(self, case: Sample, answer: Estimate) -> ImageFigures:
+        """Measure one estimate. A sample none of whose pixels counts adds nothing.
 
-        estimate: (H, W) px; NaN or inf = no estimate (KITTI: below 0, too). visible: (H, W), the result's
-        word on which pixels the right view sees; it is measured where the truth knows occluded ones.
-        confidence: (H, W) in [0, 1]. A sample none of whose pixels counts adds nothing.
         Raises InputError naming the sample: no truth, another size, a confidence outside [0, 1].
         """
-        truth = sample.disparity
+        sample, truth, estimate = case, case.disparity, answer.disparity
+        visible, confidence = answer.visible, answer.confidence
         if truth is None:
             raise InputError(
                 f"{sample.name} has no true disparity", "measure on a split that comes with ground truth"
             )
         _check_sizes(sample, truth.shape, estimate=estimate, visible=visible, confidence=confidence)
+        bounded = self.protocol.clip and sample.calibration and sample.calibration.ndisp
+        if bounded:
+            estimate = np.where(np.isfinite(estimate), np.clip(estimate, 0, bounded), estimate)
         estimated = np.isfinite(estimate)
-        if self.kitti:
+        if self.protocol.fill:
             estimated &= estimate >= 0
             estimate = interpolate_background(np.where(estimated, estimate, np.nan).astype(np.float32))
         with np.errstate(invalid="ignore"):
             counted = np.isfinite(truth) & (truth > 0)
-            if self.max_gt is not None:
-                counted &= truth < self.max_gt
+            if self.protocol.max_gt is not None:
+                counted &= truth < self.protocol.max_gt
             filled = np.where(np.isfinite(estimate), estimate, np.inf)
             error = np.abs(filled.astype(np.float64) - truth)
             outlier = _outliers(filled.astype(np.float32), truth)
@@ -154,7 +147,7 @@ class DisparityMeter:
             self._confidence.merge(tally)
             curve = tally.curve()
         regions: dict[str, dict[str, float]] = {}
-        for region, mask in _regions(sample, truth, counted, self.ranges).items():
+        for region, mask in _regions(sample, truth, counted, self.protocol.ranges).items():
             if not mask.any():
                 continue
             counters = _counters(error[mask], outlier[mask], estimated[mask])
@@ -168,23 +161,22 @@ class DisparityMeter:
                 regions[region] |= _quantiles(finite)
         if regions:
             regions["all"] |= _areas(curve)
-        image = ImageFigures(sample.name, regions)
-        self.images.append(image)
+        image = ImageFigures(sample.name, regions, answer.seconds)
+        self._images.append(image)
+        self._ratios.append(_typical_ratio(answer.disparity, truth))
+        self._clipped += bool(bounded)
         return image
 
-    def summary(self, weights: Mapping[str, float] | None = None) -> DisparitySummary:
-        """Figures of all samples so far.
-
-        weights: of pictures in the means, by the last part of their names (`MIDDLEBURY_WEIGHTS`); 1 for the
-        others. Raises InputError: no pixel was counted; an empty set has no score.
-        """
+    def summary(self) -> DisparitySummary:
+        """Summarise all samples so far. Raises InputError: no pixel was counted."""
+        protocol = self.protocol
         if not self._counters:
-            limit = "" if self.max_gt is None else f" below {self.max_gt:g} px"
+            limit = "" if protocol.max_gt is None else f" below {protocol.max_gt:g} px"
             raise InputError(
-                f"nothing to measure: no pixel with a true disparity{limit} in {len(self.images)} pictures",
+                f"nothing to measure: no pixel with a true disparity{limit} in {len(self._images)} pictures",
                 "an empty set has no score",
             )
-        regions = (*REGIONS, *range_regions(self.ranges))
+        regions = (*REGIONS, *range_regions(protocol.ranges))
         order = [region for region in regions if region in self._counters]
         pooled = {region: _figures(self._counters[region]) for region in order}
         for region, histogram in self._histograms.items():
@@ -192,15 +184,41 @@ class DisparityMeter:
                 pooled[region] |= {name: histogram.quantile(q) for name, q in QUANTILES.items()}
         curve = self._confidence.curve()
         pooled["all"] |= _areas(curve)
-        having = {region: [image for image in self.images if region in image.regions] for region in order}
         return DisparitySummary(
-            images=len(having["all"]),
+            images=tuple(self._images),
             pooled=pooled,
-            image_means={region: _means(region, images, weights or {}) for region, images in having.items()},
-            region_images={region: len(images) for region, images in having.items()},
+            image_means=mean_figures(self._images, protocol.weights),
             errors=self._histograms["all"],
             curve=curve,
+            wrong_from=protocol.wrong_from,
+            notes=tuple(self._notes()),
+            warnings=tuple(self._warnings()),
         )
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.protocol.notes()
+        if self._clipped:
+            clipped = f"estimates of {self._clipped} pairs are clipped"
+            yield f"{clipped} to [0, ndisp], as Middlebury's evaluation does"
+
+    def _warnings(self) -> Iterator[str]:
+        """Suspect another unit or sign: no method is so bad in half of the pictures."""
+        known = [ratio for ratio in self._ratios if math.isfinite(ratio)]
+        typical = float(np.median(known)) if known else 1.0
+        if typical < 0:
+            yield "most estimates are negative: disparities of the left view are positive"
+        elif not 1 / 3 < typical < 3:
+            small = f"1/{1 / typical:.0f} of" if typical else "0 times"
+            times = f"{typical:.3g} times" if typical >= 0.01 else small
+            asked = "are they in pixels, not multiplied or divided?"
+            yield f"the estimates are typically {times} the truth: {asked}"
+
+
+def _typical_ratio(disparity: NDArray[np.floating], truth: NDArray[np.float32]) -> float:
+    """Return the typical ratio of estimate and truth; NaN where nothing is known of both."""
+    with np.errstate(invalid="ignore"):
+        both = (truth > 0) & np.isfinite(truth) & np.isfinite(disparity)
+    return float(np.median(disparity[both] / truth[both])) if both.any() else math.nan
 
 
 def _check_sizes(sample: Sample, shape: tuple[int, ...], **maps: NDArray[np.generic] | None) -> None:
@@ -216,7 +234,7 @@ def _check_sizes(sample: Sample, shape: tuple[int, ...], **maps: NDArray[np.gene
 def _regions(
     sample: Sample, truth: NDArray[np.float32], counted: NDArray[np.bool_], edges: tuple[float, ...]
 ) -> dict[str, NDArray[np.bool_]]:
-    """Of the counted pixels those of each region, and those of the ranges between edges."""
+    """Mark the counted pixels of each region, and those of the ranges between edges."""
     masks = {"all": counted}
     if sample.visible is not None:
         masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
@@ -237,7 +255,7 @@ def _regions(
 
 
 def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
-    """The regions of truth between one edge and the next, px, by name, with their lower edges."""
+    """Name the regions of truth between one edge and the next, px, with their lower edges."""
     return {
         f"{low:g} and more" if math.isinf(high) else f"{low:g} to {high:g}": low
         for low, high in itertools.pairwise(edges)
@@ -245,7 +263,7 @@ def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
 
 
 def _outliers(estimate: NDArray[np.float32], truth: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """KITTI's D1. As its kit computes: in float32, where an error of exactly 5 % exceeds 0.05 by a hair."""
+    """Mark what KITTI's D1 counts, in float32 as its kit: exactly 5 % exceeds 0.05 by a hair there."""
     error = np.abs(estimate - truth)
     with np.errstate(divide="ignore"):
         outlier: NDArray[np.bool_] = (error > 3) & ((error / np.abs(truth)).astype(np.float64) > 0.05)
@@ -255,7 +273,7 @@ def _outliers(estimate: NDArray[np.float32], truth: NDArray[np.float32]) -> NDAr
 def _counters(
     error: NDArray[np.float64], outlier: NDArray[np.bool_], estimated: NDArray[np.bool_]
 ) -> Counter[str]:
-    """What adds up over pixels. error: (N,), inf = no estimate even after filling."""
+    """Count what adds up over pixels. error: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
     return Counter(
         {
@@ -315,40 +333,3 @@ def _quantiles(errors: NDArray[np.float64]) -> dict[str, float]:
 
 def _areas(curve: ConfidenceCurve | None) -> dict[str, float]:
     return {} if curve is None else {"ause-epe": curve.ause_epe, "ause-bad-2": curve.ause_bad_2}
-
-
-def _means(region: str, images: list[ImageFigures], weights: Mapping[str, float]) -> dict[str, float]:
-    """NaN where a picture has no estimate at all: leaving it out would flatter."""
-    means = {}
-    for metric in METRICS:
-        having = [image for image in images if metric in image.regions[region]]
-        if having:
-            values = [image.regions[region][metric] for image in having]
-            factors = [weights.get(image.name.rpartition("/")[2], 1.0) for image in having]
-            means[metric] = float(np.average(values, weights=factors))
-    return means
-
-
-def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Fill unknown pixels as the kit's `interpolateBackground` (io_disp.h) does.
-
-    disparity: (H, W), pixels; NaN, inf or below 0 = unknown. In each row a gap takes the smaller of its two
-    neighbours, what lies before the first or behind the last known pixel takes that one; then rows above the
-    first and below the last row that knows anything copy that row. Rows between two such rows that know
-    nothing at all stay unknown, as they do in the kit. Returns (H, W), NaN = unknown.
-    """
-    known = np.isfinite(disparity) & (disparity >= 0)
-    width = disparity.shape[1]
-    columns = np.broadcast_to(np.arange(width), disparity.shape)
-    before = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
-    behind = np.minimum.accumulate(np.where(known, columns, width)[:, ::-1], axis=1)[:, ::-1]
-    left = np.take_along_axis(disparity, np.maximum(before, 0), axis=1)
-    right = np.take_along_axis(disparity, np.minimum(behind, width - 1), axis=1)
-    left = np.where(before >= 0, left, np.nan)
-    right = np.where(behind < width, right, np.nan)
-    filled: NDArray[np.float32] = np.fmin(left, right).astype(np.float32)
-    rows = np.flatnonzero(known.any(axis=1))
-    if len(rows):
-        filled[: rows[0]] = filled[rows[0]]
-        filled[rows[-1] + 1 :] = filled[rows[-1]]
-    return filled

@@ -19,14 +19,14 @@ FRACTIONS = tuple(index / 100 for index in range(100))
 """Removed fractions at which curves are given."""
 
 BAD = 2.0
-"""Threshold of the second curve, px."""
+"""Error, px, above which a pixel is bad in the second curve."""
 
 _LEVELS = 65536  # of confidence, as in pam's 16-bit confidence files
 
 
 @dataclass(frozen=True)
 class ConfidenceCurve:
-    """Error of what remains at each of `FRACTIONS`."""
+    """How the error falls when the least confident pixels go: at each of `FRACTIONS`."""
 
     pixels: int
     epe: tuple[float, ...]
@@ -45,10 +45,10 @@ class ConfidenceTally:
     def __init__(self) -> None:
         self._errors = ErrorHistogram()
         self._by_level = np.zeros((3, _LEVELS))
-        """Of each level of confidence: pixels, the sum of their errors, and how many are bad."""
+        """For each level of confidence: pixels, the sum of their errors, and how many are bad."""
 
     def add(self, errors: NDArray[np.floating], confidence: NDArray[np.floating], *, name: str) -> None:
-        """errors: (N,) px, finite. confidence: (N,) in [0, 1]. name: the sample, for messages.
+        """Add pixels. errors: (N,) px, finite. confidence: (N,) in [0, 1]. name: the sample, for messages.
 
         Raises InputError: a confidence that is unknown or outside [0, 1].
         """
@@ -67,7 +67,7 @@ class ConfidenceTally:
         self._by_level += other._by_level
 
     def curve(self) -> ConfidenceCurve | None:
-        """None where nothing was added."""
+        """Compute the curve; None where nothing was added."""
         pixels, _, wrong = self._by_level.sum(axis=1)
         if not pixels:
             return None
@@ -88,7 +88,7 @@ class ConfidenceTally:
 
 
 def _remaining(counts: NDArray[np.number], sums: NDArray[np.number]) -> NDArray[np.float64]:
-    """Mean over what stays at each fraction, groups in the order in which they stay longest."""
+    """Return the mean over what stays at each fraction; groups in the order in which they stay longest."""
     used = counts > 0
     upto = np.concatenate([[0.0], np.cumsum(counts[used])])
     total = np.concatenate([[0.0], np.cumsum(sums[used])])
@@ -116,7 +116,7 @@ class ErrorHistogram:
         self.sums: NDArray[np.float64] = np.zeros(_BINS)
 
     def add(self, errors: NDArray[np.floating]) -> None:
-        """errors: of any shape, finite, at least 0."""
+        """Count errors, of any shape, finite, at least 0."""
         flat = errors.ravel()
         bins = flat.astype(np.float32).view(np.uint32) >> _DROPPED_BITS
         self.counts += np.bincount(bins, minlength=_BINS)
@@ -127,7 +127,7 @@ class ErrorHistogram:
         self.sums += other.sums
 
     def quantile(self, fraction: float) -> float:
-        """The smallest error that at least `fraction` of all do not exceed, to 0.05 %; NaN of none.
+        """Return the smallest error that at least `fraction` of all do not exceed, to 0.05 %; NaN of none.
 
         It is the mean of the errors in its bin.
         """
@@ -139,7 +139,7 @@ class ErrorHistogram:
         return float(self.sums[found] / self.counts[found])
 
     def between(self, edges: list[float]) -> list[int]:
-        """How many errors lie in [edges[i], edges[i + 1]), to the bins' 0.05 %; edges rise."""
+        """Count the errors in [edges[i], edges[i + 1]), to the bins' 0.05 %; edges rise."""
         positions = np.array(edges, np.float32).view(np.uint32) >> _DROPPED_BITS
         below = np.concatenate([[0], np.cumsum(self.counts)])[np.minimum(positions, _BINS)]
         return [int(count) for count in np.diff(below)]

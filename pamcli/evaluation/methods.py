@@ -1,4 +1,4 @@
-"""Whose results are measured: those of a network, or files that any program wrote, by name.
+"""Methods whose results are measured: networks, and files that any program wrote, found by name.
 
 A result of the sample "a/b" is `a/b` below the folder with a suffix, `.pfm .png .npy .tif .tiff`, where it is
 a disparity; `a/b_left.png` and `a/b_right.png` (or another picture suffix) where it is an enlarged pair. So
@@ -7,8 +7,9 @@ pam itself calls them.
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,30 +18,20 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.superres_metrics import SuperresPair
+from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.results import Fact
+from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import listed, shown
+from pamcli.files.folders import entries_of
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.registry.catalog import sha256
 
-Views = tuple[NDArray[np.uint8], NDArray[np.uint8]]
-"""Left and right, (H, W, 3) RGB each."""
-
-Enlarge = Callable[[str, SuperresPair], tuple[Views, float | None] | None]
-"""From name and low-resolution pair to both enlarged views and the seconds it took; None = nothing for it."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a method says of a sample."""
-
-    disparity: NDArray[np.float32]
-    """(H, W) pixels, NaN = no estimate."""
-    visible: NDArray[np.bool_] | None = None
-    confidence: NDArray[np.float32] | None = None
-    seconds: float | None = None
-    """What the network took."""
+Estimates = Callable[[Sample], Estimate | None]
+"""Finds the disparity of a sample; None: there is nothing for it."""
+Enlarges = Callable[[SuperresPair], Enlarged | None]
+"""Enlarges the low-resolution views of a pair; None: there is nothing for it."""
 
 
 @dataclass(frozen=True)
@@ -53,56 +44,63 @@ class NetworkMethod:
     """Their file, to state its sha256."""
     right_view: Literal["both", "right", "left"] = "right"
     """Super-resolution: what it gets for the right view. left: the left view again; both: the right one, and
-    then the left again, so that `alone` tells what the second view is worth."""
+    then the left again, which tells what the second view is worth."""
     keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
     """Super-resolution: is given name, left and right view of every pair that was enlarged."""
-    remark: str = ""
-    """Behind its name in tables: how it is run."""
 
-    def facts(self) -> list[tuple[str, str]]:
-        """Name and value."""
+    @property
+    def row(self) -> str:
+        """Its name in tables."""
+        return f"{self.name}, left view twice" if self.right_view == "left" else self.name
+
+    def facts(self) -> list[Fact]:
+        """State what was measured, name and value, the method itself first."""
         described = self.network.compute.describe()
-        found = [("network", self.name)]
+        found = [("network", self.row)]
         if self.weights is not None:
             found.append(("weights", f"{self.weights.name}, sha256 {sha256(self.weights)}"))
         return [*found, ("device", f"{described['device']}, {described['precision']}")]
 
-    def disparities(self, source: Source) -> tuple[Callable[[Sample], Estimate | None], list[str]]:
-        """The estimate of each sample, and what a reader of the figures must know."""
+    def notes(self) -> list[str]:
+        """State what a reader of the figures must know."""
+        return []
+
+    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
+        """Make ready for a data set. Files raise UsageError, InputError as `find_files`.
+
+        extras: with confidence, and visibility where the truth knows it.
+        """
 
         def estimate(sample: Sample) -> Estimate:
-            extras = {"confidence"} if sample.visible is None else {"confidence", "visible"}
-            start = time.perf_counter()
-            result = self.network(sample.left, sample.right, extras=extras)
-            seconds = time.perf_counter() - start
-            return Estimate(result.disparity, result.visible, result.confidence, seconds)
+            visible = {"visible"} if sample.visible is not None else set()
+            return self.disparity(sample.left, sample.right, {"confidence"} | visible if extras else ())
 
-        return estimate, []
+        return estimate
 
-    def disparities_of(self, left: NDArray[np.generic], right: NDArray[np.generic]) -> Estimate:
-        """The disparity of a pair alone."""
+    def disparity(
+        self, left: NDArray[np.generic], right: NDArray[np.generic], extras: Iterable[str] = ()
+    ) -> Estimate:
+        """Match one pair, and take the time. extras: what is asked for beside the disparity."""
+        run = partial(self.network, left, right)
         start = time.perf_counter()
-        disparity = self.network(left, right, extras=()).disparity
-        return Estimate(disparity, seconds=time.perf_counter() - start)
+        found = run(extras=extras)
+        seconds = time.perf_counter() - start
+        return Estimate(found.disparity, found.visible, found.confidence, seconds, run)
 
-    def enlarged(self, source: Source) -> tuple[Enlarge, list[str]]:
-        """Both views of each pair, enlarged; and notes."""
+    def enlarged(self, source: Source) -> Enlarges:
+        """Make ready for a data set. Files raise UsageError, InputError as `find_files`."""
+        return self.enlarge
 
-        def enlarge(name: str, pair: SuperresPair) -> tuple[Views, float]:
-            start = time.perf_counter()
-            left, right = self.network(
-                pair.low_left, pair.low_left if self.right_view == "left" else pair.low_right
-            )
-            seconds = time.perf_counter() - start
-            if self.keep is not None:
-                self.keep(name, left, right)
-            return (left, right), seconds
-
-        return enlarge, []
-
-    def alone(self, pair: SuperresPair) -> NDArray[np.uint8]:
-        """The left view, enlarged without a second one: it is given twice."""
-        return np.asarray(self.network.left_only(pair.low_left, pair.low_left))
+    def enlarge(self, pair: SuperresPair) -> Enlarged:
+        """Enlarge one pair, and take the time."""
+        start = time.perf_counter()
+        second = pair.low_left if self.right_view == "left" else pair.low_right
+        left, right = self.network(pair.low_left, second)
+        seconds = time.perf_counter() - start
+        if self.keep is not None:
+            self.keep(pair.name, left, right)
+        alone = self.network.left_only(pair.low_left, pair.low_left) if self.right_view == "both" else None
+        return Enlarged(left, right, seconds, alone)
 
 
 @dataclass(frozen=True)
@@ -114,72 +112,92 @@ class FilesMethod:
     """What the numbers in files of disparity are multiplied by to be pixels."""
     allow_missing: bool = False
     """Samples without a file are left out, and that is said."""
+    seconds: float | None = None
+    """What the program took for a pair."""
 
     def __post_init__(self) -> None:
         if not 1e-9 <= self.scale <= 1e9:
             raise UsageError(f"a scale of {self.scale:g}", "1 means that the files hold pixels")
 
     @property
-    def name(self) -> str:
+    def row(self) -> str:
         return self.folder.resolve().name
 
-    def facts(self) -> list[tuple[str, str]]:
-        """Name and value."""
+    def facts(self) -> list[Fact]:
         return [("predictions", shown(self.folder))]
 
-    def disparities(self, source: Source) -> tuple[Callable[[Sample], Estimate | None], list[str]]:
-        """As of a network. Raises UsageError, InputError as `find_disparities`."""
-        files = find_disparities(self.folder, source.names, allow_missing=self.allow_missing)
+    def notes(self) -> list[str]:
+        return [] if self.scale == 1 else [f"the numbers in the files are multiplied by {self.scale:g}"]
+
+    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
+        files = find_files(self.folder, source.names, allow_missing=self.allow_missing)
 
         def estimate(sample: Sample) -> Estimate | None:
             if sample.name not in files:
                 return None
-            return Estimate(load_disparity(files[sample.name], sample.name, sample.left.shape, self.scale))
+            (file,), shape = files[sample.name], sample.left.shape
+            return Estimate(load_disparity(file, sample.name, shape, self.scale), seconds=self.seconds)
 
-        notes = _left_out(source, files)
-        if self.scale != 1:
-            notes.append(f"the numbers in the files are multiplied by {self.scale:g}")
-        return estimate, notes
+        return estimate
 
-    def enlarged(self, source: Source) -> tuple[Enlarge, list[str]]:
-        """As of a network. Raises UsageError, InputError as `find_views`."""
-        files = find_views(self.folder, source.names, allow_missing=self.allow_missing)
+    def enlarged(self, source: Source) -> Enlarges:
+        files = find_files(self.folder, source.names, views=True, allow_missing=self.allow_missing)
 
-        def enlarge(name: str, pair: SuperresPair) -> tuple[Views, None] | None:
-            return (load_views(files[name], pair.left.shape), None) if name in files else None
+        def enlarge(pair: SuperresPair) -> Enlarged | None:
+            return Enlarged(*load_views(files[pair.name], pair.left.shape)) if pair.name in files else None
 
-        return enlarge, _left_out(source, files)
+        return enlarge
 
 
 Method = NetworkMethod | FilesMethod
 
 
-def _left_out(source: Source, files: Mapping[str, object]) -> list[str]:
-    names = [name for name in source.names if name not in files]
-    return [f"{len(names)} without a prediction, left out: {listed(names)}"] if names else []
+def find_files(
+    folder: Path, names: Sequence[str], *, views: bool = False, allow_missing: bool = False
+) -> dict[str, list[Path]]:
+    """Find the files of each sample, by its name: its disparity, or both enlarged views, left and right.
 
-
-def find_disparities(folder: Path, names: Sequence[str], *, allow_missing: bool = False) -> dict[str, Path]:
-    """A disparity file for each sample, by its name. Nothing is decoded yet.
-
-    allow_missing: leave out samples without a file. Raises UsageError: no such folder, files missing (all,
-    even when some may be), two files of one name. InputError: a folder that cannot be read.
+    Nothing is decoded. allow_missing: leave out samples without their files. Raises UsageError: no such
+    folder, files missing (all, even when some may be), two files of one name. InputError: a folder that
+    cannot be read.
     """
-    found = _found(folder, {name: [name] for name in names}, DISPARITY_SUFFIXES, allow_missing)
-    return {name: file for name, (file,) in found.items()}
-
-
-def find_views(
-    folder: Path, names: Sequence[str], *, allow_missing: bool = False
-) -> dict[str, tuple[Path, Path]]:
-    """Both enlarged views of each sample, left and right, by its name. Raises as `find_disparities`."""
-    stems = {name: [f"{name}_left", f"{name}_right"] for name in names}
-    found = _found(folder, stems, PICTURE_SUFFIXES, allow_missing)
-    return {name: (left, right) for name, (left, right) in found.items()}
+    if not folder.is_dir():
+        raise UsageError(f"no such folder: {shown(folder)}", "predictions are files in a folder")
+    endings, suffixes = (("_left", "_right"), PICTURE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
+    present: dict[str, list[Path]] = {}
+    for below in {name.rpartition("/")[0] for name in names}:
+        for entry in entries_of(folder / below):
+            stem, suffix = os.path.splitext(entry.name)
+            if suffix.lower() in suffixes:
+                present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / entry.name)
+    wanted = {name: [name + ending for ending in endings] for name in names}
+    stems = [stem for each in wanted.values() for stem in each]
+    if twice := [stem for stem in stems if len(present.get(stem, [])) > 1]:
+        files = present[twice[0]]
+        raise UsageError(
+            f"two predictions for {shown(twice[0])} in {shown(files[0].parent)}: "
+            f"{listed(sorted(file.name for file in files))}",
+            "keep one of them",
+        )
+    missing = [stem for stem in stems if stem not in present]
+    found = {
+        name: [present[stem][0] for stem in each]
+        for name, each in wanted.items()
+        if present.keys() >= {*each}
+    }
+    if missing and not (allow_missing and found):
+        called = f"they are called as the samples are, for example {shown(missing[0] + suffixes[0])}"
+        if not found:
+            raise UsageError(f"no prediction in {shown(folder)} for any sample of the data", called)
+        raise UsageError(
+            f"{len(missing)} missing in {shown(folder)}: {listed(missing)}",
+            f"{called}; `allow_missing` measures without them",
+        )
+    return found
 
 
 def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float = 1) -> NDArray[np.float32]:
-    """The disparity of one sample: (H, W) float32, pixels of the left view, NaN = unknown.
+    """Read the disparity of one sample: (H, W) float32, pixels of the left view, NaN = unknown.
 
     shape: the (H, W) it has to have. scale: what the numbers in the file are multiplied by (a program that
     stores 64 for a pixel in a 16-bit PNG, which is read as KITTI's 256, needs 4). Raises InputError:
@@ -194,13 +212,13 @@ def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float =
     return np.asarray(disparity * np.float32(scale), np.float32)
 
 
-def load_views(paths: tuple[Path, Path], shape: tuple[int, ...]) -> Views:
-    """Both views of one sample: (H, W, 3) RGB uint8.
+def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Read both views of one sample: (H, W, 3) RGB uint8.
 
     shape: the (H, W) they have to have. Raises InputError: unreadable, 16 bits, another size.
     """
-    left, right = (read_picture(path).pixels for path in paths)
-    for path, pixels in zip(paths, (left, right), strict=True):
+    views = {path: read_picture(path).pixels for path in paths}
+    for path, pixels in views.items():
         if pixels.dtype != np.uint8:
             raise InputError(
                 f"{shown(path)} has 16 bits a channel; PSNR and SSIM are defined here on 8 bits",
@@ -211,54 +229,8 @@ def load_views(paths: tuple[Path, Path], shape: tuple[int, ...]) -> Views:
                 f"{shown(path)} is {_size(pixels.shape)} pixels, the truth is {_size(shape)}",
                 "the truth is cut at the right and the bottom to a multiple of the scale",
             )
-    return left.astype(np.uint8), right.astype(np.uint8)
-
-
-def _found(
-    folder: Path, stems: Mapping[str, Sequence[str]], suffixes: tuple[str, ...], allow_missing: bool
-) -> dict[str, list[Path]]:
-    """Files of samples that have all of theirs. stems: of each sample, by its name."""
-    if not folder.is_dir():
-        raise UsageError(f"no such folder: {shown(folder)}", "predictions are files in a folder")
-    folders = {stem.rpartition("/")[0] for wanted in stems.values() for stem in wanted}
-    present = {stem: files for below in folders for stem, files in _by_stem(folder, below, suffixes).items()}
-    wanted = [stem for each in stems.values() for stem in each]
-    if twice := [stem for stem in wanted if len(present.get(stem, [])) > 1]:
-        files = present[twice[0]]
-        raise UsageError(
-            f"two predictions for {shown(twice[0])} in {shown(files[0].parent)}: "
-            f"{listed(sorted(file.name for file in files))}",
-            "keep one of them",
-        )
-    missing = [stem for stem in wanted if stem not in present]
-    found = {
-        name: [present[stem][0] for stem in each] for name, each in stems.items() if present.keys() >= {*each}
-    }
-    if missing and not (allow_missing and found):
-        called = f"they are called as the samples are, for example {shown(missing[0] + suffixes[0])}"
-        if not found:
-            raise UsageError(f"no prediction in {shown(folder)} for any sample of the data", called)
-        raise UsageError(
-            f"{len(missing)} missing in {shown(folder)}: {listed(missing)}",
-            f"{called}; `allow_missing` measures without them",
-        )
-    return found
-
-
-def _by_stem(folder: Path, below: str, suffixes: tuple[str, ...]) -> dict[str, list[Path]]:
-    """Files of a sub-folder that have one of the suffixes (in either case), by their paths without it."""
-    found: dict[str, list[Path]] = {}
-    try:
-        names = os.listdir(folder / below)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise InputError(f"the folder {shown(folder / below)} cannot be read: {error.strerror}") from None
-    for name in names:
-        stem, suffix = os.path.splitext(name)
-        if suffix.lower() in suffixes:
-            found.setdefault(f"{below}/{stem}" if below else stem, []).append(folder / below / name)
-    return found
+    left, right = (pixels.astype(np.uint8) for pixels in views.values())
+    return left, right
 
 
 def _size(shape: tuple[int, ...]) -> str:

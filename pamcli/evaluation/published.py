@@ -8,13 +8,12 @@ differ from what `pam eval` does. Regions and metrics are named as in `disparity
 import functools
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from pamcli.evaluation.tables import Column, Table, Value, flat
-
-Figures = Mapping[str, Mapping[str, float]]
+from pamcli.evaluation.figures import Figures, flat
+from pamcli.evaluation.tables import Column, Table, Value
 
 
 @dataclass(frozen=True)
@@ -22,22 +21,22 @@ class PublishedRow:
     """What one method is said to reach on one set."""
 
     method: str
-    """With the number of its parameters, where it is published: "PASSRnet (1.42M)"."""
+    """Its name, with the number of its parameters where it is published: "PASSRnet (1.42M)"."""
     data: str
     """The data set, by the name of its source: "kitti2015", "middlebury" ..."""
     subset: str
     """Which pictures of it."""
     figures: Figures
-    """Region or protocol -> metric -> value, rates in percent."""
+    """Figures by region or protocol -> metric -> value, rates in percent."""
     protocol: str
     """How it was trained and measured."""
     source: str
     scale: int | None = None
-    """Of super-resolution."""
+    """How many times larger pictures become; None = rows of disparity."""
 
 
 def published_rows(data: str, scale: int | None = None) -> tuple[PublishedRow, ...]:
-    """Rows of a data set, by the name of its source. scale: of super-resolution; None: rows for disparity."""
+    """Find the rows of a data set, by the name of its source. scale: as of the rows."""
     return tuple(row for row in _rows() if (row.data, row.scale) == (data, scale))
 
 
@@ -63,7 +62,7 @@ def _rows() -> tuple[PublishedRow, ...]:
 
 
 def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, method: str) -> Table:
-    """The rows with a column for each figure ("noc d1", "both psnr") that one of them has.
+    """Make a table of the rows, with a column for each figure ("noc d1", "both psnr") that one of them has.
 
     own: figures of `method` as measured here, for a row above the others.
     """

@@ -27,7 +27,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render_report(found: Evaluation) -> bytes:
-    """The report as an HTML file in UTF-8, without anything outside it."""
+    """Render the report as an HTML file in UTF-8, without anything outside it."""
     page = (
         _environment()
         .get_template("report.html")
@@ -51,7 +51,7 @@ def render_report(found: Evaluation) -> bytes:
 
 
 def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str | None, bool]]:
-    """Column, text, value as JavaScript's Number() reads it, and whether the text is long."""
+    """List a row's cells: column, text, value as JavaScript's Number() reads it, whether the text is long."""
     found = []
     for column in table.columns:
         shown, value = table.shown(row, column), json_value(row.get(column.key))
@@ -63,13 +63,13 @@ def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str |
 
 
 def chart_svg(chart: Histogram | CurveChart) -> Markup:
-    """The chart as inline SVG, below a sample of each of its lines with its name."""
+    """Draw the chart as inline SVG, below a sample of each of its lines with its name."""
     drawn = {"bars": (), "lines": {}, "y_title": "", **chart.drawn()}
     return Markup(_environment().get_template("chart.html").render(drawn))
 
 
 def _panels(pair: ShownPair) -> dict[str, Any]:
-    """How the panels of a pair are laid out, and each with its data: URI and size."""
+    """Lay out the panels of a pair, each with its data: URI and size."""
     drawn = [(panel, *data_uri(panel)) for panel in pair.panels]
     wide = any(width >= _WIDE * height for _, _, width, height in drawn)
     crops = any(panel.kind == "crop" for panel in pair.panels)

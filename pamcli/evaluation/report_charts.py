@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ERROR_EDGES = (0, 0.25, 0.5, 1, 2, 3, 4, 8, 16, 32, math.inf)
-"""Pixels: edges of a histogram of disparity errors that show both the small and the large."""
+"""Edges, px, of a histogram of disparity errors that show both the small and the large."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Histogram:
 
     title: str
     edges: tuple[float, ...]
-    """px; rising, one more than there are counts; the last may be inf."""
+    """Edges, px, rising, one more than there are counts; the last may be inf."""
     counts: tuple[int, ...]
     wrong_from: float = math.inf
     """Errors from here on count as wrong, and get another colour; one of the edges."""
@@ -28,7 +28,7 @@ class Histogram:
     caption: str = ""
 
     def drawn(self) -> dict[str, Any]:
-        """Bars of equal width, whatever they span, as high as the share of the pixels in them."""
+        """Lay out bars of equal width, whatever they span, as high as the share of the pixels in them."""
         spans = [
             f"{low:g} px and more" if math.isinf(high) else f"{low:g} to {high:g} px"
             for low, high in itertools.pairwise(self.edges)
@@ -74,7 +74,7 @@ class CurveChart:
     caption: str = ""
 
     def drawn(self) -> dict[str, Any]:
-        """Lines, from 0 upwards; the first one lies on top."""
+        """Lay out lines, from 0 upwards; the first one lies on top."""
         points = {
             curve.name: [each for each in zip(curve.x, curve.y, strict=True) if math.isfinite(each[1])]
             for curve in self.curves
@@ -98,7 +98,7 @@ class CurveChart:
 
 
 def _y_axis(highest: float, unit: str = "") -> tuple[float, list[tuple[float, str]]]:
-    """Its end just above `highest`, and places and texts of about four round steps from 0 on."""
+    """Return an axis's end just above `highest`, and places and texts of about four round steps from 0 on."""
     step = _round_step(highest if highest > 0 else 1)
     ticks = [step * index for index in range(math.ceil(highest / step) + 1 if highest > 0 else 5)]
     return ticks[-1], [(tick / ticks[-1], f"{tick:g}{unit}") for tick in ticks]

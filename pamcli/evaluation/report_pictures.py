@@ -51,7 +51,7 @@ def shown_disparity(
     *,
     visible: NDArray[np.bool_] | None = None,
 ) -> ShownPair:
-    """Left view, disparity and truth in one range of colours, and KITTI's error map.
+    """Show left view, disparity and truth in one range of colours, and KITTI's error map.
 
     left: (H, W, 3) RGB. disparity, truth: (H, W), pixels, NaN = unknown. visible: (H, W), see `error_map`.
     The range is that of the truth without its lowest and highest hundredth.
@@ -75,7 +75,7 @@ def shown_disparity(
 def consistency_panels(
     disparity: NDArray[np.float32], right: NDArray[np.float32], confidence: NDArray[np.float32]
 ) -> tuple[Panel, Panel]:
-    """Where a network contradicts itself: between the views, and on the way to the right view and back.
+    """Draw where a network contradicts itself: between the views, and on the way to the right view and back.
 
     disparity, right: (H, W) of the left and the right view, pixels, positive. confidence: (H, W) in [0, 1],
     of the attention's cycle (Equation 3). A match outside the right view has no left-right difference.
@@ -102,7 +102,7 @@ def shown_superres(
     *,
     crop: tuple[int, int] = (120, 160),
 ) -> ShownPair:
-    """The left view, and the place where the result is worst: bicubic, result and truth, pixel by pixel.
+    """Show the left view, and the place where the result is worst: bicubic, result and truth, pixel by pixel.
 
     bicubic, result, truth: (H, W, 3) RGB of one size; result None = bicubic alone was measured.
     crop: height and width of what is cut out.
@@ -117,7 +117,7 @@ def shown_superres(
 
 
 def data_uri(panel: Panel) -> tuple[str, int, int]:
-    """A picture as it stands in the page: its data: URI, width and height, at most `MAX_WIDTH` px wide.
+    """Encode a picture for the page: its data: URI, width and height, at most `MAX_WIDTH` px wide.
 
     Photographs are JPEG, everything else lossless WebP.
     """
@@ -132,7 +132,7 @@ def data_uri(panel: Panel) -> tuple[str, int, int]:
 
 
 def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
-    """The first pixel of each block that is not black: sparse maps keep their brightness."""
+    """Pick the first pixel of each block that is not black: sparse maps keep their brightness."""
     height, width = (-(-side // factor) for side in pixels.shape[:2])
     padding = ((0, height * factor - pixels.shape[0]), (0, width * factor - pixels.shape[1]), (0, 0))
     blocks = np.pad(pixels, padding, mode="edge").reshape(height, factor, width, factor, 3)
@@ -144,7 +144,7 @@ def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
 def _worst_window(
     result: NDArray[np.uint8], truth: NDArray[np.uint8], crop: tuple[int, int]
 ) -> tuple[slice, slice]:
-    """Rows and columns of the window with the largest sum of squared errors."""
+    """Find the rows and columns of the window with the largest sum of squared errors."""
     height, width = (min(side, most) for side, most in zip(truth.shape[:2], crop, strict=True))
     squared = np.square(result.astype(np.float64) - truth).sum(axis=2)
     sums = np.pad(squared.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
@@ -154,7 +154,7 @@ def _worst_window(
 
 
 def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.uint8]:
-    """A copy with a frame around the window, thick enough to outlive the reduction."""
+    """Copy pixels with a frame around the window, thick enough to outlive the reduction."""
     thick = max(2, 2 * -(-pixels.shape[1] // MAX_WIDTH))
     framed = Image.fromarray(pixels)
     (top, bottom), (left, right) = ((side.start - thick, side.stop + thick - 1) for side in cut)
@@ -163,11 +163,11 @@ def _framed(pixels: NDArray[np.uint8], cut: tuple[slice, slice]) -> NDArray[np.u
 
 
 ERROR_STEPS = (0.0, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-"""The n at which each colour begins."""
+"""Errors, as n of `error_map`, at which each colour begins."""
 
 _COOL, _WARM = "#313695 #4575b4 #74add1 #abd9e9 #e0f3f8", "#fee090 #fdae61 #f46d43 #d73027 #a50026"
 ERROR_COLORS = tuple(ImageColor.getrgb(color) for color in (*_COOL.split(), *_WARM.split()))
-"""RGB, one for each of `ERROR_STEPS`."""
+"""Colours, RGB, one for each of `ERROR_STEPS`."""
 
 
 def error_map(
@@ -177,7 +177,7 @@ def error_map(
     visible: NDArray[np.bool_] | None = None,
     thicken: bool = False,
 ) -> NDArray[np.uint8]:
-    """KITTI's error map: (H, W, 3) uint8, RGB; black where the truth is not known.
+    """Draw KITTI's error map: (H, W, 3) uint8, RGB; black where the truth is not known.
 
     The colours stand for n = min(error / 3 px, error / 5 % of the truth) in ten steps, each twice as wide as
     the one before: blue tones below n = 1, where the pixel counts as right (D1), warm tones from there on.

@@ -6,17 +6,17 @@ here the same network is run with fixed maxima, too.
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
-from pamcli.evaluation.disparity_metrics import range_regions
-from pamcli.evaluation.disparity_tables import MeasuredSet, figure_column
-from pamcli.evaluation.methods import Estimate, Method, NetworkMethod
+from pamcli.evaluation.disparity_metrics import DisparitySummary, Estimate, range_regions
+from pamcli.evaluation.methods import Method, NetworkMethod
 from pamcli.evaluation.report_charts import Curve, CurveChart
+from pamcli.evaluation.run import MeasuredSet
 from pamcli.evaluation.tables import Column, Table, Value
 from pamcli.imaging.resize import imresize_to, nearest
 
@@ -28,47 +28,53 @@ RESOLUTIONS = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Factors of the size of the pictures that a network is given."""
 
 RANGES = (0.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0, math.inf)
-"""px; edges of the ranges of the truth."""
+"""Edges, px, of the ranges of the truth."""
 
 LIMITS = (192, 96)
 """Maximum disparities, px, that a network is run with beside its own."""
 
 FIGURES = ("d1", "epe", "bad-2", "bad-3")
 
-Again = Callable[[Callable[[Sample], Estimate]], MeasuredSet]
-"""Measures other estimates on the same set, in the same way."""
-
-Studied = tuple[list[dict[str, Value]], CurveChart]
-"""What a study says of one set: rows, and a chart."""
+Measured = MeasuredSet[DisparitySummary]
+Rows = list[dict[str, Value]]
 
 
-def study(kind: str, one: MeasuredSet, method: Method, again: Again) -> Studied:
-    """one: the set as it is measured, for "range" with `RANGES`. Raises UsageError: files at resolutions."""
+def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
+    """Run a network otherwise, by the factor of the resolution, or by its maximum disparity, px.
+
+    Files are what they are, and have no variants. Raises UsageError: files at resolutions.
+    """
+    if isinstance(method, NetworkMethod):
+        if kind == "range":
+            return {limit: _limited(method, limit) for limit in LIMITS}
+        return {factor: _at_resolution(method, factor) for factor in RESOLUTIONS if factor != 1}
     if kind == "range":
-        return _over_range(one, method, again)
-    if not isinstance(method, NetworkMethod):
-        raise UsageError("a study of the resolution runs a network", "files have one resolution")
-    return _over_resolution(one, method, again)
+        return {}
+    raise UsageError("a study of the resolution runs a network", "files have one resolution")
 
 
-def table(kind: str, rows: list[dict[str, Value]]) -> Table:
-    """The rows of all sets."""
+def told(
+    kind: str, sets: Sequence[Measured], figures: Mapping[str, Column]
+) -> tuple[Table, list[CurveChart]]:
+    """Make a table of all sets, and a chart of each. figures: their columns."""
     words = [Column("data", "data", text=True)]
     if kind == "resolution":
         words += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
     else:
         words += [Column("maximum", "maximum", text=True), Column("truth", "truth (px)", text=True)]
         words += [Column("pixels", "pixels", decimals=0)]
-    return Table((*words, *map(figure_column, FIGURES)), tuple(rows))
+    found = [(_over_range if kind == "range" else _over_resolution)(one) for one in sets]
+    columns = (*words, *(figures[key] for key in FIGURES))
+    return Table(columns, tuple(row for rows, _ in found for row in rows)), [chart for _, chart in found]
 
 
-def _over_resolution(one: MeasuredSet, method: NetworkMethod, again: Again) -> Studied:
-    rows: list[dict[str, Value]] = []
+def _over_resolution(one: Measured) -> tuple[Rows, CurveChart]:
+    rows: Rows = []
     for factor in RESOLUTIONS:
-        each = one if factor == 1 else again(_at_resolution(method, factor))
+        each = one.last if factor == 1 else one.variants[factor]
         times = [image.seconds for image in each.images if image.seconds is not None]
         seconds = sum(times) / len(times) if times else None
-        figures = {key: each.summary.pooled["all"][key] for key in FIGURES}
+        figures = {key: each.pooled["all"][key] for key in FIGURES}
         rows.append({"data": one.label, "resolution": factor, "seconds": seconds, **figures})
     curves = (_curve("D1", RESOLUTIONS, rows, "d1"), _curve("bad-2", RESOLUTIONS, rows, "bad-2"))
     caption = "Pictures are resized for the network alone; errors are of the full size."
@@ -80,24 +86,23 @@ def _at_resolution(method: NetworkMethod, factor: float) -> Callable[[Sample], E
         height, width = sample.left.shape[:2]
         sides = [max(16, round(side * factor)) for side in (width, height)]
         left, right = (imresize_to(view, *sides) for view in (sample.left, sample.right))
-        found = method.disparities_of(left, right)
+        found = method.disparity(left, right)
         back = nearest(found.disparity, width, height).astype(np.float32) * np.float32(width / sides[0])
-        return replace(found, disparity=back)
+        return Estimate(back, seconds=found.seconds)
 
     return estimate
 
 
-def _over_range(one: MeasuredSet, method: Method, again: Again) -> Studied:
-    runs = [("as measured", one)]
-    if isinstance(method, NetworkMethod):
-        runs += [(f"{limit} px", again(_limited(method, limit))) for limit in LIMITS]
+def _over_range(one: Measured) -> tuple[Rows, CurveChart]:
+    runs: dict[str, DisparitySummary] = {"as measured": one.last}
+    runs |= {f"{limit:g} px": each for limit, each in one.variants.items()}
     regions = range_regions(RANGES)
-    rows: list[dict[str, Value]] = []
+    rows: Rows = []
     curves = []
-    for name, each in runs:
-        pooled = each.summary.pooled
+    for name, each in runs.items():
+        pooled = each.pooled
         parts = [region for region in (*regions, "all") if region in pooled]
-        found: list[dict[str, Value]] = [
+        found: Rows = [
             {"data": one.label, "maximum": name, "truth": region}
             | {key: pooled[region][key] for key in ("pixels", *FIGURES)}
             for region in parts
@@ -114,8 +119,8 @@ def _limited(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
     limited = copy.copy(method.network)
     limited.max_disparity = limit
     other = replace(method, network=limited)
-    return lambda sample: other.disparities_of(sample.left, sample.right)
+    return lambda sample: other.disparity(sample.left, sample.right)
 
 
-def _curve(name: str, x: tuple[float, ...], rows: list[dict[str, Value]], key: str) -> Curve:
+def _curve(name: str, x: tuple[float, ...], rows: Rows, key: str) -> Curve:
     return Curve(name, x, tuple(float(row[key]) for row in rows))  # type: ignore[arg-type]  # all are numbers

@@ -19,7 +19,7 @@ import math
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.methods import FilesMethod, Method, find_disparities, load_disparity
+from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.methods import Method
 from pamcli.files.atomic import replacing
 from pamcli.files.finding import counted, listed
 from pamcli.imaging.disparity_files import encode_disparity
@@ -36,18 +37,6 @@ from pamcli.imaging.disparity_files import encode_disparity
 KINDS = ("kitti2012", "kitti2015", "middlebury", "eth3d")
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say: one submission, one archive, byte for byte
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The result for one picture."""
-
-    name: str
-    """Name of the sample; its last part is the file's or the scene's name in the archive."""
-    disparity: NDArray[np.float32]
-    """(H, W), pixels, NaN or inf = no estimate, of the size of the picture."""
-    seconds: float = math.nan
-    """How long the network took; Middlebury and ETH3D ask for it."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +52,10 @@ class Submission:
 
 @dataclass(frozen=True)
 class Rules:
-    """What one benchmark wants, file by file; the fields are explained in `submissions.toml`."""
+    """What one benchmark wants, file by file; the other fields are explained in `submissions.toml`."""
 
+    kind: str
+    """One of `KINDS`."""
     training: tuple[str, ...]
     test: tuple[str, ...]
     disparity: str
@@ -72,37 +63,22 @@ class Rules:
     seconds_before: str = ""
     holes: bool = True
     notes: tuple[str, ...] = ()
+    size: str = "H"
+    """Size of Middlebury's pictures: F, H or Q."""
 
 
 @functools.cache
 def rules_of(kind: str) -> Rules:
-    """Of one of `KINDS`. Raises UsageError: no such kind."""
-    if kind not in KINDS:
-        raise UsageError(f"no submission is known for {kind!r}", f"take {', '.join(KINDS)}")
+    """Read the rules of one of `KINDS`."""
     text = resources.files("pamcli.evaluation").joinpath("submissions.toml").read_text(encoding="utf-8")
     given = tomllib.loads(text)[kind]
     numbered = tuple(f"{index:06}_10" for index in range(given.pop("numbered", 0)))
     training, test = (tuple(given.pop(part, "").split()) for part in ("training", "test"))
-    return Rules(training, numbered + test, notes=tuple(given.pop("notes", ())), **given)
+    return Rules(kind, training, numbered + test, notes=tuple(given.pop("notes", ())), **given)
 
 
-@dataclass(frozen=True)
-class Planned:
-    """Which benchmark's archive data sets make."""
-
-    kind: str
-    """One of `KINDS`."""
-    size: str = "H"
-    """Middlebury's: F, H or Q."""
-
-    @property
-    def states_seconds(self) -> bool:
-        """The archive states the runtime of each picture."""
-        return bool(rules_of(self.kind).seconds)
-
-
-def plan_submission(sets: Sequence[Source]) -> Planned:
-    """The archive that these sets make. Raises UsageError, InputError: none, or an incomplete one."""
+def plan_submission(sets: Sequence[Source]) -> Rules:
+    """Find out which archive these sets make. Raises UsageError, InputError: none, or an incomplete one."""
     specs = [source.spec for source in sets if source.spec]
     kinds = {spec.info.name for spec in specs}
     if len(kinds) != 1 or not kinds <= set(KINDS):
@@ -112,10 +88,11 @@ def plan_submission(sets: Sequence[Source]) -> Planned:
     # The training pairs of KITTI 2015 have the names of the test pairs: complete, and worthless.
     if kind.startswith("kitti") and any(spec.split != "testing" for spec in specs):
         raise UsageError(f"{kind} takes results of its testing pairs alone", f"give {kind}/testing:PATH")
+    rules = rules_of(kind)
     names = [name for source in sets for name in source.names]
-    require_complete(kind, names)
+    require_complete(rules, names)
     if kind != "middlebury":
-        return Planned(kind)
+        return rules
     tops = {name.rpartition("/")[0] for name in names}
     if not tops <= {f"{part}{size}" for part in ("training", "test") for size in "FHQ"}:
         raise UsageError(
@@ -125,16 +102,16 @@ def plan_submission(sets: Sequence[Source]) -> Planned:
     sizes = sorted({top[-1] for top in tops})
     if len(sizes) > 1:
         raise UsageError(f"one submission of several sizes: {', '.join(sizes)}", "choose one with ?size=")
-    return Planned(kind, sizes[0])
+    return replace(rules, size=sizes[0])
 
 
-def require_complete(kind: str, names: Iterable[str]) -> None:
+def require_complete(rules: Rules, names: Iterable[str]) -> None:
     """Raise InputError where an archive of these samples would be refused, naming the first that are missing.
 
-    kind: one of `KINDS`. names: of the samples; the last part of each counts ("testing/000000_10"). To be
-    asked before the network runs for an hour. Raises UsageError: no such kind.
+    names: of the samples; the last part of each counts ("testing/000000_10"). To be asked before the network
+    runs for an hour.
     """
-    rules = rules_of(kind)
+    kind = rules.kind
     given = [name.rpartition("/")[2] for name in names]
     if repeated := sorted({name for name in given if given.count(name) > 1}):
         raise InputError(f"two pictures for one file of a {kind} submission: {listed(repeated)}")
@@ -151,70 +128,61 @@ def require_complete(kind: str, names: Iterable[str]) -> None:
 
 def submit(
     file: Path,
-    planned: Planned,
+    rules: Rules,
     sets: Sequence[Source],
     method: Method,
     *,
-    seconds: float | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Submission:
-    """The archive of a method's results. seconds: for a pair, of files. Raises as `write_submission`."""
-    predictions = (each for source in sets for each in _predictions(source, method, seconds, advance))
-    return write_submission(file, planned.kind, predictions, size=planned.size)
+    """Write the archive of a method's results. advance: called after each. Raises as `write_submission`."""
+
+    def results() -> Iterator[tuple[str, Estimate]]:
+        for source in sets:
+            estimate = method.disparities(source, extras=False)
+            for index, name in enumerate(source.names):
+                if found := estimate(source.load(index)):
+                    yield name, found
+                advance()
+
+    return write_submission(file, rules, results())
 
 
-def _predictions(
-    source: Source, method: Method, stated: float | None, advance: Callable[[], None]
-) -> Iterator[Prediction]:
-    files = find_disparities(method.folder, source.names) if isinstance(method, FilesMethod) else {}
-    for index in range(len(source)):
-        sample = source.load(index)
-        if isinstance(method, FilesMethod):
-            disparity = load_disparity(files[sample.name], sample.name, sample.left.shape, method.scale)
-            yield Prediction(sample.name, disparity, stated or math.nan)
-        else:
-            found = method.disparities_of(sample.left, sample.right)
-            yield Prediction(sample.name, found.disparity, found.seconds or math.nan)
-        advance()
+def write_submission(path: Path, rules: Rules, results: Iterable[tuple[str, Estimate]]) -> Submission:
+    """Write an archive, read it back, and only then put it in its place.
 
-
-def write_submission(
-    path: Path, kind: str, predictions: Iterable[Prediction], *, size: str = "H"
-) -> Submission:
-    """Write an archive for one of `KINDS`, read it back, and only then put it in its place.
-
-    predictions: one for each picture, in any order; taken one at a time, so that a generator which runs a
-    network need not hold them all. size: Middlebury's "F", "H" or "Q".
+    results: name of the sample, whose last part is the file's or the scene's in the archive, and what was
+    found, in any order; taken one at a time, so that a generator which runs a network need not hold them all.
+    Middlebury and ETH3D ask for the seconds.
     Raises InputError: incomplete, out of range, no runtime where one is asked for. OutputError: cannot be
-    written. UsageError: no such kind. No file is left then, and one that stood at `path` stays as it was.
+    written. No file is left then, and one that stood at `path` stays as it was.
     """
-    rules = rules_of(kind)
     written: list[str] = []
     files: list[str] = []
     saturated = 0
     with replacing(path) as temporary:
         with zipfile.ZipFile(temporary, "x") as archive:
-            for prediction in predictions:
-                name = prediction.name.rpartition("/")[2]
+            for sample, found in results:
+                name = sample.rpartition("/")[2]
                 if name in written or name not in {*rules.training, *rules.test}:
-                    require_complete(kind, [*written, name])
+                    require_complete(rules, [*written, name])
                 written.append(name)
-                _check(prediction, rules)
-                encoded = encode_disparity(prediction.disparity, Path(rules.disparity).suffix)
+                seconds = found.seconds or math.nan
+                _check(sample, found.disparity, seconds, rules)
+                encoded = encode_disparity(found.disparity, Path(rules.disparity).suffix)
                 saturated += encoded.saturated
                 contents = {rules.disparity: encoded.data}
                 if rules.seconds:
-                    contents[rules.seconds] = f"{rules.seconds_before}{prediction.seconds:.6g}".encode()
+                    contents[rules.seconds] = f"{rules.seconds_before}{seconds:.6g}".encode()
                 part = "training" if name in rules.training else "test"
                 for template, data in contents.items():
-                    info = zipfile.ZipInfo(template.format(part=part, name=name, size=size), _EPOCH)
+                    info = zipfile.ZipInfo(template.format(part=part, name=name, size=rules.size), _EPOCH)
                     info.create_system = 3  # Unix, wherever it was written
                     info.external_attr = 0o644 << 16
                     compressed = not template.endswith(".png")
                     info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
                     archive.writestr(info, data, compresslevel=6)
                     files.append(info.filename)
-        require_complete(kind, written)
+        require_complete(rules, written)
         with zipfile.ZipFile(temporary) as archive:
             if archive.testzip() is not None or archive.namelist() != files:
                 raise InputError(f"{path} reads back damaged", "is the disk sound?")
@@ -223,12 +191,11 @@ def write_submission(
         notes.insert(0, f"only the {len(rules.training)} training scenes: not for the table of the test set")
     if saturated:
         notes.insert(0, f"{saturated} pixels lie beyond 255.996 px, the largest that the files hold")
-    return Submission(kind, len(written), len(files), tuple(notes))
+    return Submission(rules.kind, len(written), len(files), tuple(notes))
 
 
-def _check(prediction: Prediction, rules: Rules) -> None:
+def _check(name: str, disparity: NDArray[np.floating], seconds: float, rules: Rules) -> None:
     """Raise InputError where the server would refuse the result, or score it as worthless."""
-    name, disparity = prediction.name, prediction.disparity
     known = disparity[np.isfinite(disparity)]
     if known.size == 0:
         raise InputError(f"{name} has no estimate at all")
@@ -246,5 +213,5 @@ def _check(prediction: Prediction, rules: Rules) -> None:
         raise InputError(
             f"{name}: the largest disparity is {high:g} px", "is it divided by the width, or by 256?"
         )
-    if rules.seconds and not (math.isfinite(prediction.seconds) and prediction.seconds > 0):
-        raise InputError(f"{name}: a runtime of {prediction.seconds:g} s, where the server wants one above 0")
+    if rules.seconds and not (math.isfinite(seconds) and seconds > 0):
+        raise InputError(f"{name}: a runtime of {seconds:g} s, where the server wants one above 0")

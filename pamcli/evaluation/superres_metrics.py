@@ -13,17 +13,17 @@ Low-resolution pictures are made as in the literature: cropped at the right and 
 the scale, reduced by MATLAB's bicubic, rounded to 8 bits.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
-"""Columns of the high resolution that the "left" protocol leaves out, at every scale."""
+"""Columns, of high resolution, that the "left" protocol leaves out, at every scale."""
 
 PROTOCOLS = {"left": "left view without its 64 left-most columns", "both": "mean of both views at full width"}
 METRICS = {
@@ -35,9 +35,6 @@ METRICS = {
 _WINDOW = 7
 _K1, _K2 = 0.01, 0.03
 
-Figures = Mapping[str, Mapping[str, float]]
-"""Protocol ("left", "both") -> metric ("psnr", "ssim-ipassr", "ssim-skimage") -> value."""
-
 
 @dataclass(frozen=True)
 class SuperresPair:
@@ -48,10 +45,55 @@ class SuperresPair:
     low_left: NDArray[np.uint8]
     low_right: NDArray[np.uint8]
     scale: int
+    name: str
 
     def bicubic(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """The baseline: both views enlarged by MATLAB's bicubic, rounded to 8 bits."""
+        """Enlarge both views by MATLAB's bicubic, rounded to 8 bits."""
         return _resized(self.low_left, self.scale), _resized(self.low_right, self.scale)
+
+
+@dataclass(frozen=True)
+class Enlarged:
+    """What a method makes of a low-resolution pair: (H, W, 3) RGB uint8 each, of the size of the truth."""
+
+    left: NDArray[np.uint8]
+    right: NDArray[np.uint8]
+    seconds: float | None = None
+    """What the network took."""
+    alone: NDArray[np.uint8] | None = None
+    """The left view once more, where it was given twice; None = not tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuperresSummary(Summary):
+    """What a method reaches on a set, by protocol ("left", "both") and metric ("psnr" ...)."""
+
+    second_view: float | None = None
+    """dB that the left view's PSNR loses, in the mean, where it is given twice; None = not measured."""
+
+
+class SuperresMeter(Meter[SuperresPair, Enlarged, SuperresSummary]):
+    """Takes one pair after the other; memory does not grow with the set but for the figures of each."""
+
+    def __init__(self) -> None:
+        self._images: list[ImageFigures] = []
+        self._gains: list[float] = []
+
+    def add(self, case: SuperresPair, answer: Enlarged) -> ImageFigures:
+        """Measure both views. Raises InputError as `superres_figures` does."""
+        figures = superres_figures(case, answer.left, answer.right)
+        if answer.alone is not None:
+            alone = psnr(case.left[:, LEFT_MARGIN:], answer.alone[:, LEFT_MARGIN:])
+            gain = figures["left"]["psnr"] - alone
+            self._gains += [gain] if np.isfinite(gain) else []  # a perfect picture has no finite PSNR
+        self._images.append(ImageFigures(case.name, figures, answer.seconds))
+        return self._images[-1]
+
+    def summary(self) -> SuperresSummary:
+        """Summarise all pairs so far. Raises InputError: no pair."""
+        worth = sum(self._gains) / len(self._gains) if self._gains else None
+        images = tuple(self._images)
+        return SuperresSummary(images=images, image_means=mean_figures(images), second_view=worth)
 
 
 def superres_pair(
@@ -78,13 +120,11 @@ def superres_pair(
         )
     views = [np.ascontiguousarray(view[:height, :width]).astype(np.uint8) for view in (left, right)]
     low = [_resized(view, 1 / scale) for view in views]
-    return SuperresPair(views[0], views[1], low[0], low[1], scale)
+    return SuperresPair(views[0], views[1], low[0], low[1], scale, name)
 
 
-def superres_figures(
-    pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic], *, name: str
-) -> Figures:
-    """All metrics in all protocols for one pair.
+def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArray[np.generic]) -> Figures:
+    """Measure one pair by all metrics in all protocols.
 
     left, right: results, (H, W, 3) RGB uint8 of the size of `pair.left`. PSNR is inf where both are equal.
     Raises InputError: another size or type.
@@ -92,7 +132,7 @@ def superres_figures(
     for result in (left, right):
         if result.shape != pair.left.shape or result.dtype != np.uint8:
             raise InputError(
-                f"{name}: a result is {_size(result)} pixels of {result.dtype}, "
+                f"{pair.name}: a result is {_size(result)} pixels of {result.dtype}, "
                 f"the truth {_size(pair.left)} of uint8",
                 f"the truth is cut at the right and the bottom to a multiple of {pair.scale}",
             )
@@ -103,21 +143,8 @@ def superres_figures(
     }
 
 
-def mean_figures(figures: list[Figures]) -> Figures:
-    """Means over the pairs, as every table of the field has them. Raises InputError: no pair."""
-    if not figures:
-        raise InputError("no pair was measured", "an empty set has no mean")
-    return {
-        protocol: {
-            metric: float(np.mean([one[protocol][metric] for one in figures]))
-            for metric in figures[0][protocol]
-        }
-        for protocol in figures[0]
-    }
-
-
 def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
-    """Peak signal-to-noise ratio in dB: 10 log10(255^2 / mean squared error over all pixels and channels).
+    """Compute the peak signal-to-noise ratio: 10 log10(255^2 / mean squared error over all values) dB.
 
     truth, result: uint8 of one shape. Returns inf where they are equal.
     """
@@ -126,7 +153,7 @@ def psnr(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
 
 
 def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float, float]:
-    """Structural similarity as iPASSR's tables and as scikit-image have it: means over windows of 7x7.
+    """Compute the structural similarity as iPASSR's tables and scikit-image have it: means of 7x7 windows.
 
     truth, result: (H, W, C) uint8 of one shape, at least 7 x 7 pixels. Returns (iPASSR's, scikit-image's).
     Both take equal weights, windows wholly inside the picture, K = (0.01, 0.03), and L = 255 on 0 ... 255,
@@ -162,7 +189,7 @@ def _measured(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[s
 
 
 def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums over all 7x7 windows, exact: (H, W) -> (H - 6, W - 6)."""
+    """Sum over all 7x7 windows, exact: (H, W) -> (H - 6, W - 6)."""
     rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
     columns = np.cumsum(np.pad(rows[_WINDOW:] - rows[:-_WINDOW], ((0, 0), (1, 0))), axis=1)
     return np.asarray(columns[:, _WINDOW:] - columns[:, :-_WINDOW])

@@ -18,7 +18,7 @@ Value = str | int | float | np.integer | np.floating | None
 """What a cell can hold."""
 
 Plain = str | int | float | None
-"""What of it JSON has."""
+"""What a cell becomes in JSON."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Column:
     """One column, and how its figures are shown."""
 
     key: str
-    """Name in the rows, in CSV and in JSON: stable, for programs."""
+    """Its name in the rows, in CSV and in JSON: stable, for programs."""
     title: str
-    """Name for people."""
+    """Its name for people."""
     unit: str = ""
     """"px", "%", "dB", "s"; empty for plain numbers and text."""
     decimals: int = 2
@@ -52,21 +52,12 @@ class Table:
     rows: tuple[Mapping[str, Value], ...]
 
     def shown(self, row: Mapping[str, Value], column: Column) -> str:
-        """One cell as a person reads it."""
+        """Write one cell as a person reads it."""
         return shown_value(row.get(column.key), column.decimals)
 
 
-def flat(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Figures by region or protocol under the keys of columns: "d1" of all pixels, "noc d1", "both psnr"."""
-    return {
-        metric if region == "all" else f"{region} {metric}": value
-        for region, values in figures.items()
-        for metric, value in values.items()
-    }
-
-
 def shown_value(value: Value, decimals: int) -> str:
-    """A figure with so many digits behind the point; "-" where it could not be computed."""
+    """Write a figure with so many digits behind the point; "-" where it could not be computed."""
     if isinstance(value, str):
         return shown(value)
     if value is None or math.isnan(value):
@@ -77,7 +68,7 @@ def shown_value(value: Value, decimals: int) -> str:
 
 
 def text_table(table: Table, width: int | None = None) -> str:
-    """Columns flush, numbers to the right, two blanks between; without a line break at the end.
+    """Set a table in columns, numbers to the right, two blanks between; without a line break at the end.
 
     width: characters that a line may have. Where it does not suffice, words and counts that are the same in
     every row stand in a line above, and then columns are left out, the last ones first; two always stay.
@@ -104,7 +95,7 @@ def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
 
 
 def csv_table(table: Table) -> str:
-    """RFC 4180: commas, CR LF, quotes where they must be; the first line holds the keys of the columns.
+    """Write a table as CSV (RFC 4180: commas, CR LF, quotes where they must be) below the columns' keys.
 
     Numbers are written with all the digits that are needed to read the same number back.
     """
@@ -117,17 +108,17 @@ def csv_table(table: Table) -> str:
 
 
 def json_rows(table: Table) -> list[dict[str, Plain]]:
-    """The rows for `json.dumps(..., allow_nan=False)`: every row has every column."""
+    """Make the rows for `json.dumps(..., allow_nan=False)`: every row has every column."""
     return [json_row({column.key: row.get(column.key) for column in table.columns}) for row in table.rows]
 
 
 def json_row(row: Mapping[str, Value]) -> dict[str, Plain]:
-    """A row for JSON, see `json_value`."""
+    """Make a row for JSON, see `json_value`."""
     return {key: json_value(value) for key, value in row.items()}
 
 
 def json_value(value: Value) -> Plain:
-    """NaN becomes None, infinity "inf" or "-inf", NumPy's numbers become Python's."""
+    """Make a value for JSON: NaN becomes None, infinity "inf" or "-inf", NumPy's numbers become Python's."""
     if isinstance(value, str):
         return value
     if value is None or math.isnan(value):

@@ -20,6 +20,7 @@ from pamcli.files.finding import (
     shown,
 )
 from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
+from pamcli.files.unmatched import way_to_pair
 
 _PACKED = " and ".join(PACKED_SUFFIXES)
 
@@ -115,7 +116,7 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
             f"no picture in {shown(lefts)} ({len(left_by_stem)}) has the stem of one in {shown(rights)} "
             f"({len(right_by_stem)}): {shown(min(left_by_stem, key=natural))} and "
             f"{shown(min(right_by_stem, key=natural))}, for example",
-            "for names that differ use templates such as 'lefts/{}_L.png' 'rights/{}_R.png'",
+            way_to_pair(left_by_stem.values(), right_by_stem.values()),
         )
     return _pairing(left_by_stem, right_by_stem)
 
@@ -138,7 +139,9 @@ def pair_templates(left: str, right: str) -> Pairing:
             f"no pair: {shown(left)} matches {counted(len(left_by_text), 'file')}, {shown(right)} matches "
             f"{counted(len(right_by_text), 'file')}"
             + (", none with the same text" if left_by_text and right_by_text else ""),
-            "{} stands for the same text in both; check the folders, the rest of the names and the suffix",
+            way_to_pair(left_by_text.values(), right_by_text.values())
+            if left_by_text and right_by_text
+            else "{} stands for the same text in both; check folders, suffixes and the rest of the names",
         )
     return _pairing(left_by_text, right_by_text)
 
@@ -194,7 +197,9 @@ def require_all_paired(pairing: Pairing) -> None:
     """Raise UsageError where files have no partner, naming the first five and the count."""
     if alone := pairing.unpaired:
         said = f"{counted(len(alone), 'file')} without a partner: {listed(alone)}"
-        raise UsageError(said, "`skip_unpaired` leaves them out")
+        raise UsageError(
+            said, "`skip_unpaired` leaves them out; `pairs` takes a list, for cameras that count differently"
+        )
 
 
 @dataclass(frozen=True)

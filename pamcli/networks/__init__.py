@@ -27,8 +27,8 @@ What the paper describes beside its networks stands below `pamcli/`:
 | Sections 4.3.2, 5.4.2 | rates, crops, initialisation | `training/recipes.toml`, `training/starting.py` |
 | Section 4.3.1, Table 8 | end-point error, >t px, D1 | `evaluation/disparity_metrics.py` |
 | Section 4.3.4, Tables 6, 7 | over resolutions and disparities | `evaluation/studies.py` |
-| Section 5.3.1 | a stereogram to a rectified pair | `data/stereograms/rectify.py` |
-| Section 5.4.2 | training patches | `data/preparation/stores.py` |
+| Section 5.3.1 | a stereogram to a rectified pair | `flickr1024/rectify_stereogram.py` |
+| Section 5.4.2 | training patches | `flickr1024/stores.py` |
 | Section 5.4.2 | PSNR, SSIM | `evaluation/superres_metrics.py` |
 | (not the paper's) | the same networks in the memory of a few rows | `streaming/` |
 """

@@ -11,10 +11,12 @@ from torch import Tensor
 from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError
-from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
-from pamcli.evaluation.methods import Estimate, NetworkMethod, Views
-from pamcli.evaluation.superres_metrics import SuperresPair
-from pamcli.evaluation.superres_run import measure_superres
+from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.methods import NetworkMethod
+from pamcli.evaluation.run import measure
+from pamcli.evaluation.superres import BICUBIC, Superres, bicubic
+from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
@@ -107,9 +109,9 @@ class Validator:
             label = data.label if data.label not in found else data.text
             if not isinstance(network, PASSRnet | PASSRnet2):
                 matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
-                found[label], shown = _disparity(matcher, data, source, advance)
+                found[label], shown = _disparity(matcher, source, advance)
             else:
-                found[label], shown = _superres(StereoUpscaler(network, spec, exactly), data, source, advance)
+                found[label], shown = _superres(StereoUpscaler(network, spec, exactly), source, advance)
             pictures |= {f"{len(found)}-{data.info.name}-{i + 1}": one for i, one in enumerate(shown)}
         main = "D1" if self.scale is None else "PSNR"
         figure = sum(figures[main] for figures in found.values()) / len(found)
@@ -124,19 +126,17 @@ def save_pictures(folder: Path, validated: Validated) -> None:
 
 
 def _disparity(
-    matcher: StereoMatcher, data: DataSpec, source: Source, advance: Callable[[], None]
+    matcher: StereoMatcher, source: Source, advance: Callable[[], None]
 ) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
     shown: list[NDArray[np.uint8]] = []
 
     def estimate(sample: Sample) -> Estimate:
-        found = NetworkMethod(matcher).disparities_of(sample.left, sample.right)
+        found = NetworkMethod(matcher).disparity(sample.left, sample.right)
         if len(shown) < SAMPLES:
             shown.append(_disparity_picture(sample, found.disparity))
         return found
 
-    protocol = DisparityProtocol.of(data.info.name, max_gt=None, resize=None)
-    measured = measure_disparity(data.label, source, estimate, protocol, advance=advance)
-    pooled = measured.summary.pooled["all"]
+    pooled = measure(Disparity(), source, {"network": estimate}, advance=advance).last.pooled["all"]
     return {"D1": pooled["d1"], "EPE": pooled["epe"]}, shown
 
 
@@ -149,25 +149,23 @@ def _disparity_picture(sample: Sample, disparity: NDArray[np.float32]) -> NDArra
 
 
 def _superres(
-    upscaler: StereoUpscaler, data: DataSpec, source: Source, advance: Callable[[], None]
+    upscaler: StereoUpscaler, source: Source, advance: Callable[[], None]
 ) -> tuple[dict[str, float], list[NDArray[np.uint8]]]:
     shown: list[NDArray[np.uint8]] = []
 
-    def enlarge(name: str, pair: SuperresPair) -> tuple[Views, None]:
-        left, right = (view.astype(np.uint8) for view in upscaler(pair.low_left, pair.low_right))
+    def enlarge(pair: SuperresPair) -> Enlarged:
+        found = NetworkMethod(upscaler, right_view="both").enlarge(pair)
         if len(shown) < SAMPLES:
             middle = tuple(
                 slice((side - min(side, most)) // 2, (side + min(side, most)) // 2)
-                for side, most in zip(left.shape, CROP, strict=False)
+                for side, most in zip(found.left.shape, CROP, strict=False)
             )
-            shown.append(np.concatenate([pair.bicubic()[0][middle], left[middle]], axis=1))
-        return (left, right), None
+            shown.append(np.concatenate([pair.bicubic()[0][middle], found.left[middle]], axis=1))
+        return found
 
-    alone = NetworkMethod(upscaler).alone
-    measured = measure_superres(
-        data.label, source, upscaler.scale, "network", enlarge, alone=alone, advance=advance
-    )
-    psnr = {method: figures["left"]["psnr"] for method, figures in measured.means.items()}
-    worth = measured.second_view
+    task, methods = Superres(upscaler.scale), {BICUBIC: bicubic, "network": enlarge}
+    measured = measure(task, source, methods, advance=advance)
+    psnr = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
+    worth = measured.last.second_view
     assert worth is not None
-    return {"PSNR": psnr["network"], "bicubic": psnr["bicubic"], "second view": worth}, shown
+    return {"PSNR": psnr["network"], "bicubic": psnr[BICUBIC], "second view": worth}, shown

@@ -18,7 +18,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from pamcli.cli import app
-from pamcli.data.open import open_data, parse_data
+from pamcli.data.open import open_data
+from pamcli.data.source import Sample
 from pamcli.errors import PamError
-from pamcli.evaluation.disparity_run import DisparityProtocol, measure_disparity
-from pamcli.evaluation.methods import Estimate
-from pamcli.evaluation.superres_metrics import SuperresPair
-from pamcli.evaluation.superres_run import measure_superres
+from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.run import measure as measured
+from pamcli.evaluation.superres import BICUBIC, Superres, bicubic
+from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.atomic import write_atomically
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
@@ -146,17 +148,13 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
 
 def errors(weights: Path, sets: Sequence[str], size: tuple[int, int] | None) -> dict[str, Any]:
     """Means over the pictures of all sets."""
-    matcher = StereoMatcher.load(weights)
-    found: list[Mapping[str, float]] = []
-    for text in sets:
-        spec = parse_data(text)
-        measured = measure_disparity(
-            spec.label,
-            open_data(spec),
-            lambda sample: Estimate(matcher(sample.left, sample.right, extras=()).disparity),
-            DisparityProtocol.of(spec.info.name, max_gt=FARTHEST, resize=size),
-        )
-        found += [image.regions["all"] for image in measured.images]
+    matcher, task = StereoMatcher.load(weights), Disparity(max_gt=FARTHEST, resize=size)
+
+    def estimate(sample: Sample) -> Estimate:
+        return Estimate(matcher(sample.left, sample.right, extras=()).disparity)
+
+    totals = [measured(task, open_data(text), {"network": estimate}).last for text in sets]
+    found = [image.figures["all"] for total in totals for image in total.images]
     means = {key: float(np.mean([figures[key] for figures in found])) for key in ("epe", "bad-1", "bad-3")}
     return {**means, "pairs": len(found)}
 
@@ -165,19 +163,18 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
     """Means over the pairs of all sets, of the left view, and of bicubic."""
     upscaler = StereoUpscaler.load(weights)
 
-    def enlarge(name: str, pair: SuperresPair) -> tuple[Any, None]:
-        return (upscaler.left_only(pair.low_left, pair.low_right), pair.bicubic()[1]), None
+    def enlarge(pair: SuperresPair) -> Enlarged:
+        left = upscaler.left_only(pair.low_left, pair.low_right).astype(np.uint8)
+        return Enlarged(left, pair.bicubic()[1])
 
-    measured = [
-        measure_superres(text, open_data(parse_data(text)), upscaler.scale, "network", enlarge)
-        for text in sets
-    ]
-    left = [{method: means["left"] for method, means in one.means.items()} for one in measured]
+    methods, task = {BICUBIC: bicubic, "network": enlarge}, Superres(upscaler.scale)
+    found = [measured(task, open_data(text), methods).methods for text in sets]
+    left = [{method: total.headline["left"] for method, total in one.items()} for one in found]
     return {
         "psnr": float(np.mean([one["network"]["psnr"] for one in left])),
         "ssim": float(np.mean([one["network"]["ssim-ipassr"] for one in left])),
         "bicubic": float(np.mean([one["bicubic"]["psnr"] for one in left])),
-        "pairs": sum(len(one.pairs) for one in measured),
+        "pairs": sum(len(one[BICUBIC].images) for one in found),
     }
 
 

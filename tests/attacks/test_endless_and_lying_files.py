@@ -19,9 +19,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import forked, pam, process, refuse
 
-from pamcli.data.preparation.archives import pictures_below
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import check_writable, owned, write_atomically
+from pamcli.flickr1024.archives import pictures_below
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.png import encode_png

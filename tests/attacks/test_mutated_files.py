@@ -26,10 +26,10 @@ from calibration_files import ALL
 
 from pamcli.calibration.files import read_calibration
 from pamcli.data.decoding import read_rectified_calibration
-from pamcli.data.preparation.archives import pictures_below
-from pamcli.data.preparation.stores import open_pixels, read_checksums, read_index
 from pamcli.errors import InputError, ModelError, PamError, UsageError
 from pamcli.files.pairing import read_pair_list
+from pamcli.flickr1024.archives import pictures_below
+from pamcli.flickr1024.stores import open_pixels, read_checksums, read_index
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.png import encode_png

@@ -69,14 +69,15 @@ projection_matrix:
 ROS_LEFT, ROS_RIGHT = ros("left", K1, D1, R1, P1), ros("right", K2, D2, R2, P2)
 
 
-def kalibr(model: str = "radtan") -> str:
-    """As Kalibr writes its camchain."""
-    d1, d2 = (D1[:4], D2[:4]) if model == "radtan" else (FISHEYE1, FISHEYE2)
-    transform = np.vstack([np.column_stack([R, T]), [0, 0, 0, 1]])
-    rows = "\n".join(f"  - [{row(line)}]" for line in transform)
-
-    def camera(k: np.ndarray, d: np.ndarray) -> str:
-        return f"""  cam_overlaps: [1]
+def camchain(cameras: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]], model: str = "radtan") -> str:
+    """As Kalibr writes it: of each camera its matrix, its distortion and (3, 4) the step from the one before."""
+    text = ""
+    for number, (k, d, transform) in enumerate(cameras):
+        text += f"cam{number}:\n"
+        if transform is not None:
+            rows = [*transform, np.array([0, 0, 0, 1])]
+            text += "  T_cn_cnm1:\n" + "".join(f"  - [{row(line)}]\n" for line in rows)
+        text += f"""  cam_overlaps: [1]
   camera_model: pinhole
   distortion_coeffs: [{row(d)}]
   distortion_model: {model}
@@ -84,8 +85,13 @@ def kalibr(model: str = "radtan") -> str:
   resolution: [640, 480]
   rostopic: /camera/image_raw
 """
+    return text
 
-    return f"cam0:\n{camera(K1, d1)}cam1:\n  T_cn_cnm1:\n{rows}\n{camera(K2, d2)}"
+
+def kalibr(model: str = "radtan") -> str:
+    """Its camchain, with the left camera first."""
+    d1, d2 = (D1[:4], D2[:4]) if model == "radtan" else (FISHEYE1, FISHEYE2)
+    return camchain([(K1, d1, None), (K2, d2, np.column_stack([R, T]))], model)
 
 
 def numbers(values: np.ndarray) -> str:

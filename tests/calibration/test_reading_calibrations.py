@@ -28,7 +28,8 @@ def check_rig(stored: StoredCalibration, *, fisheye: bool = False, known_size: b
     coefficients = (files.FISHEYE1, files.FISHEYE2) if fisheye else (files.D1, files.D2)
     for camera, k, d in zip((rig.left, rig.right), (files.K1, files.K2), coefficients, strict=True):
         np.testing.assert_allclose(camera.matrix, k, rtol=1e-9)
-        np.testing.assert_allclose(camera.distortion, d[: len(camera.distortion)], rtol=1e-9)
+        known = np.append(d, np.zeros(8))[: len(camera.distortion)]
+        np.testing.assert_allclose(camera.distortion, known, rtol=1e-9)
         assert camera.fisheye == fisheye
     np.testing.assert_allclose(rig.rotation, files.R, atol=1e-9)
     np.testing.assert_allclose(rig.translation, files.T, atol=1e-9)
@@ -90,6 +91,29 @@ def test_kalibr(model: str, tmp_path: Path) -> None:
     check_rig(read(tmp_path, files.kalibr(model)), fisheye=model == "equidistant")
     with pytest.raises(InputError, match="left of the left one"):
         read(tmp_path, files.kalibr(model), cameras=(1, 0))
+
+
+def test_kalibr_with_the_right_camera_first(tmp_path: Path) -> None:
+    back = np.column_stack([files.R.T, files.CENTER])  # from the right camera to the left one
+    text = files.camchain([(files.K2, files.D2[:4], None), (files.K1, files.D1[:4], back)])
+    check_rig(read(tmp_path, text, cameras=(1, 0)))
+    with pytest.raises(InputError, match="left of the left one"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_kalibr_with_a_camera_between_the_two(left: int, tmp_path: Path) -> None:
+    """Where a camera stands follows from all steps on the way, in their order."""
+    turn = cv2.Rodrigues(np.array([0.3, -0.2, 0.4]))[0]
+    first = np.vstack([np.column_stack([turn, [0.05, -0.4, 0.3]]), [0, 0, 0, 1]])
+    whole = np.vstack([np.column_stack([files.R, files.T]), [0, 0, 0, 1]])
+    ends = [(files.K1, files.D1[:4]), (files.K2, files.D2[:4])]
+    if left == 2:
+        whole, ends = np.linalg.inv(whole), ends[::-1]
+    second = whole @ np.linalg.inv(first)
+    between = (files.K1 * [[2], [2], [1]], files.D2[:4], first[:3])
+    text = files.camchain([(*ends[0], None), between, (*ends[1], second[:3])])
+    check_rig(read(tmp_path, text, cameras=(left, 2 - left)))
 
 
 def test_kalibr_without_distortion_is_rectified_where_the_cameras_are_parallel(tmp_path: Path) -> None:

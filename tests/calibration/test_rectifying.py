@@ -156,3 +156,62 @@ def test_pictures_without_features_are_refused() -> None:
     noise = [np.random.default_rng(seed).integers(0, 255, (200, 300, 3), np.uint8) for seed in (1, 2)]
     with pytest.raises(InputError, match="matches between the pictures agree"):
         rectification_by_features(*noise)
+
+
+def wide_fisheye(degrees: float) -> Rig:
+    """Cameras of an 848 x 800 sensor that sees so many degrees across."""
+    focal = 848 / np.radians(degrees)
+    matrix = np.array([[focal, 0, 423.5], [0, focal, 399.5], [0, 0, 1]])
+    pose = np.eye(4)
+    pose[:3, :3] = cv2.Rodrigues(np.array([0.012, -0.02, 0.01]))[0]
+    rotation = pose[:3, :3]  # no memory of its own, as in a matrix of 4 x 4 that a file holds
+    camera = Camera(matrix, np.zeros(4), True)
+    return Rig(camera, camera, rotation, -rotation @ [0.064, 0, 0], (848, 800))
+
+
+@pytest.mark.parametrize("degrees", [70, 120, 163, 200])
+def test_a_rectified_fisheye_keeps_the_scale_of_its_middle(degrees: float) -> None:
+    cameras = wide_fisheye(degrees)
+    assert cameras.left.field_of_view((848, 800)) == pytest.approx((degrees, degrees * 800 / 848), rel=1e-3)
+    found = cameras.rectification()
+    assert found.calibration is not None
+    assert found.calibration.focal_length == pytest.approx(cameras.left.matrix[0, 0])
+    assert found.calibration.field_of_view[0] < degrees
+    assert (found.left(np.full((800, 848), 255, np.uint8)) == 255).mean() > 0.999
+    whole = cameras.rectification(alpha=1).calibration
+    assert whole is not None
+    # The corners of a picture reach farther than the middles of its edges.
+    assert min(degrees, 155) < whole.field_of_view[0] < 162
+
+
+@pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
+def test_a_field_of_view_that_is_asked_for(fisheye: bool) -> None:
+    cameras = rig(fisheye=fisheye)
+    white = np.full((480, 640), 255, np.uint8)
+    for degrees in (40, 90):
+        found = cameras.rectification(fov=degrees)
+        assert found.calibration is not None
+        assert found.calibration.field_of_view[0] == pytest.approx(degrees)
+        assert found.calibration.baseline == pytest.approx(files.BASELINE)
+        assert ((found.left(white) == 255).mean() > 0.999) == (degrees == 40)
+    narrow = cameras.rectification(fov=40)
+    left, right = photographs(cameras)
+    check = check_pair(narrow.left(left), narrow.right(right))
+    assert check.vertical_error < 0.25
+    assert narrow.calibration is not None
+    depth = narrow.calibration.focal_length * narrow.calibration.baseline / check.median_disparity
+    assert depth == pytest.approx(DEPTH, rel=0.02)
+
+
+def test_rays_are_the_way_back_from_pixels() -> None:
+    points = np.random.default_rng(3).uniform((-0.4, -0.3, 1), (0.4, 0.3, 3), (40, 3))
+    for camera in (rig().left, rig(fisheye=True).left):
+        rays = camera.rays(project(points, camera, np.eye(3), np.zeros(3)))
+        np.testing.assert_allclose(rays, points / np.linalg.norm(points, axis=1, keepdims=True), atol=1e-4)
+
+
+def test_a_fisheye_whose_polynomial_turns_back_has_an_end() -> None:
+    camera = Camera(np.array([[300.0, 0, 400], [0, 300, 300], [0, 0, 1]]), np.array([-0.1, 0, 0, 0]), True)
+    rays = camera.rays(np.array([[400.0, 300.0], [700, 300], [4000, 300]]))
+    assert np.isfinite(rays[:2]).all()
+    assert np.isnan(rays[2]).all()

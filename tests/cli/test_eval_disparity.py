@@ -16,8 +16,8 @@ import pytest
 from pam_program import Run, pam, refuse, unchanged
 
 from pamcli.data.source import Sample
-from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary
-from pamcli.evaluation.disparity_run import resize_sample
+from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
+from pamcli.evaluation.protocols import DisparityProtocol, resize_sample
 from pamcli.inference.matcher import StereoMatcher
 
 KITTI = "kitti2015:kitti"
@@ -25,24 +25,24 @@ NAMES = list(eval_trees.BOXES)
 
 
 def of_network(
-    samples: list[Sample], *, kitti: bool = True, rounded: bool = False, **meter: Any
+    samples: list[Sample], *, kitti: bool = True, rounded: bool = False, **protocol: Any
 ) -> DisparitySummary:
     """What the network reaches on the samples, measured without the command; `rounded` as a PNG stores it."""
-    found = DisparityMeter(kitti=kitti, **meter)
+    found = DisparityMeter(DisparityProtocol(fill=kitti, **protocol))
     matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
     for sample in samples:
         extras = {"confidence"} if sample.visible is None else {"confidence", "visible"}
         result = matcher(sample.left, sample.right, extras=extras)
         disparity = np.round(256 * result.disparity) / np.float32(256) if rounded else result.disparity
-        found.add(sample, disparity, visible=result.visible, confidence=result.confidence)
+        found.add(sample, Estimate(disparity, visible=result.visible, confidence=result.confidence))
     return found.summary()
 
 
 def of_files(made: dict[str, np.ndarray], *, kitti: bool = True) -> DisparitySummary:
-    meter = DisparityMeter(kitti=kitti)
+    meter = DisparityMeter(DisparityProtocol(fill=kitti))
     for sample in eval_trees.crops():
         if sample.name in made:
-            meter.add(sample, made[sample.name])
+            meter.add(sample, Estimate(made[sample.name]))
     return meter.summary()
 
 
@@ -71,8 +71,8 @@ def same(numbers: dict[str, Any], summary: DisparitySummary) -> None:
             for region, values in figures.items()
         }
         assert numbers[key] == expected
-    assert numbers["pictures"] == summary.images
-    assert numbers["region_pictures"] == summary.region_images
+    assert numbers["pictures"] == summary.having("all")
+    assert numbers["region_pictures"] == {region: summary.having(region) for region in summary.pooled}
 
 
 # --- of a network -------------------------------------------------------------------------------------------
@@ -176,7 +176,8 @@ def test_rows_of_the_csv_are_the_pictures(made: dict[str, np.ndarray]) -> None:
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == NAMES
     for row, sample in zip(rows, eval_trees.crops(), strict=True):
-        figures = DisparityMeter(kitti=True).add(sample, made[sample.name]).regions
+        meter = DisparityMeter(DisparityProtocol(fill=True))
+        figures = meter.add(sample, Estimate(made[sample.name])).figures
         assert (row["data"], row["seconds"]) == ("kitti2015/training", "")
         for region in ("all", "noc", "fg", "occluded"):
             prefix = "" if region == "all" else f"{region} "
@@ -191,7 +192,7 @@ def test_the_report_shows_the_worst_pair_first(networks: None, kitti: Path) -> N
     matcher, errors = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32"), {}
     for sample in eval_trees.crops():
         result = matcher(sample.left, sample.right, extras=())
-        errors[sample.name] = DisparityMeter().add(sample, result.disparity).regions["all"]["d1"]
+        errors[sample.name] = DisparityMeter().add(sample, Estimate(result.disparity)).figures["all"]["d1"]
     worst, best = sorted(errors, key=lambda name: -errors[name])
     examples = re.findall(r'<figure class="example"><figcaption><b>(.*?)</b>', page)
     assert examples == [worst, best]

@@ -17,11 +17,13 @@ from pam_program import Run, names, pam, refuse, refuse_options, unchanged
 from PIL import Image
 
 from pamcli.data.source import Sample
+from pamcli.evaluation.figures import flat
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
+    Enlarged,
+    SuperresMeter,
     SuperresPair,
-    mean_figures,
     superres_figures,
     superres_pair,
 )
@@ -43,15 +45,17 @@ def pair_of(sample: Sample, scale: int) -> SuperresPair:
     return superres_pair(sample.left, sample.right, scale, name=sample.name)
 
 
-def row(figures: list[Any]) -> dict[str, float]:
+def row(pairs: list[SuperresPair], results: list[Any]) -> dict[str, float]:
     """Means over the pairs under the names of the columns."""
-    means = mean_figures(figures)
-    return {f"{protocol} {metric}": means[protocol][metric] for protocol in PROTOCOLS for metric in METRICS}
+    meter = SuperresMeter()
+    for pair, views in zip(pairs, results, strict=True):
+        meter.add(pair, Enlarged(*views))
+    return flat(meter.summary().image_means)
 
 
 def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]:
     pairs = [pair_of(sample, scale) for sample in samples or eval_trees.crops()]
-    return row([superres_figures(pair, *pair.bicubic(), name="") for pair in pairs])
+    return row(pairs, [pair.bicubic() for pair in pairs])
 
 
 def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +66,7 @@ def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, 
 
 def of_network(scale: int, left_twice: bool = False) -> dict[str, float]:
     pairs = [pair_of(sample, scale) for sample in eval_trees.crops()]
-    return row([superres_figures(pair, *enlarged(pair, left_twice), name="") for pair in pairs])
+    return row(pairs, [enlarged(pair, left_twice) for pair in pairs])
 
 
 def answer(run: Run) -> dict[str, Any]:
@@ -187,7 +191,7 @@ def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
     for index, sample in enumerate(eval_trees.crops()):
         pair = pair_of(sample, 4)
         for each, views in zip(found[2 * index :], (pair.bicubic(), enlarged(pair)), strict=False):
-            figures = superres_figures(pair, *views, name="")
+            figures = superres_figures(pair, *views)
             for protocol in PROTOCOLS:
                 for metric in METRICS:
                     assert float(each[f"{protocol} {metric}"]) == figures[protocol][metric]
@@ -201,7 +205,7 @@ def test_the_report_shows_the_worst_pair_first(networks: None) -> None:
     quality = {}
     for sample in eval_trees.crops():
         pair = pair_of(sample, 4)
-        quality[sample.name] = superres_figures(pair, *enlarged(pair), name="")["left"]["psnr"]
+        quality[sample.name] = superres_figures(pair, *enlarged(pair))["left"]["psnr"]
     worst, best = sorted(quality, key=lambda name: quality[name])
     assert re.findall(r'<figure class="example"><figcaption><b>(.*?)</b>', page) == [worst, best]
     assert f"{quality[worst]:.2f} dB (left)" in page

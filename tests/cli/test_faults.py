@@ -20,7 +20,8 @@ from PIL import Image
 from unrectified import photographs, sample
 
 from pamcli.cli import ames
-from pamcli.evaluation import disparity_run, submissions
+from pamcli.evaluation import run as evaluation
+from pamcli.evaluation import submissions
 from pamcli.files.atomic import owned
 from pamcli.inference import onnx_file
 
@@ -41,8 +42,7 @@ COMMANDS = {
     "eval --save": "eval superres --scale 2 --data pairs:mine --save out",
     "eval --report": "eval disparity --data pairs:mine --predictions made --report out/r.html",
     "eval --per-image": "eval disparity --data pairs:mine --predictions made --per-image out/r.csv",
-    "eval --submission": "eval disparity --data kitti2015/testing:kitti --predictions made "
-    "--submission out/k.zip",
+    "submit": "submit --data kitti2015/testing:kitti --predictions made -o out/k.zip",
     "asp": "pam-asp -r -9 -R 9 left.tif right.tif out/shift.tif",
     "prepare": "dataset prepare-flickr1024 large -o out --scale 2 --workers 1",
     "prepare folders": "dataset prepare-flickr1024 large -o out --scale 2 --workers 1 --store folders",
@@ -171,7 +171,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def evaluated(*given: object, **more: object) -> None:
         raise MemoryError("12 GiB for an array")
 
-    monkeypatch.setattr(disparity_run, "evaluate_disparity", evaluated)
+    monkeypatch.setattr(evaluation, "evaluate", evaluated)
     refuse(started("eval --report"), 5, "not enough memory: 12 GiB for an array")
     assert results() == {}
 

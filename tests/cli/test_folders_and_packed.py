@@ -59,6 +59,11 @@ def test_pictures_without_a_partner(small_pair: Path) -> None:
     [
         (["L/a.png", "R/b.png"], "no picture in L (1) has the stem of one in R (1): a and b"),
         (["L/a.png", "L/a.jpg", "R/a.png"], "two pictures of one stem in a folder: L/a.jpg and L/a.png"),
+        (
+            ["L/L_0001.png", "L/L_0002.png", "R/R_0813.png", "R/R_0814.png"],
+            r"paste <(printf '%s\n' L/L_*.png) <(printf '%s\n' R/R_*.png) >pairs.txt, see that each of its "
+            "lines is a pair, and give --pairs pairs.txt instead of both views",
+        ),
         (["L/a.txt", "R/a.png"], "no picture in the folder L"),
         (["L/sub/a.png", "R/sub/a.png"], "no picture in the folder L (it has sub-folders"),
     ],

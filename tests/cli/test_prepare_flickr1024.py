@@ -14,10 +14,10 @@ import pytest
 from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_options, unchanged
 
 from pamcli.cli.console import Progress
-from pamcli.data.preparation import unfinished
 from pamcli.files import atomic
+from pamcli.flickr1024 import unfinished
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data_preparation"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from published import LARGE, SMALL, archive, tree
 from published import files as pictures
 

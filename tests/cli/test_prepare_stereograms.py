@@ -18,10 +18,11 @@ from pam_program import files, names, pam, refuse, unchanged
 from PIL import Image
 
 from pamcli.cli.console import Console
-from pamcli.data import stereograms
-from pamcli.data.stereograms import RectifiedPair, SetAside
+from pamcli.flickr1024 import stereogram_pairs
+from pamcli.flickr1024.rectify_stereogram import RectifiedPair
+from pamcli.flickr1024.stereogram_views import SetAside
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "data_preparation"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
 from published import archive, png, views
 
 PREPARE = ["dataset", "prepare-flickr1024", "found", "-o", "mine", "--from-stereograms", "--workers", "1"]
@@ -52,8 +53,7 @@ def halves(picture: NDArray[np.generic], layout: str, infinity: str) -> Rectifie
 @pytest.fixture(autouse=True)
 def found(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two cross-eyed stereograms, one of them in a folder, one that cannot be used, one that is damaged."""
-    monkeypatch.setattr(stereograms, "rectify_stereogram", halves, raising=False)
-    monkeypatch.setattr(stereograms, "SetAside", SetAside, raising=False)
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", halves)
     for seed, name in enumerate(("a.png", "trip/b.png")):
         left, right = views(SIZE, seed)
         (here / "found" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(monkeypatch: pyt
         done.append(picture.shape[1])
         return halves(picture, layout, infinity)
 
-    monkeypatch.setattr(stereograms, "rectify_stereogram", interrupted)
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", interrupted)
     assert pam(*PREPARE).code == 130
     assert not Path("mine/pairs").exists()
     done.clear()

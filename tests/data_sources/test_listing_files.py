@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import source_trees
 
-from pamcli.data.listing import Listed, by_stem, folders, folders_below, root_of
+from pamcli.data.listing import Listed, by_stem, root_of
 from pamcli.data.source import Files
 from pamcli.errors import InputError
+from pamcli.files.folders import folders, folders_below
 
 
 def files(name: str) -> Files:

@@ -9,13 +9,9 @@ import pytest
 
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
-from pamcli.evaluation.disparity_metrics import (
-    METRICS,
-    MIDDLEBURY_WEIGHTS,
-    REGIONS,
-    DisparityMeter,
-    Figures,
-)
+from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, DisparityMeter, Estimate
+from pamcli.evaluation.figures import Figures
+from pamcli.evaluation.protocols import DisparityProtocol, usual_protocol
 
 NAN = math.nan
 
@@ -39,7 +35,8 @@ def sample(
 
 
 def measured(one: Sample, estimate: list[list[float]], *, kitti: bool = False) -> Figures:
-    return DisparityMeter(kitti=kitti).add(one, np.array(estimate, np.float32)).regions
+    meter = DisparityMeter(DisparityProtocol(fill=kitti))
+    return meter.add(one, Estimate(np.array(estimate, np.float32))).figures
 
 
 def test_one_pixel_wrong() -> None:
@@ -128,8 +125,8 @@ def test_ranges_of_the_truth() -> None:
 
 
 def test_a_limit_of_the_truth_leaves_pixels_out() -> None:
-    meter = DisparityMeter(max_gt=192)
-    figures = meter.add(sample([[191.5, 192, 250]]), np.full((1, 3), 191.5, np.float32)).regions
+    meter = DisparityMeter(DisparityProtocol(max_gt=192))
+    figures = meter.add(sample([[191.5, 192, 250]]), Estimate(np.full((1, 3), 191.5, np.float32))).figures
     assert figures["all"]["pixels"] == 1
     assert figures["all"]["epe"] == 0
     assert ">192" not in figures
@@ -137,21 +134,21 @@ def test_a_limit_of_the_truth_leaves_pixels_out() -> None:
 
 def test_pooled_and_means_of_pictures_differ() -> None:
     meter = DisparityMeter()
-    meter.add(sample([[10, 10, 10]], name="large"), np.array([[10, 10, 10]], np.float32))
-    meter.add(sample([[10, NAN, NAN]], name="small"), np.array([[18, 0, 0]], np.float32))
+    meter.add(sample([[10, 10, 10]], name="large"), Estimate(np.array([[10, 10, 10]], np.float32)))
+    meter.add(sample([[10, NAN, NAN]], name="small"), Estimate(np.array([[18, 0, 0]], np.float32)))
     summary = meter.summary()
-    assert summary.images == 2
+    assert summary.having("all") == 2
     assert (summary.pooled["all"]["d1"], summary.image_means["all"]["d1"]) == (25, 50)
     assert (summary.pooled["all"]["epe"], summary.image_means["all"]["epe"]) == (2, 4)
     assert summary.pooled["all"]["rms"] == 4
-    assert [image.name for image in meter.images] == ["large", "small"]
+    assert [image.name for image in summary.images] == ["large", "small"]
 
 
 def test_pooled_quantiles_are_close() -> None:
     meter = DisparityMeter()
     errors = np.random.default_rng(0).gamma(1, 3, (4, 50, 40)).astype(np.float32)
     for error in errors:
-        meter.add(sample(np.full((50, 40), 300.0).tolist()), 300 + error)
+        meter.add(sample(np.full((50, 40), 300.0).tolist()), Estimate(300 + error))
     exact = np.quantile(errors, [0.5, 0.9, 0.95, 0.99])
     pooled = meter.summary().pooled["all"]
     assert [pooled[name] for name in ("a50", "a90", "a95", "a99")] == pytest.approx(exact, rel=2e-3)
@@ -159,30 +156,29 @@ def test_pooled_quantiles_are_close() -> None:
 
 def test_means_take_the_pictures_that_have_the_region() -> None:
     meter = DisparityMeter()
-    meter.add(sample([[10, 10]], foreground=[[1, 0]]), np.array([[12, 10]], np.float32))
-    meter.add(sample([[10, 10]], foreground=[[0, 0]]), np.array([[10, 10]], np.float32))
-    meter.add(sample([[10, 10]]), np.array([[10, 10]], np.float32))
+    meter.add(sample([[10, 10]], foreground=[[1, 0]]), Estimate(np.array([[12, 10]], np.float32)))
+    meter.add(sample([[10, 10]], foreground=[[0, 0]]), Estimate(np.array([[10, 10]], np.float32)))
+    meter.add(sample([[10, 10]]), Estimate(np.array([[10, 10]], np.float32)))
     summary = meter.summary()
-    assert summary.region_images == {"all": 3, "bg": 2, "fg": 1, "0-100": 3}
+    assert [summary.having(region) for region in ("all", "bg", "fg", "0-100", "noc")] == [3, 2, 1, 3, 0]
     assert summary.image_means["fg"]["epe"] == 2
 
 
 def test_a_picture_without_an_estimate_is_not_left_out_of_the_means() -> None:
     meter = DisparityMeter()
-    meter.add(sample([[10]]), np.array([[10]], np.float32))
-    meter.add(sample([[10]]), np.array([[NAN]], np.float32))
+    meter.add(sample([[10]]), Estimate(np.array([[10]], np.float32)))
+    meter.add(sample([[10]]), Estimate(np.array([[NAN]], np.float32)))
     summary = meter.summary()
     assert summary.image_means["all"]["d1"] == summary.pooled["all"]["d1"] == 50
     assert math.isnan(summary.image_means["all"]["epe"])
 
 
-def test_weights_of_middlebury() -> None:
-    meter = DisparityMeter()
-    meter.add(sample([[10]], name="trainingH/Shelves"), np.array([[16]], np.float32))
-    meter.add(sample([[10]], name="trainingH/Adirondack"), np.array([[10]], np.float32))
-    means = meter.summary(MIDDLEBURY_WEIGHTS).image_means["all"]
-    assert means["epe"] == pytest.approx(6 * 0.5 / 1.5)
-    assert meter.summary().image_means["all"]["epe"] == 3
+@pytest.mark.parametrize(("data", "mean"), [("middlebury", 6 * 0.5 / 1.5), ("eth3d", 3)])
+def test_weights_of_middlebury(data: str, mean: float) -> None:
+    meter = DisparityMeter(usual_protocol(data))
+    meter.add(sample([[10]], name="trainingH/Shelves"), Estimate(np.array([[16]], np.float32)))
+    meter.add(sample([[10]], name="trainingH/Adirondack"), Estimate(np.array([[10]], np.float32)))
+    assert meter.summary().image_means["all"]["epe"] == pytest.approx(mean)
 
 
 def test_visibility_is_measured_where_the_truth_knows_occlusion() -> None:
@@ -190,12 +186,12 @@ def test_visibility_is_measured_where_the_truth_knows_occlusion() -> None:
     truth = sample([[10, 10, 10, 10, NAN]], visible=[[1, 1, 1, 0, 0]])
     estimate = np.full((1, 5), 10, np.float32)
     said = np.array([[1, 1, 0, 1, 1]], bool)
-    figures = meter.add(truth, estimate, visible=said).regions["all"]
+    figures = meter.add(truth, Estimate(estimate, visible=said)).figures["all"]
     assert figures["visible-precision"] == pytest.approx(200 / 3)
     assert figures["visible-recall"] == pytest.approx(200 / 3)
     assert (figures["occluded-precision"], figures["occluded-recall"]) == (0, 0)
     # A picture whose truth has no occluded pixel says nothing about the mask.
-    blind = meter.add(sample([[10] * 5], visible=[[1] * 5]), estimate, visible=said).regions["all"]
+    blind = meter.add(sample([[10] * 5], visible=[[1] * 5]), Estimate(estimate, visible=said)).figures["all"]
     assert "visible-precision" not in blind
     assert meter.summary().pooled["all"]["visible-precision"] == pytest.approx(200 / 3)
 
@@ -203,7 +199,7 @@ def test_visibility_is_measured_where_the_truth_knows_occlusion() -> None:
 def test_a_mask_that_never_says_occluded_has_no_precision_there() -> None:
     one = sample([[10, 10]], visible=[[1, 0]])
     meter = DisparityMeter()
-    figures = meter.add(one, np.full((1, 2), 10.0), visible=np.ones((1, 2), bool)).regions["all"]
+    figures = meter.add(one, Estimate(np.full((1, 2), 10.0), visible=np.ones((1, 2), bool))).figures["all"]
     assert figures["visible-recall"] == 100
     assert figures["occluded-recall"] == 0
     assert math.isnan(figures["occluded-precision"])
@@ -214,9 +210,9 @@ def test_a_good_confidence_has_a_small_area() -> None:
     error = np.arange(100.0).reshape(10, 10) / 20
     one = sample(truth.tolist())
     good, bad = DisparityMeter(), DisparityMeter()
-    image = good.add(one, truth + error, confidence=1 - error / 10)
-    bad.add(one, truth + error, confidence=error / 10)
-    assert image.regions["all"]["ause-epe"] == pytest.approx(0, abs=1e-3)
+    image = good.add(one, Estimate(truth + error, confidence=1 - error / 10))
+    bad.add(one, Estimate(truth + error, confidence=error / 10))
+    assert image.figures["all"]["ause-epe"] == pytest.approx(0, abs=1e-3)
     assert good.summary().pooled["all"]["ause-bad-2"] == pytest.approx(0, abs=1e-9)
     assert bad.summary().pooled["all"]["ause-epe"] > 0.5
     curve = bad.summary().curve
@@ -228,33 +224,35 @@ def test_nothing_to_measure_is_an_error() -> None:
     with pytest.raises(InputError, match="in 0 pictures"):
         DisparityMeter().summary()
     meter = DisparityMeter()
-    image = meter.add(sample([[NAN, 0]], name="unknown"), np.ones((1, 2)), confidence=np.ones((1, 2)))
-    assert image.regions == {}
+    image = meter.add(
+        sample([[NAN, 0]], name="unknown"), Estimate(np.ones((1, 2)), confidence=np.ones((1, 2)))
+    )
+    assert image.figures == {}
     with pytest.raises(InputError, match="no pixel with a true disparity in 1 pictures"):
         meter.summary()
-    meter = DisparityMeter(max_gt=192)
-    meter.add(sample([[200]]), np.ones((1, 1)))
+    meter = DisparityMeter(DisparityProtocol(max_gt=192))
+    meter.add(sample([[200]]), Estimate(np.ones((1, 1))))
     with pytest.raises(InputError, match="below 192 px"):
         meter.summary()
 
 
 def test_a_picture_without_known_truth_changes_nothing() -> None:
     meter = DisparityMeter()
-    meter.add(sample([[10]]), np.full((1, 1), 12.0))
-    meter.add(sample([[NAN]]), np.full((1, 1), 12.0))
+    meter.add(sample([[10]]), Estimate(np.full((1, 1), 12.0)))
+    meter.add(sample([[NAN]]), Estimate(np.full((1, 1), 12.0)))
     summary = meter.summary()
-    assert summary.images == 1
+    assert summary.having("all") == 1
     assert summary.image_means["all"]["epe"] == summary.pooled["all"]["epe"] == 2
 
 
 def test_errors_name_the_sample() -> None:
     meter = DisparityMeter()
     with pytest.raises(InputError, match="bare has no true disparity"):
-        meter.add(sample(None, name="bare"), np.ones((1, 1)))
+        meter.add(sample(None, name="bare"), Estimate(np.ones((1, 1))))
     with pytest.raises(InputError, match=r"tall: the estimate has 1 x 2 pixels, the true disparity 2 x 1"):
-        meter.add(sample([[1, 1]], name="tall"), np.ones((2, 1)))
+        meter.add(sample([[1, 1]], name="tall"), Estimate(np.ones((2, 1))))
     with pytest.raises(InputError, match=r"odd: a pixel with a disparity has no confidence"):
-        meter.add(sample([[1, 1]], name="odd"), np.ones((1, 2)), confidence=np.full((1, 2), 1.5))
+        meter.add(sample([[1, 1]], name="odd"), Estimate(np.ones((1, 2)), confidence=np.full((1, 2), 1.5)))
     with pytest.raises(InputError, match="in 0 pictures"):  # and they left nothing behind
         meter.summary()
 
@@ -262,7 +260,7 @@ def test_errors_name_the_sample() -> None:
 def test_every_figure_has_a_name_and_a_meaning() -> None:
     meter = DisparityMeter()
     one = sample([[10, 150, 201, 10]], visible=[[1, 0, 1, 1]], foreground=[[1, 1, 0, 0]])
-    meter.add(one, np.full((1, 4), 10.0), visible=np.ones((1, 4), bool), confidence=np.ones((1, 4)))
+    meter.add(one, Estimate(np.full((1, 4), 10.0), visible=np.ones((1, 4), bool), confidence=np.ones((1, 4))))
     pooled = meter.summary().pooled
     assert list(pooled) == list(REGIONS)
     assert set(pooled["all"]) == set(METRICS)

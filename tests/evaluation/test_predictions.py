@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError, UsageError
-from pamcli.evaluation.methods import FilesMethod, find_disparities, find_views, load_disparity, load_views
+from pamcli.evaluation.methods import FilesMethod, find_files, load_disparity, load_views
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, encode_picture
 
@@ -26,8 +26,8 @@ def picture(path: Path, pixels: np.ndarray) -> None:
 @pytest.mark.parametrize("suffix", [".pfm", ".png", ".npy", ".tif", ".tiff", ".PFM"])
 def test_every_format_is_read_by_the_name_of_the_sample(tmp_path: Path, suffix: str) -> None:
     put(tmp_path / f"000001_10{suffix}")
-    found = find_disparities(tmp_path, ["000001_10"])
-    assert np.array_equal(load_disparity(found["000001_10"], "000001_10", (2, 3)), MAP, equal_nan=True)
+    found = find_files(tmp_path, ["000001_10"])
+    assert np.array_equal(load_disparity(found["000001_10"][0], "000001_10", (2, 3)), MAP, equal_nan=True)
 
 
 def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> None:
@@ -35,9 +35,9 @@ def test_folders_of_a_name_are_folders_and_dots_belong_to_it(tmp_path: Path) -> 
     put(tmp_path / "a.b.npy", MAP + 1)
     put(tmp_path / "a.b_right.pfm")
     put(tmp_path / "a.npy")
-    found = find_disparities(tmp_path, ["TEST/A/0000/left/0006", "a.b"])
-    assert found["TEST/A/0000/left/0006"] == tmp_path / "TEST/A/0000/left/0006.pfm"
-    assert load_disparity(found["a.b"], "a.b", (2, 3))[0, 0] == 2.5
+    found = find_files(tmp_path, ["TEST/A/0000/left/0006", "a.b"])
+    assert found["TEST/A/0000/left/0006"] == [tmp_path / "TEST/A/0000/left/0006.pfm"]
+    assert load_disparity(found["a.b"][0], "a.b", (2, 3))[0, 0] == 2.5
 
 
 def test_other_units_are_scaled(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_a_scale_that_is_none_is_refused(tmp_path: Path, scale: float) -> None:
 def test_missing_ones_are_named_unless_they_may_be_missing(tmp_path: Path) -> None:
     put(tmp_path / "a.pfm")
     with pytest.raises(UsageError, match=r"2 missing .*: b, c/d") as raised:
-        find_disparities(tmp_path, ["a", "b", "c/d"])
+        find_files(tmp_path, ["a", "b", "c/d"])
     assert "`allow_missing`" in (raised.value.hint or "")
-    found = find_disparities(tmp_path, ["a", "b", "c/d"], allow_missing=True)
+    found = find_files(tmp_path, ["a", "b", "c/d"], allow_missing=True)
     assert list(found) == ["a"]
 
 
@@ -66,17 +66,17 @@ def test_none_at_all_is_an_error_even_then(tmp_path: Path) -> None:
     put(tmp_path / "other.pfm")
     for allow in (False, True):
         with pytest.raises(UsageError, match="no prediction") as raised:
-            find_disparities(tmp_path, ["a", "b"], allow_missing=allow)
+            find_files(tmp_path, ["a", "b"], allow_missing=allow)
         assert "a.pfm" in (raised.value.hint or "")
     with pytest.raises(UsageError, match="no such folder"):
-        find_disparities(tmp_path / "nowhere", ["a"])
+        find_files(tmp_path / "nowhere", ["a"])
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "k/a.png")
     put(tmp_path / "k/a.pfm")
     with pytest.raises(UsageError, match=r"two predictions for k/a .*a\.pfm, a\.png"):
-        find_disparities(tmp_path, ["k/a"])
+        find_files(tmp_path, ["k/a"])
 
 
 def test_another_size_is_refused(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_enlarged_pairs(tmp_path: Path) -> None:
     left, right = np.random.default_rng(0).integers(0, 256, (2, 4, 6, 3), dtype=np.uint8)
     picture(tmp_path / "k/a_left.png", left)
     picture(tmp_path / "k/a_right.tif", right)
-    found = find_views(tmp_path, ["k/a"])
+    found = find_files(tmp_path, ["k/a"], views=True)
     views = load_views(found["k/a"], (4, 6))
     assert np.array_equal(views[0], left)
     assert np.array_equal(views[1], right)
@@ -109,15 +109,15 @@ def test_a_pair_without_one_view_is_missing(tmp_path: Path) -> None:
     picture(tmp_path / "b_left.png", black)
     picture(tmp_path / "b_right.png", black)
     with pytest.raises(UsageError, match=r"1 missing .*: a_right"):
-        find_views(tmp_path, ["a", "b"])
-    found = find_views(tmp_path, ["a", "b"], allow_missing=True)
+        find_files(tmp_path, ["a", "b"], views=True)
+    found = find_files(tmp_path, ["a", "b"], views=True, allow_missing=True)
     assert list(found) == ["b"]
     with pytest.raises(UsageError, match="no prediction"):
-        find_views(tmp_path, ["a"], allow_missing=True)
+        find_files(tmp_path, ["a"], views=True, allow_missing=True)
 
 
 def test_pictures_of_16_bits_are_refused(tmp_path: Path) -> None:
     for view in ("left", "right"):
         picture(tmp_path / f"a_{view}.png", np.zeros((4, 6, 3), np.uint16))
     with pytest.raises(InputError, match=r"a_left\.png has 16 bits"):
-        load_views(find_views(tmp_path, ["a"])["a"], (4, 6))
+        load_views(find_files(tmp_path, ["a"], views=True)["a"], (4, 6))

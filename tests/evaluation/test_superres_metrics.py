@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pamcli.errors import InputError
+from pamcli.evaluation.figures import ImageFigures, mean_figures
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
-    mean_figures,
     psnr,
     ssim,
     superres_figures,
@@ -82,22 +82,22 @@ def test_what_the_protocols_look_at() -> None:
     pair = superres_pair(noise(28, 100), noise(28, 100, 1), 2, name="x")
     margin = pair.left.copy()
     margin[:, :LEFT_MARGIN] ^= 255
-    figures = superres_figures(pair, margin, pair.right, name="x")
+    figures = superres_figures(pair, margin, pair.right)
     assert figures["left"] == {"psnr": math.inf, "ssim-ipassr": 1, "ssim-skimage": 1}
     assert figures["both"]["ssim-skimage"] < 0.99
 
     one_off = pair.left.copy()
     one_off[..., 0] ^= 1  # every third value wrong by one: the mean squared error is 1/3
     other = pair.right ^ 1  # every value: 1
-    figures = superres_figures(pair, one_off, other, name="x")
+    figures = superres_figures(pair, one_off, other)
     whole = 20 * math.log10(255)
     assert figures["left"]["psnr"] == pytest.approx(whole + 10 * math.log10(3))
     assert figures["both"]["psnr"] == pytest.approx(whole + 10 * math.log10(3) / 2)  # mean of dB, not errors
 
 
 def test_means_are_over_pairs_and_nothing_has_no_mean() -> None:
-    one = {"left": {"psnr": 20.0}, "both": {"psnr": 30.0}}
-    other = {"left": {"psnr": 21.0}, "both": {"psnr": 34.0}}
+    one = ImageFigures("a", {"left": {"psnr": 20.0}, "both": {"psnr": 30.0}})
+    other = ImageFigures("b", {"left": {"psnr": 21.0}, "both": {"psnr": 34.0}})
     assert mean_figures([one, other]) == {"left": {"psnr": 20.5}, "both": {"psnr": 32.0}}
     with pytest.raises(InputError, match="no pair"):
         mean_figures([])
@@ -111,8 +111,8 @@ def test_what_cannot_be_measured_is_refused_by_name() -> None:
         superres_pair(picture, picture[:, 1:], 2, name="uneven")
     with pytest.raises(InputError, match=r"small is too small"):
         superres_pair(picture[:, :70], picture[:, :70], 2, name="small")
-    pair = superres_pair(picture, picture, 2, name="x")
+    pair = superres_pair(picture, picture, 2, name="odd")
     with pytest.raises(InputError, match=r"odd: a result is 99 x 28"):
-        superres_figures(pair, picture[:, 1:], picture, name="odd")
+        superres_figures(pair, picture[:, 1:], picture)
     with pytest.raises(InputError, match="float64"):
-        superres_figures(pair, picture / 255, picture, name="float")
+        superres_figures(pair, picture / 255, picture)

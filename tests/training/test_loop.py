@@ -149,6 +149,39 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path: Path, killed: int) 
     assert [e["step"] for e in parted.log][-1] == STEPS
 
 
+def test_chance_goes_on_where_it_was_too(tmp_path: Path) -> None:
+    """What a network or a loss draws of torch's generator while it learns."""
+
+    def drawing(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+        return plain_loss(network, batch._replace(left=batch.left + torch.rand(batch.left.shape)))
+
+    whole, parted = Run(tmp_path / "whole", loss=drawing), Run(tmp_path / "parted", loss=drawing)
+    whole.go()
+    with pytest.raises(KeyboardInterrupt):
+        parted.go(before=raises_at(5, KeyboardInterrupt()))
+    assert parted.go() == RunEnd(STEPS, None)
+    assert parted.folder.last.read_bytes() == whole.folder.last.read_bytes()
+
+
+@pytest.mark.parametrize("accumulate", [2, 3, 9])
+def test_parts_of_a_step_count_by_their_pairs(tmp_path: Path, accumulate: int) -> None:
+    """The share of a batch that one of several processes takes may have uneven parts, or too few."""
+    left, right = torch.rand(2, 5, 3, 4, 4, generator=torch.Generator().manual_seed(1)).unbind()
+
+    def taken(accumulate: int) -> tuple[Values, list[Tensor]]:
+        recipe = replace(RECIPE, batch=5 * accumulate, accumulate=accumulate, freeze_batch_norm=True)
+        trainer = Run(tmp_path, recipe).trainer()
+        trainer.network.eval()
+        figures, _ = trainer.take_step(Batch(left, right))
+        return figures, [p.grad for p in trainer.network.parameters() if p.grad is not None]
+
+    (figures, gradients), (whole, expected) = taken(accumulate), taken(1)
+    for name in ("refined", "likelihood"):
+        assert figures[name].item() == pytest.approx(whole[name].item(), rel=1e-5)
+    for gradient, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, other)
+
+
 def test_a_checkpoint_that_a_killed_run_had_yet_to_remove_is_removed_later(
     tmp_path: Path,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,13 @@ import torch
 from PIL import Image
 
 from pamcli.data.open import open_data
+from pamcli.data.source import Sample
 from pamcli.errors import InputError
-from pamcli.evaluation.disparity_run import DisparityProtocol, Estimate, measure_disparity
-from pamcli.evaluation.superres_metrics import superres_figures, superres_pair
-from pamcli.evaluation.superres_run import measure_superres
+from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.run import measure
+from pamcli.evaluation.superres import BICUBIC, Superres, bicubic
+from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair, superres_figures, superres_pair
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
@@ -54,13 +56,11 @@ def test_disparity_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: 
 
     save_network(weights, spec, tmp_path / "w.safetensors")
     matcher = StereoMatcher.load(tmp_path / "w.safetensors", device="cpu", precision="fp32")
-    measured = measure_disparity(
-        "kitti2015/training",
-        open_data(kitti),
-        lambda sample: Estimate(matcher(sample.left, sample.right, extras=()).disparity),
-        DisparityProtocol.of("kitti2015", max_gt=None, resize=None),
-    )
-    pooled = measured.summary.pooled["all"]
+
+    def estimate(sample: Sample) -> Estimate:
+        return Estimate(matcher(sample.left, sample.right, extras=()).disparity)
+
+    pooled = measure(Disparity(), open_data(kitti), {"network": estimate}).last.pooled["all"]
     assert found.figures == {"kitti2015/training": {"D1": pooled["d1"], "EPE": pooled["epe"]}}
     assert found.figure == pooled["d1"]
     assert 0 < found.figure <= 100
@@ -75,11 +75,14 @@ def test_super_resolution_s_figures_are_those_of_the_stored_file(kitti: str, tmp
 
     save_network(weights, spec, tmp_path / "w.safetensors")
     upscaler = StereoUpscaler.load(tmp_path / "w.safetensors", device="cpu", precision="fp32")
-    enlarge: Callable[..., object] = lambda name, pair: (upscaler(pair.low_left, pair.low_right), None)  # noqa: E731
-    measured = measure_superres("k", open_data(data), 2, "network", enlarge)  # type: ignore[arg-type]
-    expected = {m: figures["left"]["psnr"] for m, figures in measured.means.items()}
+
+    def enlarge(pair: SuperresPair) -> Enlarged:
+        return Enlarged(*upscaler(pair.low_left, pair.low_right))
+
+    measured = measure(Superres(2), open_data(data), {BICUBIC: bicubic, "network": enlarge})
+    expected = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
     pair = superres_pair(*(getattr(open_data(data).load(0), view) for view in ("left", "right")), 2, name="")
-    alone = superres_figures(pair, *upscaler(pair.low_left, pair.low_left), name="")["left"]["psnr"]
+    alone = superres_figures(pair, *upscaler(pair.low_left, pair.low_left))["left"]["psnr"]
     figures = {"PSNR": expected["network"], "bicubic": expected["bicubic"]}
     assert found.figures == {"kitti2015/training": figures | {"second view": expected["network"] - alone}}
     assert found.figure == expected["network"]

@@ -14,8 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.data.listing import by_stem, folders, paired, root_of
-from pamcli.data.preparation.stores import (
+from pamcli.data.listing import by_stem, paired, root_of
+from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import natural, shown
+from pamcli.files.folders import folders
+from pamcli.flickr1024.stores import (
     SCALES,
     VIEW_FILES,
     Index,
@@ -29,9 +33,6 @@ from pamcli.data.preparation.stores import (
     read_index,
     views_in,
 )
-from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
-from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import natural, shown
 from pamcli.imaging.images import read_picture
 
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibration, read_scaled_disparity
-from pamcli.data.listing import Listed, Part, folders, folders_below, paired, root_of
+from pamcli.data.listing import Listed, Part, paired, root_of
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
+from pamcli.files.folders import folders, folders_below
 from pamcli.imaging.disparity_files import read_disparity
 
 _NAMES = (

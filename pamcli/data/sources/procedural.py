@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pamcli.data.scenes.hard_cases import CASES, NONE, HardCases
 from pamcli.data.source import LARGEST_SEED, Files, Key, Sample, Source, SourceInfo, digest
 from pamcli.errors import InputError, UsageError
+from pamcli.scenes.hard_cases import CASES, NONE, HardCases
 
 if TYPE_CHECKING:
-    from pamcli.data.scenes.textures import TextureLibrary
+    from pamcli.scenes.textures import TextureLibrary
 
 LENGTH = 1000  # scenes that are listed
 ALL = "hard"  # key: of every hard case
@@ -63,9 +63,10 @@ class Scenes(Source):
         Pictures are uint8, both disparities known at every pixel and >= 0, `visible` exact. Raises
         InputError: a damaged texture.
         """
-        from pamcli.data.scenes.scene import scene_pair
+        from pamcli.scenes.scene import scene_pair
 
-        return scene_pair(self._library, series, number, height, width, self._hard or NONE)
+        pair = scene_pair(self._library, series, number, height, width, self._hard or NONE)
+        return Sample(f"{number:06d}", **vars(pair))
 
     def with_hard_cases(self, hard: HardCases) -> Scenes:
         """With these where nothing was said of them."""
@@ -88,7 +89,7 @@ class Scenes(Source):
 
     def check(self, index: int) -> str | None:
         """What is wrong with a scene's share of the textures. Its truth, made with it, needs no trial."""
-        from pamcli.data.scenes.textures import read_texture
+        from pamcli.scenes.textures import read_texture
 
         damaged = []
         for path in self.files[index].parts.values():
@@ -100,7 +101,7 @@ class Scenes(Source):
 
 
 def open_source(root: Path | None, split: str, keys: Mapping[str, str]) -> Scenes:
-    from pamcli.data.scenes.textures import TextureLibrary, find_textures
+    from pamcli.scenes.textures import TextureLibrary, find_textures
 
     width, height = map(int, keys.get("size", "512x256").split("x"))
     shares = {name: _share(name, keys[name]) for name in (ALL, *CASES) if name in keys}

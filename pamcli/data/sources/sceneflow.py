@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pamcli.data.decoding import read_positive_disparity
-from pamcli.data.listing import Listed, Part, by_stem, folders, folders_below, paired
+from pamcli.data.listing import Listed, Part, by_stem, paired
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import shown
+from pamcli.files.folders import folders, folders_below
 
 _SUFFIXES = (".png", ".webp")
 _PARTS = (

@@ -1,0 +1,59 @@
+"""pam submit: the archive that a benchmark's server takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pamcli.cli import options
+from pamcli.cli.evaluate import Disparities, Exact
+from pamcli.cli.groups import OptionGroup, flag, option
+from pamcli.cli.network import Matching
+from pamcli.cli.options import check_new_file
+from pamcli.errors import UsageError
+
+
+class Submitted(Disparities):
+    """Results to submit."""
+
+    prediction_seconds: float | None = option(
+        "What the program took for a pair: Middlebury's and ETH3D's archives state it.",
+        metavar="S",
+    )
+
+
+class Archive(OptionGroup, panel="Output"):
+    """Where the archive goes."""
+
+    output: Path = option("The archive to write.", "-o", default=..., metavar="FILE.zip")
+    overwrite: bool = flag("Replace an archive that exists.")
+
+
+def command(
+    given: Submitted, to: Archive, network: Matching, compute: Exact, messages: options.Messages
+) -> None:
+    """Write the archive for KITTI 2012 or 2015, Middlebury or ETH3D, of a network's results or of files.
+
+    It is read back and verified; an incomplete one is refused before the network runs.
+
+    $ pam submit --data kitti2015/testing:kitti -o kitti2015.zip
+    $ pam submit --data eth3d:eth3d --predictions made/ --prediction-seconds 0.4 -o eth3d.zip
+    """
+    console = messages.console()
+    given.check(network)
+    check_new_file(to.output, ".zip", overwrite=to.overwrite)
+    sets = given.opened(console)
+    from pamcli.evaluation.submissions import plan_submission, submit
+
+    rules, seconds = plan_submission(sets), given.prediction_seconds
+    if given.predictions is not None and bool(rules.seconds) != (seconds is not None):
+        if seconds is not None:
+            raise UsageError("--prediction-seconds is about Middlebury's or ETH3D's archive")
+        said = f"a submission to {rules.kind} states the runtime, which files do not tell"
+        raise UsageError(said, "--prediction-seconds S says it")
+    method = given.method(network, compute, console, seconds=seconds)
+    with console.progress("pairs", sum(map(len, sets))) as bar:
+        written = submit(to.output, rules, sets, method, advance=bar.advance)
+    for note in written.notes:
+        console.warn(note)
+    console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")
+    console.path(to.output)

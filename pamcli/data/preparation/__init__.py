@@ -1,1 +1,0 @@
-"""Training patches for super-resolution: from published pairs, zipped or not, or from stereograms."""

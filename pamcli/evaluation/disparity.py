@@ -1,0 +1,174 @@
+"""Disparity as a task to measure: by the rules of each data set's benchmark; its tables and charts."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pamcli.data.source import Sample, Source
+from pamcli.errors import UsageError
+from pamcli.evaluation import studies
+from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, DisparityMeter, DisparitySummary, Estimate
+from pamcli.evaluation.error_distributions import FRACTIONS
+from pamcli.evaluation.figures import ImageFigures, flat
+from pamcli.evaluation.methods import Estimates, Method, NetworkMethod
+from pamcli.evaluation.protocols import resize_sample, usual_protocol
+from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
+from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity
+from pamcli.evaluation.results import Evaluation, Fact
+from pamcli.evaluation.run import MeasuredSet, Task
+from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows
+
+POOLED, MEANS = "pooled", "mean of pictures"
+"""Names of the two ways of averaging in every table; pooled over all pixels is the headline."""
+
+HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
+SPREAD = ("a50", "a90", "a95", "a99")
+TRUST = (
+    "ause-epe",
+    "ause-bad-2",
+    "visible-precision",
+    "visible-recall",
+    "occluded-precision",
+    "occluded-recall",
+)
+"""Figures of the three tables on the terminal, the most telling first; all others have all of them."""
+
+UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px"}
+"""Units of figures that are not in percent; the areas and the number of pixels have none."""
+UPPER = {"epe", "d1", *SPREAD}
+"""Figures whose names are capitals."""
+
+
+def _column(key: str) -> Column:
+    """Describe a figure of `METRICS`, or that of another region, as "noc d1"."""
+    region, _, metric = key.rpartition(" ")
+    unit, decimals = UNITS.get(metric, "%"), 2
+    if metric == "pixels":
+        unit, decimals = "", 0
+    elif metric.startswith("ause"):
+        unit, decimals = "", 3
+    title = metric.upper() if metric in UPPER else metric
+    return Column(key, f"{region} {title}".strip(), unit, decimals, note=METRICS[metric])
+
+
+COLUMNS = {
+    key: _column(key) for key in flat({region: dict.fromkeys(METRICS, math.nan) for region in REGIONS})
+}
+
+
+@dataclass(frozen=True)
+class Disparity(Task[Sample, Estimate, DisparitySummary]):
+    """Measures disparity by the rules of each data set's benchmark. Raises UsageError: no such study."""
+
+    max_gt: float | None = None
+    """Count only truth below this, px."""
+    resize: tuple[int, int] | None = None
+    """Width and height to which pictures and truth are brought first."""
+    study: str | None = None
+    """One of `studies.STUDIES`, measured beside."""
+
+    title = "Disparity"
+    columns = COLUMNS
+    key_figures = ("d1", "bad-2", "epe", "density")
+    average = POOLED
+    words = (
+        Column("region", "region", text=True, note="; ".join(f"{k}: {v}" for k, v in REGIONS.items())),
+        Column("average", "average", text=True, note=f"{POOLED}: over all pixels of the set"),
+        Column("pictures", "pictures", decimals=0, note="that have the region"),
+    )
+    headline = HEADLINE, SPREAD, TRUST
+    timed = "network with confidence (and visibility, where it is measured)"
+
+    def __post_init__(self) -> None:
+        if self.study is not None and self.study not in studies.STUDIES:
+            raise UsageError(f"no study is called {self.study!r}", f"known: {', '.join(studies.STUDIES)}")
+
+    def case(self, sample: Sample) -> Sample | None:
+        if sample.disparity is None:
+            return None
+        return sample if self.resize is None else resize_sample(sample, *self.resize)
+
+    def meter(self, source: Source) -> DisparityMeter:
+        asked = {"max_gt": self.max_gt, "resize": self.resize}
+        ranges = studies.RANGES if self.study == "range" else ()
+        name = source.spec.info.name if source.spec else ""
+        return DisparityMeter(usual_protocol(name, ranges=ranges, **asked))
+
+    def ready(self, method: Method | None, source: Source) -> Estimates:
+        assert method is not None
+        return method.disparities(source)
+
+    def variants(self, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
+        return {} if self.study is None else studies.variants(self.study, method)
+
+    def rank(self, image: ImageFigures) -> float | None:
+        return -image.figures["all"]["d1"] if image.figures else None
+
+    def shown(self, case: Sample, answers: Sequence[Estimate], images: Sequence[ImageFigures]) -> ShownPair:
+        """Draw a pair; of a network with maps of where it contradicts itself: left-right, in its cycle."""
+        figures, answer = images[-1].figures["all"], answers[-1]
+        caption = f"D1 {figures['d1']:.1f} %, end-point error {figures['epe']:.2f} px"
+        assert case.disparity is not None
+        views = case.left, answer.disparity, case.disparity
+        shown = shown_disparity(case.name, caption, *views, visible=case.visible)
+        if answer.again is None:
+            return shown
+        found = answer.again(extras={"right_disparity", "confidence"})
+        panels = consistency_panels(found.disparity, found.right_disparity, found.confidence)
+        return replace(shown, panels=(*shown.panels, *panels))
+
+    def facts(self, method: Method | None) -> list[Fact]:
+        if not isinstance(method, NetworkMethod):
+            return []
+        limit = method.network.max_disparity
+        return [("maximum disparity", "none" if limit is None else f"{limit} px")]
+
+    def rows(self, total: DisparitySummary) -> Iterator[dict[str, Value]]:
+        for average, figures in ((POOLED, total.pooled), (MEANS, total.image_means)):
+            for region in filter(figures.__contains__, REGIONS):
+                pictures = total.having(region)
+                yield {"region": region, "average": average, "pictures": pictures, **figures[region]}
+
+    def told(self, page: Evaluation, sets: Sequence[MeasuredSet[DisparitySummary]]) -> Evaluation:
+        numbers = {"sets": [each for one in sets for each in _numbers(one)], **page.numbers}
+        charts = [chart for one in sets for chart in _charts(one)]
+        studied: tuple[Table, ...] = ()
+        if self.study is not None:
+            rows, drawn = studies.told(self.study, sets, COLUMNS)
+            numbers["study"] = {"kind": self.study, "rows": json_rows(rows)}
+            charts, studied = [*drawn, *charts], (rows,)
+        return replace(page, studies=studied, charts=tuple(charts), numbers=numbers)
+
+
+def _numbers(one: MeasuredSet[DisparitySummary]) -> Iterator[dict[str, Any]]:
+    """Yield each method's figures for JSON; the method is named where there are several."""
+    for name, total in one.methods.items():
+        averages = (total.pooled, total.image_means)
+        pooled, means = ({part: json_row(each) for part, each in figures.items()} for figures in averages)
+        yield {
+            "data": one.label,
+            **({"method": name} if len(one.methods) > 1 else {}),
+            "pictures": total.having("all"),
+            "pooled": pooled,
+            "image_means": means,
+            "region_pictures": {region: total.having(region) for region in pooled},
+            "notes": list(one.notes),
+        }
+
+
+def _charts(one: MeasuredSet[DisparitySummary]) -> Iterator[Histogram | CurveChart]:
+    """Draw the histogram of errors and, where confidence was given, the sparsification curve."""
+    summary = one.last
+    counts = tuple(summary.errors.between(list(ERROR_EDGES)))
+    without = max(round(summary.pooled["all"]["pixels"]) - int(summary.errors.counts.sum()), 0)
+    yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, summary.wrong_from, without)
+    if (curve := summary.curve) is not None:
+        removed = tuple(100 * fraction for fraction in FRACTIONS)
+        yield CurveChart(
+            f"{one.label}: error of what stays when the least confident go",
+            (Curve("by confidence", removed, curve.epe), Curve("oracle", removed, curve.epe_oracle)),
+            "pixels removed (%)",
+            "end-point error (px)",
+            f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
+        )

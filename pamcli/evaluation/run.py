@@ -1,0 +1,341 @@
+"""The loop that measures methods on a data set, sample by sample, and what is told of several data sets.
+
+What differs between disparity and super-resolution is a `Task`: `disparity.Disparity`, `superres.Superres`.
+Of several methods the last one is in question: its are title, worst pairs, time, and the row above published
+ones. The others are measured on the same samples, and stand beside it in the tables.
+"""
+
+import datetime
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic
+
+from pamcli import __version__
+from pamcli.data.open import DataSpec, open_data, parse_data
+from pamcli.data.source import Sample, Source
+from pamcli.errors import InputError, UsageError
+from pamcli.evaluation.figures import Answer, Case, ImageFigures, Meter, Total, flat
+from pamcli.evaluation.methods import Method, NetworkMethod
+from pamcli.evaluation.published import published_rows, published_table
+from pamcli.evaluation.report_pictures import ShownPair
+from pamcli.evaluation.results import WORST, Evaluation, Fact
+from pamcli.evaluation.tables import Column, Table, Value, json_row, shown_value
+from pamcli.files.finding import counted, listed, shown
+
+
+@dataclass(frozen=True)
+class MeasuredSet(Generic[Total]):
+    """What methods reach on a data set."""
+
+    source: Source
+    methods: Mapping[str, Total]
+    """Summaries by the names of the methods, the one in question last."""
+    variants: Mapping[float, Total]
+    """Summaries of the method in question run otherwise, for a study."""
+    notes: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """Samples for which one of the methods has nothing: they are measured for none."""
+    worst: tuple[Callable[[], ShownPair], ...]
+    """Each draws one of the worst pairs, the worst first."""
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return self.source.label
+
+    @property
+    def last(self) -> Total:
+        """What the method in question reaches."""
+        return [*self.methods.values()][-1]
+
+
+AnySet = MeasuredSet[Any]
+
+
+class Task(ABC, Generic[Case, Answer, Total]):
+    """What is measured, and how it is told."""
+
+    title: str
+    scale: int | None = None
+    """How many times larger pictures become."""
+    columns: Mapping[str, Column]
+    """Columns of all figures, by their names, in the order of the tables."""
+    key_figures: tuple[str, ...]
+    """The few figures to see first."""
+    average = ""
+    """How the key figures are averaged, where there are several ways."""
+    words: tuple[Column, ...]
+    """What a row of the summary says before its figures, beside data set and method."""
+    headline: tuple[Sequence[str], ...]
+    """Figures of the tables on a terminal, the most telling first."""
+    baseline: Mapping[str, None] = {}
+    """The name of what stands beside every method, or alone, where there is such a thing."""
+    timed: str
+    """What a network's time includes."""
+
+    @abstractmethod
+    def case(self, sample: Sample) -> Case | None:
+        """Make what is measured of a sample; None: it has no truth. Raises InputError: not measurable."""
+
+    @abstractmethod
+    def meter(self, source: Source) -> Meter[Case, Answer, Total]:
+        """Make the meter that a method on a data set is measured with."""
+
+    @abstractmethod
+    def ready(self, method: Method | None, source: Source) -> Callable[[Case], Answer | None]:
+        """Make a method ready for a data set. Raises UsageError, InputError as methods do."""
+
+    @abstractmethod
+    def rank(self, image: ImageFigures) -> float | None:
+        """Say how good a pair is, the worst lowest; None: nothing of it was measured."""
+
+    @abstractmethod
+    def shown(self, case: Case, answers: Sequence[Answer], images: Sequence[ImageFigures]) -> ShownPair:
+        """Draw a pair for the report. answers, images: of each method, the one in question last."""
+
+    @abstractmethod
+    def rows(self, total: Total) -> Iterator[dict[str, Value]]:
+        """Yield the rows of the summary."""
+
+    @abstractmethod
+    def told(self, page: Evaluation, sets: Sequence[MeasuredSet[Total]]) -> Evaluation:
+        """Add what only this task has to what is told of every task."""
+
+    def facts(self, method: Method | None) -> list[Fact]:
+        """State how the method in question is run, name and value."""
+        return []
+
+    def variants(self, method: Method | None) -> Mapping[float, Callable[[Case], Answer]]:
+        """Run the method in question otherwise, for a study, by what is changed."""
+        return {}
+
+
+AnyTask = Task[Any, Any, Any]
+
+
+def evaluate(
+    task: Task[Case, Answer, Total],
+    data: Iterable[str | Source],
+    methods: Sequence[Method],
+    *,
+    compare: bool = False,
+    worst: int = WORST,
+    advance: Callable[[], None] = lambda: None,
+) -> Evaluation:
+    """Measure methods on data sets: figures, notes and report.
+
+    >>> matcher = StereoMatcher.load("pasmnet2")
+    >>> found = evaluate(Disparity(), ["kitti2015:kitti"], [NetworkMethod(matcher, "pasmnet2")])
+    >>> Path("report.html").write_bytes(found.report())
+
+    data: as `NAME:PATH`, or opened. compare: with published rows. worst: how many of the worst pairs of each
+    set the report shows. advance: called after each sample.
+    Raises UsageError, InputError: data that is none, without truth, or without what a method needs.
+    """
+    named: dict[str, Method | None] = {**task.baseline}
+    for each in methods:
+        row = f"{each.row} (files)" if each.row in ("", *task.baseline) else each.row
+        if row in named:
+            raise UsageError(f"two methods are called {shown(row)}", "give them different names")
+        named[row] = each
+    if not named:
+        raise UsageError("no method is given", "give a network or a folder of files")
+    name, method = [*named.items()][-1]
+    measured: list[MeasuredSet[Total]] = []
+    notes: list[str] = []
+    pairs: list[ShownPair] = []
+    for source in opened(data):
+        runs = {each: task.ready(one, source) for each, one in named.items()}
+        found = measure(task, source, runs, variants=task.variants(method), worst=worst, advance=advance)
+        if found.left_out:
+            notes.append(f"{len(found.left_out)} without a prediction, left out: {listed(found.left_out)}")
+        notes += [note for one in methods for note in one.notes()]
+        pairs += [draw() for draw in found.worst]
+        measured.append(found)
+    about = [("method", f"{name} alone")] if method is None else method.facts()
+    network = method.network if isinstance(method, NetworkMethod) else None
+    seconds = [image.seconds for one in measured for image in one.last.images]
+    cost, numbers = _cost(seconds, network, task.timed)
+    warnings = tuple(f"{one.label}: {line}" for one in measured for line in one.last.warnings)
+    several = len(named) > 1 or bool(task.baseline)
+    images, summary, headline = _tables(task, measured, several)
+    page = Evaluation(
+        title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {about[0][1]}",
+        facts=(*about, *_circumstances(measured, [*task.facts(method), *cost])),
+        summary=summary,
+        headline=headline,
+        images=images,
+        notes=(*notes, *_set_notes(measured), *warnings),
+        warnings=warnings,
+        key_figures=tuple(_key_figures(task, measured, several)),
+        worst_pairs=tuple(pairs),
+        numbers=numbers,
+    )
+    page = task.told(page, measured)
+    return _with_published(page, measured, name, task.scale) if compare else page
+
+
+def measure(
+    task: Task[Case, Answer, Total],
+    source: Source,
+    methods: Mapping[str, Callable[[Case], Answer | None]],
+    *,
+    variants: Mapping[float, Callable[[Case], Answer]] | None = None,
+    worst: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> MeasuredSet[Total]:
+    """Measure methods on every sample of a source that has a truth.
+
+    methods: by their names, the one in question last; where one gives None, the sample is measured for none.
+    variants: measured beside, for a study. worst: how many of the worst pairs to keep. advance: called after
+    each sample. Raises InputError as the meter does, and where no sample has a truth, before a method runs.
+    """
+    variants = variants or {}
+    meters = {key: task.meter(source) for key in methods}
+    varied = {key: task.meter(source) for key in variants}
+    bad: list[tuple[float, Callable[[], ShownPair]]] = []
+    without_truth: list[str] = []
+    left_out: list[str] = []
+    for index, name in enumerate(source.names):
+        case = task.case(source.load(index))
+        answers = [] if case is None else [*filter(None, (run(case) for run in methods.values()))]
+        if case is None:
+            without_truth.append(name)
+        elif len(answers) < len(methods):
+            left_out.append(name)
+        else:
+            images = [meter.add(case, each) for meter, each in zip(meters.values(), answers, strict=True)]
+            for key, run in variants.items():
+                varied[key].add(case, run(case))
+            if worst and (rank := task.rank(images[-1])) is not None:
+                bad.append((rank, partial(task.shown, case, answers, images)))
+                bad = sorted(bad, key=lambda one: one[0])[:worst]
+        advance()
+    if without_truth and len(without_truth) == len(source):
+        others = f"nor has any other pair of {source.label or 'the data'}"
+        raise InputError(
+            f"{without_truth[0]} has no true disparity, {others}",
+            "measure on a split that comes with ground truth",
+        )
+    totals = {key: meter.summary() for key, meter in meters.items()}
+    notes = [*source.missing, *[*totals.values()][-1].notes]
+    if without_truth:
+        missing = f"{len(without_truth)} of {len(source)} pairs have no truth"
+        notes.append(f"{missing}, left out: {listed(without_truth)}")
+    return MeasuredSet(
+        source,
+        totals,
+        {key: meter.summary() for key, meter in varied.items()},
+        tuple(notes),
+        tuple(left_out),
+        tuple(draw for _, draw in bad),
+    )
+
+
+def opened(data: Iterable[str | Source]) -> list[Source]:
+    """Open data sets that are given as `NAME:PATH`. Raises UsageError, InputError."""
+    data = list(data)
+    if not data:
+        raise UsageError("no data set is given", "give NAME:PATH; pam dataset list shows the names")
+    # All are understood before any is opened.
+    specs = [parse_data(each) if isinstance(each, str) else each for each in data]
+    return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
+
+
+def _tables(task: AnyTask, sets: Sequence[AnySet], several: bool) -> tuple[Table, Table, tuple[Table, ...]]:
+    """Make the tables of all pairs, of all figures of the sets, and those of a terminal.
+
+    several: the method stands in every row.
+    """
+
+    def table(rows: Sequence[Mapping[str, Value]], words: Iterable[Column], keys: Iterable[str]) -> Table:
+        names = [Column(name, name, text=True) for name in ("data", "name", "method") if name in rows[0]]
+        used = (task.columns[key] for key in keys if any(key in row for row in rows))
+        return Table((*names, *words, *used), tuple(rows))
+
+    def about(one: AnySet, method: str) -> dict[str, Value]:
+        return {"data": one.label, **({"method": method} if several else {})}
+
+    images = [
+        {**about(one, method), "name": image.name, "seconds": image.seconds, **flat(image.figures)}
+        for one in sets
+        for each in zip(*(total.images for total in one.methods.values()), strict=True)
+        for method, image in zip(one.methods, each, strict=True)
+    ]
+    summary = [
+        {**about(one, method), **row}
+        for one in sets
+        for method, total in one.methods.items()
+        for row in task.rows(total)
+    ]
+    parts = ((keys, [row for row in summary if not row.keys().isdisjoint(keys)]) for keys in task.headline)
+    return (
+        table(images, [Column("seconds", "time", "s", 3)], task.columns),
+        table(summary, task.words, task.columns),
+        tuple(table(rows, task.words, keys) for keys, rows in parts if rows),
+    )
+
+
+def _key_figures(
+    task: AnyTask, sets: Sequence[AnySet], several: bool
+) -> Iterator[tuple[str, tuple[Fact, ...]]]:
+    columns = [task.columns[key] for key in task.key_figures]
+    for one in sets:
+        for name, found in one.methods.items():
+            figures = flat(found.headline)
+            values = ((each.heading, shown_value(figures[each.key], each.decimals)) for each in columns)
+            called = (one.label, name if several else "", task.average)
+            yield ", ".join(filter(None, called)), tuple(values)
+
+
+def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:
+    """State when and on what was measured. run: how the method was run."""
+    today = datetime.datetime.now().astimezone().strftime("%Y-%m-%d")
+    data = []
+    for one in sets:
+        count = counted(sum(bool(image.figures) for image in one.last.images), "pair")
+        data.append(f"{shown(one.source.spec.text if one.source.spec else one.label)} ({count})")
+    version = f"{__version__}, Python {platform.python_version()}"
+    return [("pam", version), ("date", today), *run, ("data", ", ".join(data))]
+
+
+def _set_notes(sets: Sequence[AnySet]) -> Iterator[str]:
+    """Yield the notes of each set, layouts that are unverified, and weights, which are for training."""
+    for one in sets:
+        yield from (f"{one.label}: {line}" for line in one.notes)
+        if (spec := one.source.spec) and spec.info.unverified:
+            yield f"{one.label}: unverified layout, {spec.info.unverified}"
+        if spec and spec.weight != 1:
+            yield f"{one.label}: weight={spec.weight:g} is about training and changes nothing here"
+
+
+def _cost(
+    seconds: Sequence[float | None], network: Any | None, what: str
+) -> tuple[list[Fact], dict[str, Any]]:
+    """Tell what running a network took, to people and in JSON: seconds a pair, peak of memory in bytes.
+
+    seconds: of each pair. what: is included in them. Memory is the GPU's, or else that of the whole process.
+    """
+    known = [each for each in seconds if each is not None]
+    if not known or network is None:
+        return [], {"seconds_per_pair": None, "peak_memory_bytes": None}
+    mean, memory = sum(known) / len(known), network.compute.peak_memory()
+    where = "on the GPU" if network.compute.describe()["device"].startswith("cuda") else "in all"
+    facts = [("time", f"{mean:.3f} s a pair, {what}"), ("peak memory", f"{memory / 1e9:.2f} GB {where}")]
+    return facts, {"seconds_per_pair": mean, "peak_memory_bytes": memory}
+
+
+def _with_published(page: Evaluation, sets: Sequence[AnySet], method: str, scale: int | None) -> Evaluation:
+    """Add the published rows of every set that has some, below the row of the method in question."""
+    tables, rows, notes = {}, {}, [*page.notes]
+    for name, one in {one.source.spec.info.name: one for one in sets if one.source.spec}.items():
+        if published := published_rows(name, scale):
+            tables[name] = published_table(published, name, one.last.headline, method)
+            rows[name] = [json_row(row) for row in tables[name].rows[1:]]
+        else:
+            notes.append(f"no published rows are known for {name}")
+    numbers = {**page.numbers, "published": rows}
+    return replace(page, published=tables, notes=tuple(notes), numbers=numbers)

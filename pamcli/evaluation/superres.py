@@ -1,0 +1,98 @@
+"""Super-resolution as a task to measure: pairs reduced, enlarged, compared, always beside bicubic."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from pamcli.data.source import Sample, Source
+from pamcli.evaluation.figures import ImageFigures, flat
+from pamcli.evaluation.methods import Method
+from pamcli.evaluation.report_pictures import ShownPair, shown_superres
+from pamcli.evaluation.results import Evaluation, Fact
+from pamcli.evaluation.run import MeasuredSet, Task
+from pamcli.evaluation.superres_metrics import (
+    METRICS,
+    PROTOCOLS,
+    Enlarged,
+    SuperresMeter,
+    SuperresPair,
+    SuperresSummary,
+    superres_pair,
+)
+from pamcli.evaluation.tables import Column, Value, json_rows
+
+BICUBIC = "bicubic"
+
+COLUMNS = {
+    f"{protocol} {metric}": Column(
+        f"{protocol} {metric}",
+        f"{protocol} {metric.replace('psnr', 'PSNR').replace('ssim', 'SSIM')}",
+        "dB" if metric == "psnr" else "",
+        2 if metric == "psnr" else 4,
+        note=f"{PROTOCOLS[protocol]}; {METRICS[metric]}",
+    )
+    for protocol in PROTOCOLS
+    for metric in METRICS
+}
+
+
+@dataclass(frozen=True)
+class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
+    """Measures pictures that become `scale` times larger. Bicubic stands beside every method, or alone."""
+
+    scale: int = field()
+
+    title = "Super-resolution"
+    columns = COLUMNS
+    key_figures = ("both psnr", "left psnr", "both ssim-ipassr")
+    # The same metric of both protocols side by side, PSNR first.
+    headline = ([f"{protocol} {metric}" for metric in METRICS for protocol in PROTOCOLS],)
+    words = (Column("pairs", "pairs", decimals=0),)
+    baseline = MappingProxyType({BICUBIC: None})
+    timed = "network alone"
+
+    def case(self, sample: Sample) -> SuperresPair:
+        return superres_pair(sample.left, sample.right, self.scale, name=sample.name)
+
+    def meter(self, source: Source) -> SuperresMeter:
+        return SuperresMeter()
+
+    def ready(self, method: Method | None, source: Source) -> Callable[[SuperresPair], Enlarged | None]:
+        return bicubic if method is None else method.enlarged(source)
+
+    def rank(self, image: ImageFigures) -> float:
+        return image.figures["left"]["psnr"]
+
+    def shown(
+        self, case: SuperresPair, answers: Sequence[Enlarged], images: Sequence[ImageFigures]
+    ) -> ShownPair:
+        baseline, quality = (self.rank(image) for image in (images[0], images[-1]))
+        caption, result = f"{quality:.2f} dB (left)", None
+        if len(answers) > 1:
+            caption += f", {quality - baseline:+.2f} dB over bicubic"
+            result = answers[-1].left
+        return shown_superres(case.name, caption, answers[0].left, result, case.left)
+
+    def facts(self, method: Method | None) -> list[Fact]:
+        return [("scale", f"x{self.scale}")]
+
+    def rows(self, total: SuperresSummary) -> Iterator[dict[str, Value]]:
+        yield {"pairs": len(total.images), **flat(total.headline)}
+
+    def told(self, page: Evaluation, sets: Sequence[MeasuredSet[SuperresSummary]]) -> Evaluation:
+        second = {one.label: one.last.second_view for one in sets}
+        worth = {label: gain for label, gain in second.items() if gain is not None}
+        told = [("second view", f"{gain:+.3f} dB on the left one, {label}") for label, gain in worth.items()]
+        note = "SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed"
+        numbers = {"scale": self.scale, "summary": json_rows(page.summary), "second_view": worth}
+        return replace(
+            page,
+            facts=(*page.facts, *told),
+            notes=(*page.notes, note),
+            numbers={**numbers, **page.numbers},
+        )
+
+
+def bicubic(pair: SuperresPair) -> Enlarged:
+    """Enlarge both views by MATLAB's bicubic: the baseline."""
+    return Enlarged(*pair.bicubic())

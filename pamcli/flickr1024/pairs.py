@@ -1,0 +1,129 @@
+"""Which pictures are the two views of a pair, in whatever folders or archives they came."""
+
+import fnmatch
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import listed, natural, shown
+from pamcli.flickr1024.archives import Found, Location, pictures_below
+
+SPLITS = ("train", "validation", "test")
+
+_SPLIT = re.compile(r"(?<![a-z])(train|val|test)(ing|idation)?(?![a-z])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two views of high resolution, not yet read."""
+
+    source: str
+    """The data set it is from: "flickr1024", "middlebury" ..."""
+    name: str
+    """Unique within its source."""
+    left: Location
+    right: Location
+    halved: bool = False
+    """To be reduced to half its size first, as the authors did with Middlebury."""
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What was found, in the order in which patches are numbered."""
+
+    pairs: tuple[Pair, ...]
+    unpaired: tuple[str, ...] = ()
+    """Views without the other one, a line each."""
+    other_splits: Mapping[str, int] = field(default_factory=dict)
+    """Pairs of the splits that were not asked for."""
+
+    def __add__(self, other: "Pairs") -> "Pairs":
+        counts = Counter(self.other_splits) + Counter(other.other_splits)
+        return Pairs(self.pairs + other.pairs, self.unpaired + other.unpaired, dict(counts))
+
+
+def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pairs:
+    """Pairs NAME_L, NAME_R below a folder, or in a zip archive, nested or flat.
+
+    A picture belongs to the split that a folder or an archive on its way is called by (Train,
+    Validation.zip, Test_2); to the one that is asked for where none is. Pairs are called by the folders
+    that are left, and NAME. Of a picture both unpacked and in an archive the unpacked one is taken.
+    Raises InputError: no pair, two pairs of one name, or as `pictures_below` does.
+    """
+    views: dict[str, dict[str, Found]] = {"_L": {}, "_R": {}}
+    others: dict[str, set[str]] = {name: set() for name in SPLITS}
+    for found in pictures_below(place):
+        stem = os.path.splitext(found.name)[0]
+        side, stem = stem[-2:], stem[:-2]
+        if side not in views or not stem:
+            continue
+        belongs, kept = split, []
+        for folder in found.folders:
+            if match := _SPLIT.search(folder):
+                belongs = next(name for name in SPLITS if name.startswith(match[1].lower()))
+            elif folder.lower() != "flickr1024" and not folder.lower().endswith(".zip"):
+                kept.append(folder)
+        name = "/".join([*kept, stem])
+        if belongs != split:
+            others[belongs].add(name)
+            continue
+        both = [each for each in (views[side].get(name), found) if each is not None]
+        unpacked = [each for each in both if each.location.member is None]
+        if len(both) > 1 and len(unpacked) != 1:
+            raise InputError(
+                f"two pictures are both called {shown(name)}: {both[0].location} and {both[1].location}",
+                "give the folder or the archive that is meant",
+            )
+        views[side][name] = (unpacked or both)[0]
+    lefts, rights = views["_L"], views["_R"]
+    names = sorted(lefts.keys() & rights.keys(), key=natural)
+    unpaired = [f"{lefts[name].location} has no right picture" for name in lefts.keys() - rights.keys()]
+    unpaired += [f"{rights[name].location} has no left picture" for name in rights.keys() - lefts.keys()]
+    counts = {name: len(found) for name, found in others.items() if found}
+    if not names and not unpaired and counts:
+        there = listed([f"{count} of {name}" for name, count in counts.items()])
+        hint = f"`split` {next(iter(counts))} takes those"
+        raise InputError(f"{shown(place)} holds no pair of the split {split}, but {there}", hint)
+    if not names and not unpaired:
+        raise InputError(
+            f"{shown(place)} holds no pair of pictures",
+            "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in "
+            "one; for other layouts give NAME:PATH, as in pairs:mine",
+        )
+    pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
+    return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural)), counts)
+
+
+def chosen(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair, ...]:
+    """The pairs that a list names, in their old order: NAME or SOURCE/NAME a line, * for any text.
+
+    lines: of the file; empty ones and comments (#) say nothing. file: its name, for messages.
+    Raises UsageError: a line that names no pair.
+    """
+    wanted = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    exact = set(wanted)
+    patterns = [(line, re.compile(fnmatch.translate(line))) for line in wanted if "*" in line]
+    used: set[str] = set()
+    taken = []
+    for pair in pairs:
+        calls = {pair.name, str(pair)}
+        hits = calls & exact
+        hits |= {line for line, pattern in patterns if any(map(pattern.match, calls))}
+        used |= hits
+        if hits:
+            taken.append(pair)
+    if unused := [line for line in wanted if line not in used]:
+        raise UsageError(
+            f"{len(unused)} lines of {shown(file)} name no pair: {listed(unused)}",
+            f"pairs are called as in {listed([str(pair) for pair in pairs[:2]])}" if pairs else None,
+        )
+    if not taken:
+        raise UsageError(f"{shown(file)} names no pair", "a name a line")
+    return tuple(taken)

@@ -1,0 +1,203 @@
+"""From pairs to a store of patches: planned, checked before anything is made, carried out, finished."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import listed, shown
+from pamcli.flickr1024.pairs import Pair
+from pamcli.flickr1024.stores import (
+    HEIGHT,
+    SCALES,
+    WIDTH,
+    Index,
+    PackedPicture,
+    StoreName,
+    StorePaths,
+    allocate,
+    boxes,
+    cut_size,
+    encode_manifest,
+    patch_at,
+    pixels_of,
+    read_views,
+    write_patch_folder,
+    write_pixels,
+)
+from pamcli.flickr1024.unfinished import Item, Unfinished, check_space, write_json
+
+_PNG_SHARE = 0.8  # of the raw bytes, at most about, that a photograph takes
+_PATCH_FILES = 5  # four pictures and their folder ...
+_SLACK = 12_000  # ... and what of their disk blocks stays empty, with a folder's own: bytes
+
+
+@dataclass(frozen=True)
+class PairItem(Item):
+    """One pair."""
+
+    pair: Pair
+    picture: PackedPicture
+    scale: int
+    store: StoreName
+
+
+@dataclass(frozen=True)
+class Plan(Unfinished[PairItem]):
+    """What is to be made, where, and how much of it is there."""
+
+    scale: int
+    split: str
+    store: StoreName
+    paths: StorePaths
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """Pairs whose size could not be found, with the reason; they are left out."""
+
+    @property
+    def patches(self) -> int:
+        return sum(item.picture.patches for item in self.items)
+
+    @property
+    def needed(self) -> int:
+        """Bytes that are still to be written, about."""
+        manifest = 300 * self.patches
+        if self.store == "packed":
+            there = (self.folder / "store" / "pixels.npy").exists()
+            return manifest + (0 if there else self.pixels)
+        patch = pixels_of(WIDTH * self.scale, HEIGHT * self.scale, self.scale)
+        return manifest + int(self.patches_left * (_PNG_SHARE * patch + _SLACK))
+
+    @property
+    def patches_left(self) -> int:
+        return sum(item.picture.patches for item in self.items if item.number not in self.done)
+
+    @property
+    def pixels(self) -> int:
+        """Bytes of all pictures."""
+        last = self.items[-1].picture
+        return last.offset + pixels_of(last.width, last.height, self.scale)
+
+
+def plan_preparation(
+    pairs: Sequence[Pair],
+    out: Path,
+    scale: int,
+    store: StoreName = "packed",
+    split: str = "train",
+    *,
+    skip_damaged: bool = False,
+) -> Plan:
+    """Look at the pictures' sizes and at the output folder; nothing is made.
+
+    pairs: in the order in which patches are numbered. Raises InputError: a picture without a readable
+    header (unless `skip_damaged`), none large enough for a patch; UsageError: two pairs of
+    one source have one name, the folder holds something else, or work with other options; OutputError: no
+    room, no permission.
+    """
+    items: list[PairItem] = []
+    unreadable: list[tuple[str, str]] = []
+    pictures: list[list[Any]] = []
+    named: dict[str, Pair] = {}
+    for pair in pairs:
+        if other := named.get(str(pair)):
+            said = f"two pairs are both called {shown(str(pair))}: {other.left} and {pair.left}"
+            raise UsageError(said, "give one of the two places")
+        named[str(pair)] = pair
+    paths = StorePaths.of(out, scale, store)
+    folder = paths.store.with_name(f"{paths.store.name}.unfinished")
+    first, offset = 1, 0
+    for pair in pairs:
+        try:
+            given = pair.left.size()
+        except InputError as error:
+            if not skip_damaged:
+                raise InputError(error.message, "mend it, or leave it out with `skip_damaged`") from None
+            unreadable.append((str(pair), error.message))
+            pictures.append([str(pair), 0, 0])
+            continue
+        pictures.append([str(pair), *given])
+        width, height = cut_size(*given, scale, pair.halved)
+        count = len(boxes(height // scale, width // scale))
+        picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
+        items.append(PairItem(len(items) + 1, folder, pair, picture, scale, store))
+        first, offset = first + count, offset + pixels_of(width, height, scale)
+    if first == 1:
+        least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale} pixels"
+        raise InputError(f"no picture is large enough for a patch: the smallest that is has {least}")
+    request = {"options": {"store": store, "scale": scale, "split": split}, "pictures": pictures}
+    check_folder(out)
+    work = (folder, paths.store, paths.index, request, tuple(items))
+    plan = Plan(*work, scale, split, store, paths, tuple(unreadable))
+    if not plan.finished:
+        check_space(paths.store, plan.needed, plan.patches_left * _PATCH_FILES if store == "folders" else 10)
+    return plan
+
+
+def carry_out(
+    plan: Plan, workers: int, advance: Callable[[], None] = lambda: None
+) -> tuple[tuple[str, str], ...]:
+    """Make the patches that are not there yet; returns the pairs that could not be read, with the reason.
+
+    advance: called for each pair. Raises OutputError: a full disk, say; what is done stays done.
+    """
+    store = plan.begin()
+    if plan.store == "packed":
+        allocate(store / "pixels.npy", plan.pixels)
+    failed = plan.carry_out(prepare_pair, workers, advance)
+    return tuple((str(plan.items[number - 1].pair), why) for number, why in failed.items())
+
+
+def prepare_pair(item: PairItem) -> None:
+    """All patches of one pair. Raises InputError: it cannot be read; OutputError."""
+    views = read_views(item.pair, item.scale)
+    picture = item.picture
+    if views.high.shape[:3] != (picture.height, 2, picture.width):
+        raise InputError(f"{item.pair.left} is not of the size that its header says", "save it upright")
+    if item.store == "packed":
+        write_pixels(item.folder / "store" / "pixels.npy", picture.offset, views)
+    checksums = []
+    for number, (row, column) in enumerate(picture.boxes(item.scale), start=picture.first):
+        patch = patch_at(views, row, column)
+        checksums.append(patch.checksum())
+        if item.store == "folders":
+            write_patch_folder(item.folder / "store" / f"{number:06d}", patch)
+    item.mark(checksums)
+
+
+def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
+    """Write manifest and index and give the store its name. Raises OutputError.
+
+    failed: pairs that are left out, with the reason.
+    """
+    checksums = plan.results()
+    items = [item for item in plan.items if item.number in checksums]
+    left_out = (*plan.unreadable, *failed)
+    index = Index(plan.scale, plan.split, tuple(item.picture for item in items), plan.request, left_out)
+    if not index.patches:
+        raise InputError("no pair could be read, so there is no patch")
+    manifest = encode_manifest(index, [checksums[item.number] for item in items])
+    beside = plan.store == "folders"
+    store = plan.folder / "store"
+    write_atomically(plan.paths.manifest if beside else store / "manifest.csv", manifest)
+    write_json(plan.paths.index if beside else store / "index.json", index.as_json())
+    plan.complete()
+    return index
+
+
+def check_folder(out: Path) -> None:
+    """Raise UsageError where an output folder is a file, or holds what no run of pam put there."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{shown(out)} is a file", "name a folder")
+    stores = ["pairs", *(f"{kind}{scale}" for kind in ("x", "patches_x") for scale in SCALES)]
+    known = {"stereograms.csv", "stereograms.json", *stores, *(f"{store}.unfinished" for store in stores)}
+    known |= {f"patches_x{scale}{suffix}" for scale in SCALES for suffix in (".csv", ".json")}
+    names = os.listdir(out) if out.exists() else []
+    others = sorted(name for name in names if name not in known and name[0] != ".")
+    if others:
+        raise UsageError(
+            f"{shown(out)} holds something else already: {listed(others)}",
+            "name a new folder, or one that a run like this made",
+        )

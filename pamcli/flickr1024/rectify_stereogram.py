@@ -1,0 +1,296 @@
+"""From a stereogram to a rectified pair, step by step (the paper's Section 5.3.1).
+
+Photographers shift the views onto a common plane of focus, and so the disparity of what is infinitely far is
+lost: whether the farthest thing is infinitely far (no disparity) or near (40 px) must be said.
+
+How the rows lie against each other: with first (x, y) and second (x - disparity, y + dy), coordinates about
+the middle of the view, small angles a1 and a2 by which the views are turned (positive: clockwise, the right
+side lower), the second one magnified by 1 + zoom and moved down by `offset`, a rectified pair shows
+
+    dy = offset + (a2 - a1) x + zoom y - a2 disparity.
+
+The last term separates the two rotations: where both views are turned by one angle, the line between the
+two cameras is, and nearer things are moved up or down by more.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.flickr1024.stereogram_order import weigh_order
+from pamcli.flickr1024.stereogram_views import SMALLEST_SIDE, Box, SetAside, find_views
+from pamcli.imaging.matching import (
+    Colours,
+    Floats,
+    Grey,
+    Matches,
+    Values,
+    find_matches,
+    grey,
+    match_densely,
+    reduced,
+    reduction,
+    refine_matches,
+)
+
+ViewingChoice = Literal["auto", "cross", "parallel"]
+"""cross: the view on the left is the right eye's. parallel: it is the left eye's."""
+InfinityChoice = Literal["auto", "yes", "no"]  # yes: the farthest thing is infinitely far. no: it is near
+CLOSE = 40  # smallest disparity of a close shot, pixels (the paper's threshold)
+MULTIPLE = 12  # both sides of a pair are multiples of it
+SURE = 0.8  # a pair whose order is less certain is set aside
+REACH, MOST_OFFSET = 0.25, 0.08
+"""Largest disparity of either sign, as a share of the width, and vertical offset, of the height."""
+MOST_ROTATION = 3.0  # degrees by which either view may be turned
+MOST_RESIDUAL = 1.0  # pixels that rows may typically differ by after the fit
+FEWEST_MATCHES, FEWEST_SEEN = 30, 0.4  # matches, and share of the pixels, that must be found in both views
+_AREA, _WIDTH = 260_000, 640  # pixels of the views, and their width, at which disparities are found
+_SPARE = 0.06  # share of the width by which disparities may exceed the range of the matches
+_TEXTURE, _SMOOTH = 2.0, 0.7
+"""Standard deviations over 5 x 5 pixels: grey levels below which a disparity is guessed, and disparities
+above which one of them is wrong or hidden."""
+_SPECKLE, _FEWEST_TRUSTED = 100, 500
+"""Pixels of the smallest surface whose disparities count, and to take a percentile of."""
+_NOTHING = -30_000
+_BRIGHT, _WARM, _PLAIN = 150, 5, 2.5
+"""A sky is brighter than this, its red exceeds its blue by no more, and it has no more texture."""
+_NOISE = 0.3  # pixels by which a good match is off; what is 4 times as far off counts as wrong
+_PRIOR = np.array([100.0, 0.03, 0.001, 0.006])
+"""Standard deviations expected of offset (pixels), difference of the rotations, zoom and second rotation."""
+_STRAIGHT = 0.25  # Pixels; a rotation that moves no pixel by more is left alone, for resampling blurs
+
+
+@dataclass(frozen=True)
+class RowFit:
+    """The fit of the module's equation."""
+
+    offset: float
+    rotation: float
+    """Radians, second less first."""
+    zoom: float
+    second_rotation: float
+    inliers: NDArray[np.bool_]
+    """(N,): the matches that the fit explains."""
+    residual: float
+    """Median of the inliers' |dy| that is left, pixels."""
+
+    @property
+    def angles(self) -> tuple[float, float]:
+        """By which either view is turned, radians."""
+        return self.second_rotation - self.rotation, self.second_rotation
+
+    def maps(self, size: tuple[int, int]) -> tuple[Floats, Floats]:
+        """For each view, of height and width `size`, where the pixels of the straightened one lie in it."""
+        angles = [angle if abs(angle) * max(size) / 2 > _STRAIGHT else 0.0 for angle in self.angles]
+        zoom = self.zoom if abs(self.zoom) * size[0] / 2 > _STRAIGHT else 0.0
+        whole = not any(angles) and not zoom and abs(self.offset - round(self.offset)) <= _STRAIGHT
+        offset = round(self.offset) if whole else self.offset
+        return turned(size, angles[0]), turned(size, angles[1], zoom, offset)
+
+
+def fit_rows(matches: Matches, size: tuple[int, int]) -> RowFit:
+    """Reweighted least squares (Geman-McClure weights, their width shrinking to the noise) with weak priors.
+
+    size: height and width of the views.
+    """
+    x, y = matches.x - (size[1] - 1) / 2, matches.y - (size[0] - 1) / 2
+    terms = np.stack([np.ones(len(matches)), x, y, -matches.disparity], axis=1)
+    found = np.array([np.median(matches.dy), 0.0, 0.0, 0.0])
+    prior = np.diag((_NOISE / _PRIOR) ** 2)
+    width = max(4 * _NOISE, 1.5 * float(np.median(np.abs(matches.dy - found[0]))))
+    for _ in range(12):
+        weighted = terms * (1 / (1 + ((matches.dy - terms @ found) / width) ** 2) ** 2)[:, None]
+        found = np.linalg.solve(terms.T @ weighted + prior, weighted.T @ matches.dy)
+        width = max(2 * _NOISE, 0.7 * width)
+    left = np.abs(matches.dy - terms @ found)
+    inliers = left <= 4 * _NOISE
+    residual = float(np.median(left[inliers] if inliers.any() else left))
+    offset, rotation, zoom, second_rotation = found.tolist()
+    return RowFit(offset, rotation, zoom, second_rotation, inliers, residual)
+
+
+def turned(size: tuple[int, int], angle: float, zoom: float = 0.0, offset: float = 0.0) -> Floats:
+    """(2, 3): where in a view each pixel (x, y, 1) of the rectified view lies. Angle in radians."""
+    middle = np.array([(size[1] - 1) / 2, (size[0] - 1) / 2])
+    turn = (1 + zoom) * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return np.concatenate([turn, (middle - turn @ middle + [0, offset])[:, None]], axis=1)
+
+
+def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
+    """The view (H, W, 3) at places @ (x, y, 1) for each pixel of a new one of its size, bicubic."""
+    import cv2
+
+    if np.array_equal(places, np.eye(2, 3)):
+        return view
+    size, flags = (view.shape[1], view.shape[0]), cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    result: NDArray[Any] = cv2.warpAffine(view, places, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    return result
+
+
+@dataclass(frozen=True)
+class RectifiedPair:
+    """The two views of a stereogram in the right order, row by row, without margins; pixels everywhere."""
+
+    left: NDArray[np.generic]
+    """(H, W, 3), of the type of the stereogram; both sides multiples of 12."""
+    right: NDArray[np.generic]
+    layout: Literal["cross", "parallel"]
+    certainty: float
+    """0.5 .. 1: how sure it is that the views are not exchanged; 1 where the layout was given."""
+    vertical_offset: float
+    """By how many pixels the right view showed the middle of the picture lower than the left one."""
+    rotation: float
+    """Degrees by which the right view was turned against the left one; positive: its right side was lower."""
+    shift: int
+    """Added to all disparities: how many columns further to the left the right view lies now."""
+    infinity: Literal["yes", "no"]
+    """Whether the farthest thing was taken to be infinitely far."""
+    smallest_disparity: float
+    """Of the pair as it is now, left x - right x, without outliers."""
+    largest_disparity: float
+    left_map: Floats
+    """(2, 3): the pixel (x, y) of `left` shows the stereogram's place left_map @ (x, y, 1)."""
+    right_map: Floats
+
+
+def rectify_stereogram(
+    picture: NDArray[np.generic], layout: ViewingChoice = "auto", infinity: InfinityChoice = "auto"
+) -> RectifiedPair:
+    """Split a stereogram, put its views in order and row by row, and shift and crop them.
+
+    picture: (H, W, 3) uint8 or uint16, the views side by side. "auto": to find out; what cannot be
+    decided is set aside. The same picture gives the same pair. Raises SetAside, and ValueError: an array of
+    another kind.
+    """
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype not in (np.uint8, np.uint16):
+        raise ValueError(f"(H, W, 3) of 8 or 16 bits is needed, not {picture.shape} of {picture.dtype}")
+    boxes = find_views(picture)
+    views = [np.ascontiguousarray(box.of(picture)) for box in boxes]
+    size = boxes[0].size
+    found, factor = find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
+    matches = refine_matches(views[0], views[1], found, factor, 500)
+    fit = fit_rows(matches, size) if len(matches) >= FEWEST_MATCHES else None
+    if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
+        agree = 0 if fit is None else int(fit.inliers.sum())
+        raise SetAside(f"its halves do not show the same: of {len(matches)} places {agree} match")
+    angle = np.rad2deg(np.abs(fit.angles).max())
+    if abs(fit.offset) > MOST_OFFSET * size[0]:
+        apart = f"{abs(fit.offset):.0f} of {size[0]} rows apart"
+        raise SetAside(f"its views are {apart}, more than {MOST_OFFSET:.0%}")
+    if angle > MOST_ROTATION:
+        raise SetAside(f"one of its views is turned by {angle:.1f} degrees, more than {MOST_ROTATION:g}")
+    if fit.residual > MOST_RESIDUAL:
+        off = f"{fit.residual:.1f} px off after turning and moving the views"
+        raise SetAside(f"its rows do not fit: matches are {off}")
+    maps = fit.maps(size)
+    straight = [resampled(view, places) for view, places in zip(views, maps, strict=True)]
+    factor = reduction(size, _AREA, _WIDTH)
+    small = [reduced(view, factor) for view in straight]
+    greys = [grey(view) for view in small]
+    spare = _SPARE * size[1] / factor + 2
+    nearest, farthest = np.percentile(matches.disparity[fit.inliers] / factor, (99.5, 0.5))
+    match = match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
+    if match.first_seen.mean() < FEWEST_SEEN:
+        raise SetAside(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
+
+    evidence = weigh_order(small[0], small[1], match)
+    if layout == "auto" and evidence.certainty < SURE:
+        guess = "parallel" if evidence.first_is_left else "cross-eye"
+        raise SetAside(f"the order of its views is unsure: {guess} is likelier with {evidence.certainty:.0%}")
+    first_is_left = evidence.first_is_left if layout == "auto" else layout == "parallel"
+    left, right, sign = (0, 1, 1) if first_is_left else (1, 0, -1)
+    disparity, seen = (match.first, match.first_seen) if first_is_left else (match.second, match.second_seen)
+    trusted = factor * _trusted(sign * disparity, seen, greys[left])
+    if len(trusted) < _FEWEST_TRUSTED:
+        raise SetAside("too little of it has texture to find its smallest disparity")
+    low, high = (float(value) for value in np.percentile(trusted, (1, 99)))  # beyond are mostly wrong matches
+    reaches = _reaches_infinity(small[left], trusted, low, high) if infinity == "auto" else infinity
+    if reaches is None:
+        raise SetAside("it does not show whether its farthest thing is infinitely far or near")
+    shift = round((0 if reaches == "yes" else CLOSE) - low)  # a fraction would cost another resampling
+    windows = _windows([maps[left], maps[right]], size, shift)
+    middle_offset = fit.offset - fit.second_rotation * sign * float(np.median(trusted))
+    return RectifiedPair(
+        left=windows[0].of(straight[left]).copy(),
+        right=windows[1].of(straight[right]).copy(),
+        layout="parallel" if first_is_left else "cross",
+        certainty=evidence.certainty if layout == "auto" else 1.0,
+        vertical_offset=sign * middle_offset,
+        rotation=sign * float(np.rad2deg(fit.rotation)),
+        shift=shift,
+        infinity=reaches,
+        smallest_disparity=low + shift,
+        largest_disparity=high + shift,
+        left_map=_from_pair(windows[0], maps[left], boxes[left]),
+        right_map=_from_pair(windows[1], maps[right], boxes[right]),
+    )
+
+
+def _spread(values: Values | Grey) -> Values:
+    """(H, W): the variance over 5 x 5 pixels."""
+    import cv2
+
+    values = values.astype(np.float32)
+    return np.asarray(cv2.blur(values * values, (5, 5)) - cv2.blur(values, (5, 5)) ** 2)
+
+
+def _trusted(disparity: Values, seen: NDArray[np.bool_], levels: Grey) -> Values:
+    """(N,): the disparities of textured places on smooth, not too small surfaces that both views see."""
+    import cv2
+
+    keep = seen & (_spread(levels) > _TEXTURE**2) & (_spread(disparity) < _SMOOTH**2)
+    steps = np.where(keep, disparity * 16, _NOTHING).astype(np.int16)
+    cv2.filterSpeckles(steps, _NOTHING, _SPECKLE, 16)
+    return disparity[steps > _NOTHING]
+
+
+def _reaches_infinity(view: Colours, trusted: Values, low: float, high: float) -> Literal["yes", "no"] | None:
+    """Whether the farthest thing seen is infinitely far; None: the picture does not show it.
+
+    Yes where a sky is seen (5 to 50 % of the upper third bright, plain and not reddish) and most of the
+    picture lies in the far half of the disparities; no where there is neither.
+    """
+    upper = view[: max(8, len(view) // 3)].astype(np.int16)
+    plain = _spread(upper.mean(axis=2)) < _PLAIN**2
+    sky = float((plain & (upper.mean(axis=2) > _BRIGHT) & (upper[..., 2] >= upper[..., 0] - _WARM)).mean())
+    median = (float(np.median(trusted)) - low) / max(high - low, 1e-3)
+    if 0.05 < sky < 0.5 and median < 0.5:
+        return "yes"
+    return "no" if sky <= 0.01 and median >= 0.35 else None
+
+
+def _windows(maps: list[Floats], size: tuple[int, int], shift: int) -> tuple[Box, Box]:
+    """What is kept of the straightened left and right view: no pixel without content, multiples of 12."""
+    boxes = [_inside(places, size) for places in maps]
+    top, bottom = max(box.top for box in boxes), min(box.bottom for box in boxes)
+    start, end = max(boxes[0].left, boxes[1].left - shift), min(boxes[0].right, boxes[1].right - shift)
+    height, width = (side // MULTIPLE * MULTIPLE for side in (bottom - top, end - start))
+    if min(height, width) < SMALLEST_SIDE // MULTIPLE * MULTIPLE:
+        area = f"{max(width, 0)} x {max(height, 0)} pixels"
+        raise SetAside(f"only {area} of its views are left after the shift by {shift}")
+    top += (bottom - top - height) // 2  # the middle is kept
+    start += (end - start - width) // 2
+    left, right = (Box(top, top + height, start + move, start + move + width) for move in (0, shift))
+    return left, right
+
+
+def _inside(places: Floats, size: tuple[int, int]) -> Box:
+    """The largest box about the middle of a straightened view whose corners lie in the view itself."""
+    (bottom, right), top, left = size, 0, 0
+    for _ in range(4):  # what is cut at one side moves the corners of the others
+        corners = np.array([[x, y, 1] for y in (top, bottom - 1) for x in (left, right - 1)]).T
+        (x0, x1, x2, x3), (y0, y1, y2, y3) = places @ corners
+        left += max(0, int(np.ceil(-min(x0, x2) - 1e-9)))
+        right -= max(0, int(np.ceil(max(x1, x3) - (size[1] - 1) - 1e-9)))
+        top += max(0, int(np.ceil(-min(y0, y1) - 1e-9)))
+        bottom -= max(0, int(np.ceil(max(y2, y3) - (size[0] - 1) - 1e-9)))
+    return Box(top, bottom, left, right)
+
+
+def _from_pair(window: Box, places: Floats, box: Box) -> Floats:
+    """From the finished view to the stereogram: the window, the turn, the box of the view."""
+    turn = places[:, :2]
+    move = turn @ [window.left, window.top] + places[:, 2] + [box.left, box.top]
+    return np.concatenate([turn, move[:, None]], axis=1)

@@ -1,0 +1,299 @@
+"""Outlines of objects, and looks of what stands in streets: cars, windows, facades, roads, skies, leaves.
+
+Outlines are opacity masks (H, W) float32 in [0, 1], soft over about a pixel at their edges. Texture tensors
+as in `textures`; with a fifth channel, the share of the reflection, where it shines.
+"""
+
+import cv2
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pamcli.scenes.textures import TextureLibrary, noise, opaque
+
+Mask = NDArray[np.float32]
+
+Colours = NDArray[np.float64]
+
+
+def random_shape(rng: Generator, height: int, width: int) -> Mask:
+    """Any of the outlines below."""
+    outline = (box, ellipse, polygon, blob, ring)[rng.integers(5)]
+    return outline(rng, height, width)
+
+
+def thin_shape(rng: Generator, height: int, width: int) -> Mask:
+    """Bars, nets, wires and branches: parts of 1 to 6 pixels, mostly holes."""
+    outline = (bars, net, branches)[rng.integers(3)]
+    return outline(rng, height, width)
+
+
+def box(rng: Generator, height: int, width: int) -> Mask:
+    mask = np.zeros((height, width), np.float32)
+    mask[1:-1, 1:-1] = 1
+    return mask
+
+
+def ellipse(rng: Generator, height: int, width: int) -> Mask:
+    x, y = _grid(height, width)
+    power = rng.choice([2.0, 2.0, 3.0, 6.0])
+    radius = (np.abs(x) ** power + np.abs(y) ** power) ** (1 / power)
+    return _soft((1 - radius) * min(height, width) / 2)
+
+
+def ring(rng: Generator, height: int, width: int) -> Mask:
+    x, y = _grid(height, width)
+    inner = rng.uniform(0.3, 0.9)
+    radius = np.hypot(x, y)
+    return _soft(np.minimum(1 - radius, radius - inner) * min(height, width) / 2)
+
+
+def polygon(rng: Generator, height: int, width: int) -> Mask:
+    """A star-shaped polygon of 3 to 9 corners."""
+    corners = int(rng.integers(3, 10))
+    angle = np.sort(rng.uniform(0, 2 * np.pi, corners))
+    radius = rng.uniform(0.4, 1.0, corners)
+    around = 1 + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
+    places = np.rint(np.array([width - 1, height - 1]) / 2 * around * 256).astype(np.int32)
+    mask = cv2.fillPoly(np.zeros((height, width), np.uint8), [places], 255, cv2.LINE_AA, 8)
+    return np.asarray(mask / np.float32(255), np.float32)
+
+
+def blob(rng: Generator, height: int, width: int) -> Mask:
+    """A closed curve whose radius swings."""
+    x, y = _grid(height, width)
+    angle, edge = np.arctan2(y, x), np.full((height, width), 0.7)
+    for order in range(2, 7):
+        edge += rng.uniform(0, 0.3 / order) * np.sin(order * angle + rng.uniform(0, 2 * np.pi))
+    return _soft((edge - np.hypot(x, y)) * min(height, width) / 2)
+
+
+def bars(rng: Generator, height: int, width: int) -> Mask:
+    """Parallel bars, as of a fence."""
+    along = np.arange(width)[None] + rng.uniform(-0.3, 0.3) * np.arange(height)[:, None]
+    thickness = rng.uniform(1, 5)
+    spacing = thickness + rng.uniform(6, 60)
+    distance = np.abs((along % spacing) - spacing / 2)
+    return _soft(thickness / 2 - distance)
+
+
+def net(rng: Generator, height: int, width: int) -> Mask:
+    """Crossing bars."""
+    thickness = rng.uniform(1, 3)
+    turn = rng.uniform(-0.6, 0.6)
+    spacing = rng.uniform(10, 40)
+    x, y = np.arange(width)[None], np.arange(height)[:, None]
+    u, v = np.cos(turn) * x + np.sin(turn) * y, np.cos(turn) * y - np.sin(turn) * x
+    nearest = np.minimum(*(np.abs((w % spacing) - spacing / 2) for w in (u, v)))
+    return _soft(thickness / 2 - nearest)
+
+
+def branches(rng: Generator, height: int, width: int) -> Mask:
+    """A few straight sticks in any direction."""
+    x, y = np.arange(width)[None], np.arange(height)[:, None]
+    mask = np.zeros((height, width), np.float32)
+    for _ in range(int(rng.integers(1, 7))):
+        turn = rng.uniform(0, np.pi)
+        offset = rng.uniform(0, width), rng.uniform(0, height)
+        distance = np.abs((x - offset[0]) * np.sin(turn) - (y - offset[1]) * np.cos(turn))
+        mask = np.maximum(mask, _soft(rng.uniform(0.7, 3.5) - distance))
+    return mask
+
+
+def _grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Columns and rows in [-1, 1]."""
+    return np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]
+
+
+def _soft(inside: NDArray[np.float64]) -> Mask:
+    """Opacity from the distance inside the edge, in pixels."""
+    mask: Mask = np.clip(inside + 0.5, 0, 1).astype(np.float32)
+    return mask
+
+
+def shining(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
+    """(H, W, 3) and the share (H, W) of the reflection as a texture of five channels."""
+    share = torch.from_numpy(np.ascontiguousarray(gloss, np.float32))[None]
+    return torch.cat((opaque(np.clip(colours, 0, 1)), share))
+
+
+def paint_colour(rng: Generator) -> Colours:
+    """Of a car: white, silver, grey, black, or a colour."""
+    if rng.random() < 0.7:
+        colour = np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15)
+    else:
+        colour = rng.uniform(0.02, 0.25, 3)
+        colour[rng.integers(3)] = rng.uniform(0.3, 0.75)
+    return np.asarray(colour, np.float64)
+
+
+def body(
+    rng: Generator, colour: Colours, rows: int, columns: int, aspect: float = 1.0, wheel: float = 0.0
+) -> Tensor:
+    """A car's side, front or rear: even paint, brighter above, a crease, a dark sill, perhaps wheels.
+
+    aspect: width over height; wheel: their radius, in parts of the height.
+    """
+    y = np.linspace(0, 1, rows)[:, None, None]
+    x = np.linspace(0, 1, columns)[None, :, None]
+    shade = 1 + rng.uniform(0, 0.5) * (0.5 - y) + rng.uniform(-0.1, 0.1) * (x - 0.5)
+    crease = rng.uniform(0.2, 0.6)
+    shade = shade * (1 - rng.uniform(0, 0.3) * (y > crease))
+    colours = np.broadcast_to(colour * shade, (rows, columns, 3)).copy()
+    gloss = np.full((rows, columns), rng.uniform(0.05, 0.4)) * (1 - 0.6 * y[..., 0])
+    dark = (y > rng.uniform(0.8, 0.95))[:, 0, 0]
+    colours[dark], gloss[dark] = 0.03, 0
+    if wheel:
+        rim = rng.uniform(0.15, 0.6)
+        for centre in (0.18, 0.82):
+            radius = np.hypot((x[..., 0] - centre) * aspect, y[..., 0] - 0.95) / wheel
+            colours[radius < 1], gloss[radius < 1] = 0.02, 0
+            colours[radius < 0.6], gloss[radius < 0.6] = rim, 0.1
+    else:  # lamps and a plate
+        for centre, half, level in ((0.12, 0.09, 0.8), (0.88, 0.09, 0.8), (0.5, 0.14, 0.9)):
+            row = 0.65 if half > 0.1 else 0.4
+            lamp = ((np.abs(x - centre) < half) & (np.abs(y - row) < 0.08))[..., 0]
+            red = np.array([0.9, 0.1, 0.1]) if rng.random() < 0.5 and half < 0.1 else np.ones(3)
+            colours[lamp], gloss[lamp] = level * red * rng.uniform(0.3, 1), 0.2
+    return shining(colours, gloss)
+
+
+def windows(rng: Generator, colour: Colours, rows: int, columns: int, panes: int) -> Tensor:
+    """Dark glass that shines, in a frame of the body's colour, divided by pillars."""
+    y = np.linspace(0, 1, rows)[:, None]
+    x = np.linspace(0, 1, columns)[None]
+    glass = (y > 0.1) & (y < 0.95) & (np.abs(x - 0.5) < 0.47)
+    for pillar in range(1, panes):
+        glass = glass & (np.abs(x - pillar / panes) > 0.02)
+    dark = rng.uniform(0.01, 0.12)
+    colours = np.where(glass[..., None], dark, colour * rng.uniform(0.8, 1.1))
+    return shining(colours, np.where(glass, rng.uniform(0.1, 0.55), 0.1))
+
+
+def facade(
+    rng: Generator, library: TextureLibrary, rows: int, columns: int, storeys: int, bays: int
+) -> Tensor:
+    """A wall with rows of like windows, ledges between storeys, and perhaps shops below."""
+    wall = _plaster(rng, library, rows, columns)
+    y = np.linspace(0, storeys, rows, endpoint=False)[:, None]
+    x = np.linspace(0, bays, columns, endpoint=False)[None]
+    u, v = x % 1, y % 1
+    half_width, top, bottom = rng.uniform(0.15, 0.4), rng.uniform(0.1, 0.3), rng.uniform(0.65, 0.9)
+    rim = rng.uniform(0.02, 0.08)
+    framed = (np.abs(u - 0.5) < half_width + rim) & (v > top - rim) & (v < bottom + rim)
+    pane = (np.abs(u - 0.5) < half_width) & (v > top) & (v < bottom)
+    pane &= np.abs(u - 0.5) > rng.choice([0.0, 0.02])
+    shut = rng.random((storeys + 1, bays + 1))[y.astype(int), x.astype(int)] < rng.uniform(0, 0.3)
+    levels = rng.uniform(0.02, 0.25, (storeys + 1, bays + 1))[y.astype(int), x.astype(int)]
+    wall = np.where(framed[..., None], rng.uniform(0.2, 0.95), wall)
+    wall = np.where(pane[..., None], np.where(shut, 0.6, levels)[..., None], wall)
+    if rng.random() < 0.6:
+        ledge = np.broadcast_to((v < rng.uniform(0.02, 0.08))[..., None], wall.shape)
+        wall = np.where(ledge, wall * rng.uniform(0.5, 1.4), wall)
+    return shining(wall, np.where(pane & ~shut, rng.uniform(0, 0.5), 0.0))
+
+
+def _plaster(rng: Generator, library: TextureLibrary, rows: int, columns: int) -> Colours:
+    colour = rng.uniform(0.15, 0.85) * (1 + rng.uniform(-0.2, 0.2) * np.array([1.0, 0.2, -1.0]))
+    if rng.random() < 0.4:
+        photo = library.skin(rng, rows, columns)[:3].permute(1, 2, 0).double().numpy()
+        return np.asarray(colour * (0.6 + rng.uniform(0.3, 0.9) * photo))
+    grain = noise(rng, rows, columns)[..., None]
+    colours = colour * (1 + rng.uniform(0.05, 0.5) * (grain - 0.5))
+    if rng.random() < 0.3:  # courses of stone or brick
+        pitch, y = rng.uniform(4, 14), np.arange(rows)[:, None]
+        joint = (y % pitch < 1) | ((np.arange(columns) + y // pitch % 2 * pitch) % (2 * pitch) < 1)
+        colours = np.where(joint[..., None], colours * rng.uniform(0.6, 0.95), colours)
+    return np.asarray(colours)
+
+
+def asphalt(rng: Generator, size: int) -> Tensor:
+    """Smooth: a grain, faint blotches."""
+    level = rng.uniform(0.15, 0.5)
+    tone = 1 + rng.uniform(-0.04, 0.04) * np.array([1, 0, -1.0])
+    blotches = noise(rng, size, size, finest=16)[..., None]
+    grain = rng.standard_normal((size, size, 1)) * rng.uniform(0.01, 0.12)
+    return opaque(np.clip(level * tone * (1 + rng.uniform(0, 0.35) * (blotches - 0.5) + grain), 0, 1))
+
+
+def sky(rng: Generator) -> Tensor:
+    """White as of too much light, or blue that fades to white; now and then with faint clouds."""
+    y = np.linspace(0, 1, 64)[:, None, None]
+    blue = np.array([rng.uniform(0.3, 0.8), rng.uniform(0.6, 1), 1.0])
+    if rng.random() < 0.5:
+        colours = np.ones((64, 64, 3))
+    else:
+        white = np.clip(y * rng.uniform(0.5, 2), 0, 1)
+        colours = np.broadcast_to(blue * (1 - white) + white, (64, 64, 3)).copy()
+    if rng.random() < 0.3:
+        clouds = noise(rng, 64, 64, finest=8)[..., None]
+        colours = colours * (1 - rng.uniform(0, 0.3) * clouds)
+    return opaque(np.clip(colours * rng.uniform(0.9, 1.2), 0, 1))
+
+
+def leaves(rng: Generator, rows: int, columns: int) -> Tensor:
+    """A crown or a bush: leaves in light and in shadow, ragged at its edge, with holes."""
+    green = np.array([rng.uniform(0.25, 0.8), rng.uniform(0.45, 0.75), rng.uniform(0.1, 0.3)])
+    y, x = np.linspace(-1, 1, rows)[:, None], np.linspace(-1, 1, columns)[None]
+    coarse = noise(rng, rows, columns, finest=8, coarsest=64)
+    fine = noise(rng, rows, columns, finest=2, coarsest=8)
+    inside = 1 - np.hypot(x, y) + 0.8 * (coarse - 0.6) + 0.5 * (fine - 0.5)
+    mask = np.clip(inside * 12 + 0.5, 0, 1)
+    lit = np.clip(0.55 - 0.4 * y + 0.9 * (coarse - 0.5), 0.1, 1)
+    contrast = rng.uniform(0.5, 1.8)
+    colours = green * np.clip(lit * (1 + contrast * (fine - 0.5)), 0.03, 1)[..., None] * rng.uniform(0.4, 1.2)
+    return opaque(np.clip(colours, 0, 1)) * torch.from_numpy(mask.astype(np.float32))
+
+
+def dapples(rng: Generator, size: int, darkness: float) -> Tensor:
+    """Shadows of leaves: black, its opacity in blotches up to `darkness`."""
+    pattern = noise(rng, size, size, finest=4, coarsest=128)
+    opacity = darkness * np.clip((pattern - rng.uniform(0.35, 0.7)) * rng.uniform(6, 20) + 0.5, 0, 1)
+    return torch.cat((torch.zeros(3, size, size), torch.from_numpy(opacity.astype(np.float32))[None]))
+
+
+def surroundings(rng: Generator, library: TextureLibrary) -> Tensor:
+    """What is mirrored in glass and paint: a scene, or sky above dark, with highlights here and there."""
+    if library.photos and rng.random() < 0.6:
+        texture = library.background(rng)
+    else:
+        texture = opaque(np.repeat(noise(rng, 128, 128, finest=8)[..., None], 3, 2))
+    if rng.random() < 0.5:
+        texture[:3] += highlights(rng, *texture.shape[1:])[:3]
+    return texture
+
+
+def highlights(rng: Generator, rows: int, columns: int) -> Tensor:
+    """A few bright spots, brighter than white, in the dark."""
+    y, x = torch.arange(rows)[:, None], torch.arange(columns)[None]
+    light = torch.zeros(rows, columns)
+    for _ in range(int(rng.integers(1, 4))):
+        place = (rng.uniform(0, rows), rng.uniform(0, columns))
+        spot = ((y - place[0]) ** 2 + (x - place[1]) ** 2) / float(rng.uniform(2, 12)) ** 2
+        light += float(rng.uniform(1, 4)) * torch.exp(-spot)
+    return torch.cat((light.expand(3, -1, -1), torch.ones(1, rows, columns)))
+
+
+def blurred_shadow(rng: Generator, size: int) -> Tensor:
+    """Black, of any outline and softness."""
+    mask = torch.from_numpy(random_shape(rng, size, size))[None, None]
+    reach = int(rng.integers(0, size // 6))
+    if reach:
+        mask = F.avg_pool2d(mask, 2 * reach + 1, 1, reach)
+    return torch.cat((torch.zeros(3, size, size), float(rng.uniform(0.2, 0.7)) * mask[0]))
+
+
+def post(rng: Generator, rows: int, columns: int) -> Tensor:
+    """A round post, lit from one side: dark, grey or coloured, at times in bands."""
+    x = np.linspace(-1, 1, columns)[None, :, None]
+    grey = rng.random() < 0.75
+    colour = np.full(3, rng.choice([0.05, 0.15, 0.4, 0.7])) if grey else rng.uniform(0.1, 0.8, 3)
+    shade = 1 + rng.uniform(-0.5, 0.5) * x - rng.uniform(0, 0.5) * x**2
+    colours = np.broadcast_to(colour * shade, (rows, columns, 3)).copy()
+    if rng.random() < 0.2:
+        bands = (np.arange(rows) / rng.uniform(10, 60) % 1 < 0.5)[:, None, None]
+        colours = np.where(bands, colours, rng.uniform(0.3, 0.9))
+    return opaque(np.clip(colours, 0, 1))

@@ -1,0 +1,184 @@
+"""A scene by its number: made up, drawn, and photographed by two cameras that are nearly alike."""
+
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pamcli.scenes import looks, thickets
+from pamcli.scenes.hard_cases import NONE, HardCases
+from pamcli.scenes.interiors import make_corridor
+from pamcli.scenes.render import Decal, Layer, Reflection, render
+from pamcli.scenes.rooms import make_room
+from pamcli.scenes.solids import SHADOW_TEXELS
+from pamcli.scenes.stage import Stage
+from pamcli.scenes.streets import make_street
+from pamcli.scenes.textures import TextureLibrary
+from pamcli.scenes.weather import glaring, photographed_in
+
+SMALLEST_RANGE = 6  # every scene's largest disparity is at least about this, pixels
+LARGEST_PART = 0.4  # and at most about this part of the width: what is nearer leaves the right view
+USUAL_RANGE = 45.0, 130.0  # of the largest disparity, pixels, as cameras on cars and on desks have it ...
+USUAL = 0.6  # ... and the share of such scenes
+STREETS = 0.45  # share of the scenes
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Layers, and by how much the pair is not rectified."""
+
+    layers: tuple[Layer, ...]
+    drift: tuple[float, float]
+    """See `render`."""
+
+
+@dataclass(frozen=True)
+class ScenePair:
+    """What both cameras see of a scene, with its exact truth."""
+
+    left: NDArray[np.uint8]
+    """(H, W, 3) RGB."""
+    right: NDArray[np.uint8]
+    disparity: NDArray[np.float32]
+    """(H, W) of the left view, pixels, >= 0, known everywhere."""
+    right_disparity: NDArray[np.float32]
+    """(H, W) of the right view, pixels, >= 0, known everywhere."""
+    visible: NDArray[np.bool_]
+    """(H, W) left pixels that the right view sees too."""
+
+
+def scene_pair(
+    library: TextureLibrary, seed: int, number: int, height: int, width: int, hard: HardCases = NONE
+) -> ScenePair:
+    """The scene `number` of the series `seed`, in pictures of (height, width); always the same one."""
+    rng = np.random.default_rng((seed, number))
+    cases = hard.of_one(rng.spawn(1)[0])  # a stream of its own: without hard cases a scene stays as it was
+    scene = make_scene(rng, library, height, width, cases)
+    sharpness = float(rng.uniform(0.5, 1.1))
+    views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
+    pair = views.left, views.right
+    if "tunnels" in cases:
+        reach = float(rng.uniform(0.005, 0.02)) * width
+        pair = glaring(views.left, reach), glaring(views.right, reach)
+    left, right = photographed_in(rng, *photograph(rng, *pair), cases)
+    disparity, right_disparity = views.disparity.numpy(), views.right_disparity.numpy()
+    return ScenePair(left, right, disparity, right_disparity, views.visible.numpy())
+
+
+def make_scene(
+    rng: Generator,
+    library: TextureLibrary,
+    height: int,
+    width: int,
+    cases: frozenset[str] = frozenset(),
+) -> Scene:
+    """A random scene for views of (height, width) pixels: a street, loose layers, or a room with objects.
+
+    cases: of `hard_cases.CASES` those that it has.
+    """
+    if rng.random() < USUAL:
+        largest = float(rng.uniform(*USUAL_RANGE)) * min(1.0, LARGEST_PART * width / USUAL_RANGE[1])
+    else:
+        largest = float(np.exp(rng.uniform(np.log(SMALLEST_RANGE), np.log(LARGEST_PART * width))))
+    asked = rng, library, height, width, largest, cases
+    inside = bool(cases & {"corridors", "walls"})
+    if "tunnels" in cases or (rng.random() < STREETS and not inside):
+        stage: Stage = make_street(*asked)
+        finish = _as_it_is
+    else:
+        stage = make_corridor(*asked) if "corridors" in cases else make_room(*asked)
+        finish = _shaded
+    for case, put in (
+        ("glossy", make_glossy),
+        ("twigs", thickets.twigs),
+        ("wires", thickets.wires),
+        ("fences", thickets.fences),
+        ("foliage", thickets.foliage),
+    ):
+        if case in cases:
+            put(stage)
+    layers = [finish(rng, layer) for layer in stage.layers]
+    offset, slope = np.clip(rng.normal(0, 0.3, 2), -1, 1).tolist() if rng.random() < 0.5 else (0.0, 0.0)
+    return Scene(tuple(layers), (offset, slope))
+
+
+def make_glossy(stage: Stage) -> None:
+    """Let half of what is there mirror its surroundings, and put panes of glass before it."""
+    rng = stage.rng
+    around = looks.surroundings(rng, stage.library)
+    for index, layer in enumerate(stage.layers):
+        if len(layer.texture) == 4 and rng.random() < 0.5:
+            share = layer.texture[3:] * stage.uniform(0.1, 0.6)
+            disparity = max(layer.middle_disparity, 0.05 * stage.largest) * stage.uniform(-0.4, 0.7)
+            scale = stage.log_uniform(0.3, 2)
+            mirrored = Reflection(around, disparity, (scale, scale))
+            texture = torch.cat((layer.texture, share))
+            stage.layers[index] = replace(layer, texture=texture, reflection=mirrored)
+    for _ in range(int(rng.integers(0, 4))):
+        (height, width), disparity = stage.extent(), stage.uniform(0.2, 1.0) * stage.largest
+        pane = thickets.glass(rng, *(int(np.clip(side, 32, 512)) for side in (height, width)))
+        at = stage.uniform(0, 1.1) * stage.width, stage.uniform(0, 1) * stage.height
+        stage.cutout(pane, disparity, *at, (height, width), (0.5, 0.1), 0.05)
+        mirrored = Reflection(around, disparity * stage.uniform(-0.4, 0.7), (1.0, 1.0))
+        stage.layers[-1] = replace(stage.layers[-1], reflection=mirrored)
+
+
+def _as_it_is(rng: Generator, layer: Layer) -> Layer:
+    return layer
+
+
+def _shaded(rng: Generator, layer: Layer) -> Layer:
+    """In a light of its own; backgrounds with shadows that fall on them, some objects with a reflection."""
+    layer = replace(layer, light=layer.light * float(rng.uniform(0.6, 1.2)))
+    if layer.endless:
+        unshaded = layer.box is not None or rng.random() < 0.5
+        count = 0 if unshaded else int(rng.integers(1, 4))
+        return replace(layer, decals=tuple(_blurred_shadow(rng, layer) for _ in range(count)))
+    if layer.box is None or len(layer.texture) == 5 or rng.random() >= 0.15:
+        return layer
+    disparity = layer.middle_disparity * float(rng.uniform(-0.4, 0.7))
+    scale = float(rng.uniform(0.3, 2))
+    mirrored = Reflection(looks.highlights(rng, 96, 96), disparity, (scale, scale))
+    texture = torch.cat((layer.texture, rng.uniform(0.1, 0.5) * layer.texture[3:]))
+    return replace(layer, texture=texture, reflection=mirrored)
+
+
+def _blurred_shadow(rng: Generator, layer: Layer) -> Decal:
+    """Somewhere on a background."""
+    rows, columns = layer.texture.shape[1:]
+    scale = SHADOW_TEXELS / (rng.uniform(0.1, 0.8) * min(rows, columns))
+    x, y = rng.uniform(0, columns), rng.uniform(0, rows)
+    to_mask = np.array([[scale, 0, -scale * x], [0, scale * rng.uniform(0.5, 1.5), -scale * y], [0, 0, 1]])
+    return Decal(looks.blurred_shadow(rng, SHADOW_TEXELS), to_mask @ layer.homography)
+
+
+def photograph(rng: Generator, left: Tensor, right: Tensor) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Pictures (H, W, 3) of both views (3, H, W): light, colour, vignetting, blur, noise, 8 bits."""
+    gamma = float(np.exp(rng.normal(0, 0.2)))
+    # Exposed for an even grey, more or less; what is far brighter is white.
+    mean = float(left.mean())
+    light = float(np.clip(rng.uniform(0.28, 0.5) / max(mean, 0.02), 0.6, 2.5)) if rng.random() < 0.8 else 1.0
+    unlike = float(rng.choice([0.0, 1.0, 3.0], p=[0.3, 0.5, 0.2]))  # how far the cameras differ
+    blur = float(rng.choice([0.0, rng.uniform(0.3, 0.8)], p=[0.75, 0.25]))
+    noise = float(rng.choice([0.0, rng.uniform(0.002, 0.01), rng.uniform(0.01, 0.03)], p=[0.3, 0.5, 0.2]))
+    pictures = []
+    for view in (left, right):
+        exponent = gamma * float(np.exp(unlike * rng.normal(0, 0.03)))
+        picture = (light * view).clamp(0, 1).pow(exponent).permute(1, 2, 0).float().numpy()
+        gain = np.exp(unlike * (rng.normal(0, 0.04) + rng.normal(0, 0.015, 3)))
+        picture = picture * gain.astype(np.float32)
+        if unlike and rng.random() < 0.3:  # vignetting
+            x, y = (np.linspace(-1, 1, side, dtype=np.float32) for side in (view.shape[2], view.shape[1]))
+            picture *= (1 - rng.uniform(0, 0.25) * (x**2 + y[:, None] ** 2) / 2)[..., None]
+        sigma = blur + unlike * abs(rng.normal(0, 0.08))
+        if sigma > 0.25:
+            picture = cv2.GaussianBlur(picture, (0, 0), sigma, borderType=cv2.BORDER_REPLICATE)
+        if noise:
+            grain = rng.standard_normal(picture.shape, np.float32)
+            picture += noise * (0.5 + np.sqrt(picture.clip(0, 1))) * grain
+        pictures.append(np.rint(picture.clip(0, 1) * 255).astype(np.uint8))
+    return pictures[0], pictures[1]

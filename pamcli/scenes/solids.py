@@ -1,0 +1,214 @@
+"""Solids in space: faces of consistent geometry, each in its own light, and the shadow that they cast.
+
+Space has its origin at the left camera: x to the right, y down, z forward, in units of the baseline. So a
+point of disparity d lies at ((x - cx) / d, (y - cy) / d, focal / d), and a plane n . P = 1 has n . ray = d.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pamcli.scenes.render import Box, Decal, Layer, Reflection
+from pamcli.scenes.surfaces import Surface
+
+Vector = NDArray[np.float64]
+
+RIGHT, DOWN, AHEAD = np.eye(3)
+
+SHADOW_TEXELS = 40
+
+THINNEST = 1e-4  # sine of the angle between a face and the line of sight under which it is left out
+
+
+@dataclass(frozen=True)
+class Camera:
+    focal: float
+    """Pixels."""
+    centre: tuple[float, float]
+    """Column and row, which may lie outside the picture."""
+    height: float
+    """Above the ground, baselines."""
+    view: tuple[int, int]
+    """Width and height of the pictures."""
+
+    def ground_at(self, x: float, disparity: float) -> Vector:
+        """The point of the ground in column x at a disparity (pixels)."""
+        return np.array([(x - self.centre[0]) / disparity, self.height, self.focal / disparity])
+
+    def sees(self, points: Vector) -> bool:
+        """Whether one of the views may hold something of what lies between points (N, 3)."""
+        box = self.box(points)
+        if box is None:
+            return True
+        nearest = self.focal / float(points[:, 2].min())  # it lies further left in the right view
+        return box[2] >= 0 and box[0] - nearest <= self.view[0] and box[3] >= 0 and box[1] <= self.view[1]
+
+    def box(self, points: Vector) -> Box | None:
+        """Around points (N, 3); None where some of them are too near to be projected."""
+        if points[:, 2].min() < 1:
+            return None
+        seen = points[:, :2] * (self.focal / points[:, 2:]) + np.array(self.centre)
+        (x0, y0), (x1, y1) = (seen.min(0) - 1).tolist(), (seen.max(0) + 1).tolist()
+        return x0, y0, x1, y1
+
+    def frame(self, origin: Vector, across: Vector, down: Vector) -> tuple[Vector, Surface]:
+        """Of the plane through `origin` with two of its vectors: its homography from left (x, y, 1) to
+        (s, t, 1), where a point of it is origin + s across + t down; and its surface.
+
+        Raises ValueError where it cannot be a `Surface`.
+        """
+        normal = np.cross(across, down)
+        distance = float(normal @ origin)
+        if abs(distance) < THINNEST * float(np.linalg.norm(normal) * np.linalg.norm(origin)):
+            raise ValueError("seen edge-on")
+        normal = normal / distance
+        dual = np.linalg.pinv(np.stack([across, down], 1))  # (2, 3)
+        to_ray = np.array([[1, 0, -self.centre[0]], [0, 1, -self.centre[1]], [0, 0, self.focal]])
+        homography: Vector = np.vstack([dual - np.outer(dual @ origin, normal), normal]) @ to_ray
+        b, c, a = homography[2].tolist()
+        return homography, Surface(a, b, c)
+
+
+@dataclass(frozen=True)
+class Light:
+    """Of the sun, which throws shadows, and of the sky."""
+
+    direction: Vector
+    """To where it shines; y > 0."""
+    ambient: float
+    """Share of the light that comes from everywhere."""
+
+    def on(self, inward: Vector) -> float:
+        """What a face sends back whose normal points away from the viewer into the solid."""
+        length = float(np.linalg.norm(inward) * np.linalg.norm(self.direction))
+        return self.shining(max(0.0, float(inward @ self.direction) / length))
+
+    def shining(self, facing: float) -> float:
+        """What is sent back by what faces the sun so far: 0 not at all, 1 fully."""
+        return self.ambient + (1 - self.ambient) * facing
+
+
+@dataclass(frozen=True)
+class Face:
+    """A parallelogram, or a trapezoid in its place, seen from outside."""
+
+    origin: Vector
+    """Its upper left corner."""
+    across: Vector
+    down: Vector
+    taper: float = 1.0
+    """Width of its upper edge in parts of the lower one."""
+
+
+def face(
+    camera: Camera,
+    light: Light,
+    of: Face,
+    texture: Tensor,
+    *,
+    texels: tuple[float, float] | None = None,
+    reflection: Reflection | None = None,
+    cutout: bool = False,
+) -> Layer | None:
+    """A layer that shows a face; None where no view sees it.
+
+    texels: across and down, for a texture that is repeated; None: it fills the face. cutout: the texture has
+    its own outline. Raises ValueError as `Camera.frame`.
+    """
+    corners = np.stack([of.origin + i * of.across + j * of.down for i in (0, 1) for j in (0, 1)])
+    inward = np.cross(of.across, of.down)
+    sees = [float(inward @ (of.origin - eye)) > 0 for eye in (0 * RIGHT, RIGHT)]
+    if not (camera.sees(corners) and any(sees)):
+        return None
+    h, surface = camera.frame(of.origin, of.across, of.down)
+    s, t, w = h
+    slant = (1 - of.taper) / 2 * (w - t)
+    clips = tuple(tuple(line.tolist()) for line in (s - slant, w - s - slant, t, w - t))
+    columns, rows = texels or (texture.shape[2], texture.shape[1])
+    return Layer(
+        surface,
+        texture,
+        np.array([[columns, 0, -0.5], [0, rows, -0.5], [0, 0, 1]]) @ h,
+        endless=not cutout,
+        clips=() if cutout else clips,
+        box=camera.box(corners),
+        light=light.on(inward),
+        reflection=reflection,
+        unseen=None if all(sees) else sees.index(False),
+    )
+
+
+@dataclass(frozen=True)
+class Block:
+    """A box, or what is left of one whose top is shorter or narrower; it stands upright."""
+
+    foot: Vector
+    """The middle of its base."""
+    heading: float
+    """Of its length, radians from z to x."""
+    length: float
+    width: float
+    height: float
+    top_length: float = 1.0
+    """Parts of the base."""
+    top_width: float = 1.0
+    top_shift: float = 0.0
+    """How far the middle of its top lies ahead, in parts of the length."""
+
+    @property
+    def along(self) -> Vector:
+        return np.array([np.sin(self.heading), 0.0, np.cos(self.heading)])
+
+    def ring(self, top: bool) -> Vector:
+        """(4, 3), its corners, clockwise from above: rear left, front left, front right, rear right."""
+        ahead = self.length / 2 * self.along
+        aside = self.width / 2 * np.array([np.cos(self.heading), 0.0, -np.sin(self.heading)])
+        middle = self.foot
+        if top:
+            middle = middle + 2 * self.top_shift * ahead - self.height * DOWN
+            ahead, aside = self.top_length * ahead, self.top_width * aside
+        return np.array([middle + i * ahead + j * aside for i, j in ((-1, -1), (1, -1), (1, 1), (-1, 1))])
+
+    def faces(self) -> Iterator[tuple[str, Face]]:
+        """Name (left, front, right, rear, top) and shape of each face but the lowest."""
+        base, top = self.ring(False), self.ring(True)
+        for right, name in enumerate(("left", "front", "right", "rear")):
+            left = (right + 1) % 4  # seen from outside, the corner that comes next clockwise is on the left
+            across = base[right] - base[left]
+            taper = float(np.linalg.norm(top[right] - top[left]) / np.linalg.norm(across))
+            middle = (top[left] + top[right]) / 2
+            yield name, Face(middle - across / 2, across, (base[left] + base[right]) / 2 - middle, taper)
+        yield "top", Face(top[1], top[2] - top[1], top[0] - top[1])
+
+    def corners(self) -> Vector:
+        """(8, 3)."""
+        return np.concatenate([self.ring(False), self.ring(True)])
+
+    def nearest(self) -> float:
+        """The least z of it."""
+        return float(self.corners()[:, 2].min())
+
+
+def shadow(
+    camera: Camera, light: Light, base: Sequence[Vector] | Vector, height: float, darkness: float
+) -> Decal | None:
+    """Of a thing with its base on the ground, thrown on the ground; None where it lies behind the camera."""
+    thrown = light.direction * (height / light.direction[1])
+    points = np.array([[*base], [*(base + thrown)]]).reshape(-1, 3)[:, [0, 2]]
+    size = np.maximum(1.2 * np.ptp(points, axis=0), 1e-3)
+    low = (points.min(0) + points.max(0) - size) / 2
+    if low[1] < 0.2:
+        return None
+    n, fraction = SHADOW_TEXELS, 8
+    hull = cv2.convexHull(((points - low) / size * n - 0.5).astype(np.float32))
+    corners = np.rint(hull * 2**fraction).astype(np.int32)
+    mask = cv2.fillConvexPoly(np.zeros((n, n), np.uint8), corners, 255, cv2.LINE_AA, fraction)
+    texture = torch.zeros(4, n, n)
+    texture[3] = torch.from_numpy(mask) * (darkness / 255)
+    h, _ = camera.frame(np.array([low[0], camera.height, low[1]]), size[0] * RIGHT, size[1] * AHEAD)
+    return Decal(texture, np.array([[n, 0, -0.5], [0, n, -0.5], [0, 0, 1]]) @ h)

@@ -1,0 +1,182 @@
+"""What scenes are put together with: chance, textures, a camera and a light, and the layers so far."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator
+from torch import Tensor
+
+from pamcli.scenes import looks, textures
+from pamcli.scenes.render import Layer, Reflection
+from pamcli.scenes.solids import Block, Camera, Light, face
+from pamcli.scenes.surfaces import STEEPEST, Surface, Wave
+from pamcli.scenes.textures import TextureLibrary, cut
+
+MOST_STRETCHED = 1.5  # cut-outs keep their shape up to this factor between width and height
+
+CLOSEST = 1.2
+"""Walls, floors and ceilings come at most this much nearer than the nearest things, within the view."""
+
+
+@dataclass
+class Stage:
+    rng: Generator
+    library: TextureLibrary
+    height: int
+    width: int
+    largest: float
+    """Disparity of the nearest things, pixels."""
+    camera: Camera
+    cases: frozenset[str] = frozenset()
+    """Of `hard_cases.CASES` those that the scene has."""
+    layers: list[Layer] = field(default_factory=list)
+
+    def uniform(self, low: float, high: float) -> float:
+        return float(self.rng.uniform(low, high))
+
+    def log_uniform(self, low: float, high: float) -> float:
+        return float(np.exp(self.rng.uniform(np.log(low), np.log(high))))
+
+    def angle(self, spread: float, most: float) -> float:
+        return float(np.clip(self.rng.normal(0, spread), -most, most))
+
+    def add(self, *layers: Layer | None) -> None:
+        self.layers += [layer for layer in layers if layer is not None]
+
+    def add_block(
+        self,
+        block: Block,
+        light: Light,
+        texture: Callable[[str, int, int], Tensor],
+        texels: Mapping[str, tuple[float, float]] | None = None,
+        reflection: Reflection | None = None,
+    ) -> bool:
+        """The faces of a block; False where it cannot be drawn, and is not.
+
+        texture: of a face by its name and its rows and columns of about a texel a pixel.
+        """
+        disparity = self.camera.focal / max(block.nearest(), 1.0)
+        try:
+            made = []
+            for name, shape in block.faces():
+                rows, columns = (
+                    int(np.clip(1.2 * disparity * np.linalg.norm(v), 8, 400))
+                    for v in (shape.down, shape.across)
+                )
+                look = texture(name, rows, columns)
+                shine = reflection if len(look) == 5 else None
+                repeated = (texels or {}).get(name)
+                made.append(face(self.camera, light, shape, look, texels=repeated, reflection=shine))
+        except ValueError:
+            return False
+        self.add(*made)
+        return True
+
+    def background(self, case: str = "walls") -> Tensor:
+        """A texture of a wall, or of a floor ("floors"): mostly bare where the scene has that case."""
+        bare = case in self.cases and self.rng.random() < 0.85
+        return textures.bare(self.rng) if bare else self.library.background(self.rng)
+
+    def endless(
+        self,
+        surface: Surface,
+        clips: Sequence[tuple[float, float, float]] = (),
+        density: float = 0.0,
+        case: str = "walls",
+    ) -> None:
+        """A ground, wall or backdrop; density: texels per pixel, 0: any; case: as of `background`."""
+        texture = self.background(case)
+        size = min(texture.shape[1:]) / 2
+        density = density or self.log_uniform(0.6, 2.2)
+        x, y = self.uniform(0.2, 0.8) * self.width, self.uniform(0.2, 0.8) * self.height
+        if surface.disparity_at(x, y) <= 0.2:  # beyond the horizon: anchor the texture where the plane is
+            y = self.height - 1.0 if surface.c > 0 else 0.0
+            x = (0.0 if surface.b < 0 else self.width - 1.0) if surface.b else x
+        if surface.disparity_at(x, y) <= 0.2:
+            density = 1.0
+        lens = self.camera.focal, self.camera.centre
+        homography = surface.texture_map((x, y), (size, size), (density, density), 0.0, *lens)
+        self.add(Layer(surface, texture, homography, endless=True, clips=tuple(clips)))
+
+    def thing(
+        self,
+        disparity: float,
+        x: float,
+        y: float,
+        size: tuple[float, float],
+        tilt: tuple[float, float],
+        turn: float,
+        *,
+        thin: bool = False,
+    ) -> None:
+        """An object of about size (height, width), pixels, around (x, y), unless it is too small to see.
+
+        tilt, turn: standard deviations of angles (radians): about the upright and the level axis, and about
+        the line of sight.
+        """
+        if min(size) < 3 or size[0] * size[1] < 24:
+            return
+        texture, height, width = self._look(*size, thin)
+        self.cutout(texture, disparity, x, y, (height, width), tilt, turn, wavy=0.0 if thin else 0.25)
+
+    def cutout(
+        self,
+        texture: Tensor,
+        disparity: float,
+        x: float,
+        y: float,
+        size: tuple[float, float],
+        tilt: tuple[float, float],
+        turn: float,
+        *,
+        wavy: float = 0.0,
+    ) -> None:
+        """A picture of an object, as `thing` places it; wavy: probability that it is curved."""
+        (height, width), (rows, columns) = size, texture.shape[1:]
+        tilts = self.angle(tilt[0], 1.2), self.angle(tilt[1], 1.2)
+        surface = Surface.tilted(disparity, x, y, *tilts, self.camera.focal)
+        middle, density = ((columns - 1) / 2, (rows - 1) / 2), (columns / width, rows / height)
+        lens = self.camera.focal, self.camera.centre
+        homography = surface.texture_map((x, y), middle, density, self.angle(turn, 3.2), *lens)
+        if wavy and self.rng.random() < wavy:
+            surface = self.waved(surface, min(0.15 * disparity, 0.1 * width))
+        # In perspective an object tilted away stays within twice its diagonal.
+        reach = 1.1 * float(np.hypot(height, width))
+        self.add(Layer(surface, texture, homography, box=(x - reach, y - reach, x + reach, y + reach)))
+
+    def _look(self, height: float, width: float, thin: bool) -> tuple[Tensor, float, float]:
+        """A texture for an object of about this size, with the height and width that it is to have."""
+        rng = self.rng
+        if not thin and rng.random() < 0.5 and (texture := self.library.cutout(rng)) is not None:
+            own = texture.shape[2] / texture.shape[1]
+            aspect = own * float(np.clip(width / height / own, 1 / MOST_STRETCHED, MOST_STRETCHED))
+            area = height * width
+            return texture, (area / aspect) ** 0.5, (area * aspect) ** 0.5
+        rows, columns = int(np.clip(height, 3, 512)), int(np.clip(width, 3, 512))
+        outline = looks.thin_shape if thin else looks.random_shape
+        return cut(self.skin(rows, columns), outline(rng, rows, columns)), height, width
+
+    def skin(self, rows: int, columns: int) -> Tensor:
+        """An opaque texture of an object; with even walls now and then even, too."""
+        if "walls" in self.cases and self.rng.random() < 0.3:
+            return textures.bare(self.rng)[:, None, None, 0, 0].expand(-1, rows, columns).clone()
+        return self.library.skin(self.rng, rows, columns)
+
+    def waved(self, surface: Surface, amplitude: float) -> Surface:
+        """The surface, curved by one to three waves of at most `amplitude` pixels together."""
+        waves, room = [], STEEPEST * 0.9 - max(surface.b, 0)
+        for _ in range(int(self.rng.integers(1, 4))):
+            k = 2 * np.pi / (self.log_uniform(0.08, 1.0) * self.width)
+            direction = self.uniform(0, np.pi)
+            size = min(self.uniform(0.1, 1.0) * amplitude, room / k) / 3
+            kx, ky = k * float(np.cos(direction)), k * float(np.sin(direction))
+            waves.append(Wave(size, kx, ky, self.uniform(0, 6.3)))
+        return Surface(surface.a, surface.b, surface.c, tuple(waves))
+
+    def extent(self) -> tuple[float, float]:
+        """Height and width of a loose object, pixels."""
+        least = 0.06 if self.rng.random() < 0.4 else 0.25
+        size = self.log_uniform(least, 0.95) * min(self.height, 0.7 * self.width)
+        aspect = self.log_uniform(0.4, 2.5)
+        return size * aspect**-0.5, size * aspect**0.5

@@ -1,0 +1,333 @@
+"""Streets: smooth roads with marks and curbs, houses, parked cars, many posts, trees, under a bright sky."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from torch import Tensor
+
+from pamcli.scenes import looks
+from pamcli.scenes.interiors import line_tunnel
+from pamcli.scenes.render import Decal, Layer, Reflection
+from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Block, Camera, Face, Light, Vector, face, shadow
+from pamcli.scenes.stage import Stage
+from pamcli.scenes.surfaces import Surface
+from pamcli.scenes.textures import TextureLibrary, bare, cut
+
+MOST_SHADOWS = 12
+
+
+@dataclass
+class Street(Stage):
+    light: Light = field(kw_only=True)
+    metre: float = field(kw_only=True)
+    """Baselines."""
+    half_road: float = field(kw_only=True)
+    """Baselines from the axis of the road to its edge."""
+    darkness: float = field(kw_only=True)
+    """Opacity of shadows."""
+    reflection: Tensor = field(kw_only=True)
+    """What is mirrored in glass and paint."""
+    shadows: list[Decal] = field(default_factory=list)
+
+    def shine(self, disparity: float) -> Reflection:
+        """Of a surface at `disparity`: what it mirrors lies mostly far behind it."""
+        scale = self.log_uniform(0.3, 2.0)
+        density = scale, scale * self.uniform(0.5, 2)
+        return Reflection(self.reflection, disparity * self.uniform(-0.4, 0.7), density)
+
+    def texels(self, size: float, disparity: float, most: int = 320) -> int:
+        """For a length (baselines) seen at a disparity."""
+        return int(np.clip(1.3 * size * disparity, 8, most))
+
+    def cast(self, base: list[Vector] | Vector, height: float) -> None:
+        """Let a shadow fall on the road."""
+        if len(self.shadows) < MOST_SHADOWS and self.darkness > 0.05:
+            thrown = shadow(self.camera, self.light, base, height, self.darkness)
+            self.shadows += [thrown] if thrown is not None else []
+
+    def somewhere(self, nearest: float, farthest: float) -> tuple[Vector, float]:
+        """A point of the ground in view, and its disparity: at most `nearest` parts of the largest."""
+        disparity = self.log_uniform(min(farthest, 0.3 * self.largest), nearest * self.largest)
+        return self.camera.ground_at(self.uniform(-0.05, 1.1) * self.width, disparity), disparity
+
+    def board(
+        self, foot: Vector, size: tuple[float, float], texture: Tensor, *, cutout: bool, lean: float = 0.0
+    ) -> None:
+        """Upright, of width and height, facing the camera but for a lean (radians)."""
+        across = size[0] * np.array([np.cos(lean), np.sin(lean), 0.0])
+        down = size[1] * np.array([-np.sin(lean), np.cos(lean), 0.0])
+        shine = self.shine(self.camera.focal / foot[2]) if len(texture) == 5 else None
+        shape = Face(foot - across / 2 - down, across, down)
+        made = face(self.camera, self.light, shape, texture, cutout=cutout, reflection=shine)
+        if made is not None:
+            self.add(replace(made, light=self.light.shining(self.uniform(0.3, 1.0))))
+
+
+def car(street: Street, *, parked: bool) -> None:
+    """A body and a cabin; or a van: one tall box with windows."""
+    rng, metre = street.rng, street.metre
+    foot, disparity = street.somewhere(0.85, 3.0)
+    ways = [0.0, np.pi, np.pi / 2, -np.pi / 2]
+    heading = float(rng.choice(ways, p=[0.42, 0.42, 0.08, 0.08])) + street.uniform(-0.15, 0.15)
+    if parked:  # along the road, on either side of it
+        foot[0] = np.copysign(street.half_road - street.uniform(-0.5, 1.5) * metre, foot[0])
+        there = (street.uniform(0, 1) * street.width - street.camera.centre[0]) / foot[0]
+        if 4 < there < 0.9 * street.largest:
+            disparity = there
+            foot[2] = street.camera.focal / disparity
+    length, width = street.uniform(3.6, 5) * metre, street.uniform(1.6, 1.95) * metre
+    front = foot[2] - length / 2
+    outline = Block(foot, heading, length, width, 2 * metre)
+    if front < 2 or street.camera.focal / front > 1.3 * street.largest:
+        return
+    if not street.camera.sees(outline.corners()):
+        return
+    colour, van = looks.paint_colour(rng), rng.random() < 0.25
+    height = street.uniform(1.7, 2.6) * metre if van else street.uniform(0.75, 1.0) * metre
+    roof = looks.shining(np.broadcast_to(colour * 1.1, (8, 8, 3)), np.full((8, 8), street.uniform(0.1, 0.5)))
+
+    def painted(name: str, rows: int, columns: int) -> Tensor:
+        if name == "top":
+            return roof
+        aspect, wheel = (length / height, 0.34 * metre / height) if name in ("left", "right") else (1.0, 0.0)
+        return looks.body(rng, colour, rows, columns, aspect, wheel)
+
+    def glazed(name: str, rows: int, columns: int) -> Tensor:
+        panes = int(rng.integers(2, 5)) if name in ("left", "right") else 1
+        return roof if name == "top" else looks.windows(rng, colour, rows, columns, panes)
+
+    lifted, shine = foot - 0.14 * metre * DOWN, street.shine(disparity)
+    body = Block(lifted, heading, length, width, height)
+    if not street.add_block(body, street.light, painted, reflection=shine):
+        return
+    base = replace(outline, length=0.95 * length).ring(False)
+    street.cast(base, 0.9 * (height if van else 1.4 * metre))
+    if van:
+        return
+    shift = street.uniform(-0.12, 0.02) * length
+    cabin = Block(
+        lifted - height * DOWN + shift * body.along,
+        heading,
+        length * street.uniform(0.55, 0.75),
+        width * 0.94,
+        street.uniform(0.45, 0.65) * metre,
+        top_length=street.uniform(0.6, 0.85),
+        top_width=street.uniform(0.75, 0.9),
+        top_shift=street.uniform(-0.08, 0.02),
+    )
+    street.add_block(cabin, street.light, glazed, reflection=shine)
+
+
+def post(street: Street) -> None:
+    """A lamp post, a bollard, a mast with lights or with a sign: up from the ground."""
+    rng, metre = street.rng, street.metre
+    foot, disparity = street.somewhere(0.9, 4.0)
+    if rng.random() < 0.5:
+        foot[0] = rng.choice([-1, 1]) * (street.half_road + street.uniform(-0.5, 3) * metre)
+    width = min(max(street.log_uniform(0.05, 0.3) * metre, 2.0 / disparity), 16 / disparity)
+    height = (street.uniform(0.7, 1.2) if rng.random() < 0.3 else street.uniform(2, 9)) * metre
+    texture = looks.post(rng, street.texels(height, disparity, 200), 10)
+    street.board(foot, (width, height), texture, cutout=False, lean=float(rng.normal(0, 0.02)))
+    street.cast([foot - width / 2 * RIGHT, foot + width / 2 * RIGHT], height)
+    if height < 1.5 * metre or rng.random() < 0.4:
+        return
+    front = foot - np.array([0, height * street.uniform(0.5, 0.9), 0.05 * metre])
+    size = street.uniform(0.3, 1.0) * metre
+    n = street.texels(size, disparity, 96)
+    if rng.random() < 0.6:
+        mask = looks.random_shape(rng, n, n)
+        plate = street.library.skin(rng, n, n) if rng.random() < 0.3 else looks.post(rng, n, n)
+        street.board(front, (size, size), cut(plate, mask), cutout=True)
+    else:
+        street.board(front, (0.4 * size, size), looks.post(rng, n, n), cutout=False)
+
+
+def tree(street: Street) -> None:
+    """A trunk, and a crown of one to three bunches of leaves."""
+    rng, metre = street.rng, street.metre
+    foot, disparity = street.somewhere(0.7, 3.0)
+    if abs(foot[0]) < street.half_road:
+        foot[0] = np.copysign(street.half_road + street.uniform(0, 8) * metre, foot[0])
+    trunk, width = street.uniform(0.5, 4) * metre, street.uniform(0.15, 0.6) * metre
+    bark = street.library.skin(rng, street.texels(trunk, disparity, 200), street.texels(width, disparity, 64))
+    bark = bark * torch.tensor([0.5, 0.45, 0.4, 1])[:, None, None]
+    street.board(foot, (width, 1.3 * trunk), bark, cutout=False, lean=float(rng.normal(0, 0.05)))
+    size = street.uniform(2, 7) * metre
+    n = street.texels(size, disparity, 256)
+    for _ in range(int(rng.integers(1, 4))):
+        away = rng.uniform((-0.4, -0.4, -0.3), (0.4, 0.2, 0.3)) * size - trunk * DOWN
+        extent = size * street.uniform(0.6, 1.2), size * street.uniform(0.5, 1)
+        if (foot + away)[2] > 3:
+            street.board(foot + away, extent, looks.leaves(rng, n, n), cutout=True)
+    street.cast([foot + np.array([i, 0, j]) * size / 4 for i in (-1, 1) for j in (-1, 1)], trunk + size / 2)
+
+
+def standing(street: Street) -> None:
+    """A person, an animal, a thing: a cut-out, or a shape with a photograph's look."""
+    rng = street.rng
+    foot, disparity = street.somewhere(0.95, 5.0)
+    height = street.uniform(0.4, 2.1) * street.metre
+    texture = street.library.cutout(rng)
+    if texture is None:
+        n = street.texels(height, disparity, 256)
+        texture = cut(street.library.skin(rng, n, n), looks.random_shape(rng, n, n))
+    width = height * texture.shape[2] / texture.shape[1]
+    street.board(foot, (width, height), texture, cutout=True)
+    street.cast([foot - width / 3 * RIGHT, foot + width / 3 * RIGHT], height)
+
+
+def make_street(
+    rng: Generator,
+    library: TextureLibrary,
+    height: int,
+    width: int,
+    largest: float,
+    cases: frozenset[str] = frozenset(),
+) -> Street:
+    """largest: disparity of the nearest things, pixels. The layers cover both views."""
+    uniform = rng.uniform
+    horizon, vanishing = uniform(0.05, 0.65) * height, uniform(0.0, 1.1) * width
+    at_foot = largest * uniform(0.5, 0.95)
+    focal = float(np.exp(rng.uniform(np.log(0.55), np.log(1.5)))) * width
+    camera = Camera(focal, (vanishing, horizon), (height - horizon) / at_foot, (width, height))
+    metre = camera.height / uniform(1.2, 2.3)
+    turn, rise = uniform(0, 2 * np.pi), uniform(0.4, 1.2)
+    direction = np.array([np.cos(turn) * np.cos(rise), np.sin(rise), np.sin(turn) * np.cos(rise)])
+    overcast = rng.random() < 0.35
+    street = Street(
+        *(rng, library, height, width, largest, camera, cases),
+        light=Light(direction, uniform(0.7, 0.95) if overcast else uniform(0.25, 0.6)),
+        metre=metre,
+        half_road=uniform(2.5, 7) * metre,
+        darkness=uniform(0, 0.3) if overcast else uniform(0.4, 0.8),
+        reflection=looks.surroundings(rng, library),
+    )
+    if "tunnels" in cases:
+        street.light = Light(DOWN, uniform(0.1, 0.6))
+        line_tunnel(street, street.half_road + uniform(0.3, 3) * metre, metre)
+    else:
+        for side in (-1, 1):
+            if rng.random() < 0.7:
+                _houses(street, side)
+            if rng.random() < 0.6:
+                _curb(street, side)
+        _far_things(street)
+    for attempt in range(int(rng.integers(1, 9))):
+        car(street, parked="tunnels" not in cases and attempt % 3 > 0)
+    outdoors = 0 if "tunnels" in cases else 1
+    for thing, least, most in ((tree, 0, 5), (post, 2, 11), (standing, 0, 5)):
+        for _ in range(int(rng.integers(least, most)) * outdoors):
+            thing(street)
+    _ground(street)
+    _sky(street)
+    return street
+
+
+def _ground(street: Street) -> None:
+    """With marks, and what shadows have fallen on it."""
+    rng, camera, metre = street.rng, street.camera, street.metre
+    texel = metre * street.log_uniform(0.008, 0.03)
+    smooth = rng.random() < 0.7 or "tunnels" in street.cases
+    texture = looks.asphalt(rng, 384) if smooth else street.library.background(rng)
+    if "floors" in street.cases:
+        texture = bare(rng)
+    origin = np.array([0.0, camera.height, 1.0])
+    homography, surface = camera.frame(origin, texel * RIGHT, texel * AHEAD)
+    decals = [*_marks(street), *street.shadows]
+    if rng.random() < 0.3:
+        dark = looks.dapples(rng, 256, street.darkness)
+        spot, _ = camera.frame(origin, street.uniform(0.02, 0.1) * metre * RIGHT, 0.06 * metre * AHEAD)
+        decals.append(Decal(dark, spot, endless=True))
+    light = street.light.on(DOWN)
+    street.add(Layer(surface, texture, homography, endless=True, light=light, decals=tuple(decals)))
+
+
+def _marks(street: Street) -> list[Decal]:
+    """Lines along the road, whole or dashed, and now and then across it."""
+    rng, camera, metre = street.rng, street.camera, street.metre
+    marks, worn = [], street.uniform(0.4, 1.0)
+    for _ in range(int(rng.integers(0, 5))):
+        origin = np.array([street.uniform(-1, 1) * street.half_road, camera.height, 1.5 * metre])
+        texture = torch.full((4, 600, 6), worn)
+        if rng.random() < 0.5:
+            period, part = street.uniform(20, 90), street.uniform(0.3, 0.6)
+            texture *= ((torch.arange(600) / period) % 1 < part)[:, None]
+        texture[:3] *= street.uniform(0.75, 1.0)
+        sideways, along = street.uniform(0.1, 0.25) * metre / 6 * RIGHT, 0.1 * metre * AHEAD
+        if rng.random() < 0.15:  # across
+            origin = np.array([-30 * metre, camera.height, street.uniform(4, 20) * metre])
+            sideways, along = 4 * sideways[[2, 1, 0]], along[[2, 1, 0]]
+        marks.append(Decal(texture, camera.frame(origin, sideways, along)[0]))
+    return marks
+
+
+def _sky(street: Street) -> None:
+    rng = street.rng
+    disparity = min(street.uniform(0.0, 0.5), 0.05 * street.largest)
+    texture = looks.sky(rng) if rng.random() < 0.75 else street.library.background(rng)
+    rows, columns = texture.shape[1:]
+    fitting = rows / max(street.camera.centre[1], 20.0)
+    scale = fitting if rng.random() < 0.75 else street.uniform(0.5, 1.5)
+    homography = np.array([[scale, 0, columns / 3], [0, scale, 0], [0, 0, 1]])
+    street.add(Layer(Surface(disparity), texture, homography, endless=True))
+
+
+def _houses(street: Street, side: int) -> None:
+    """A row of them along one side of the road."""
+    rng, metre, camera = street.rng, street.metre, street.camera
+    edge = street.width - camera.centre[0] if side > 0 else camera.centre[0]
+    line = max(street.half_road + street.uniform(1, 8) * metre, edge / (1.1 * street.largest), 1.5)
+    z, depth = street.uniform(1, 12) * metre, 10 * metre
+    for _ in range(int(rng.integers(1, 5))):
+        storeys, bays = int(rng.integers(2, 6)), int(rng.integers(3, 8))
+        height, length = storeys * street.uniform(2.8, 4.0) * metre, street.uniform(6, 30) * metre
+        foot = np.array([side * (line + depth / 2), camera.height, z + length / 2])
+        house = Block(foot, 0.0, length, depth, height)
+        z += length + (street.uniform(1, 12) * metre if rng.random() < 0.4 else 0.0)
+        line += street.uniform(-0.5, 1.5) * metre
+        if camera.sees(house.corners()):
+            wall = looks.facade(rng, street.library, 384, 384, storeys, bays)
+            per_metre = 384 / bays / (street.uniform(2, 4) * metre)
+            sides = {"left": length, "right": length, "front": depth, "rear": depth}
+            texels = {name: (size * per_metre, 384.0) for name, size in sides.items()}
+            shine = street.shine(camera.focal / max(house.nearest(), 1.0))
+            street.add_block(house, street.light, _looks(wall, wall[:, :8, :8]), texels, shine)
+
+
+def _looks(side: Tensor, top: Tensor) -> Callable[[str, int, int], Tensor]:
+    return lambda name, rows, columns: top if name == "top" else side
+
+
+def _curb(street: Street, side: int) -> None:
+    camera, metre = street.camera, street.metre
+    width, length = street.uniform(1.5, 12) * metre, 80 * metre
+    foot = np.array([side * (street.half_road + width / 2), camera.height, length / 2 + 0.3])
+    smooth = street.rng.random() < 0.6
+    top = looks.asphalt(street.rng, 128) if smooth else street.library.background(street.rng)
+    rim = (top[:, :16] * 1.1).clamp(max=1)
+    scale = 1 / (street.log_uniform(0.01, 0.03) * metre)
+    along = length * scale
+    texels = {"top": (along, width * scale), "left": (along, 16.0), "right": (along, 16.0)}
+    curb = Block(foot, 0.0, length, width, street.uniform(0.08, 0.2) * metre)
+    street.add_block(curb, street.light, _looks(rim, top), texels)
+
+
+def _far_things(street: Street) -> None:
+    """A hedge, a row of trees, a photograph: something at the end of the road."""
+    rng, library = street.rng, street.library
+    for _ in range(int(rng.integers(1, 4))):
+        disparity = street.log_uniform(1.0, max(1.5, 0.12 * street.largest))
+        foot = street.camera.ground_at(street.uniform(-0.2, 1.2) * street.width, disparity)
+        size = rng.uniform((0.2, 0.05), (1.0, 0.4)) * street.width / disparity
+        rows, columns = street.texels(size[1], disparity, 256), street.texels(size[0], disparity, 512)
+        kind = rng.choice(3, p=[0.6, 0.2, 0.2])
+        if kind == 0:
+            texture = looks.leaves(rng, rows, columns)
+        elif kind == 1:
+            texture = looks.facade(rng, library, rows, columns, 3, 7)
+        else:
+            texture = library.skin(rng, rows, columns)
+        street.board(foot, (size[0], size[1]), texture, cutout=kind == 0)

@@ -1,0 +1,227 @@
+"""Looks of surfaces: photographs and cut-outs of a folder, and textures made up from noise and patterns.
+
+A texture is a float32 tensor (4, H, W): red, green and blue in [0, 1] times the opacity, and the opacity.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.random import Generator
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from pamcli.errors import InputError
+from pamcli.files.finding import shown
+from pamcli.files.folders import folders_below
+from pamcli.files.suffixes import PICTURE_SUFFIXES
+from pamcli.imaging.raster import decoding, quiet
+
+MOST_TEXELS = 1024  # pictures are reduced until no side is longer than this
+KEPT = 120  # decoded pictures, per process: at most 500 MB
+LEAST_TEXELS = 16  # pictures with a shorter side (icons, previews) are left out
+
+
+def find_textures(folder: Path) -> "TextureLibrary":
+    """All pictures below a folder, links followed, a circle of them once.
+
+    Only their headers are read. Raises InputError: none there, one is no picture, a folder cannot be read.
+    """
+    paths = [below / name for _, below, names in folders_below(folder) for name in sorted(names)]
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if path.suffix.lower() in PICTURE_SUFFIXES:
+            found.setdefault(path.resolve(), path)
+    photos: list[Path] = []
+    cutouts: list[Path] = []
+    for path in found.values():
+        with _reading(path), Image.open(path) as picture:
+            if min(picture.size) >= LEAST_TEXELS:
+                (cutouts if picture.has_transparency_data else photos).append(path)
+    if not photos and not cutouts:
+        raise InputError(
+            f"{shown(folder)} holds no picture of {LEAST_TEXELS} pixels a side or more",
+            "give a folder of photographs, or procedural alone for textures that are made up",
+        )
+    return TextureLibrary(tuple(photos), tuple(cutouts))
+
+
+@dataclass(frozen=True)
+class TextureLibrary:
+    """Draws textures: of pictures without and with an opacity channel (cut-outs), or made up."""
+
+    photos: tuple[Path, ...] = ()
+    cutouts: tuple[Path, ...] = ()
+
+    def background(self, rng: Generator) -> Tensor:
+        """An opaque texture of at least some hundred texels a side."""
+        if self.photos and rng.random() < 0.85:
+            return _texture(_one_of(rng, self.photos))
+        return made_up(rng, int(rng.integers(256, 513)), int(rng.integers(256, 513)))
+
+    def skin(self, rng: Generator, height: int, width: int) -> Tensor:
+        """An opaque texture for an object of (height, width) texels: a part of a photo, or made up."""
+        if not self.photos or rng.random() < 0.3:
+            return made_up(rng, height, width)
+        photo = _one_of(rng, self.photos)
+        scale = min(1.0, rng.uniform(0.5, 2.0), photo.shape[1] / height, photo.shape[2] / width)
+        rows = min(max(2, int(height * scale)), photo.shape[1])
+        columns = min(max(2, int(width * scale)), photo.shape[2])
+        top = int(rng.integers(photo.shape[1] - rows + 1))
+        left = int(rng.integers(photo.shape[2] - columns + 1))
+        part = _texture(photo[:, top : top + rows, left : left + columns])
+        if (rows, columns) == (height, width):
+            return part
+        return F.interpolate(part[None], (height, width), mode="bilinear", align_corners=False)[0]
+
+    def cutout(self, rng: Generator) -> Tensor | None:
+        """An object with its own outline, mirrored at random; None where there are none."""
+        if not self.cutouts:
+            return None
+        picture = _texture(_one_of(rng, self.cutouts))
+        return picture.flip(2) if rng.random() < 0.5 else picture
+
+
+def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
+    return _kept(paths[int(rng.integers(len(paths)))])
+
+
+def _texture(pixels: Tensor) -> Tensor:
+    """From (3 or 4, H, W) uint8."""
+    texture = pixels.float() / 255
+    if len(texture) == 4:
+        texture[:3] *= texture[3:]
+        return texture
+    return torch.cat((texture, torch.ones_like(texture[:1])))
+
+
+def read_texture(path: Path) -> Tensor:
+    """(3 or 4, H, W) uint8: a picture, upright, without the empty margin of a cut-out, not too large.
+
+    Raises InputError: damaged, or not there any more.
+    """
+    with _reading(path), Image.open(path) as file:
+        if file.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+            picture = Image.fromarray((np.asarray(file, np.float64) / 257).round().astype(np.uint8))
+        else:
+            file.thumbnail((MOST_TEXELS, MOST_TEXELS))
+            picture = file
+        picture = ImageOps.exif_transpose(picture)
+        picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+        picture.thumbnail((MOST_TEXELS, MOST_TEXELS))
+        if picture.mode == "RGBA":
+            picture = picture.crop(picture.getchannel("A").getbbox())
+        pixels = np.array(picture)
+    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+_kept = lru_cache(KEPT)(read_texture)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever a decoder says of a damaged file becomes one InputError that names it."""
+    with quiet(), decoding(shown(path)):
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are none
+        yield
+
+
+def opaque(colours: NDArray[np.floating]) -> Tensor:
+    """(H, W, 3) in [0, 1] as a texture without holes."""
+    texture = torch.from_numpy(np.ascontiguousarray(colours.transpose(2, 0, 1), np.float32))
+    return torch.cat((texture, torch.ones_like(texture[:1])))
+
+
+def cut(texture: Tensor, mask: NDArray[np.float32]) -> Tensor:
+    """The texture with an outline (H, W) in [0, 1]."""
+    return texture * torch.from_numpy(mask)
+
+
+def made_up(rng: Generator, height: int, width: int) -> Tensor:
+    """A texture without any picture: noise, stripes, tiles, specks, or next to nothing."""
+    pattern = (noise, noise, stripes, tiles, specks, plain)[rng.integers(6)]
+    grey = rng.uniform(0, 1, (2, 1))  # most things are greyish
+    two = np.clip(grey + rng.uniform(0, 0.35) * rng.normal(size=(2, 3)), 0, 1)
+    amount = pattern(rng, height, width)[..., None]
+    colours = two[0] * (1 - amount) + two[1] * amount
+    if rng.random() < 0.6:  # light that is not even
+        colours = colours * (0.7 + 0.6 * noise(rng, height, width, finest=64)[..., None])
+    if rng.random() < 0.6:  # and a grain
+        colours = colours + rng.uniform(0, 0.15) * (noise(rng, height, width, coarsest=4)[..., None] - 0.5)
+    return opaque(np.clip(colours, 0, 1))
+
+
+def bare(rng: Generator, grey: float | None = None, size: int = 256) -> Tensor:
+    """Next to no texture, (4, size, size): one colour, uneven light, hardly a grain."""
+    level = rng.choice([rng.uniform(0.1, 0.6), rng.uniform(0.6, 0.95)]) if grey is None else grey
+    colour = level * (1 + rng.uniform(0, 0.25) * np.clip(rng.normal(size=3), -1, 1))
+    across = np.linspace(-0.5, 0.5, size)
+    light = 1 + rng.uniform(-0.3, 0.3) * across[:, None] + rng.uniform(-0.3, 0.3) * across
+    light += rng.uniform(0, 0.06) * (noise(rng, size, size, finest=32) - 0.5)
+    light += rng.uniform(0, 0.02) * rng.standard_normal((size, size), np.float32)
+    return opaque(np.clip(colour * light[..., None], 0, 1))
+
+
+def noise(
+    rng: Generator, height: int, width: int, finest: int = 1, coarsest: int = 128
+) -> NDArray[np.float64]:
+    """Smooth noise of several sizes (texels, powers of 2), amplitude growing with the size, in [0, 1]."""
+    roughness = rng.uniform(0.2, 1.2)
+    total = torch.zeros(height, width)
+    size = finest
+    while size <= coarsest:
+        grid = torch.from_numpy(rng.random((height // size + 2, width // size + 2), np.float32))
+        fine = F.interpolate(grid[None, None], scale_factor=float(size), mode="bilinear", align_corners=False)
+        total += size**roughness * fine[0, 0, :height, :width]
+        size *= 2
+    low, high = total.aminmax()
+    values: NDArray[np.float64] = ((total - low) / (high - low).clamp(min=1e-6)).double().numpy()
+    return values
+
+
+def stripes(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Repeated lines: what matches itself many times along a row."""
+    u, _ = _turned(rng, height, width)
+    wave = np.sin(2 * np.pi * u / rng.uniform(4, 40))
+    return (wave > rng.uniform(-0.6, 0.6)).astype(float) if rng.random() < 0.5 else 0.5 + 0.5 * wave
+
+
+def tiles(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Checks, or tiles with joints, each tile of its own grey."""
+    u, v = _turned(rng, height, width)
+    across, down = rng.uniform(6, 60), rng.uniform(6, 60)
+    row = np.floor(v / down).astype(int)
+    u = u + (row % 2) * across * rng.choice([0, 0.5])
+    column = np.floor(u / across).astype(int)
+    if rng.random() < 0.3:
+        return np.asarray((row + column) % 2, np.float64)
+    greys = rng.uniform(0.5, 1, (64, 64)) ** rng.uniform(0, 2)
+    values: NDArray[np.float64] = greys[row % 64, column % 64]
+    joint = rng.uniform(0.5, 3)
+    return np.where((u % across < joint) | (v % down < joint), 0.0, values)
+
+
+def specks(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Random dots on an even ground."""
+    size = int(rng.integers(1, 6))
+    cells = rng.random((height // size + 1, width // size + 1)) < rng.uniform(0.02, 0.4)
+    return np.kron(cells, np.ones((size, size)))[:height, :width].astype(float)
+
+
+def plain(rng: Generator, height: int, width: int) -> NDArray[np.float64]:
+    """Next to nothing: a faint gradient."""
+    x, y = np.linspace(0, 1, width)[None], np.linspace(0, 1, height)[:, None]
+    return np.asarray(rng.uniform(0, 0.5) * x + rng.uniform(0, 0.5) * y)
+
+
+def _turned(rng: Generator, height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    turn = rng.choice([0.0, np.pi / 2, rng.uniform(0, np.pi)])
+    x, y = np.arange(width)[None], np.arange(height)[:, None]
+    return np.cos(turn) * x + np.sin(turn) * y, np.cos(turn) * y - np.sin(turn) * x

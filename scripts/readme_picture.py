@@ -1,0 +1,136 @@
+"""Draws the picture of the README from the shipped weights and the sample pair: readme_picture.py [FILE].
+
+Above: the left picture, its disparity, and its points in metres, seen from the right. Below, large enough to
+be told apart: a part of the left picture, reduced and made four times larger by bicubic interpolation and by
+pam superres (PSNR of the whole view, without its 64 left-most columns).
+
+The checksums of the weights stand in the file, as its comment: where others are shipped, a test fails until
+this has drawn the picture anew.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from pamcli.calibration.files import read_calibration
+from pamcli.calibration.rectified import Calibration
+from pamcli.errors import PamError
+from pamcli.evaluation.superres_metrics import superres_figures, superres_pair
+from pamcli.files.atomic import write_atomically
+from pamcli.imaging.colormap import colorize
+from pamcli.imaging.images import read_picture
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, locate, sha256
+
+SAMPLE = Path(__file__).resolve().parent / "sample"
+PICTURE = SAMPLE / "readme.jpg"
+SCALE = 4
+WEIGHTS = DEFAULT_MATCHING, DEFAULT_UPSCALING[SCALE]
+
+WIDTH, GAP, TITLE = 1640, 16, 50
+"""Of the drawing, between its parts, and of the line above each, in pixels."""
+PART = slice(96, 252), slice(330, 630)
+"""Rows and columns of the left picture that are shown below."""
+EYE, LOOKS_AT = (0.8, -0.35, 0.4), (0.0, 0.15, 3.2)
+"""Metres in the left camera's coordinates: x to the right, y down, z ahead."""
+SURE = 0.9
+"""Points of lower confidence are left out."""
+
+Bytes = NDArray[np.uint8]
+
+
+def main(path: Path) -> None:
+    views = [read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
+    pair = superres_pair(views[0], views[1], SCALE, name="the sample pair")
+    matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(pair.left, pair.right, extras={"confidence"})
+    low, high = np.percentile(matched.disparity, (1, 99))
+    calibration = read_calibration(SAMPLE / "calib.txt").rectified
+    assert calibration is not None
+    points = from_the_right(pair.left, matched.disparity_where(min_confidence=SURE), calibration)
+
+    enlarged = StereoUpscaler.load(WEIGHTS[1], device="cpu")(pair.low_left, pair.low_right)
+    methods = {"bicubic": pair.bicubic(), "pam superres": [view.astype(np.uint8) for view in enlarged]}
+    below = {}
+    for name, (left, right) in methods.items():
+        figures = superres_figures(pair, left, right)
+        below[f"{SCALE} times larger by {name}: {figures['left']['psnr']:.1f} dB"] = left[PART]
+    above = {
+        "the left picture": pair.left,
+        f"disparity, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high).pixels,
+        "its points in metres, from the right": points,
+    }
+    drawing = stacked(row(above), row(below))
+    stream = io.BytesIO()
+    drawing.save(stream, "JPEG", quality=88, comment=checksums())
+    write_atomically(path, stream.getvalue())
+    print(path, *below, sep="\n")
+
+
+def checksums() -> str:
+    """A line for each of the weights that the picture shows: its name and its sha256."""
+    return "\n".join(f"{name} {sha256(locate(name).path)}" for name in WEIGHTS)
+
+
+def from_the_right(picture: Bytes, disparity: NDArray[np.float32], calibration: Calibration) -> Bytes:
+    """The points of known depth as they look from EYE, on white: (H, W, 3), as the picture is."""
+    height, width = disparity.shape
+    calibration = calibration.for_size(width, height)
+    depth = calibration.depth(disparity)
+    row, column = np.nonzero(np.isfinite(depth))
+    rays = np.linalg.inv(calibration.projections()[0][:, :3]) @ np.stack((column, row, np.ones_like(row)))
+    points = (rays * depth[row, column]).T - EYE
+    ahead = np.subtract(LOOKS_AT, EYE)
+    ahead = ahead / np.linalg.norm(ahead)
+    across = np.cross((0, 1, 0), ahead)
+    across = across / np.linalg.norm(across)
+    x, y, z = np.stack((across, np.cross(ahead, across), ahead)) @ points.T
+    shown = z > 0.5
+    focal = calibration.focal_length
+    x, y = (np.rint(focal * side[shown] / z[shown]).astype(int) for side in (x, y))
+    colours, far_first = picture[row, column][shown], np.argsort(-z[shown])
+    seen = np.full((height, width, 3), 255, np.uint8)
+    for down in range(3):  # a point is a square of so many pixels
+        for right in range(3):
+            at = np.stack((y + height // 2 + down, x + width // 2 + right))[:, far_first]
+            inside = ((at >= 0) & (at < [[height], [width]])).all(0)
+            seen[at[0, inside], at[1, inside]] = colours[far_first][inside]
+    return seen
+
+
+def row(parts: dict[str, Bytes]) -> Image.Image:
+    """Pictures of one size beside each other, as wide as the drawing, each below its title."""
+    width = (WIDTH - GAP * (len(parts) - 1)) // len(parts)
+    first = next(iter(parts.values()))
+    height = round(width * first.shape[0] / first.shape[1])
+    drawing = Image.new("RGB", (WIDTH, TITLE + height), "white")
+    pen, font = ImageDraw.Draw(drawing), ImageFont.load_default(34)
+    for place, (title, pixels) in enumerate(parts.items()):
+        left = place * (width + GAP)
+        pen.text((left, TITLE - 8), title, "black", font, anchor="ld")
+        drawing.paste(
+            Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC), (left, TITLE)
+        )
+    return drawing
+
+
+def stacked(*rows: Image.Image) -> Image.Image:
+    drawing = Image.new("RGB", (WIDTH, sum(each.height for each in rows)), "white")
+    top = 0
+    for each in rows:
+        drawing.paste(each, (0, top))
+        top += each.height
+    return drawing
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE)
+    except PamError as error:
+        sys.exit(str(error))

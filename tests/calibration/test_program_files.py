@@ -1,0 +1,292 @@
+"""Files of many programs tell of one rig; what cannot be read is refused with the way out."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+
+import calibration_files as files
+import numpy as np
+import program_files as programs
+import pytest
+from mat_writer import mat
+from test_reading_calibrations import check_rectified, check_rig
+
+from pamcli.calibration.files import read_calibration
+from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.stored import StoredCalibration
+from pamcli.errors import InputError, PamError
+
+OPENCV_ARRAYS = {"mtxL": files.K1, "distL": files.D1, "mtxR": files.K2, "distR": files.D2}
+POSE = {"R": files.R, "T": files.T.reshape(3, 1)}
+EXACT: dict[str, tuple[str, tuple[str | bytes, ...]]] = {
+    "openvins": ("OpenVINS", (programs.chain(),)),
+    "kalibr with an inertial sensor": ("Kalibr camchain", (programs.chain("T_cam_imu"),)),
+    "euroc": ("EuRoC", (programs.euroc(True), programs.euroc(False))),
+    "orb-slam2": ("ORB-SLAM", (programs.orb_slam2(),)),
+    "orb-slam3": ("ORB-SLAM", (programs.orb_slam3(),)),
+    "zed x one": ("ZED", (programs.zed(True),)),
+    "realsense's library": ("RealSense", (programs.realsense_library(),)),
+    "ost.txt": ("ROS ost", (programs.ost("left", "right"),)),
+    "two ost.ini": ("ROS ost", (programs.ost("left"), programs.ost("right"))),
+    "matlab's struct": ("MATLAB", (mat({"rig": programs.stereo_parameters()}),)),
+    "of R2022b": ("MATLAB", (mat({"s": programs.stereo_parameters(modern=True)}, order=">"),)),
+    "fields as variables": ("MATLAB", (mat(programs.stereo_parameters(), compressed=False),)),
+    "matlab's json": ("MATLAB", (programs.stereo_parameters_json(),)),
+    "calibration toolbox": ("MATLAB Calibration Toolbox", (mat(programs.TOOLBOX),)),
+    "colmap": ("COLMAP", (programs.colmap_cameras("FULL_OPENCV"), programs.colmap_rigs())),
+    "colmap, rigs first": ("COLMAP", (programs.colmap_rigs(), programs.colmap_cameras("FULL_OPENCV"))),
+    "colmap's config": ("COLMAP", (programs.colmap_rig_config(True),)),
+    "npz": ("OpenCV", (programs.npz(**OPENCV_ARRAYS, **POSE, imageSize=np.array(files.SIZE)),)),
+    "npz and its pose": ("OpenCV", (programs.npz(**OPENCV_ARRAYS), programs.npz(**POSE))),
+}
+FISHEYES = {
+    "openvins": programs.chain(fisheye=True),
+    "orb-slam3": programs.orb_slam3(fisheye=True),
+    "orb-slam3 before 1.0": programs.orb_slam3(fisheye=True, old=True),
+}
+
+
+def read(folder: Path, *contents: str | bytes, **options: object) -> StoredCalibration:
+    paths = [folder / f"file{index}" for index in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_calibration(*paths, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_rig_as_its_program_writes_it(name: str, tmp_path: Path) -> None:
+    kind, contents = EXACT[name]
+    stored = read(tmp_path, *contents)
+    assert stored.kind == kind
+    if name in ("zed x one",):  # of pictures of 1920 x 1200
+        assert stored.rig is not None
+        stored = StoredCalibration(kind, read(tmp_path, programs.orb_slam3()).rig)
+    check_rig(stored, known_size=name not in ("colmap's config", "npz and its pose"))
+
+
+@pytest.mark.parametrize("name", FISHEYES)
+def test_a_fisheye_rig(name: str, tmp_path: Path) -> None:
+    check_rig(read(tmp_path, FISHEYES[name]), fisheye=True)
+
+
+@pytest.mark.parametrize("name", [name for name in EXACT if not name.startswith("zed")])
+def test_one_that_counts_from_the_right_is_exchanged_by_cameras(name: str, tmp_path: Path) -> None:
+    _, contents = EXACT[name]
+    with pytest.raises(
+        InputError, match=r"stands to the left of the left one \(exchange the two: `cameras` 1:0"
+    ):
+        read(tmp_path, *contents, cameras=(1, 0))
+    rig = read(tmp_path, *contents).rig
+    assert rig is not None
+    given = {"K1": files.K2, "D1": files.D2, "K2": files.K1, "D2": files.D1}
+    given |= {"R": rig.rotation.T, "T": -rig.rotation.T @ rig.translation}
+    with pytest.raises(InputError, match="exchange the two"):
+        read(tmp_path, programs.npz(**given))
+    check_rig(read(tmp_path, programs.npz(**given), cameras=(1, 0)), known_size=False)
+
+
+@pytest.mark.parametrize("content", [files.OPENCV_Q, files.MIDDLEBURY, programs.ORB_SLAM3_RECTIFIED])
+def test_rectified_pictures_exchanged_twice_are_the_same(content: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="exchange the two: `cameras` 1:0"):
+        read(tmp_path, content, cameras=(1, 0))
+
+
+def test_rectified_pictures_that_count_from_the_right(tmp_path: Path) -> None:
+    flipped = files.MIDDLEBURY.replace("baseline=193.001", "baseline=-193.001")
+    found = read(tmp_path, flipped, cameras=(1, 0)).rectified
+    assert found == Calibration(
+        3979.911, 0.193001, -124.343, (1244.772 + 124.343, 1019.507), (2964, 1988), ndisp=280
+    )
+    given = files.opencv(P1=files.P2, P2=files.P1)
+    check_rectified(read(tmp_path, given, cameras=(1, 0)).rectified, size=None)
+
+
+def test_orb_slam_knows_the_rectified_pictures(tmp_path: Path) -> None:
+    check_rectified(read(tmp_path, programs.orb_slam2()).rectified)
+    found = read(tmp_path, programs.ORB_SLAM3_RECTIFIED).rectified
+    assert found == Calibration(435.2, 0.11, 0, (367.5, 252.25), (752, 480))
+    text = programs.ORB_SLAM3_RECTIFIED.replace("Camera1.", "Camera.").replace(
+        "Stereo.b: 0.11", "Camera.bf: 47.872"
+    )
+    found = read(tmp_path, text).rectified
+    assert found is not None
+    assert found.baseline == pytest.approx(0.11)
+
+
+def test_zed_has_a_rig_for_each_resolution(tmp_path: Path) -> None:
+    rig = read(tmp_path, programs.zed()).rig
+    assert rig is not None
+    assert rig.sizes == ((2208, 1242), (1920, 1080), (1280, 720))
+    for size, factor, shift in (((2208, 1242), 1.5, 0), ((1920, 1080), 1, 30.5), ((1280, 720), 1, 0)):
+        one = rig.for_size(*size)
+        assert one.size == size
+        assert one.left.matrix[0] == pytest.approx(
+            [factor * files.K1[0, 0], 0, factor * files.K1[0, 2] + shift]
+        )
+        np.testing.assert_allclose(one.right.distortion, files.D2, rtol=1e-9)
+        np.testing.assert_allclose(one.translation, files.T, atol=1e-9)
+        np.testing.assert_allclose(one.rotation, files.R, atol=1e-9)
+    half = rig.for_size(1104, 621)  # the largest one scaled
+    assert half.left.matrix[0, 0] == pytest.approx(0.75 * files.K1[0, 0])
+    assert rig.with_baseline(0.3).for_size(1280, 720).baseline == pytest.approx(0.3)
+    apart = read(tmp_path, programs.zed(True)).rig
+    assert apart is not None
+    assert apart.size == (1920, 1200)
+    np.testing.assert_allclose(apart.left.distortion[:5], files.D1, rtol=1e-9)
+    fisheye = read(tmp_path, programs.zed(True, fisheye=True)).rig
+    assert fisheye is not None
+    assert fisheye.left.fisheye
+    np.testing.assert_allclose(fisheye.left.distortion, files.D1[:4], rtol=1e-9)
+
+
+def test_realsense_viewer_has_a_calibration_for_each_resolution(tmp_path: Path) -> None:
+    stored = read(tmp_path, programs.REALSENSE_VIEWER)
+    found = stored.rectified
+    assert found is not None
+    assert stored.notes == ["of the infrared pictures, which come from the camera rectified"]
+    assert found.sizes == ((1920, 1080), (1280, 720))
+    small = found.for_size(1280, 720)
+    assert (small.focal_length, small.principal) == (638.136, (647.891, 351.912))
+    assert small.baseline == pytest.approx(0.0500648)
+    assert found.replaced(baseline=0.1).for_size(1280, 720).baseline == 0.1
+    assert found.for_size(640, 360).focal_length == pytest.approx(957.204 / 3)
+
+
+def test_colmap_says_that_its_unit_is_not_known(tmp_path: Path) -> None:
+    stored = read(tmp_path, programs.colmap_cameras("OPENCV"), programs.colmap_rig_config())
+    assert "`baseline` states the true one" in stored.notes[0]
+    assert stored.rig is not None
+    np.testing.assert_allclose(stored.rig.left.matrix, files.K1, rtol=1e-9)
+    np.testing.assert_allclose(stored.rig.left.distortion, files.D1[:4], rtol=1e-9)
+    np.testing.assert_allclose(stored.rig.translation, files.T, atol=1e-9)
+    pinhole = read(tmp_path, programs.colmap_cameras("PINHOLE"), programs.colmap_rigs()).rig
+    assert pinhole is not None
+    assert pinhole.left.distortion.size == 0
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("K1", "D1", "K2", "D2"),
+        ("cameraMatrix1", "distCoeffs1", "cameraMatrix2", "distCoeffs2"),
+        ("mtx_l", "dist_l", "mtx_r", "dist_r"),
+        ("leftCameraMatrix", "leftDistortion", "rightCameraMatrix", "rightDistortion"),
+        ("K_left", "D_left", "K_right", "D_right"),
+        ("intrinsics0", "distortion0", "intrinsics1", "distortion1"),
+        ("cam_matrix_left", "dist_coeffs_left", "cam_matrix_right", "dist_coeffs_right"),
+    ],
+)
+def test_names_that_arrays_go_by(names: tuple[str, ...], tmp_path: Path) -> None:
+    arrays = dict(zip(names, (files.K1, files.D1[None], files.K2, files.D2[:, None]), strict=True))
+    check_rig(read(tmp_path, programs.npz(**arrays, rot=files.R, trans=files.T)), known_size=False)
+
+
+@pytest.mark.parametrize("unit", ["mm", "millimetres", "cm", "m"])
+def test_a_length_unit_that_the_file_states(unit: str, tmp_path: Path) -> None:
+    factor = {"m": 1, "c": 100}.get(unit[0] if unit != "mm" and unit != "millimetres" else "", 1000)
+    rig = {**files.RIG, "T": files.T * factor, "length_unit": unit, "image_width": 640, "image_height": 480}
+    stored = read(tmp_path, files.opencv(**rig))
+    check_rig(stored)
+    assert stored.notes == []
+
+
+def test_a_fisheye_of_opencvs_by_its_name(tmp_path: Path) -> None:
+    rig = {"K_LEFT": files.K1, "K_RIGHT": files.K2, "D_LEFT_FE": files.FISHEYE1, "D_RIGHT_FE": files.FISHEYE2}
+    check_rig(read(tmp_path, files.opencv(**rig, Size=files.SIZE, R=files.R, T=files.T)), fisheye=True)
+
+
+REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
+    "one euroc": ((programs.euroc(True),), "tells of one camera (give two files: cam0/sensor.yaml"),
+    "one ost": ((programs.ost("left"),), "tells of one camera"),
+    "omni": ((programs.chain().replace("pinhole", "omni"),), "'omni' is not pinhole, and no model of OpenCV"),
+    "fov": ((programs.chain().replace("radtan", "fov"),), "calibrate with pinhole-radtan"),
+    "no pose": ((programs.chain().replace("T_imu_cam", "T_imu"),), "T_cn_cnm1 is missing"),
+    "monocular": (
+        ("Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 320\nCamera.cy: 240\n",),
+        "tells of one camera",
+    ),
+    "rgb-d": (
+        (
+            "Camera.fx: 500\nCamera.fy: 500\nCamera.cx: 1\nCamera.cy: 2\nCamera.bf: 40\n"
+            "DepthMapFactor: 5000\n",
+        ),
+        "is for a depth camera",
+    ),
+    "preset": ((programs.REALSENSE_PRESET,), "no calibration (RealSense Viewer saves one"),
+    "one realsense": (('{"fx": 1, "fy": 1, "ppx": 1, "ppy": 1}',), "0 extrinsics of a RealSense"),
+    "object": (
+        (mat({"stereoParams": b"stereoParameters"}),),
+        "object of MATLAB's (stereoParameters)",
+    ),
+    "session": ((mat({"s": b"vision.internal.Session"}),), "rig = toStruct(stereoParams)"),
+    "hdf5": (
+        (b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512) + b"\x89HDF\r\n",),
+        "version 7.3 (save it",
+    ),
+    "mat 4": ((b"MATLAB 5.0 MAT-file".ljust(200),), "is no .mat file of version 5"),
+    "other mat": ((mat({"x": np.eye(3)}),), "holds no stereoParameters"),
+    "cameras alone": ((programs.colmap_cameras(),), "not where they stand (give rigs.txt or rig_config.json"),
+    "rigs alone": ((programs.colmap_rigs(),), "give cameras.txt, too"),
+    "config alone": ((programs.colmap_rig_config(),), "give cameras.txt, too"),
+    "division": (
+        (programs.colmap_cameras().replace("OPENCV", "FOV"), programs.colmap_rigs()),
+        "model FOV is none",
+    ),
+    "colmap's binary": ((b"\2" + bytes(7) + bytes(40),), "colmap model_converter --output_type TXT"),
+    "one array": ((b"\x93NUMPY\x01\x00v\x00",), "holds one array alone (numpy.savez"),
+    "pickle": ((pickle.dumps({"K1": [1.0]}),), "is a pickle, which could run any program"),
+    "objects": ((programs.npz(K1=np.array([{}, 1], object)),), "is no .npz of plain arrays"),
+    "torn npz": ((programs.npz(K1=files.K1)[:150],), "is no .npz of plain arrays"),
+    "one camera's npz": (
+        (programs.npz(mtx=files.K1, dist=files.D1),),
+        "holds no calibration of two cameras: K1 D1 K2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_says_what_to_do(name: str, tmp_path: Path) -> None:
+    contents, message = REFUSED[name]
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, *contents)
+    assert message in str(caught.value)
+    assert "file0" in str(caught.value)
+
+
+def test_skew_is_refused(tmp_path: Path) -> None:
+    found = programs.stereo_parameters()
+    matrix = found["CameraParameters1"]["IntrinsicMatrix"]  # type: ignore[index]
+    matrix[1, 0] = 0.3
+    with pytest.raises(InputError, match="has skew"):
+        read(tmp_path, mat({"rig": found}))
+
+
+def test_more_cameras_than_there_are(tmp_path: Path) -> None:
+    for content in (programs.orb_slam3(), programs.zed(), programs.ost("left", "right")):
+        with pytest.raises(InputError, match="has two cameras alone"):
+            read(tmp_path, content, cameras=(2, 3))
+    with pytest.raises(InputError, match="the rig has 2 cameras"):
+        read(tmp_path, programs.colmap_cameras(), programs.colmap_rigs(), cameras=(0, 2))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_100_random_damages_are_explained_or_harmless(name: str, tmp_path: Path) -> None:
+    draw = random.Random(name)
+    contents = [c.encode() if isinstance(c, str) else c for c in EXACT[name][1]]
+    refused: list[PamError] = []
+    for _ in range(100):
+        data = bytearray(contents[0])
+        for _ in range(draw.randint(1, 3)):
+            at, length = draw.randrange(len(data)), draw.randint(0, 40)
+            words = (b"", b"nan", b"-1e999", b"x", b":", b"[", b"\0", b"\xff", b"1" * 5000, draw.randbytes(4))
+            data[at : at + length] = draw.choice(words)
+        try:
+            stored = read(tmp_path, bytes(data), *contents[1:])
+            assert stored.rig or stored.rectified
+        except PamError as error:
+            refused.append(error)
+    assert len(refused) > 5
+    assert {error.exit_code for error in refused} == {3}
+    assert all("file0" in str(error) and "\n" not in str(error) for error in refused)

@@ -1,0 +1,135 @@
+"""pam submit: archives for the benchmarks."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import eval_trees
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image
+
+from pamcli.evaluation import submissions
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.inference.matcher import StereoMatcher
+
+NAMES = list(eval_trees.BOXES)
+
+
+@pytest.fixture
+def two_wanted(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The testing pairs of a KITTI 2015 that has two of them."""
+    eval_trees.kitti2015(here / "kitti", "testing")
+    rules = replace(submissions.rules_of("kitti2015"), test=tuple(NAMES))
+    monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
+    return here / "kitti"
+
+
+TESTING = "kitti2015/testing:kitti"
+
+
+def test_a_submission_holds_what_the_network_finds(networks: None, two_wanted: Path) -> None:
+    run = pam("submit", "--data", TESTING, "-o", "out/kitti2015.zip")
+    assert (run.code, run.lines) == (0, ["out/kitti2015.zip"])
+    assert "2 pictures, 2 files, verified" in run.stderr
+    assert names("out") == ["kitti2015.zip"]
+    with zipfile.ZipFile("out/kitti2015.zip") as archive:
+        assert archive.namelist() == [f"disp_0/{name}.png" for name in NAMES]
+        archive.extractall("unpacked")
+    matcher = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32")
+    for sample in eval_trees.crops():
+        found = matcher(sample.left, sample.right, extras=()).disparity
+        stored = read_disparity(Path(f"unpacked/disp_0/{sample.name}.png"))
+        np.testing.assert_allclose(stored, found, atol=1 / 256)
+
+
+def test_a_submission_of_files(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
+    run = pam("submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip")
+    assert (run.code, run.lines) == (0, ["k.zip"])
+    with zipfile.ZipFile("k.zip") as archive:
+        archive.extractall("unpacked")
+    stored = read_disparity(Path("unpacked/disp_0/000000_10.png"))
+    np.testing.assert_allclose(stored, made["000000_10"], atol=1 / 256)
+
+
+def test_an_incomplete_submission_is_refused_before_a_network_is_loaded(
+    two_wanted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pamcli.inference.matcher.StereoMatcher.load", None)
+    arguments = ["submit", "--data", f"{TESTING}?first=1", "-o", "k.zip"]
+    with unchanged():
+        refuse(pam(*arguments), 3, "incomplete", "000001_10")
+
+
+def test_training_pairs_of_kitti_make_no_submission(two_wanted: Path, kitti: Path) -> None:
+    with unchanged():
+        run = pam("submit", "--data", "kitti2015:kitti", "-o", "k.zip")
+        refuse(run, 2, "testing pairs", "kitti2015/testing")
+
+
+def test_a_size_that_is_none_of_the_picture_is_refused(two_wanted: Path, made: dict[str, np.ndarray]) -> None:
+    eval_trees.write_disparity("made/000001_10.pfm", made["000001_10"][1:])
+    with unchanged():
+        run = pam("submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip")
+        refuse(run, 3, "made/000001_10.pfm", "128 x 79")
+
+
+def test_middlebury_gets_the_size_of_its_pictures(
+    here: Path, made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes = ("Adirondack", "ArtL")
+    rules = replace(submissions.rules_of("middlebury"), training=scenes)
+    monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
+    for scene, sample in zip(scenes, eval_trees.crops(), strict=True):
+        folder = here / "MiddEval3" / "trainingQ" / scene
+        folder.mkdir(parents=True)
+        Image.fromarray(sample.left).save(folder / "im0.png")
+        Image.fromarray(sample.right).save(folder / "im1.png")
+        eval_trees.write_disparity(f"out/trainingQ/{scene}.pfm", np.nan_to_num(made[sample.name], nan=3.0))
+    data = ["--data", "middlebury:MiddEval3"]
+    arguments = ["submit", *data, "--predictions", "out", "-o", "m.zip"]
+    with unchanged():  # the time that reading a file takes is not the program's
+        refuse(pam(*arguments), 2, "runtime", "--prediction-seconds")
+    run = pam(*arguments, "--prediction-seconds", "0.25")
+    assert run.code == 0, run.stderr
+    assert "unverified" in run.stderr
+    with zipfile.ZipFile("m.zip") as archive:
+        assert sorted(archive.namelist())[0] == "trainingQ/Adirondack/disp0PAM.pfm"
+        assert archive.read("trainingQ/Adirondack/timePAM.txt") == b"0.25"
+
+
+def test_no_archive_of_own_pairs(mine: Path) -> None:
+    run = pam("submit", "--data", "pairs:mine", "-o", "k.zip")
+    refuse(run, 2, "no benchmark takes", "pairs", "kitti2015")
+
+
+@pytest.mark.parametrize(
+    ("more", "texts"),
+    [
+        (["-o", "k.tar"], ["--output", ".zip"]),
+        (["-o", "k.zip", "--prediction-seconds", "1"], ["--prediction-seconds", "--predictions"]),
+        (["-o", "k.zip", "--prediction-scale", "2"], ["--prediction-scale", "--predictions"]),
+        (["-o", "k.zip", "--predictions", "made", "--prediction-seconds", "1"], ["Middlebury's or ETH3D's"]),
+        (["-o", "k.zip", "--predictions", "made", "--weights", "pasmnet"], ["--predictions", "--weights"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_contradictions_and_bad_values(
+    two_wanted: Path, made: dict[str, np.ndarray], more: list[str], texts: list[str]
+) -> None:
+    with unchanged():
+        refuse(pam("submit", "--data", TESTING, *more), 2, *texts)
+
+
+def test_an_archive_that_exists_is_replaced_on_request_alone(
+    two_wanted: Path, made: dict[str, np.ndarray]
+) -> None:
+    Path("k.zip").write_text("old")
+    arguments = ["submit", "--data", TESTING, "--predictions", "made", "-o", "k.zip"]
+    with unchanged():
+        refuse(pam(*arguments), 2, "k.zip", "--overwrite")
+    assert pam(*arguments, "--overwrite").code == 0
+    assert zipfile.is_zipfile("k.zip")

@@ -1,0 +1,192 @@
+"""One call of the library: what it measures, leaves out, clips, and suspects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pamcli.calibration.rectified import Calibration
+from pamcli.data.open import open_data
+from pamcli.data.source import Sample, Source
+from pamcli.errors import InputError, UsageError
+from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+from pamcli.evaluation.protocols import usual_protocol
+from pamcli.evaluation.run import evaluate, measure
+from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.images import Picture, encode_picture
+
+TRUTH = np.linspace(4, 40, 24 * 32, dtype=np.float32).reshape(24, 32)
+
+
+class Held(Source):
+    """Samples in memory."""
+
+    def __init__(self, *samples: Sample) -> None:
+        self.samples, self.names = samples, tuple(sample.name for sample in samples)
+
+    def load(self, index: int) -> Sample:
+        return self.samples[index]
+
+    def first(self, count: int) -> Held:
+        return Held(*self.samples[:count])
+
+
+def sample(name: str = "a") -> Sample:
+    view = np.random.default_rng(1).integers(0, 256, (*TRUTH.shape, 3), np.uint8)
+    return Sample(name, view, view, disparity=TRUTH)
+
+
+def warnings(factor: float) -> tuple[str, ...]:
+    run = {"times": lambda _: Estimate(TRUTH * np.float32(factor))}
+    return measure(Disparity(), Held(sample()), run).last.warnings
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [(256, "256 times the truth"), (1 / 256, "1/256 of the truth"), (-1, "negative"), (0, "0 times")],
+)
+def test_estimates_in_another_unit_or_of_another_sign_are_suspected(factor: float, words: str) -> None:
+    (line,) = warnings(factor)
+    assert words in line
+
+
+@pytest.mark.parametrize("factor", [1, 0.5, 2])
+def test_merely_bad_estimates_are_not(factor: float) -> None:
+    assert warnings(factor) == ()
+
+
+def test_samples_without_truth_are_left_out_and_said() -> None:
+    source = Held(replace(sample("a"), disparity=None), sample("b"), replace(sample("c"), disparity=None))
+    found = measure(Disparity(), source, {"truth": lambda _: Estimate(TRUTH)})
+    assert [image.name for image in found.last.images] == ["b"]
+    assert found.notes == ("2 of 3 pairs have no truth, left out: a, c",)
+    with pytest.raises(InputError, match="a has no true disparity, nor has any other pair"):
+        measure(Disparity(), source.first(1), {"truth": lambda _: Estimate(TRUTH)})
+
+
+def test_middlebury_clips_to_ndisp_where_it_is_known() -> None:
+    known = replace(sample(), calibration=Calibration(100, 0.1, ndisp=45))
+    for one, worst in ((known, 45 - TRUTH.min()), (sample(), 1000 - TRUTH.min())):
+        disparity = TRUTH.copy()
+        disparity.flat[0] = 1000
+        meter = DisparityMeter(usual_protocol("middlebury"))
+        meter.add(one, Estimate(disparity))
+        found = meter.summary()
+        assert found.pooled["all"]["epe"] == pytest.approx(worst / TRUTH.size, rel=1e-4)
+        assert any("ndisp" in note for note in found.notes) == (one is known)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for part in ("left", "right", "disparity", "made"):
+        (tmp_path / part).mkdir()
+    for name in "ab":
+        one = sample(name)
+        for part, view in (("left", one.left), ("right", one.right)):
+            picture = encode_picture(Picture(np.asarray(view, np.uint8)), ".png", name=name)
+            (tmp_path / part / f"{name}.png").write_bytes(picture)
+        (tmp_path / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(TRUTH, ".pfm").data)
+        (tmp_path / "made" / f"{name}.pfm").write_bytes(encode_disparity(TRUTH + 1, ".pfm").data)
+    return tmp_path
+
+
+def test_one_call_makes_figures_and_a_report(files: Path) -> None:
+    found = evaluate(Disparity(study="range"), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
+    assert found.json()["sets"][0]["pooled"]["all"]["epe"] == pytest.approx(1, abs=1e-5)
+    assert found.json()["study"]["kind"] == "range"
+    assert "0 to 16" in [row["truth"] for row in found.json()["study"]["rows"]]
+    page = found.report().decode()
+    assert page.startswith("<!doctype html>")
+    assert page.count("<figure><h3>") == 2
+    assert "range of disparity" in page
+
+
+def test_notes_count_what_was_asked_for(files: Path) -> None:
+    (files / "disparity" / "b.pfm").unlink()
+    assert open_data(f"pairs:{files}").absent == ("no truth (disparity) for 1 of 2 pairs: b",)
+    assert open_data(f"pairs:{files}?first=1").absent == ()
+
+
+class Network:
+    """Finds the truth, less where its search ends; right pictures of the wrong size are its undoing."""
+
+    def __init__(self) -> None:
+        self.max_disparity: int | None = None
+        self.sizes: list[tuple[int, ...]] = []
+        self.compute = self
+
+    def describe(self) -> dict[str, str]:
+        return {"device": "cpu", "precision": "fp32"}
+
+    def peak_memory(self) -> int:
+        return 1
+
+    def __call__(self, left: np.ndarray, right: np.ndarray, *, extras: object = ()) -> Estimate:
+        self.sizes.append(left.shape[:2])
+        rows = np.linspace(0, TRUTH.shape[0] - 1, left.shape[0]).round().astype(int)
+        columns = np.linspace(0, TRUTH.shape[1] - 1, left.shape[1]).round().astype(int)
+        disparity = TRUTH[rows][:, columns] * np.float32(left.shape[1] / TRUTH.shape[1])
+        found = np.minimum(disparity, self.max_disparity or np.inf).astype(np.float32)
+        result = Estimate(found, confidence=np.ones_like(found))
+        object.__setattr__(result, "right_disparity", found)
+        return result
+
+
+def test_a_study_of_the_resolution_gives_the_network_other_sizes_and_measures_the_full_one() -> None:
+    network = Network()
+    found = evaluate(Disparity(study="resolution"), [Held(sample())], [NetworkMethod(network)], worst=0)
+    rows = {row["resolution"]: row for row in found.json()["study"]["rows"]}
+    assert list(rows) == [0.25, 0.5, 1.0, 1.5, 2.0]
+    assert network.sizes == [(24, 32), (16, 16), (16, 16), (36, 48), (48, 64)]
+    assert rows[1.0]["epe"] == 0
+    assert rows[2.0]["epe"] < 0.5
+    assert 0 < rows[0.25]["epe"] < 4
+
+
+def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pamcli.evaluation.studies.LIMITS", (20,))
+    found = evaluate(Disparity(study="range"), [Held(sample())], [NetworkMethod(Network())], worst=1)
+    rows = {(row["maximum"], row["truth"]): row for row in found.json()["study"]["rows"]}
+    assert rows["as measured", "all"]["epe"] == 0
+    assert rows["20 px", "0 to 16"]["epe"] == 0
+    assert rows["20 px", "32 to 64"]["d1"] == 100
+    titles = [panel.title for panel in found.worst_pairs[0].panels]
+    assert titles[-2:] == ["Left-right difference, dark 0 to bright 3 px", "Cycle error, dark 0 to bright 1"]
+
+
+def test_files_have_one_resolution(files: Path) -> None:
+    with pytest.raises(UsageError, match="runs a network"):
+        evaluate(Disparity(study="resolution"), [f"pairs:{files}"], [FilesMethod(files / "made")])
+
+
+def test_methods_stand_side_by_side_and_the_last_one_is_in_question(files: Path) -> None:
+    network = NetworkMethod(Network(), "exact")
+    found = evaluate(Disparity(), [f"pairs:{files}"], [network, FilesMethod(files / "made")])
+    assert found.title == f"Disparity of {files / 'made'}"
+    rows = [(row["method"], row["name"], round(row["epe"], 3)) for row in found.images.rows]
+    assert rows == [(method, name, epe) for name in "ab" for method, epe in (("exact", 0), ("made", 1))]
+    summary = [(row["method"], row["average"]) for row in found.summary.rows if row["region"] == "all"]
+    averages = ("pooled", "mean of pictures")
+    assert summary == [(method, average) for method in ("exact", "made") for average in averages]
+    assert [one["method"] for one in found.json()["sets"]] == ["exact", "made"]
+    assert [pair.caption for pair in found.worst_pairs] == ["D1 0.0 %, end-point error 1.00 px"] * 2
+
+
+def test_a_sample_that_one_method_lacks_is_measured_for_none(files: Path) -> None:
+    (files / "made" / "a.pfm").unlink()
+    some = FilesMethod(files / "made", allow_missing=True)
+    found = evaluate(Disparity(), [f"pairs:{files}"], [some, NetworkMethod(Network(), "exact")])
+    assert [(row["method"], row["name"]) for row in found.images.rows] == [("made", "b"), ("exact", "b")]
+    assert "1 without a prediction, left out: a" in found.notes
+
+
+def test_no_method_and_two_of_one_name_are_refused(files: Path) -> None:
+    one = FilesMethod(files / "made")
+    for methods, words in (([], "no method"), ([one, one], "two methods are called made")):
+        with pytest.raises(UsageError, match=words):
+            evaluate(Disparity(), [f"pairs:{files}"], methods)

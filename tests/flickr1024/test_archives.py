@@ -1,0 +1,135 @@
+"""Archives are read without unpacking, and refused where they could do harm."""
+
+from __future__ import annotations
+
+import stat
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from published import SMALL, archive, files, png, tree, views
+
+from pamcli.errors import InputError, UsageError
+from pamcli.flickr1024 import archives
+from pamcli.flickr1024.archives import Location, members, pictures_below
+
+PICTURE = png(views(SMALL)[0])
+
+
+def test_a_picture_in_an_archive_is_read_from_it(tmp_path: Path) -> None:
+    path = archive(tmp_path / "Train.zip", {"Train/0001_L.png": PICTURE, "Train/": b""})
+    (found,) = pictures_below(path)
+    assert (found.folders, found.name) == (("Train",), "0001_L.png")
+    assert found.location.size() == SMALL
+    np.testing.assert_array_equal(found.location.read().pixels, views(SMALL)[0])
+    assert sorted(tmp_path.rglob("*")) == [path]  # nothing was unpacked
+
+
+def test_pictures_of_folders_and_of_the_archives_in_them(tmp_path: Path) -> None:
+    tree(tmp_path, {"Train/0001": SMALL})
+    archive(
+        tmp_path / "more/Train_2.zip", {"b\\0002_L.png": PICTURE, "__MACOSX/._0002_L.png": b"x", "n.txt": b""}
+    )
+    (tmp_path / ".hidden_L.png").write_bytes(PICTURE)
+    assert [("/".join(found.folders), found.name) for found in pictures_below(tmp_path)] == [
+        ("Train", "0001_L.png"),
+        ("Train", "0001_R.png"),
+        ("more/Train_2.zip/b", "0002_L.png"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("/etc/0001_L.png", "is absolute"),
+        ("C:/0001_L.png", "is absolute"),
+        ("\\server\\0001_L.png", "is absolute"),
+        ("Train/../../0001_L.png", "leads out of it"),
+        ("..\\0001_L.png", "leads out of it"),
+    ],
+)
+def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str, said: str) -> None:
+    path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE, name: PICTURE})
+    with pytest.raises(InputError, match=r"a.zip is refused: the path of .*" + said):
+        pictures_below(path)
+
+
+def test_links_are_refused(tmp_path: Path) -> None:
+    info = zipfile.ZipInfo("0001_L.png")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        packed.writestr(info, "/etc/passwd")
+    with pytest.raises(InputError, match="is a link"):
+        members(tmp_path / "a.zip")
+
+
+def test_what_unpacks_to_far_more_than_a_picture_does_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "bomb.zip", {"0001_L.bmp": bytes(20 << 20)})
+    with pytest.raises(InputError, match=r"bomb.zip is refused: .* unpacks to [\d,]+ times its size"):
+        pictures_below(tmp_path)
+    small = archive(tmp_path / "plain.zip", {"0001_L.bmp": bytes(1 << 20)})  # a plain picture is no bomb
+    assert len(members(small)) == 1
+    assert path.exists()
+
+
+def test_a_member_of_a_gigabyte_is_refused_whatever_its_ratio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "LARGEST_MEMBER", len(PICTURE) - 1)
+    path = archive(tmp_path / "a.zip", {"0001_L.png": PICTURE})
+    with pytest.raises(InputError, match=r"unpacks to [0-9,]+ bytes"):
+        members(path)
+
+
+def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("0001_L.png", PICTURE)
+        first = packed.infolist()[0]
+        for number in range(2, 6):  # entries of the directory that all lead to the first member's bytes
+            copy = zipfile.ZipInfo(f"{number:04d}_L.png")
+            for field in ("header_offset", "file_size", "compress_size", "CRC", "compress_type"):
+                setattr(copy, field, getattr(first, field))
+            packed.filelist.append(copy)
+            packed.NameToInfo[copy.filename] = copy
+    with pytest.raises(InputError, match="members overlap"):
+        members(path)
+
+
+def test_a_truncated_and_an_encrypted_archive_are_named(tmp_path: Path) -> None:
+    path = archive(tmp_path / "cut.zip", {"0001_L.png": PICTURE})
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"cut\.zip is damaged or truncated"):
+        members(path)
+    path = archive(tmp_path / "locked.zip", {"0001_L.png": PICTURE})
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match=r"locked.zip is encrypted"):
+        members(path)
+    (tmp_path / "empty.zip").touch()
+    with pytest.raises(InputError, match=r"empty\.zip is empty"):
+        members(tmp_path / "empty.zip")
+
+
+def test_a_damaged_member_is_named_with_its_archive(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.zip", files({"0001": SMALL}))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    path.write_bytes(bytes(data))
+    left, _ = members(path)
+    with pytest.raises(InputError, match=r"a.zip \(0001_L.png\) is damaged or truncated"):
+        Location(path, left.filename).read()
+
+
+def test_other_archives_alone_are_named(tmp_path: Path) -> None:
+    (tmp_path / "Train.rar").write_bytes(b"Rar!")
+    with pytest.raises(
+        UsageError, match=r"Train.rar is an archive of a kind that is not read here \(unpack it"
+    ):
+        pictures_below(tmp_path)
+    with pytest.raises(InputError, match=r"none\.zip does not exist"):
+        pictures_below(tmp_path / "none.zip")
+    with pytest.raises(InputError, match=r"Train\.rar is neither a folder nor a zip archive"):
+        pictures_below(tmp_path / "Train.rar")

@@ -1,0 +1,129 @@
+"""The two views of a pair are found in every layout of the published set; what is missing is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from published import SMALL, archive, files, tree
+
+from pamcli.data.open import open_data
+from pamcli.data.picture_pairs import listed_pairs
+from pamcli.errors import InputError, UsageError
+from pamcli.flickr1024.pairs import chosen, published_pairs
+from pamcli.flickr1024.prepare import plan_preparation
+
+
+def found(place: Path, split: str = "train") -> list[str]:
+    return [pair.name for pair in published_pairs(place, split).pairs]
+
+
+def test_folders_of_the_three_splits(tmp_path: Path) -> None:
+    tree(tmp_path, {"Train/0010": SMALL, "Train/0002": SMALL, "Validation/0001": SMALL, "Test/0001": SMALL})
+    pairs = published_pairs(tmp_path, "train")
+    assert [pair.name for pair in pairs.pairs] == ["0002", "0010"]
+    assert pairs.other_splits == {"validation": 1, "test": 1}
+    assert pairs.pairs[0].left.path == tmp_path / "Train/0002_L.png"
+    assert found(tmp_path, "test") == ["0001"]
+    assert found(tmp_path / "Validation") == ["0001"]  # the folder that is given is the one that is meant
+
+
+def test_archives_whole_and_in_parts_with_and_without_a_folder_in_them(tmp_path: Path) -> None:
+    archive(tmp_path / "Train_1.zip", files({"Train/0001": SMALL}))
+    archive(tmp_path / "Flickr1024_Train_2.zip", files({"0002": SMALL}))
+    archive(tmp_path / "Test.zip", files({"0001": SMALL}))
+    assert found(tmp_path) == ["0001", "0002"]
+    assert found(tmp_path / "Train_1.zip") == ["0001"]
+
+
+def test_views_in_two_parts_of_an_archive_are_a_pair(tmp_path: Path) -> None:
+    parts = files({"0002": SMALL})
+    archive(tmp_path / "Train_1.zip", {"Train/0002_L.png": parts["0002_L.png"]})
+    archive(tmp_path / "Train_2.zip", {"Flickr1024/Train/0002_R.png": parts["0002_R.png"]})
+    (pair,) = published_pairs(tmp_path, "train").pairs
+    assert str(pair.left) == f"{tmp_path}/Train_1.zip (Train/0002_L.png)"
+    assert str(pair) == "flickr1024/0002"
+
+
+def test_all_in_one_folder_and_folders_of_other_names(tmp_path: Path) -> None:
+    tree(tmp_path / "flat", {"0001": SMALL, "0002": SMALL})
+    assert found(tmp_path / "flat") == ["0001", "0002"]
+    tree(tmp_path / "own", {"latest/a": SMALL, "contest/a": SMALL})  # no split is meant by these
+    assert found(tmp_path / "own") == ["contest/a", "latest/a"]
+
+
+def test_an_unpacked_picture_goes_before_the_one_in_the_archive(tmp_path: Path) -> None:
+    tree(tmp_path, {"Train/0001": SMALL})
+    archive(tmp_path / "Train.zip", files({"Train/0001": SMALL, "Train/0002": SMALL}))
+    first, second = published_pairs(tmp_path, "train").pairs
+    assert (first.left.member, second.left.member) == (None, "Train/0002_L.png")
+
+
+def test_two_pictures_of_one_name_are_refused(tmp_path: Path) -> None:
+    tree(tmp_path, {"Train/0001": SMALL, "Flickr1024/Train/0001": SMALL})
+    with pytest.raises(InputError, match=r"two pictures are both called 0001: .* and "):
+        published_pairs(tmp_path, "train")
+
+
+def test_lone_views_are_named(tmp_path: Path) -> None:
+    tree(tmp_path, {"Train/0001": SMALL, "Train/0002": SMALL, "Train/0003": SMALL})
+    (tmp_path / "Train/0003_R.png").unlink()
+    (tmp_path / "Train/0001_L.png").unlink()
+    pairs = published_pairs(tmp_path, "train")
+    assert [pair.name for pair in pairs.pairs] == ["0002"]
+    assert pairs.unpaired == (
+        f"{tmp_path}/Train/0001_R.png has no left picture",
+        f"{tmp_path}/Train/0003_L.png has no right picture",
+    )
+
+
+def test_a_place_without_pairs_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no pair of pictures \(expected NAME_L.png"):
+        published_pairs(tmp_path, "train")
+    tree(tmp_path, {"Validation/0001": SMALL})
+    with pytest.raises(InputError, match=r"no pair of the split train, but 1 of validation \(`split` valid"):
+        published_pairs(tmp_path, "train")
+
+
+def test_middlebury_is_halved_and_other_sets_are_not(tmp_path: Path) -> None:
+    for scene in ("Piano", "Pipes"):
+        for view in ("im0.png", "im1.png"):
+            (tmp_path / "midd" / scene).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "midd" / scene / view).write_bytes(files({"a": SMALL})["a_L.png"])
+    tree(tmp_path / "set", {"a": SMALL})
+    for side, folder in (("L", "left"), ("R", "right")):
+        (tmp_path / "set" / folder).mkdir()
+        (tmp_path / "set" / f"a_{side}.png").rename(tmp_path / "set" / folder / "a.png")
+    scenes = listed_pairs(open_data(f"middlebury:{tmp_path}/midd"), "middlebury").pairs
+    assert [(str(pair), pair.halved) for pair in scenes] == [
+        ("middlebury/Piano", True),
+        ("middlebury/Pipes", True),
+    ]
+    (own,) = listed_pairs(open_data(f"pairs:{tmp_path}/set"), "pairs").pairs
+    assert not own.halved
+
+
+def test_patches_are_not_cut_from_patches(tmp_path: Path) -> None:
+    for view in ("hr0.png", "hr1.png", "lr0.png", "lr1.png"):
+        (tmp_path / "patches_x2/000001").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "patches_x2/000001" / view).write_bytes(files({"a": SMALL})["a_L.png"])
+    with pytest.raises(UsageError, match="the samples of flickr1024 are no pairs of pictures on disk"):
+        listed_pairs(open_data(f"flickr1024:{tmp_path}"), "flickr1024")
+
+
+def test_a_list_restricts_by_name_source_and_pattern(tmp_path: Path) -> None:
+    tree(tmp_path, {"0001": SMALL, "0002": SMALL, "0003": SMALL})
+    pairs = published_pairs(tmp_path, "train").pairs
+    taken = chosen(pairs, ["# mine", "", "flickr1024/0003", " 0001 "], "names.txt")
+    assert [pair.name for pair in taken] == ["0001", "0003"]
+    assert chosen(pairs, ["flickr1024/*"], "names.txt") == pairs
+    with pytest.raises(UsageError, match=r"1 lines of names.txt name no pair: 0009 \(pairs are called as in"):
+        chosen(pairs, ["0001", "0009"], "names.txt")
+    with pytest.raises(UsageError, match=r"names\.txt names no pair"):
+        chosen(pairs, ["# nothing"], "names.txt")
+
+
+def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
+    pairs = published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
+    with pytest.raises(UsageError, match="two pairs are both called flickr1024/0001"):
+        plan_preparation(pairs + pairs, tmp_path / "out", 2)

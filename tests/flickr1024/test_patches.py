@@ -1,0 +1,86 @@
+"""Patches are those of the authors' script, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from published import LARGE, SMALL, authors_patches, png, tree, views
+
+from pamcli.errors import InputError
+from pamcli.flickr1024.archives import Location
+from pamcli.flickr1024.pairs import Pair
+from pamcli.flickr1024.stores import boxes, cut_size, patch_at, read_views
+from pamcli.imaging.png import encode_png
+
+
+def pair_of(folder: Path, size: tuple[int, int], halved: bool = False) -> Pair:
+    tree(folder, {"a": size})
+    return Pair("flickr1024", "a", Location(folder / "a_L.png"), Location(folder / "a_R.png"), halved)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale", "halved", "count"),
+    [
+        (LARGE, 2, False, 6),
+        ((471, 187), 4, False, 2),
+        ((483, 203), 2, True, 2),  # odd sides: half of them is rounded up
+        ((192, 72), 2, False, 1),  # the smallest
+    ],
+)
+def test_patches_equal_a_transcription_of_the_script(
+    tmp_path: Path, size: tuple[int, int], scale: int, halved: bool, count: int
+) -> None:
+    pair = pair_of(tmp_path, size, halved)
+    cut = read_views(pair, scale)
+    wanted = authors_patches(*(location.read().pixels for location in (pair.left, pair.right)), scale, halved)
+    places = boxes(*cut.low.shape[::2][:2])
+    assert len(places) == len(wanted) == count
+    assert cut.high.shape[:3] == (cut_size(*size, scale, halved)[1], 2, cut_size(*size, scale, halved)[0])
+    for (row, column), parts in zip(places, wanted, strict=True):
+        patch = patch_at(cut, row, column)
+        made = (patch.high_left, patch.high_right, patch.low_left, patch.low_right)
+        for ours, authors in zip(made, parts, strict=True):
+            np.testing.assert_array_equal(ours, authors)
+            assert ours.flags.c_contiguous
+            assert ours.flags.writeable
+
+
+@pytest.mark.parametrize("scale", [2, 4])
+def test_the_low_resolution_of_patches_is_pillows_bicubic_within_one_grey_level(
+    tmp_path: Path, scale: int
+) -> None:
+    width, height = 240 * scale // 2, 100 * scale // 2
+    pair = pair_of(tmp_path, (width, height))
+    low = read_views(pair, scale).low[:, 0]
+    with Image.open(tmp_path / "a_L.png") as picture:
+        pillow = np.asarray(picture.resize((width // scale, height // scale), Image.Resampling.BICUBIC))
+    # No patch reaches the two pixels at the border, where Pillow leaves out what MATLAB mirrors.
+    inside = (slice(2, -2), slice(2, -2))
+    assert np.abs(low[inside].astype(int) - pillow[inside]).max() <= 1
+    assert all(2 <= row <= height // scale - 32 for row, _ in boxes(height // scale, width // scale))
+
+
+def test_the_bounds_are_those_of_the_script() -> None:
+    assert boxes(36, 96) == [(2, 2)]
+    assert boxes(35, 96) == boxes(36, 95) == []
+    assert boxes(55, 96) == [(2, 2)]
+    assert boxes(56, 116) == [(2, 2), (2, 22), (22, 2), (22, 22)]
+
+
+def test_pictures_of_16_bits_are_rounded_to_8(tmp_path: Path) -> None:
+    left, right = views(SMALL)
+    for side, view in (("L", left), ("R", right)):
+        deep = view.astype(np.uint32) * 257 + 128  # the half grey level above
+        (tmp_path / f"a_{side}.png").write_bytes(encode_png(np.minimum(deep, 65535).astype(np.uint16)))
+    pair = Pair("x", "a", Location(tmp_path / "a_L.png"), Location(tmp_path / "a_R.png"))
+    np.testing.assert_array_equal(read_views(pair, 2).high[:, 0], left[:100, :240])
+
+
+def test_views_of_two_sizes_are_refused_with_both_named(tmp_path: Path) -> None:
+    pair = pair_of(tmp_path, SMALL)
+    (tmp_path / "a_R.png").write_bytes(png(views((240, 101))[1]))
+    with pytest.raises(InputError, match=r"a_R.png is 240 x 101, the left picture .*a_L.png is 241 x 101"):
+        read_views(pair, 2)

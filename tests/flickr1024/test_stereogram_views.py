@@ -1,0 +1,74 @@
+"""Where the views of a side-by-side picture lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from layered_scene import side_by_side, texture
+
+from pamcli.flickr1024.stereogram_views import SetAside, find_views
+
+
+def two_textures(height: int = 150, width: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return texture(rng, (height, width), 90), texture(rng, (height, width), 160)
+
+
+def half_a_view() -> np.ndarray:
+    view = two_textures()[1]
+    view[80:] = 0
+    return view
+
+
+@pytest.mark.parametrize("colour", [0, 255, 128])
+@pytest.mark.parametrize("deep", [False, True])
+def test_borders_of_unequal_width_are_cut_and_little_else(colour: int, deep: bool) -> None:
+    picture = side_by_side(*two_textures(), colour=colour)
+    boxes = find_views(picture.astype(np.uint16) * 257 if deep else picture)
+    for box, left, top in zip(boxes, (23, 240), (12, 31), strict=True):
+        assert 0 <= box.left - left <= 3
+        assert 0 <= box.top - top <= 3
+        assert box.size[0] >= 144
+        assert box.size[1] >= 194
+    assert boxes[0].size == boxes[1].size
+
+
+def test_a_frame_within_a_frame_is_cut_too() -> None:
+    framed = [np.pad(view, ((5, 9), (7, 4), (0, 0)), constant_values=255) for view in two_textures()]
+    boxes = find_views(side_by_side(*framed))
+    assert (boxes[0].left - 23 - 7, boxes[0].top - 12 - 5) == (2, 2)
+    assert (boxes[1].left - 240 - 11 - 7, boxes[1].top - 31 - 5) == (2, 2)
+
+
+def test_without_a_gap_the_views_are_parted_at_the_seam() -> None:
+    first, second = two_textures()
+    boxes = find_views(np.concatenate([first, second[:, 4:]], axis=1))  # the seam is not in the middle
+    assert boxes[0].right <= 200 <= boxes[1].left <= 204
+    assert boxes[0].size[1] >= 194
+
+
+def test_a_lamp_post_near_the_middle_is_no_gap() -> None:
+    first, second = two_textures()
+    second[:, 30:34] = 20
+    boxes = find_views(np.concatenate([first, second], axis=1))
+    assert (boxes[0].right, boxes[1].left) == (198, 202)
+
+
+def test_a_dark_sky_in_one_view_alone_does_not_make_the_views_unequal() -> None:
+    first, second = two_textures(height=200)
+    first[:20] = 0
+    boxes = find_views(side_by_side(first, second))
+    assert boxes[0].size == boxes[1].size
+
+
+@pytest.mark.parametrize(
+    ("picture", "reason"),
+    [
+        (np.zeros((300, 600, 3), np.uint8), "it is of one colour"),
+        (side_by_side(*two_textures(100, 110)), "its views are too small: 106 x 96 pixels"),
+        (side_by_side(two_textures()[0], half_a_view()), "no side-by-side picture"),
+    ],
+)
+def test_what_holds_no_two_views_is_set_aside(picture: np.ndarray, reason: str) -> None:
+    with pytest.raises(SetAside, match=reason):
+        find_views(picture)

@@ -1,0 +1,270 @@
+"""Whole scenes: exact truth, no two alike, and all that is promised to occur in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pamcli.scenes.render import Layer, Views, render
+from pamcli.scenes.scene import Scene, ScenePair, make_scene, scene_pair
+from pamcli.scenes.textures import (
+    LEAST_TEXELS,
+    TextureLibrary,
+    find_textures,
+    read_texture,
+)
+
+MADE_UP = TextureLibrary()
+HEIGHT, WIDTH = 96, 192
+
+
+def smooth(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
+    """A picture whose neighbouring pixels are alike, so that it can be compared at sub-pixel places."""
+    coarse = Image.fromarray(rng.integers(0, 256, (height // 12, width // 12, 3), np.uint8))
+    return np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> TextureLibrary:
+    """Four photographs and three cut-outs."""
+    folder, rng = tmp_path_factory.mktemp("textures"), np.random.default_rng(1)
+    for number in range(4):
+        Image.fromarray(smooth(rng, 180, 240)).save(folder / f"photo{number}.png")
+    for number in range(3):
+        alpha = np.hypot(*np.mgrid[-40:40, -30:30]) < 28
+        cutout = np.concatenate([smooth(rng, 80, 60), 255 * alpha[..., None].astype(np.uint8)], axis=2)
+        Image.fromarray(cutout).save(folder / f"cut{number}.png")
+    return find_textures(folder)
+
+
+def scene_of(library: TextureLibrary, number: int) -> Scene:
+    return make_scene(np.random.default_rng((5, number)), library, HEIGHT, WIDTH)
+
+
+def drawn(scene: Scene) -> Views:
+    return render(scene.layers, HEIGHT, WIDTH, scene.drift)
+
+
+def warped(picture: torch.Tensor, disparity: torch.Tensor, sign: int) -> torch.Tensor:
+    """`picture` (3, H, W) at columns x + sign * disparity."""
+    x = (torch.arange(WIDTH) + sign * disparity).clamp(0, WIDTH - 1)
+    before = x.floor().clamp(max=WIDTH - 2).long()
+    share = x - before
+    rows = torch.arange(HEIGHT)[:, None]
+    return picture[:, rows, before] * (1 - share) + picture[:, rows, before + 1] * share
+
+
+def test_the_right_view_warped_by_the_disparity_is_the_left_one_where_both_see_it(
+    library: TextureLibrary,
+) -> None:
+    agree, disagree = [], []
+    for number in range(12):
+        scene = scene_of(library, number)
+        views = render(scene.layers, HEIGHT, WIDTH)  # without drift
+        difference = (warped(views.right, views.disparity, -1) - views.left).abs().mean(0)
+        inside = torch.arange(WIDTH) - views.disparity >= 0
+        agree.append(difference[views.visible])
+        disagree.append(difference[~views.visible & inside])
+    seen, hidden = torch.cat(agree), torch.cat(disagree)
+    assert len(hidden) > 3000
+    assert seen.median() < 0.005
+    assert seen.mean() < 0.02
+    assert hidden.mean() > 5 * seen.mean()
+
+
+def test_the_left_view_warped_by_the_right_disparity_is_the_right_one(library: TextureLibrary) -> None:
+    agree, disagree = [], []
+    for number in range(12):
+        views = render(scene_of(library, number).layers, HEIGHT, WIDTH)
+        difference = (warped(views.left, views.right_disparity, 1) - views.right).abs().mean(0)
+        match = (torch.arange(WIDTH) + views.right_disparity).round().long()
+        there = views.disparity.gather(1, match.clamp(max=WIDTH - 1))
+        consistent = (there - views.right_disparity).abs() < 0.5
+        agree.append(difference[(match < WIDTH) & consistent])
+        disagree.append(difference[(match < WIDTH) & ~consistent])
+    seen, hidden = torch.cat(agree), torch.cat(disagree)
+    assert seen.median() < 0.005
+    assert seen.mean() < 0.02
+    assert hidden.mean() > 5 * seen.mean()
+
+
+@pytest.mark.parametrize("made_up", [True, False])
+def test_every_pixel_of_both_views_has_a_finite_disparity_from_zero_on(
+    library: TextureLibrary, made_up: bool
+) -> None:
+    for number in range(10):
+        views = drawn(scene_of(MADE_UP if made_up else library, number))
+        for disparity in (views.disparity, views.right_disparity):
+            assert disparity.isfinite().all()
+            assert disparity.min() >= 0, "nothing lies uncovered"
+        for picture in (views.left, views.right):
+            assert picture.isfinite().all()
+            assert picture.min() >= 0
+            assert 0.1 < picture.max() < 10, "light that is mirrored may be brighter than white"
+
+
+def test_a_number_is_a_scene() -> None:
+    def parts(pair: ScenePair) -> list[bytes]:
+        return [part.tobytes() for part in (pair.left, pair.right, pair.disparity)]
+
+    first = parts(scene_pair(MADE_UP, 1, 2, 48, 96))
+    assert parts(scene_pair(TextureLibrary(), 1, 2, 48, 96)) == first
+    for seed, number in ((1, 3), (2, 2), (2, 1)):
+        assert all(
+            a != b for a, b in zip(parts(scene_pair(MADE_UP, seed, number, 48, 96)), first, strict=True)
+        )
+
+
+def test_ranges_reach_from_a_few_to_several_hundred_pixels() -> None:
+    width, height = 1024, 32
+    largest = []
+    for number in range(20):
+        scene = make_scene(np.random.default_rng((6, number)), MADE_UP, height, width)
+        views = render(scene.layers, height, width)
+        largest.append(float(views.disparity.quantile(0.99)))
+    assert min(largest) < 12
+    assert max(largest) > 250
+    assert max(largest) < 0.75 * width
+    assert sum(20 < each < 150 for each in largest) > 3
+
+
+def test_disparities_are_not_whole_numbers() -> None:
+    fraction = torch.stack([drawn(scene_of(MADE_UP, number)).disparity for number in range(6)]) % 1
+    assert 0.1 < ((fraction > 0.25) & (fraction < 0.75)).float().mean() < 0.9
+
+
+def test_half_of_the_scenes_have_the_range_of_cameras_on_cars_and_desks() -> None:
+    largest = []
+    for number in range(24):
+        scene = make_scene(np.random.default_rng((7, number)), MADE_UP, 64, 640)
+        largest.append(float(render(scene.layers, 64, 640).disparity.quantile(0.995)))
+    assert sum(35 < each < 140 for each in largest) >= 9, largest
+
+
+def test_a_scene_is_the_same_within_rounding_however_it_is_computed(library: TextureLibrary) -> None:
+    """But for a few pixels where rounding decides which surface is nearer."""
+    for number in range(8):
+        scene = scene_of(library, number)
+        single = drawn(scene)
+        double = render(scene.layers, HEIGHT, WIDTH, scene.drift, dtype=torch.float64)
+        assert double.left.dtype == torch.float64
+        for part, close in (("disparity", 1e-3), ("right_disparity", 1e-3), ("left", 2e-2), ("right", 2e-2)):
+            error = (getattr(single, part) - getattr(double, part)).abs()
+            assert (error > close).float().mean() < 0.005, (number, part, float(error.max()))
+        assert (single.visible != double.visible).float().mean() < 0.005
+
+
+def kinds(layer: Layer) -> set[str]:
+    surface = layer.surface
+    found = {"waved"} if surface.waves else set()
+    if not layer.endless:
+        holes = float((layer.texture[3] < 0.5).float().mean())
+        return found | {"object", "thin"} if holes > 0.75 else found | {"object"}
+    if surface.c > 0.01:
+        found |= {"ground"}
+    if surface.c < -0.01:
+        found |= {"ceiling"}
+    if abs(surface.b) > 0.01:
+        found |= {"wall"}
+    return found | ({"cut to size"} if layer.clips else set())
+
+
+def test_grounds_walls_ceilings_tables_objects_thin_things_and_curved_ones_occur(
+    library: TextureLibrary,
+) -> None:
+    scenes = [scene_of(library, number) for number in range(40)]
+    found: dict[str, int] = {}
+    for scene in scenes:
+        for kind in set().union(*map(kinds, scene.layers)):
+            found[kind] = found.get(kind, 0) + 1
+    for kind in ("object", "ground", "wall", "ceiling", "cut to size", "thin", "waved"):
+        assert found.get(kind, 0) >= 3, found
+    drifts = [scene.drift for scene in scenes]
+    assert 5 < sum(drift == (0, 0) for drift in drifts) < 35
+    assert sum(any(layer.reflection for layer in scene.layers) for scene in scenes) > 10
+    assert sum(any(layer.decals for layer in scene.layers) for scene in scenes) > 10
+    assert max(abs(offset) for drift in drifts for offset in drift) <= 1
+
+
+def test_cut_outs_keep_their_shape_and_lose_their_margin(tmp_path: Path) -> None:
+    pixels = np.zeros((200, 200, 4), np.uint8)
+    pixels[40:140, 90:110] = 255  # 100 rows, 20 columns
+    Image.fromarray(pixels).save(tmp_path / "tall.png")
+    assert read_texture(tmp_path / "tall.png").shape == (4, 100, 20)
+    library = find_textures(tmp_path)
+    shapes = []
+    for number in range(15):
+        for layer in scene_of(library, number).layers:
+            if layer.texture.shape == (4, 100, 20):
+                pixels_per_texel = np.linalg.norm(np.linalg.inv(layer.homography[:2, :2]), axis=0)
+                shapes.append(100 * pixels_per_texel[1] / (20 * pixels_per_texel[0]))
+    assert len(shapes) > 15
+    assert 5 / 2 < np.median(shapes) < 5 * 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffix", "is_cutout"),
+    [
+        ("RGB", ".jpg", False),
+        ("L", ".png", False),
+        ("RGBA", ".webp", True),
+        ("LA", ".png", True),
+        ("P", ".png", False),
+        ("I;16", ".png", False),
+    ],
+)
+def test_pictures_of_any_kind_become_textures(
+    tmp_path: Path, mode: str, suffix: str, is_cutout: bool
+) -> None:
+    grey = Image.fromarray(np.full((20, 30), 51, np.uint8))
+    if mode == "I;16":
+        picture = Image.fromarray(np.full((20, 30), 257 * 51, np.uint16))
+    else:
+        picture = grey.convert("RGB" if mode in ("P", "RGBA") else mode).convert(mode)
+    if is_cutout:
+        picture.putalpha(200)
+    picture.save(tmp_path / f"a{suffix}", lossless=True)
+    files = find_textures(tmp_path)
+    assert (len(files.photos), len(files.cutouts)) == ((0, 1) if is_cutout else (1, 0))
+    texture = read_texture((files.photos + files.cutouts)[0])
+    assert texture.shape == (4 if is_cutout else 3, 20, 30)
+    assert abs(int(texture[0, 5, 5]) - 51) <= 1
+
+
+def test_a_palette_with_a_transparent_colour_is_a_cut_out(tmp_path: Path) -> None:
+    picture = Image.fromarray(np.repeat([[0], [1]], LEAST_TEXELS, axis=0).repeat(20, axis=1).astype(np.uint8))
+    palette = picture.convert("P")
+    palette.save(tmp_path / "a.png", transparency=0)
+    assert find_textures(tmp_path).cutouts == (tmp_path / "a.png",)
+    assert read_texture(tmp_path / "a.png").shape == (4, LEAST_TEXELS, 20)
+
+
+def test_pictures_that_lie_on_their_side_are_turned_up(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "a.jpg", exif=exif)
+    assert read_texture(tmp_path / "a.jpg").shape == (3, 30, 20)
+
+
+def test_one_narrow_photograph_is_enough_for_any_scene(tmp_path: Path) -> None:
+    Image.fromarray(smooth(np.random.default_rng(0), 24, 400)[:16]).save(tmp_path / "a.png")
+    library = find_textures(tmp_path)
+    for number in range(6):
+        assert drawn(scene_of(library, number)).left.isfinite().all()
+
+
+def test_cameras_differ_in_light_and_noise_but_not_in_what_they_see(library: TextureLibrary) -> None:
+    differences = []
+    for number in range(6):
+        pair = scene_pair(library, 5, number, HEIGHT, WIDTH)
+        rendered = drawn(scene_of(library, number))
+        assert np.array_equal(pair.disparity, rendered.disparity.numpy())
+        left = (255 * rendered.left).permute(1, 2, 0).numpy()
+        differences.append(np.abs(pair.left - left).mean())
+        assert np.corrcoef(pair.left.ravel(), left.ravel())[0, 1] > 0.8
+    assert min(differences) > 0.5
+    assert max(differences) < 90
