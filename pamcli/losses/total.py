@@ -31,12 +31,17 @@ from pamcli.losses.unsupervised import (
 )
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, regress_disparity
-from pamcli.networks.pasmnet import STAGE_STRIDES, Matching
+from pamcli.networks.pasmnet import STAGE_STRIDES
+from pamcli.networks.pasmnet import Matching as PASMnetMatching
+from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.networks.passrnet import SuperResolution
+
+Matching = PASMnetMatching | ScaledMatching
 
 STAGE_WEIGHTS = (0.2, 0.3, 0.5)  # shares of the three stages in the PAM loss (Equation 16)
 
-UPDATE_DECAY = 0.8  # of PASMnet 2's updates each counts this part of the one after it
+UPDATE_SHARES = (0.5, 0.7, 1.0)  # of PASMnet 2's three scales in the loss of its updates
+UPDATE_DECAY = 0.8  # of the updates of a scale each counts this part of the one after it
 
 Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 """Each term by its name in `LossWeights`: weighted means that add up."""
@@ -230,16 +235,16 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
     counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
     if weights.refined:
         yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts),)
+    if weights.updates and isinstance(matching, ScaledMatching):
+        for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=True):
+            disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
+            middle = slice(stride // 2, None, stride)
+            for before_last, found in enumerate(reversed(scale.updates)):
+                error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle])
+                yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
     stride = STAGE_STRIDES[-1]
-    if weights.updates:
-        disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
-        middle = slice(stride // 2, None, stride)
-        at_quarter = counts[:, middle, middle]
-        for before_last, found in enumerate(reversed(matching.updates)):
-            error = smooth_l1(found * stride, disparity * stride, at_quarter)
-            yield "updates", weights.updates * UPDATE_DECAY**before_last, (error,)
     if weights.estimate:
-        if matching.estimate is None:
+        if isinstance(matching, ScaledMatching) or matching.estimate is None:
             raise ValueError("the network makes no estimate of its own")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:

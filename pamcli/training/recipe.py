@@ -6,7 +6,7 @@ needs no state of them.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -41,14 +41,20 @@ OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
 }
 """Terms of the loss that only other networks have."""
 
-HEAD = "head"
 PARTS: Mapping[Network, tuple[str, ...]] = {
     "pasmnet": ("hourglass", "cas_pam", "refine"),
-    "pasmnet2": ("hourglass", "cas_pam", HEAD),
+    "pasmnet2": ("features", "stages", "head"),
     "passrnet": ("init_feature", "pam", "upscale"),
     "passrnet2": ("first", "blocks", "exchanges", "detail", "last"),
 }
-"""Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
+"""Of the networks, as the keys of their weights begin, or as `MEMBERS` says."""
+
+MEMBERS: Mapping[str, str] = {
+    **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
+    **dict.fromkeys(("st1", "st2", "st3", "b2", "b3"), "stages"),
+    **dict.fromkeys(("s1", "s2", "s3", "x2", "mask"), "head"),
+}
+"""Modules of PASMnet 2, and the parts that they belong to."""
 
 SIZE_MULTIPLE = 32  # PASMnet's crops: both sides are multiples of this
 
@@ -101,10 +107,10 @@ def _between(start: float, end: float, part: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-def part_of(key: str, parts: Sequence[str]) -> str:
-    """The part that a weight belongs to, by its key."""
+def part_of(key: str) -> str:
+    """The part that a weight or module belongs to, by its key; a part's own name is such a key, too."""
     first = key.split(".")[0]
-    return first if first in parts else HEAD
+    return MEMBERS.get(first, first)
 
 
 @checked
@@ -155,8 +161,8 @@ class Recipe:
     anew: str | None = None
     """One of `PARTS`: begins with fresh weights, whatever `start` has."""
     rates: dict[str, FromZero] = field(default_factory=dict)
-    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the longest name that
-    fits counts, without one 1. At 0 nothing is learned."""
+    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the nearest counts,
+    without one 1. At 0 nothing is learned."""
     max_disparity: Count | None = None
     """The prior, pixels, a multiple of 16: trained with, and stored with the weights."""
     steps: Count | None = None
@@ -230,7 +236,7 @@ class Recipe:
         without = () if self.form is None else self.form.without
         known = [part for part in PARTS[self.architecture] if part not in without]
         named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
-        wrong = [name for name in named if name.split(".")[0] not in known]
+        wrong = [name for name in named if part_of(name) not in known]
         if self.anew is not None and self.anew not in known:
             wrong.append(self.anew)
         if wrong:
@@ -250,11 +256,15 @@ class Recipe:
         """Factor of the learning rate of a weight by its key; 0: it does not learn."""
 
         def fits(part: str) -> bool:
-            return part == part_of(key, PARTS[self.architecture]) or f"{key}.".startswith(f"{part}.")
+            return part == part_of(key) or f"{key}.".startswith(f"{part}.")
 
         if self.only and not any(map(fits, self.only.split(","))):
             return 0.0
-        return self.rates[max(found, key=len)] if (found := [*filter(fits, self.rates)]) else 1.0
+
+        def nearness(part: str) -> tuple[bool, int]:
+            return part not in PARTS[self.architecture], len(part)
+
+        return self.rates[max(found, key=nearness)] if (found := [*filter(fits, self.rates)]) else 1.0
 
     @property
     def learns_without_truth(self) -> bool:
