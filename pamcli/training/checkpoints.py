@@ -36,6 +36,8 @@ class Checkpoint:
     """Of the gradients' scale; empty unless fp16 is computed."""
     random: dict[str, torch.Tensor]
     """States of torch's generators, by kind of device."""
+    pairs: int = 0
+    """That the run has seen."""
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:

@@ -69,7 +69,6 @@ class Scenes(Source):
         return Sample(f"{number:06d}", **vars(pair))
 
     def with_hard_cases(self, hard: HardCases) -> Scenes:
-        """With these where nothing was said of them."""
         return self if self._hard else self._like(self._height, self._width, len(self), hard)
 
     def has_truth(self) -> bool:
