@@ -7,7 +7,6 @@ import torch
 from in_strips import matched, matched_whole
 from random_networks import normalised, pasmnet2, picture_pair
 
-from pamcli.streaming import attention as streamed_attention
 from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.rolling import folded
 
