@@ -8,20 +8,17 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
-from pamcli.errors import PamError
-
+TYPE_CHECKING = False  # as in typing, whose import would double the time until Ctrl-C is listened for
 if TYPE_CHECKING:
     from pamcli.calibration.files import read_calibration
     from pamcli.calibration.rectified import Calibration
+    from pamcli.errors import PamError
     from pamcli.imaging.disparity_files import read_disparity
     from pamcli.imaging.images import read_picture
     from pamcli.inference.matcher import StereoMatcher, StereoResult
     from pamcli.inference.upscaler import StereoUpscaler
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Calibration",
@@ -37,6 +34,7 @@ __all__ = [
 
 _LAZY = {
     "Calibration": "pamcli.calibration.rectified",
+    "PamError": "pamcli.errors",
     "StereoMatcher": "pamcli.inference.matcher",
     "StereoResult": "pamcli.inference.matcher",
     "StereoUpscaler": "pamcli.inference.upscaler",
@@ -50,6 +48,8 @@ _LAZY = {
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     return getattr(importlib.import_module(_LAZY[name]), name)
 
 

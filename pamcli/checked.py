@@ -50,8 +50,19 @@ def first_wrong(error: ValidationError, kind: type) -> str:
     what = one["msg"].removeprefix("Input should be ")
     if one["type"] == "json_invalid":
         return what[:1].lower() + what[1:]
-    given = repr(one["input"])
-    return f"{place or 'it'} is {given if len(given) <= 80 else given[:77] + '...'}, and must be {what}"
+    if one["type"] == "value_error":
+        return f"{place}: {one['ctx']['error']}" if place else str(one["ctx"]["error"])
+    if one["type"].startswith(("dataclass", "dict")):
+        what = "names with values"
+    return f"{place or 'it'} is {_short(one['input'])}, and must be {what}"
+
+
+def _short(value: Any) -> str:
+    try:
+        given = repr(value)
+    except RecursionError:
+        return "a value in too many others"
+    return given if len(given) <= 80 else given[:77] + "..."
 
 
 def unknown(name: str, known: Sequence[str], what: str = "value") -> str:

@@ -61,3 +61,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """How a hint begins: "did you mean NAME? ", the known name nearest to one that is none, or ""."""
     near = get_close_matches(name.lower(), list(known), 1)
     return f"did you mean {near[0]}? " if near else ""
+
+
+def missing_package(error: ImportError) -> str:
+    """What to say of a package that is not installed, or is not of the versions that pam takes."""
+    what = f"the package {(error.name or '').partition('.')[0]} is not installed"
+    if not isinstance(error, ModuleNotFoundError):
+        what = f"a package is of a version that pam cannot use: {error}"
+    return f"{what} (pip check lists what pam lacks; pip install brings it, without --no-deps)"

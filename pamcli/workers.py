@@ -1,4 +1,4 @@
-"""The same work on many things, in several processes."""
+"""Work on many things that is the same for each, done in several processes."""
 
 import multiprocessing
 import os
@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pamcli.errors import DeviceError, InputError
@@ -36,7 +37,8 @@ def done_in_processes(
     # Not forked: threads of this program (the decoders', torch's) would be missing in the copies.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_begin)
-    waiting = {pool.submit(_attempted, work, item): item for item in items}
+    with deaf_to_ctrl_c():
+        waiting = {pool.submit(_attempted, work, item): item for item in items}
     try:
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -49,6 +51,20 @@ def done_in_processes(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """Let processes that are begun meanwhile never see SIGINT; this one sees it afterwards.
+
+    Ctrl-C reaches all processes of a terminal, and the main one decides. A handler would come too late: a
+    process is longest in its imports.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _attempted(work: Callable[[Item], Result], item: Item) -> Result | InputError:
     try:
         return work(item)
@@ -57,8 +73,7 @@ def _attempted(work: Callable[[Item], Result], item: Item) -> Result | InputErro
 
 
 def _begin() -> None:
-    """Ctrl-C reaches all processes of a terminal: the main one decides. Without it nobody is left to."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A process that is deaf to Ctrl-C ends with the main one, however that does."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -9,9 +9,9 @@ cd "$root"
 
 mkdir -p demo
 say '$ pam disparity scripts/sample/left.png scripts/sample/right.png' \
-    '-o demo/disparity.pfm --color-map demo/disparity_color.png --range auto --overwrite'
+    '-o demo/disparity.pfm --color-map demo/disparity_color.png --overwrite'
 "$python" -m pamcli disparity scripts/sample/left.png scripts/sample/right.png \
-    -o demo/disparity.pfm --color-map demo/disparity_color.png --range auto --overwrite >/dev/null
+    -o demo/disparity.pfm --color-map demo/disparity_color.png --overwrite >/dev/null
 "$python" scripts/sample_error.py demo/disparity.pfm
 
 cat <<END

@@ -21,6 +21,7 @@ from PIL import Image
 from unrectified import photographs
 from warm_python import WarmPython
 
+from pamcli.evaluation.submissions import rules_of
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 
 ROOT = Path(__file__).parents[1]
@@ -195,6 +196,10 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     ]
     for picture, view, image in zip(large, "LR", ("im0.png", "im1.png"), strict=True):
         save(picture, f"Flickr1024/Train/0001_{view}.png", f"midd/Piano/{image}")
+    if "MiddEval3" in block.text:  # Middlebury's training scenes, which make an archive of their own
+        for scene in rules_of("middlebury").training:
+            save(left, f"MiddEval3/trainingQ/{scene}/im0.png")
+            save(right, f"MiddEval3/trainingQ/{scene}/im1.png")
     (folder / "names.txt").write_text("flickr1024/*\nPiano\n")
     stereogram = Image.new("RGB", (2 * large[0].width, large[0].height))
     stereogram.paste(large[1], (0, 0))

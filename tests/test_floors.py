@@ -19,7 +19,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "errors": (set(), set()),
     "checked": ({"errors"}, {"pydantic"}),
     "workers": ({"errors"}, set()),
-    "files": ({"errors"}, set()),
+    "files": ({"errors", "checked"}, {"pydantic"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2"}),
     "calibration": ({"errors", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
@@ -27,7 +27,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
     "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
-    "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2"}),
+    "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
     "data": (
         {"errors", "workers", "files", "imaging", "calibration", "scenes", "flickr1024"},
         {"numpy", "PIL", "cv2"},
@@ -38,11 +38,11 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (
-        {"errors", "checked", "files", "imaging", "networks", "losses"}
+        {"errors", "checked", "workers", "files", "imaging", "networks", "losses"}
         | {"registry", "inference", "data", "evaluation"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),
-    "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2"}),
+    "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),
     "cli": (
         {
             *("errors", "workers", "files", "imaging", "calibration", "registry", "inference"),
@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         {"typer", "rich", "numpy"},
     ),
     "__init__": ({"calibration", "errors", "imaging", "registry", "inference"}, set()),
-    "__main__": ({"cli"}, set()),
+    "__main__": ({"cli", "errors"}, set()),
 }
 
 TORCH_AT_THE_TOP = {

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import Picture, encode_picture, read_picture
+from pamcli.scenes.textures import TextureLibrary
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "scripts" / "sample"
+
+sys.path.append(str(ROOT / "scripts"))
+import measure_match_size  # noqa: E402
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -51,21 +57,48 @@ def test_the_benchmark_compares_with_the_plain_order(tmp_path: Path) -> None:
     assert len(made.stdout.splitlines()) == 1 + len(rows)
 
 
-def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
-    truth = np.full((40, 64), 9, np.float32)
+def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:
+    """Data with a cut of the sample pair."""
+    truth = read_disparity(SAMPLE / "disparity.pfm")
     for name in ("left", "right", "disparity"):
-        (tmp_path / name).mkdir()
+        (folder / name).mkdir()
     for side in ("left", "right"):
-        view = read_picture(SAMPLE / f"{side}.png").pixels[100:140, 200:264]
-        (tmp_path / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
-    (tmp_path / "disparity" / "a.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
-    same = run("compare_precisions.py", "--data", f"pairs:{tmp_path}", "--precision", "fp32", "--json")
+        view = read_picture(SAMPLE / f"{side}.png").pixels[rows, columns]
+        (folder / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
+    (folder / "disparity" / "a.pfm").write_bytes(encode_disparity(truth[rows, columns], ".pfm").data)
+    return f"pairs:{folder}"
+
+
+def test_opencv_is_compared_on_data(tmp_path: Path) -> None:
+    data = cut_of_the_sample(tmp_path, slice(150, 350), slice(100, 500))
+    made = run("compare_opencv.py", "--data", data, "--weights", "pasmnet")
+    assert made.returncode == 0, made.stderr
+    *figures, share = made.stdout.splitlines()
+    for line, name in zip(figures, ("StereoSGBM", "pasmnet"), strict=True):
+        assert line.startswith(f"{data}, {name}: D1 ")
+        assert 0 < float(line.split("bad-2 ")[1].split()[0]) < 40
+    assert 0 < float(share.split(" takes ")[1].split()[0]) < 1
+
+
+def test_holes_are_filled_by_the_farther_neighbour() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from compare_opencv import filled_along_rows
+
+    nan = np.nan
+    holes = np.array([[nan, 3, nan, nan, 7, nan], [nan, nan, 9, 2, nan, nan], [nan] * 6], np.float32)
+    expected = [[3, 3, 3, 3, 7, 7], [9, 9, 9, 2, 2, 2], [0] * 6]
+    assert filled_along_rows(holes).tolist() == expected
+
+
+def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
+    data = cut_of_the_sample(tmp_path, slice(100, 140), slice(200, 264))
+    same = run("compare_precisions.py", "--data", data, "--precision", "fp32", "--json")
     assert same.returncode == 0, same.stderr
     (row,) = json.loads(same.stdout)["sets"]
     assert row["mean_difference"] == 0
     assert row["d1"][0] == row["d1"][1]
     assert row["close"]
-    other = run("compare_precisions.py", "--data", f"pairs:{tmp_path}", "--json")
+    other = run("compare_precisions.py", "--data", data, "--json")
     (row,) = json.loads(other.stdout)["sets"]
     assert row["mean_difference"] > 0
     assert row["pictures"] == 1
@@ -80,3 +113,40 @@ def test_memory_does_not_grow_with_a_list() -> None:
     ]
     assert [count for count, _ in counts] == [50, 50, 500, 500]
     assert all(0 < megabytes < 20 for _, megabytes in counts)
+
+
+def test_sizes_to_match_large_pictures_at_are_compared(tmp_path: Path) -> None:
+    sizes = ["--width", "192", "--drawn", "96", "--widths", "192,96,400"]
+    made = run("measure_match_size.py", *sizes, "--scenes", "1", "--precision", "fp32")
+    assert made.returncode == 0, made.stderr
+    head, *lines = made.stdout.splitlines()
+    assert re.fullmatch(r"scene 0: 192 x 128, disparities to \d+ px", head)
+    assert [line.split("  ")[1 if line[0] == " " else 0].strip() for line in lines] == [
+        "192 x 128",
+        "96 x 64",
+        "192 px wide, mean of 1",
+        "96 px wide, mean of 1",
+    ]
+    figures = [[float(each) for each in re.findall(r"([\d.]+) (?:%|px  |s)", line)] for line in lines]
+    assert figures[:2] == figures[2:], "the mean of one scene is its own"
+    for far, farther, mean, median, _ in figures:
+        assert 0 < farther <= far < 100
+        assert 0 < median < mean < 30
+    assert figures[0] != figures[1]
+    data = cut_of_the_sample(tmp_path, slice(100, 140), slice(200, 280))
+    made = run("measure_match_size.py", "--data", data, "--widths", "80,64", "--precision", "fp32")
+    assert made.returncode == 0, made.stderr
+    assert re.match(r"a: 80 x 40, disparities to \d+ px\n  80 x 40 .*\n  64 x 32 ", made.stdout)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_an_enlarged_scene_has_the_geometry_of_the_scene(number: int) -> None:
+    """Each pixel of the scene is the middle of three by three of the enlarged one."""
+    scene = measure_match_size.large_scene(TextureLibrary(), number, 96, 96)
+    large = measure_match_size.large_scene(TextureLibrary(), number, 288, 96)
+    assert scene.disparity is not None
+    assert large.disparity is not None
+    apart = np.abs(large.disparity[1::3, 1::3] - 3 * scene.disparity)
+    assert (apart > 0.01).mean() < 0.03, "but for outlines, which are sharper"
+    rough, fine = (np.abs(np.diff(view.astype(float), axis=1)).mean() for view in (scene.left, large.left))
+    assert 0.2 * rough < fine < 2 * rough, "there are details of a pixel"

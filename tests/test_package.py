@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import zipfile
@@ -51,6 +52,21 @@ def test_the_wheel_names_its_command_version_and_licence(wheel: zipfile.ZipFile)
     (typer,) = [each for each in metadata.get_all("Requires-Dist", []) if each.startswith("typer")]
     assert "<" in typer, "its classes are subclassed, which the next version may change"
     assert ">=" in typer
+
+
+def test_the_changelog_begins_with_the_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\S+) \(.+\)$", text, re.MULTILINE)
+    assert versions[0] == pamcli.__version__
+    assert versions == sorted(versions, key=lambda version: [*map(int, version.split("."))], reverse=True)
+
+
+def test_what_contributors_are_told_to_run_and_read_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"\b(?:scripts|pamcli|tests|weights)/[\w./-]*\w", text)
+    assert len(named) > 8
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert text.count("\n") <= 40
 
 
 def test_the_wheel_holds_every_module_and_page_and_nothing_else(wheel: zipfile.ZipFile) -> None:

@@ -104,4 +104,4 @@ def test_type_checkers_see_the_same_names_in_the_same_modules() -> None:
         for alias in found.names
     }
     assert seen == pamcli._LAZY
-    assert set(seen) == NAMES - {"PamError", "__version__"}
+    assert set(seen) == NAMES - {"__version__"}

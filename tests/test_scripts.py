@@ -55,6 +55,19 @@ def test_the_demo_installs_once_and_then_shows_the_sample(filled: Path) -> None:
     assert float(error[1]) < 10
 
 
+def test_the_fast_selection_has_every_command_and_not_every_test(filled: Path) -> None:
+    run = subprocess.run(
+        [ROOT / "scripts/test.sh", "--fast", "--collect-only"],
+        cwd="/",
+        env={**os.environ, "PAM_VENV": str(filled)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    files = set(re.findall(r"^(tests/\S+?\.py)", run.stdout, re.MULTILINE))
+    assert files == {"tests/test_floors.py", "tests/test_startup.py", "tests/cli/test_every_command.py"}
+
+
 def test_another_pytorch_or_another_checkout_installs_again(filled: Path, tmp_path: Path) -> None:
     script = "choose_environment; {} is_installed test"
     assert sh(script.format(""), PAM_VENV=str(filled)).returncode == 0

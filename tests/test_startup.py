@@ -204,3 +204,107 @@ def test_python_m_pamcli_is_the_same_command(pam: Pam, folder: Path) -> None:
     command = [sys.executable, "-P", "-m", "pamcli", "--version"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     assert run.stdout == pam(folder, "--version").stdout
+
+
+WITHOUT_A_PACKAGE = """
+import sys
+sys.modules[sys.argv.pop(1)] = None
+from pamcli.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [("typer", ["--help"]), ("torch", ["disparity", "left.png", "right.png", "-o", "d.pfm"])],
+)
+def test_a_package_that_is_not_installed_is_one_line(
+    folder: Path, package: str, arguments: list[str]
+) -> None:
+    command = [sys.executable, "-P", "-c", WITHOUT_A_PACKAGE, package, *arguments]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (run.returncode, run.stdout) == (1, "")
+    (line,) = run.stderr.splitlines()
+    assert line.startswith(f"pam: error: the package {package} is not installed (pip check lists")
+
+
+def test_the_doctor_names_a_package_that_is_not_installed(folder: Path) -> None:
+    command = [sys.executable, "-P", "-c", WITHOUT_A_PACKAGE, "torch", "doctor"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (run.returncode, run.stderr) == (1, "")
+    assert "FAILED: the package torch is not installed" in run.stdout
+    assert "whole" in run.stdout
+
+
+CTRL_C = """
+import atexit, os, signal, sys
+wanted, calls = int(sys.argv.pop(1)), 0
+from pamcli.__main__ import main
+
+def count(frame, event, argument):
+    global calls
+    calls += 1
+    if calls == wanted:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+if not wanted:
+    atexit.register(lambda: os.write(2, str(calls).encode()))
+sys.setprofile(count)
+main()
+"""
+
+
+def test_ctrl_c_at_any_time_of_a_start_says_nothing(folder: Path) -> None:
+    """Once Python has read pamcli/__main__.py: what it does before is not in our hands."""
+
+    def run(at: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-c", CTRL_C, str(at), "weights", "list"]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    calls = int(run(0).stderr)
+    assert calls > 10_000, "the count misses the imports"
+    for at in (100, *(calls * part // 8 for part in range(1, 8)), calls - 5):
+        stopped = run(at)
+        assert (stopped.returncode, stopped.stderr) == (130, ""), f"call {at} of {calls}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        # the second one, where the first has been caught
+        "cli._run = interrupted; leave = sys.exit\nsys.exit = lambda code: [again(), leave(code)]",
+        "cli._run = deleted",
+        "cli._run = imported",
+    ],
+)
+def test_ctrl_c_where_no_exception_can_tell_of_it(folder: Path, code: str) -> None:
+    program = f"""
+import signal, sys
+from pamcli import __main__, cli
+
+def interrupted(*given):
+    signal.raise_signal(signal.SIGINT)
+    return 0
+
+def again():
+    signal.raise_signal(signal.SIGINT)
+
+class Thing:
+    __del__ = interrupted
+
+def deleted(*given):
+    Thing()
+    return 0
+
+def imported(*given):
+    try:
+        return interrupted()
+    except KeyboardInterrupt:
+        raise ImportError("a library that could not be loaded")
+
+{code}
+__main__.main()
+"""
+    run = subprocess.run([sys.executable, "-P", "-c", program], cwd=folder, capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")

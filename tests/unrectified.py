@@ -35,6 +35,26 @@ class Photographs:
             storage.write(key, value)
         storage.release()
 
+    def ros(self, focal_length: float) -> tuple[str, str]:
+        """The camera_info of both cameras; the rectified pictures' principal points are in the middle."""
+        m1, d1, m2, d2, r, t = (np.asarray(self.rig[key]) for key in ("M1", "D1", "M2", "D2", "R", "T"))
+        height, width = self.left.shape[:2]
+        r1, r2, *_ = cv2.stereoRectify(m1, d1, m2, d2, (width, height), r, t)
+        x, y = (width - 1) / 2, (height - 1) / 2
+        p1 = np.array([[focal_length, 0, x, 0], [0, focal_length, y, 0], [0, 0, 1, 0]])
+        p2 = p1.copy()
+        p2[0, 3] = -focal_length * self.baseline
+        texts = []
+        for matrices in ((m1, d1, r1, p1), (m2, d2, r2, p2)):
+            lines = [f"image_width: {width}", f"image_height: {height}", "distortion_model: plumb_bob"]
+            names = ("camera_matrix", "distortion_coefficients", "rectification_matrix", "projection_matrix")
+            lines += [
+                f"{name}: {{data: {values.ravel().tolist()}}}"
+                for name, values in zip(names, matrices, strict=True)
+            ]
+            texts.append("\n".join(lines))
+        return texts[0], texts[1]
+
 
 def photographs(left: np.ndarray, right: np.ndarray, *, fisheye: bool = False) -> Photographs:
     """What cameras 0.2 m apart would have seen whose rectified pictures are `left` and `right`."""

@@ -99,10 +99,9 @@ def colmap(
             )
     poses = [inverse(sensor.from_rig) for sensor in chosen]
     rig = rig_of_poses(found, poses, one_size(sizes) if len(sizes) == 2 else None)
-    notes = ["lengths are taken for metres, which COLMAP's need not be: `baseline` states the true one"]
-    if len(sensors) > 2:
-        notes.append(f"cameras {pair[0]} and {pair[1]} of {len(sensors)}")
-    return StoredCalibration("COLMAP", rig, rig.rectified(), notes)
+    notes = [f"cameras {pair[0]} and {pair[1]} of {len(sensors)}"] if len(sensors) > 2 else []
+    unit = "lengths are taken for metres, which COLMAP's need not be: `baseline` states the true one"
+    return StoredCalibration("COLMAP", rig, rig.rectified(), notes, unit)
 
 
 def _cameras(text: str) -> dict[int | None, tuple[Camera, tuple[int, int]]]:

@@ -37,6 +37,7 @@ from pamcli.calibration.parsing import (
     tree_of,
 )
 from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rig import Rig, StatedRectification
 from pamcli.calibration.stored import StoredCalibration, camera_of, projected, rig_of
 from pamcli.errors import InputError, UsageError
 
@@ -174,6 +175,31 @@ def encode_calibration(calibration: Calibration) -> bytes:
     return text.encode()
 
 
+def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:
+    """OpenCV's YAML with K1, D1, K2, D2, R, T in millimetres, the size, and facts by their names.
+
+    Needs `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
+    """
+    import cv2
+
+    assert rig.size is not None
+    mode = cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | cv2.FILE_STORAGE_FORMAT_YAML
+    file = cv2.FileStorage("", mode)
+    for key, side in zip(("image_width", "image_height"), rig.size, strict=True):
+        file.write(key, side)
+    file.write("distortion_model", "fisheye" if rig.left.fisheye else "pinhole")
+    file.write("length_unit", "mm")
+    for index, camera in enumerate((rig.left, rig.right), 1):
+        file.write(f"K{index}", camera.matrix)
+        file.write(f"D{index}", camera.distortion.reshape(1, -1))
+    file.write("R", rig.rotation)
+    file.write("T", 1000 * rig.translation.reshape(3, 1))
+    for key, value in facts.items():
+        file.write(key, value)
+    text: str = file.releaseAndGetString()
+    return text.encode()
+
+
 def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalibration:
     """P0 ... P3, or P_rect_00 ... with K, D, R and T of the cameras before rectification (raw data)."""
     raw = any(name.startswith("P_rect_") for name in lines)
@@ -202,8 +228,11 @@ def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalib
     r1, r2 = (values(f"R_{i}", 9).reshape(3, 3) for i in (left, right))
     t1, t2 = (values(f"T_{i}", 3) for i in (left, right))
     sizes = [size_of(values(f"S_{i}", 2).tolist(), f"S_{i}") for i in (left, right)]
-    rotation = r2 @ r1.T
-    rig = rig_of((one, other), rotation, t2 - rotation @ t1, sizes[0])
+    rotation, stated = r2 @ r1.T, None
+    if size is not None and all(f"R_rect_{i}" in lines for i in (left, right)):
+        turns = [values(f"R_rect_{i}", 9).reshape(3, 3) for i in (left, right)]
+        stated = StatedRectification((turns[0], turns[1]), (p1, p2), size)
+    rig = rig_of((one, other), rotation, t2 - rotation @ t1, sizes[0], stated=stated)
     return StoredCalibration("KITTI", rig, rectified, notes)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, matrix, numbers, size_of
 from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.rig import rotation_of
+from pamcli.calibration.rig import StatedRectification, rotation_of
 from pamcli.calibration.stored import StoredCalibration, camera_of, is_fisheye, metres, projected, rig_of
 from pamcli.errors import InputError
 
@@ -90,7 +90,7 @@ def opencv(tree: Tree, exchanged: bool = False, kind: str = "OpenCV") -> StoredC
         rotation = numbers(*stated("R"), 3, 9)
         rotation = rotation_of(rotation) if rotation.size == 3 else rotation.reshape(3, 3)
         translation = scale * numbers(*stated("T"), 3)
-        rig = rig_of(cameras, rotation, translation, size, exchanged)
+        rig = rig_of(cameras, rotation, translation, size, exchanged, _rectifying(tree, names, scale))
     if {"P1", "P2"} & names.keys():
         p1, p2 = (matrix(*stated(key), 3, 4) for key in ("P1", "P2"))
         for p in (p1, p2):
@@ -108,7 +108,16 @@ def opencv(tree: Tree, exchanged: bool = False, kind: str = "OpenCV") -> StoredC
     if rig is None and rectified is None:
         raise InputError("holds no calibration of two cameras: K1 D1 K2 D2 R T, or P1 P2, or Q")
     note = "lengths are taken for metres, which OpenCV does not state"
-    return StoredCalibration(kind, rig, rectified, [] if unit or "baseline" in tree else [note])
+    return StoredCalibration(kind, rig, rectified, unit_note=None if unit or "baseline" in tree else note)
+
+
+def _rectifying(tree: Tree, names: Mapping[str, str], scale: float) -> StatedRectification | None:
+    """R1 R2 P1 P2, where all are there. scale: metres of a unit of length."""
+    if not {"R1", "R2"} <= tree.keys() or not {"P1", "P2"} <= names.keys():
+        return None
+    r1, r2 = (matrix(tree[key], key, 3, 3) for key in ("R1", "R2"))
+    p1, p2 = (matrix(tree[names[key]], names[key], 3, 4) * [1, 1, 1, scale] for key in ("P1", "P2"))
+    return StatedRectification((r1, r2), (p1, p2))
 
 
 def _size(tree: Tree) -> tuple[int, int] | None:

@@ -175,16 +175,21 @@ class Calibration:
         return self.baseline
 
 
+def has_aspect(size: tuple[int, int], width: int, height: int) -> bool:
+    """Whether a picture of `size` (width, height) may have another one by resizing, to a pixel."""
+    x, y = width / size[0], height / size[1]
+    return abs(x * size[1] - height) <= SAME_SIZE or abs(y * size[0] - width) <= SAME_SIZE
+
+
 def scales(size: tuple[int, int], width: int, height: int) -> tuple[float, float]:
     """How many times wider and higher than `size` a picture is. Raises InputError: another aspect."""
-    x, y = width / size[0], height / size[1]
-    if abs(x * size[1] - height) > SAME_SIZE and abs(y * size[0] - width) > SAME_SIZE:
+    if not has_aspect(size, width, height):
         raise InputError(
             f"the calibration is for {size[0]} x {size[1]} pixels, the picture has {width} x {height}, "
             "which is another aspect",
             "a picture that was cut needs a calibration of its own",
         )
-    return x, y
+    return width / size[0], height / size[1]
 
 
 def scaled_point(point: tuple[float, float], x: float, y: float) -> tuple[float, float]:

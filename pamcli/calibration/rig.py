@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import EXCHANGE, Calibration, scaled_point, scales
+from pamcli.calibration.rectified import EXCHANGE, Calibration, has_aspect, scaled_point, scales
 from pamcli.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -45,6 +45,10 @@ class Camera:
 
         if not self.fisheye:
             flat = cv2.undistortPoints(points.reshape(-1, 1, 2), self.matrix, self.distortion).reshape(-1, 2)
+            for _ in range(3):  # OpenCV stops early: Newton's method on what it projects
+                there = [self._seen(flat + step) for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
+                slope = np.stack([(there[1] - there[0]) / 1e-6, (there[2] - there[0]) / 1e-6], axis=-1)
+                flat = flat + (np.linalg.pinv(slope) @ (points - there[0])[..., None])[..., 0]
             rays = np.column_stack([flat, np.ones(len(flat))])
             found: Floats = rays / np.linalg.norm(rays, axis=1, keepdims=True)
             return found
@@ -60,6 +64,14 @@ class Camera:
             [np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)]
         )
 
+    def _seen(self, flat: Floats) -> Floats:
+        """Pixels (N, 2) of a pinhole's points (N, 2) on the plane one ahead."""
+        import cv2
+
+        zero, points = np.zeros(3), np.column_stack([flat, np.ones(len(flat))])
+        found: Floats = cv2.projectPoints(points, zero, zero, self.matrix, self.distortion)[0].reshape(-1, 2)
+        return found
+
     def field_of_view(self, size: tuple[int, int]) -> tuple[float, float]:
         """Degrees that a picture of (width, height) spans along its middle row and column; NaN: not known."""
         (width, height), (x, y) = size, self.matrix[:2, 2]
@@ -69,9 +81,40 @@ class Camera:
         return float(left + right), float(top + bottom)
 
     def for_scale(self, x: float, y: float) -> Camera:
-        matrix = self.matrix * [[x], [y], [1]]
-        matrix[:2, 2] = scaled_point((self.matrix[0, 2], self.matrix[1, 2]), x, y)
-        return replace(self, matrix=matrix)
+        return replace(self, matrix=_scaled(self.matrix, x, y))
+
+
+@dataclass(frozen=True, eq=False)
+class StatedRectification:
+    """How the pictures of a rig become rectified ones, as its file says. Raises InputError: no rotations."""
+
+    rotations: tuple[Floats, Floats]
+    """(3, 3) of the left and of the right camera: from its coordinates to the rectified ones."""
+    projections: tuple[Floats, Floats]
+    """(3, 4) of both: from rectified coordinates to rectified pixels."""
+    size: tuple[int, int] | None = None
+    """(width, height) of the rectified pictures; None = that of the pictures."""
+
+    def __post_init__(self) -> None:
+        for rotation in self.rotations:
+            _check_rotation(rotation, "what rectifies a camera's pictures")
+
+    def exchanged(self) -> StatedRectification:
+        """For the same cameras, the other one of which is the left one."""
+        return replace(self, rotations=self.rotations[::-1], projections=self.projections[::-1])
+
+    def with_baseline(self, metres: float) -> StatedRectification:
+        """For cameras at another distance."""
+        left, right = self.projections
+        right = right.copy()
+        right[0, 3] = left[0, 3] - metres * left[0, 0]
+        return replace(self, projections=(left, right))
+
+    def for_scale(self, x: float, y: float) -> StatedRectification:
+        """For pictures x times as wide and y times as high."""
+        left, right = (_scaled(projection, x, y) for projection in self.projections)
+        size = None if self.size is None else (round(self.size[0] * x), round(self.size[1] * y))
+        return replace(self, projections=(left, right), size=size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +134,11 @@ class Rig:
     """(width, height) of the pictures; None = not known."""
     others: tuple[Rig, ...] = ()
     """The same cameras with pictures of other sizes, which are not these scaled: cut from the sensor's."""
+    stated: StatedRectification | None = None
+    """None: the file says nothing of how its pictures are rectified."""
 
     def __post_init__(self) -> None:
-        with np.errstate(all="ignore"):  # of numbers far from any rotation's
-            error = np.abs(self.rotation @ self.rotation.T - np.eye(3)).max()
-        if not (error < 1e-3 and np.linalg.det(self.rotation) > 0):  # also true for NaN
-            raise InputError("R is no rotation")
+        _check_rotation(self.rotation, "R")
         if not np.linalg.norm(self.translation) > 0:
             raise InputError("T is zero: both cameras stand in one place")
         if self.left.fisheye != self.right.fisheye:
@@ -139,7 +181,9 @@ class Rig:
     def with_baseline(self, metres: float) -> Rig:
         """The same directions, another distance."""
         others = tuple(each.with_baseline(metres) for each in self.others)
-        return replace(self, translation=self.translation * (metres / self.baseline), others=others)
+        translation = self.translation * (metres / self.baseline)
+        stated = self.stated and self.stated.with_baseline(metres)
+        return replace(self, translation=translation, others=others, stated=stated)
 
     def rectified(self) -> Calibration | None:
         """The calibration of the pictures as they are, where the cameras are ideal and parallel."""
@@ -160,30 +204,42 @@ class Rig:
         return Calibration(fx, float(center[0]), offset, (x, y), self.size, None if fx == fy else fy)
 
     def for_size(self, width: int, height: int) -> Rig:
-        """The same cameras with pictures of another size. Raises InputError: another aspect."""
+        """The same cameras with pictures of another size.
+
+        Raises InputError: another aspect, perhaps that of the pictures that the file's rectification makes.
+        """
         for each in (self, *self.others):
             if each.size is None or each.size == (width, height):
                 return replace(each, size=(width, height), others=())
         assert self.size is not None
+        made = self.stated.size if self.stated else None
+        if made and has_aspect(made, width, height) and not has_aspect(self.size, width, height):
+            raise InputError(
+                f"pictures of {width} x {height} pixels are rectified already: by the calibration those of "
+                f"the cameras have {self.size[0]} x {self.size[1]}, rectified ones {made[0]} x {made[1]}",
+                "take them as they are",
+            )
         x, y = scales(self.size, width, height)
         left, right = (camera.for_scale(x, y) for camera in (self.left, self.right))
-        return replace(self, left=left, right=right, size=(width, height), others=())
+        stated = self.stated and self.stated.for_scale(x, y)
+        return replace(self, left=left, right=right, size=(width, height), others=(), stated=stated)
 
     def rectification(
-        self, *, alpha: float = 0.0, size: tuple[int, int] | None = None, fov: float | None = None
+        self, *, alpha: float | None = None, size: tuple[int, int] | None = None, fov: float | None = None
     ) -> Rectification:
-        """What rectifies pictures of `self.size`.
+        """What rectifies pictures of `self.size`: as the file states where none of the options is given.
 
-        alpha: 0 = only pixels that the picture and its rectified one both have, 1 = all of the picture,
-        with black around them; of a fisheye 0 keeps the scale of its middle, 1 is all within 160 degrees.
-        size: (width, height) of the rectified pictures, by default that of the pictures. fov: degrees that
-        they span from left to right, below 180, instead of what follows from alpha.
-        Raises InputError where OpenCV finds no such picture.
+        alpha: 0, the default where nothing is stated = only pixels that the picture and its rectified one
+        both have, 1 = all of the picture, with black around them; of a fisheye 0 keeps the scale of its
+        middle, 1 is all within 160 degrees. size: (width, height) of the rectified pictures, by default that
+        of the pictures. fov: degrees that they span from left to right, below 180, instead of what follows
+        from alpha. Raises InputError where OpenCV finds no such picture.
         """
         import cv2
 
         assert self.size is not None
-        size = size or self.size
+        stated = self.stated if (alpha, size, fov) == (None, None, None) else None
+        size = size or (stated and stated.size) or self.size
         if max(*self.size, *size) > LARGEST_SIDE:
             raise InputError(f"pictures of more than {LARGEST_SIDE} px a side cannot be rectified")
         none = np.zeros(4)
@@ -193,7 +249,10 @@ class Rig:
         )
         module = cv2.fisheye if self.left.fisheye else cv2
         try:
-            r1, r2, p1, p2 = self._turned(k1, d1, k2, d2, alpha, size)
+            if stated is not None:
+                (r1, r2), (p1, p2) = stated.rotations, stated.projections
+            else:
+                r1, r2, p1, p2 = self._turned(k1, d1, k2, d2, alpha or 0.0, size)
             if fov is not None:
                 zoom = size[0] / 2 / np.tan(np.radians(fov) / 2) / p1[0, 0]
                 middle = (np.array([size]).T - 1) / 2
@@ -215,7 +274,11 @@ class Rig:
         left, right = (
             partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps
         )
-        return Rectification(left, right, Calibration.of(p1, p2, size))
+        points = [
+            partial(_rectified_points, camera=camera, turn=r, projection=p)
+            for camera, r, p in ((self.left, r1, p1), (self.right, r2, p2))
+        ]
+        return Rectification(left, right, Calibration.of(p1, p2, size), points[0], points[1])
 
     def _turned(
         self, k1: Floats, d1: Floats, k2: Floats, d2: Floats, alpha: float, size: tuple[int, int]
@@ -280,6 +343,13 @@ def rotation_of(vector: Floats) -> Floats:
     return rotation
 
 
+def _rectified_points(points: Floats, *, camera: Camera, turn: Floats, projection: Floats) -> Floats:
+    rays = camera.rays(points) @ turn.T
+    rays[rays[:, 2] <= 0] = np.nan  # behind the rectified camera
+    flat = rays[:, :2] / rays[:, 2:]
+    return flat * projection[[0, 1], [0, 1]] + projection[:2, 2]
+
+
 @dataclass(frozen=True)
 class Rectification:
     """What makes rectified pictures of a rig's: (H, W) or (H, W, C), uint8 or uint16, black outside."""
@@ -288,3 +358,21 @@ class Rectification:
     right: Callable[[Pixels], Pixels]
     calibration: Calibration | None
     """Of the rectified pictures; None where their scale is not known."""
+    left_points: Callable[[Floats], Floats] | None = None
+    """Where pixels (N, 2) of the left picture come to lie, NaN: nowhere; None: not known."""
+    right_points: Callable[[Floats], Floats] | None = None
+    """The same of the right one."""
+
+
+def _scaled(matrix: Floats, x: float, y: float) -> Floats:
+    """A camera matrix (3, 3) or projection (3, 4) for pictures x times as wide and y times as high."""
+    scaled: Floats = matrix * [[x], [y], [1]]
+    scaled[:2, 2] = scaled_point((matrix[0, 2], matrix[1, 2]), x, y)
+    return scaled
+
+
+def _check_rotation(rotation: Floats, name: str) -> None:
+    with np.errstate(all="ignore"):  # of numbers far from any rotation's
+        error = np.abs(rotation @ rotation.T - np.eye(3)).max()
+    if not (error < 1e-3 and np.linalg.det(rotation) > 0):  # also true for NaN
+        raise InputError(f"{name} is no rotation")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pamcli.calibration.parsing import Tree, matrix, numbers, size_of
+from pamcli.calibration.rig import StatedRectification
 from pamcli.calibration.stored import StoredCalibration, camera_of, is_fisheye, one_size, projected, rig_of
 from pamcli.errors import InputError
 
@@ -48,7 +49,8 @@ def ros(trees: Sequence[Tree], exchanged: bool = False, kind: str = "ROS camera_
         return StoredCalibration(kind, None, rectified)
     rotation = rotations[1].T @ rotations[0]
     across = -rectified.baseline if not exchanged else rectified.baseline
-    rig = rig_of(cameras, rotation, rotations[1].T @ np.array([across, 0, 0]), size, exchanged)
+    stated = StatedRectification((rotations[0], rotations[1]), (projections[0], projections[1]))
+    rig = rig_of(cameras, rotation, rotations[1].T @ np.array([across, 0, 0]), size, exchanged, stated)
     return StoredCalibration(kind, rig, rectified)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, numbers
 from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.rig import Camera, Rig, StatedRectification
 from pamcli.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -27,6 +27,8 @@ class StoredCalibration:
     """Of rectified pictures; None where the file describes none."""
     notes: Sequence[str] = ()
     """What was taken for granted."""
+    unit_note: str | None = None
+    """What was taken for granted of the unit of lengths; None: the file, or its kind, states it."""
 
 
 def camera_of(
@@ -60,13 +62,15 @@ def rig_of(
     translation: Floats,
     size: tuple[int, int] | None,
     exchanged: bool = False,
+    stated: StatedRectification | None = None,
 ) -> Rig:
     """The rig of two cameras, a point x of the first one's coordinates being rotation @ x + translation in
     the second one's; exchanged: the second one is the left one. Raises InputError."""
     first, second = cameras
     if exchanged:
+        stated = stated and stated.exchanged()
         first, second, rotation, translation = second, first, rotation.T, -rotation.T @ translation
-    return Rig(first, second, np.ascontiguousarray(rotation), translation, size)
+    return Rig(first, second, np.ascontiguousarray(rotation), translation, size, stated=stated)
 
 
 def rig_of_poses(

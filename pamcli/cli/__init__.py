@@ -1,16 +1,20 @@
 """The `pam` command: the only floor that parses options, prints, or exits."""
 
 import errno
+import os
 import signal
 import sys
 import warnings
+from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer import TyperException
 
 from pamcli import __version__
 from pamcli.cli import (
     calibration,
+    calibration_making,
     dataset,
     depth,
     disparity,
@@ -25,7 +29,7 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams, said
 from pamcli.cli.groups import argument, command, group
-from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError
+from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError, missing_package
 
 app = group(
     "Stereo images: where each pixel of the left picture sits in the right one, and larger pictures "
@@ -47,6 +51,7 @@ command(learn, "superres", "PASSRnet, which enlarges both pictures.")(train.supe
 app.add_typer(learn, name="train")
 command(app, "guide", "Pages of the guide.")(guide.command)
 command(app, "doctor", "Whether pam works here.")(doctor.command)
+command(calibration.app, "make", "A rig's calibration, from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
@@ -101,11 +106,12 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
         warnings.simplefilter("ignore")  # libraries warn their developers, not the users of pam
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     guard_streams()
+    interrupts = _Interrupts()
     try:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        code = program(prog_name=name, standalone_mode=False) or 0
-    except typer.TyperException as error:
+            signal.signal(signal.SIGINT, interrupts)
+        code = _run(program, name)
+    except TyperException as error:
         code = _explain_usage(error)
     except PamError as error:
         complain(said(error), error)
@@ -115,12 +121,38 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     except (OSError, UnicodeError, RecursionError, MemoryError) as error:
         code = _explain_system(error)
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
-        complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)", error)
         code = 1
+        if interrupts.seen:
+            code = 130  # what the import of a library makes of it may be anything
+        elif isinstance(error, ModuleNotFoundError):
+            complain(missing_package(error), error)
+        else:
+            complain(f"unexpected {type(error).__name__}: {error} (PAM_TRACEBACK=1 shows where)", error)
     sys.exit(code)
 
 
-def _explain_usage(error: typer.TyperException) -> int:
+def _run(program: typer.Typer, name: str) -> int:
+    return program(prog_name=name, standalone_mode=False) or 0
+
+
+class _Interrupts:
+    """The handler of Ctrl-C: KeyboardInterrupt while the program runs, which then can clean up.
+
+    Before and after that there is nobody to catch it, and the process ends at once.
+    """
+
+    seen = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code is not _run.__code__:
+            frame = frame.f_back
+        if frame is None:
+            os._exit(130)
+        self.seen = True
+        raise KeyboardInterrupt
+
+
+def _explain_usage(error: TyperException) -> int:
     """A mistake in the options, in one line like all other errors; help, for no arguments, as it is."""
     message = error.format_message()
     if "\n" in message:

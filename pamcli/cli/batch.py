@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
-from pamcli.cli.console import CLOSED_PIPE, Console, as_options, reading_stdin, said
+from pamcli.cli.console import CLOSED_PIPE, Console, Progress, as_options, reading_stdin, said
 from pamcli.cli.jobs import STDIN, STDIN_NAME, Job, Plan, Target
 from pamcli.cli.network import Matching, Upscaling
 from pamcli.cli.options import Cluster, Compute, Engine, Pairs
@@ -42,8 +42,14 @@ class Operation(ABC, Generic[Result]):
     whole_batch_first = False
     """Some results need the whole batch: they are encoded, and everything is reported, after it."""
 
+    bar: Progress | None = None
+    """Where this process draws how far it is, if it does."""
+
     same_for_all = False
     """The first pair decides what is done with all: it is looked at before others work on the rest."""
+
+    first_of_all = False
+    """That is the first of the whole batch, also where only a part of it is worked on."""
 
     @property
     def constants(self) -> Mapping[str, Any]:
@@ -116,6 +122,14 @@ class NetworkOperation(Operation[Result]):
     def constants(self) -> Mapping[str, Any]:
         return dict(self.network.compute.describe())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of what goes to other machines: each loads the network, and none has the bar."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("network", "bar")}
+
+    def watched(self, pair: StereoPair) -> Callable[[float], None] | None:
+        """What is told the share of the work on a pair that is done; None: nobody watches."""
+        return None if self.bar is None else self.bar.within(pair.height)
+
     def look(self, pair: StereoPair) -> list[str]:
         from pamcli.imaging.preflight import check_pair
 
@@ -148,18 +162,18 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
             raise UsageError("--engine ray works off batches", "drop it for a single pair")
         gpus = isinstance(engine, Engine) and engine.device != "cpu"
         cores = engine.ray_cores or (None if isinstance(engine, Engine) else 1)
-        outcomes = run_on_ray(plan.jobs, steps, address=engine.ray_address, cores=cores, gpus=gpus)
+        outcomes = run_on_ray(_jobs(plan, steps), steps, address=engine.ray_address, cores=cores, gpus=gpus)
     elif engine is not None and (engine.ray_cores is not None or engine.ray_address != "auto"):
         raise UsageError("--ray-address and --ray-cores are about --engine ray", "add that, or drop them")
     else:
-        from pamcli.inference.pipeline import run_overlapped
-
         constants = operation.constants
-        outcomes = run_overlapped(plan.jobs, steps.load, steps.compute, steps.save)
+        outcomes = _here(plan, steps)
     report = _Reporter(plan, console, constants)
     waiting: list[Outcome[Job, Done]] = []
     try:
         with console.progress("pairs", plan.total) as bar, closing(outcomes):
+            if console.draws and (engine is None or not engine.remote):
+                operation.bar = bar
             for outcome in outcomes:
                 bar.advance(skipped=outcome.job.skip)
                 if outcome.saved is not None:
@@ -179,6 +193,23 @@ def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cl
         report(steps.finish(outcome))
     steps.kept.check()
     report.close(operation)
+
+
+def _here(plan: Plan, steps: _Steps) -> Generator[Outcome[Job, Done], None, None]:
+    """The outcomes of the jobs, done by this process."""
+    from pamcli.inference.pipeline import run_overlapped
+
+    jobs, partly = _jobs(plan, steps), plan.results.skip_existing or plan.selection.shard is not None
+    if steps.operation.first_of_all and partly and plan.batch:
+        jobs = steps.begin(jobs)
+    yield from run_overlapped(jobs, steps.load, steps.compute, steps.save)
+
+
+def _jobs(plan: Plan, steps: _Steps) -> Iterator[Job]:
+    """The jobs of a plan, after the first of the whole batch was looked at where that decides."""
+    if steps.operation.first_of_all and plan.selection.shard is not None and plan.batch:
+        steps.begin(plan.all_jobs)
+    yield from plan.jobs
 
 
 @dataclass(frozen=True)
@@ -208,15 +239,24 @@ class _Steps:
         taken: list[Job] = []
         for job in jobs if self.operation.same_for_all else ():
             taken.append(job)
+            if not self.operation.same_for_all:  # another part of the batch has decided
+                break
             try:
-                loaded = self.load(job)
+                pair = self._first(job)
             except PamError:
                 continue
-            if loaded is not None:
+            if pair is not None:
                 with suppress(InputError):
-                    self.operation.begin(job, loaded.pair)
+                    self.operation.begin(job, pair)
                     break
         return itertools.chain(taken, jobs)
+
+    def _first(self, job: Job) -> StereoPair | None:
+        """A pair that is to decide for all; None: it does not count."""
+        if self.operation.first_of_all and job.pair is not None:  # whatever becomes of its results
+            return self.operation.read(job, self.selection.layout, self.selection.max_pixels)
+        loaded = self.load(job)
+        return None if loaded is None else loaded.pair
 
     def settled(self, job: Job) -> Outcome[Job, Done] | None:
         """The outcome of a job that there is nothing to do for."""
@@ -327,7 +367,7 @@ class _Reporter:
             return
         try:
             operation.end_batch()
-        except OutputError as error:
+        except (InputError, OutputError) as error:
             if not self.counts["failed"]:
                 raise
             self.console.error(said(error), error)

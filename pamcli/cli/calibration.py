@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, as_options
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
 from pamcli.cli.options import JSON, Messages
 from pamcli.errors import InputError, UsageError
@@ -42,8 +42,9 @@ class Files(OptionGroup, panel="Calibration"):
         if "" in (self.calibration or ()):
             raise parsing.empty("--calibration")
         stored = read_calibration(*map(Path, self.calibration or []), cameras=self.cameras)
-        for note in stored.notes:
-            console.inform(f"{self.name}: {note}")
+        unit = stored.unit_note if self.baseline is None else None
+        for note in (*stored.notes, *([unit] if unit else [])):
+            console.inform(f"{self.name}: {as_options(note)}")
         return stored
 
     @property

@@ -114,11 +114,16 @@ def _say(message: str) -> None:
     print(f"pam: {one_line(message)}", file=sys.stderr, flush=True)
 
 
+SLOW = 2.0
+"""Seconds that a pair takes before its rows are counted."""
+
+
 class Progress:
-    """Counts finished pairs, on a bar of Rich if there is one."""
+    """Counts finished pairs, and the rows of a slow one, on a bar of Rich if there is one."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self.bar, self.task, self.done, self.began = bar, task, 0, time.monotonic()
+        self.rows: Any = None
 
     def advance(self, *, skipped: bool = False) -> None:
         """One more. skipped: it took no time, and says nothing about speed."""
@@ -133,13 +138,39 @@ class Progress:
         each = max(now - self.began, 1e-9) / self.done
         rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
         if left := self.bar.tasks[0].remaining:
-            rate += f", {datetime.timedelta(seconds=round(left * each))} left"
-        self.bar.update(self.task, rate=rate)
+            rate += f", {_seconds(left * each)} left"
+        self.bar.update(self.task, rate=f"{rate}, ")
 
     def expect(self, count: int) -> None:
         """So many more are to come than was known."""
         if self.bar is not None:
             self.bar.update(self.task, total=(self.bar.tasks[0].total or 0) + count)
+
+    def within(self, rows: int) -> Callable[[float], None]:
+        """What is told the share that is done of a pair of so many rows, while it is worked on."""
+        began = time.monotonic()
+        self._forget_rows()
+
+        def told(share: float) -> None:
+            passed = time.monotonic() - began
+            if self.bar is None or share >= 1:
+                self._forget_rows()
+            elif self.rows is not None or passed > SLOW:
+                if self.rows is None:
+                    self.rows = self.bar.add_task("rows", total=rows, rate="")
+                left = f"{_seconds(passed / max(share, 1e-9) * (1 - share))} left"
+                self.bar.update(self.rows, completed=int(share * rows), rate=left)
+
+        return told
+
+    def _forget_rows(self) -> None:
+        if self.rows is not None:
+            self.bar.remove_task(self.rows)
+            self.rows = None
+
+
+def _seconds(count: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=round(count))
 
 
 @contextmanager
@@ -232,17 +263,30 @@ class Console:
         if not self.draws:
             yield Progress()
             return
-        with rich_bar("{task.description}", "{task.fields[rate]}", elapsed=True) as bar:
-            yield Progress(bar, bar.add_task(what, total=total, rate=""))
+        with rich_bar("{task.description}", "{task.fields[rate]}") as bar:
+            progress = Progress(bar, bar.add_task(what, total=total, rate="", clock=True))
+            try:
+                yield progress
+            finally:
+                progress._forget_rows()
 
 
-def rich_bar(before: str, behind: str, *, width: int | None = 40, elapsed: bool = False) -> Any:
-    """A bar of Rich on stderr with a count, between two texts in which a task's fields are filled in."""
+def rich_bar(before: str, behind: str, *, width: int | None = 40) -> Any:
+    """A bar of Rich on stderr with a count, between two texts in which a task's fields are filled in.
+
+    Behind tasks with a field `clock` stands, too, how long they have been there.
+    """
     from rich import progress
     from rich.console import Console as Terminal
 
+    class Text(progress.TextColumn):
+        def render(self, task: progress.Task) -> Any:
+            text = super().render(task)
+            if task.fields.get("clock"):
+                text.append(f"{_seconds(task.elapsed or 0)} passed")
+            return text
+
     columns: list[Any] = [progress.TextColumn(before), progress.BarColumn(width)]
-    columns += [progress.MofNCompleteColumn(), progress.TextColumn(behind)]
-    columns += [progress.TimeElapsedColumn()] * elapsed
+    columns += [progress.MofNCompleteColumn(), Text(behind)]
     # Results that go to a pipe must not be caught for display above the bar.
     return progress.Progress(*columns, console=Terminal(stderr=True), redirect_stdout=sys.stdout.isatty())

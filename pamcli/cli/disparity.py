@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,9 +28,13 @@ GOOD_FOR = (
     "the weights that come with pam learned from drawn scenes and few real pairs: about one pixel in fifteen "
     "is off by more than 3 px, fewer with --min-confidence (pam guide confidence)"
 )
-DEFAULT_RANGE = (0.0, 192.0)
-AUTO_PERCENTILES = (1, 99)
-"""`--range auto` runs from the lowest of the maps' 1st to the highest of their 99th percentiles."""
+EVEN_RANGE = (0.0, 192.0)
+"""Of colours, where all disparities are the same, or none is known."""
+PERCENTILES = (1, 99)
+"""Colours run from the 1st to the 99th percentile of a map, with `--range auto` from the lowest to the
+highest of them all."""
+OUTSIDE = 0.1
+"""Share of a map that may lie outside of another one's range before that is said."""
 
 
 class Maps(options.Results):
@@ -64,8 +68,8 @@ class Maps(options.Results):
         "Of disparities in a folder or on stdout; by default pfm.", "--format"
     )
     color_range: tuple[float, float] | Literal["auto"] | None = option(
-        "Disparities between which the colours run, by default 0:192; auto: one range for the whole "
-        "batch, which is known, and reported, at its end.",
+        "Disparities between which the colours run; by default those of the pair, in a batch of its first "
+        "pair for all. auto: one range for the whole batch, which is known, and reported, at its end.",
         "--range",
         metavar="MIN:MAX|auto",
         parse=parsing.color_range,
@@ -84,11 +88,6 @@ class Maps(options.Results):
             raise UsageError(f"--min-confidence {least:g} is not between 0 and 1")
         if self.color_range is not None and self.color_map is None:
             raise UsageError("--range is about the colours of --color-map, which is not asked for")
-
-    @property
-    def colors(self) -> tuple[float, float] | None:
-        """Disparities between which the colours run; None: of the whole batch."""
-        return None if self.color_range == "auto" else self.color_range or DEFAULT_RANGE
 
     @property
     def extras(self) -> set[str]:
@@ -127,11 +126,9 @@ def command(
         console.detail(GOOD_FOR)
     parts = {"--skip-existing": output.skip_existing, "--pairs -": pairs.pairs == "-", "--shard": pairs.shard}
     parts["--engine ray"] = compute.remote
-    if output.colors is None and (partly := [option for option, given in parts.items() if given]):
+    if output.color_range == "auto" and (partly := [option for option, given in parts.items() if given]):
         raise UsageError(f"--range auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
     negative = network.min_disparity < 0
-    if negative and output.color_map and output.color_range is None:
-        output = replace(output, color_range=(network.min_disparity, DEFAULT_RANGE[1]))
     kinds = asked_results(output) | asked_results(metric)
     for kind, text in kinds.items():
         ends = f".{output.format_name}" if output.format_name else Path(text or "").suffix
@@ -149,7 +146,8 @@ def command(
         index = index_place(output.page)
         check_index(index, plan.outputs)
 
-    with tempfile.TemporaryDirectory(prefix="pam-") if output.colors is None else nullcontext("") as spool:
+    whole_batch_first = output.color_range == "auto"
+    with tempfile.TemporaryDirectory(prefix="pam-") if whole_batch_first else nullcontext("") as spool:
         operation = _Matching(output, in_metres, Path(spool), index, network, compute, console)
         run_jobs(plan, operation, console, compute)
 
@@ -161,15 +159,50 @@ class _Matching(NetworkOperation["StereoResult"]):
         """index: of the pages of a batch. how: as of `NetworkOperation`."""
         super().__init__(*how)
         self.asked, self.metric, self.spool, self.index = asked, metric, spool, index
-        self.extras, self.colors = asked.extras, asked.colors
-        self.whole_batch_first = self.colors is None
+        self.extras = asked.extras
+        self.whole_batch_first = asked.color_range == "auto"
+        self.colors = None if asked.color_range == "auto" else asked.color_range
+        """Disparities between which the colours run; None: not yet known."""
+        self.first_of_all = asked.color_map is not None and asked.color_range is None
         self.kept: dict[str, Path] = {}
         """With the range of the whole batch: stored disparities, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf
+        self.said: set[str] = set()
+        """Sizes of pictures of which it was said that they are reduced."""
+
+    @property
+    def same_for_all(self) -> bool:  # type: ignore[override]
+        """The colours' range, which is the first pair's."""
+        return self.first_of_all and self.colors is None
+
+    def begin(self, job: Job, pair: StereoPair) -> None:
+        self.apply(job, pair)
 
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
-        found: StereoResult = self.network(pair.left.pixels, pair.right.pixels, extras=self.extras)
+        found: StereoResult = self.network(
+            pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
+        )
+        if self.same_for_all:
+            self._settle_range(_range(self._shown(found)), f"of {job.names[0]}")
         return found
+
+    def facts(self, result: StereoResult) -> Mapping[str, Any]:
+        height, width = result.matched_size or result.disparity.shape
+        return {"matched_width": width, "matched_height": height}
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        if not facts or facts["matched_width"] >= facts["width"]:
+            return
+        given, taken = (
+            "{} x {}".format(*(facts[f"{of}{side}"] for side in ("width", "height")))
+            for of in ("", "matched_")
+        )
+        if given not in self.said:
+            self.said.add(given)
+            self.console.inform(
+                f"pictures of {given} px are matched at {taken}, and the result is brought back to their "
+                "size along the edges of the left one (--match-size 1 matches them as they are)"
+            )
 
     def doubts(self, result: StereoResult) -> list[str]:
         if "confidence" not in self.extras or not result.doubtful:
@@ -200,9 +233,7 @@ class _Matching(NetworkOperation["StereoResult"]):
         if target.name == "right_disparity":
             assert result.right_disparity is not None
             return _stored(result.right_disparity, target)
-        disparity = result.disparity_where(
-            visible=self.asked.unknown == "occluded", min_confidence=self.asked.min_confidence
-        )
+        disparity = self._shown(result)
         if target.name == "page":
             from pamcli.viewing.page import render_page
 
@@ -213,13 +244,24 @@ class _Matching(NetworkOperation["StereoResult"]):
             )
         if target.name == "color_map":
             if self.colors is not None:
-                return _colored(disparity, self.colors, target)
+                return _colored(disparity, self.colors, target, 0 if self.asked.color_range else OUTSIDE)
             self._keep(disparity, target)
             return None
         if target.name == "disparity":
             return _stored(disparity, target)
         assert self.metric is not None
         return self.metric.encode(target, disparity, pair.left.pixels, result.confidence)
+
+    def _shown(self, result: StereoResult) -> Any:
+        """The disparity, NaN where it is to be unknown."""
+        occluded = self.asked.unknown == "occluded"
+        return result.disparity_where(visible=occluded, min_confidence=self.asked.min_confidence)
+
+    def _settle_range(self, found: tuple[float, float] | None, whose: str) -> None:
+        even = found is None or found[0] >= found[1]
+        self.colors = low, high = EVEN_RANGE if even or found is None else found
+        source = "" if even else f" (1st to 99th percentile {whose})"
+        self.console.inform(f"colours run from {low:.2f} to {high:.2f} px{source}")
 
     def end_batch(self) -> None:
         if self.index is not None:
@@ -229,15 +271,11 @@ class _Matching(NetworkOperation["StereoResult"]):
 
     def _keep(self, disparity: Any, target: Target) -> None:
         """Until the range of the whole batch is known."""
-        import numpy as np
-
         from pamcli.files.atomic import write_atomically
         from pamcli.imaging.disparity_files import encode_disparity
 
-        known = disparity[np.isfinite(disparity)]
-        if known.size:
-            low, high = np.percentile(known, AUTO_PERCENTILES)
-            self.low, self.high = min(self.low, float(low)), max(self.high, float(high))
+        if (found := _range(disparity)) is not None:
+            self.low, self.high = min(self.low, found[0]), max(self.high, found[1])
         stored = self.spool / f"{len(self.kept)}.npy"
         write_atomically(stored, encode_disparity(disparity, ".npy").data)
         self.kept[str(target)] = stored
@@ -248,13 +286,10 @@ class _Matching(NetworkOperation["StereoResult"]):
         if target.name != "color_map":
             return None
         if self.colors is None:
-            self.colors = (self.low, self.high) if self.low < self.high else DEFAULT_RANGE
-            self.console.inform(
-                "colours run from {:.2f} to {:.2f} px (1st to 99th percentile)".format(*self.colors)
-            )
+            self._settle_range((self.low, self.high), "of the batch")
+            assert self.colors is not None
         disparity = read_disparity(self.kept[str(target)], max_pixels=None)
-        # Without its warning: by the definition of the range some pixels lie outside.
-        return Encoded(_colored(disparity, self.colors, target).data)
+        return _colored(disparity, self.colors, target, 1)
 
 
 def _stored(disparity: Any, target: Target) -> Encoded:
@@ -267,7 +302,19 @@ def _stored(disparity: Any, target: Target) -> Encoded:
     return Encoded(file.data, [f"{share}; .pfm, .npy and .tif hold any"])
 
 
-def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Encoded:
+def _range(disparity: Any) -> tuple[float, float] | None:
+    """The `PERCENTILES` of what is known; None where nothing is."""
+    import numpy as np
+
+    known = disparity[np.isfinite(disparity)]
+    if not known.size:
+        return None
+    low, high = np.percentile(known, PERCENTILES).tolist()
+    return low, high
+
+
+def _colored(disparity: Any, colors: tuple[float, float], target: Target, outside: float) -> Encoded:
+    """outside: share of what is known that may lie outside of the range before that is said."""
     import numpy as np
 
     from pamcli.imaging.colormap import colorize
@@ -275,8 +322,8 @@ def _colored(disparity: Any, colors: tuple[float, float], target: Target) -> Enc
 
     colored = colorize(disparity, *colors)
     data = encode_picture(Picture(colored.pixels), target.suffix, name=str(target))
-    if not colored.saturated:
+    known = int(np.isfinite(disparity).sum())
+    if colored.saturated <= outside * known:
         return Encoded(data)
-    share = 100 * colored.saturated / int(np.isfinite(disparity).sum())
-    pixels = f"{colored.saturated} pixels ({share:.1f} %) of the colour map"
+    pixels = f"{colored.saturated} pixels ({100 * colored.saturated / known:.1f} %) of the colour map"
     return Encoded(data, ["{} lie outside {:g}:{:g} px (--range)".format(pixels, *colors)])

@@ -11,7 +11,7 @@ import typer
 from pamcli import __version__
 from pamcli.cli.console import Console, said
 from pamcli.cli.options import JSON
-from pamcli.errors import PamError
+from pamcli.errors import PamError, missing_package
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import REGISTERED, locate
 
@@ -35,9 +35,10 @@ def command(json: bool = JSON) -> None:
     for name, find in _EXAMINED.items():
         try:
             facts[name] = find()
-        except PamError as error:
-            facts[name] = f"FAILED: {said(error)}"
-            failures.append(error)
+        except (PamError, ImportError) as error:
+            failure = error if isinstance(error, PamError) else PamError(missing_package(error))
+            facts[name] = f"FAILED: {said(failure)}"
+            failures.append(failure)
     lines = []
     for name, value in facts.items():
         parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]

@@ -6,12 +6,13 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options, parsing
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, Progress
 from pamcli.cli.groups import OptionGroup, flag, option, set_options
 from pamcli.cli.network import DEFAULT_SCALE, Matching, Upscaling
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
@@ -103,6 +104,15 @@ class Shown(OptionGroup, panel="Output"):
             check_new_file(self.report, ".html", overwrite=self.overwrite, option="--report")
 
 
+def watched(method: Method, bar: Progress, console: Console) -> Method:
+    """The method, the rows of its slow pairs counted on a bar that is drawn."""
+    from pamcli.evaluation.methods import NetworkMethod
+
+    if not console.draws or not isinstance(method, NetworkMethod):
+        return method
+    return replace(method, watch=bar.within)
+
+
 def measured(
     task: Task[Any, Any, Any], sets: list[Source], methods: list[Method], shown: Shown, console: Console
 ) -> None:
@@ -112,7 +122,8 @@ def measured(
 
     worst = WORST if shown.report else 0
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        found = evaluate(task, sets, methods, compare=shown.compare, worst=worst, advance=bar.advance)
+        seen = [watched(method, bar, console) for method in methods]
+        found = evaluate(task, sets, seen, compare=shown.compare, worst=worst, advance=bar.advance)
     if shown.per_image is not None:
         write_atomically(shown.per_image, found.csv().encode("utf-8", "surrogateescape"))
     if shown.report is not None:

@@ -120,6 +120,11 @@ class Plan:
             return self.share(self._streamed())
         return map(self._job, self.share(self.pairing.pairs))
 
+    @property
+    def all_jobs(self) -> Iterator[Job]:
+        """The jobs of the whole batch, whichever part is to be done; none while a list is still arriving."""
+        return map(self._job, self.pairing.pairs if self.pairing else ())
+
     def _streamed(self) -> Iterator[Job]:
         """Jobs of a list that arrives line by line."""
         given, seen = self.selection, SeenPaths(read=self.read)

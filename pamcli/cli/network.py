@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pamcli.cli import parsing
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, flag, option
-from pamcli.cli.options import Compute
+from pamcli.cli.options import Compute, at_most_one
 from pamcli.errors import UsageError
 from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, REGISTERED, locate
 from pamcli.registry.spec import read_header
@@ -76,11 +76,15 @@ class Matching(Network):
         max=100_000,
         metavar="N",
     )
+    match_size: float | Literal["auto"] | None = option(
+        "Match pictures N times as large on each side as they are (1/16 to 4), or N px wide (from 64 on); "
+        "the result has their own size all the same. auto: small ones enlarged, large ones reduced; 1: as "
+        "they are. By default auto, and 1 for the paper's network.",
+        metavar="auto|N",
+        parse=parsing.match_size,
+    )
     enlarge: float | Literal["auto"] | None = option(
-        "Match pictures N times (1 to 4) as large as they are: finer, for N² times the time; auto "
-        "enlarges small ones alone. By default auto, and 1 for the paper's network.",
-        metavar="N|auto",
-        parse=parsing.enlargement,
+        "The old name of --match-size.", metavar="auto|N", parse=parsing.match_size
     )
 
     @property
@@ -89,6 +93,7 @@ class Matching(Network):
         return self.weights or DEFAULT_MATCHING
 
     def __post_init__(self) -> None:
+        at_most_one({"--match-size": self.match_size, "--enlarge": self.enlarge})
         limit = self.max_disparity
         if isinstance(limit, int) and limit <= self.min_disparity:
             raise UsageError(
@@ -97,15 +102,18 @@ class Matching(Network):
 
     def load(self, compute: Compute, console: Console) -> tuple[StereoMatcher, Path]:
         """The network, and its file. Raises ModelError, DeviceError, UsageError."""
+        if self.enlarge is not None:
+            console.inform("--enlarge is called --match-size now, and means the same")
         path = find_weights(self.name, console)
         with console.starting(self.name):
             from pamcli.inference.matcher import StereoMatcher
 
             asked = {"min_disparity": self.min_disparity, "max_disparity": self.max_disparity}
-            matcher = StereoMatcher.load(path, enlarge=self.enlarge, **(compute.resources | asked))
+            size = self.enlarge if self.match_size is None else self.match_size
+            matcher = StereoMatcher.load(path, match_size=size, **(compute.resources | asked))
         limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
-        enlarged = "" if matcher.enlarge == 1 else f", enlarged {matcher.enlarge}"
-        console.detail(f"{self.name}: {path}, {_compute(matcher)}, maximum disparity {limit}{enlarged}")
+        resized = "" if matcher.match_size == 1 else f", match size {matcher.match_size}"
+        console.detail(f"{self.name}: {path}, {_compute(matcher)}, maximum disparity {limit}{resized}")
         return matcher, path
 
 

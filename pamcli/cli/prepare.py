@@ -217,12 +217,12 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
         console.inform(f"{target} goes on: {len(plan.done)} of {items} pictures are done")
     bar.expect(0 if plan.finished else items)
     outcomes = carry_out_stereograms(plan, workers, bar.advance)
-    counts = Counter(each["outcome"] for each in outcomes)
+    counts = Counter(each.outcome for each in outcomes)
     for each in outcomes:
-        if each["outcome"] == "set aside":
-            console.inform(f"{each['picture']} is set aside: {each['reason']}")
-        elif each["outcome"] == "damaged":
-            console.error(f"{each['picture']}: {each['reason']}")
+        if each.outcome == "set aside":
+            console.inform(f"{each.picture} is set aside: {each.reason}")
+        elif each.outcome == "damaged":
+            console.error(f"{each.picture}: {each.reason}")
     place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": len(outcomes)}
     found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
     others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"

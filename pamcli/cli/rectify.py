@@ -46,9 +46,9 @@ class Rectified(options.Pictures):
 class Views(Files):
     """Which cameras, and which part of their pictures. Raises UsageError for what contradicts itself."""
 
-    alpha: float = option(
-        "0: only pixels that the cameras saw; 1: all that they saw, with black around it.",
-        default=0.0,
+    alpha: float | None = option(
+        "0: only pixels that the cameras saw; 1: all that they saw, with black around it. By default as "
+        "the calibration's own R and P have it (ROS, KITTI, OpenCV), where it has them, else 0.",
         min=0,
         max=1,
         metavar="0...1",
@@ -200,12 +200,14 @@ class _Rectifying(Operation[_Result]):
         if self.rectification is None:
             first = self.size or size
             rig = self.rig.for_size(*first)
-            if self.rig.size is not None and first not in self.rig.sizes:
+            if self.size is None and self.rig.size is not None and first not in self.rig.sizes:
                 self.console.inform(
                     f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
                     f"{first[0]} x {first[1]}"
                 )
             views = self.views
+            if self.size is None and rig.stated and (views.alpha, views.size, views.fov) == (None,) * 3:
+                self.console.inform("rectified as the calibration says, by its own R and P")
             self.rectification = rig.rectification(alpha=views.alpha, size=views.size, fov=views.fov)
             if rig.left.fisheye and self.size is None and self.rectification.calibration:
                 self.console.inform(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pamcli.cli import options
-from pamcli.cli.evaluate import Disparities, Exact
+from pamcli.cli.evaluate import Disparities, Exact, watched
 from pamcli.cli.groups import OptionGroup, flag, option
 from pamcli.cli.network import Matching
 from pamcli.cli.options import check_new_file
@@ -35,8 +35,7 @@ def command(
 
     It is read back and verified; an incomplete one is refused before the network runs.
 
-    $ pam submit --data kitti2015/testing:kitti -o kitti2015.zip
-    $ pam submit --data eth3d:eth3d --predictions made/ --prediction-seconds 0.4 -o eth3d.zip
+    $ pam submit --data middlebury:MiddEval3 -o middlebury.zip
     """
     console = messages.console()
     given.check(network)
@@ -52,7 +51,7 @@ def command(
         raise UsageError(said, "--prediction-seconds S says it")
     method = given.method(network, compute, console, seconds=seconds)
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        written = submit(to.output, rules, sets, method, advance=bar.advance)
+        written = submit(to.output, rules, sets, watched(method, bar, console), bar.advance)
     for note in written.notes:
         console.warn(note)
     console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")

@@ -81,9 +81,10 @@ class _Upscaling(NetworkOperation["dict[str, np.ndarray]"]):
 
     def apply(self, job: Job, pair: StereoPair) -> dict[str, np.ndarray]:
         views = pair.left.pixels, pair.right.pixels
+        progress = self.watched(pair)
         if all(target.name == "left" for target in job.targets):
-            return {"left": self.network.left_only(*views)}
-        return dict(zip(("left", "right"), self.network(*views), strict=True))
+            return {"left": self.network.left_only(*views, progress=progress)}
+        return dict(zip(("left", "right"), self.network(*views, progress=progress), strict=True))
 
     def encode(self, target: Target, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
         from pamcli.imaging.images import encode_picture

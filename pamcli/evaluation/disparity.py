@@ -25,31 +25,29 @@ POOLED, MEANS = "pooled", "mean of pictures"
 HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
 TRUST = (
-    "ause-epe",
-    "ause-bad-2",
-    "visible-precision",
-    "visible-recall",
-    "occluded-precision",
-    "occluded-recall",
+    *("ause-epe", "ause-bad-2"),
+    *(f"{seen}-{share}" for seen in ("visible", "occluded") for share in ("precision", "recall")),
 )
 """Figures of the three tables on the terminal, the most telling first; all others have all of them."""
 
-UNITS = {"epe": "px", "rms": "px", "a50": "px", "a90": "px", "a95": "px", "a99": "px"}
-"""Units of figures that are not in percent; the areas and the number of pixels have none."""
-UPPER = {"epe", "d1", *SPREAD}
+RANGES = ("0-100", "100-200", ">200", ">192")
+"""Regions by the size of the truth."""
+
+UNITS = {
+    "pixels": ("", 0),
+    **dict.fromkeys(("epe", "rms", *SPREAD), ("px", 2)),
+    **dict.fromkeys(("ause-epe", "ause-bad-2"), ("", 3)),
+}
+"""Units and decimals of figures; all others are in percent with two."""
+CAPITALS = {"epe", "d1", *SPREAD}
 """Figures whose names are capitals."""
 
 
 def _column(key: str) -> Column:
     """Describe a figure of `METRICS`, or that of another region, as "noc d1"."""
     region, _, metric = key.rpartition(" ")
-    unit, decimals = UNITS.get(metric, "%"), 2
-    if metric == "pixels":
-        unit, decimals = "", 0
-    elif metric.startswith("ause"):
-        unit, decimals = "", 3
-    title = metric.upper() if metric in UPPER else metric
-    return Column(key, f"{region} {title}".strip(), unit, decimals, note=METRICS[metric])
+    title = metric.upper() if metric in CAPITALS else metric
+    return Column(key, f"{region} {title}".strip(), *UNITS.get(metric, ("%", 2)), note=METRICS[metric])
 
 
 COLUMNS = {
@@ -125,9 +123,14 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         return [("maximum disparity", "none" if limit is None else f"{limit} px")]
 
     def rows(self, total: DisparitySummary) -> Iterator[dict[str, Value]]:
+        """Leave out what would repeat a row: the mean over one picture, a range that holds every pixel."""
         for average, figures in ((POOLED, total.pooled), (MEANS, total.image_means)):
             for region in filter(figures.__contains__, REGIONS):
                 pictures = total.having(region)
+                if average == MEANS and pictures == 1:
+                    continue
+                if region in RANGES and total.pooled[region]["pixels"] == total.pooled["all"]["pixels"]:
+                    continue
                 yield {"region": region, "average": average, "pictures": pictures, **figures[region]}
 
     def told(self, page: Evaluation, sets: Sequence[MeasuredSet[DisparitySummary]]) -> Evaluation:

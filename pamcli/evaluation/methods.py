@@ -47,6 +47,8 @@ class NetworkMethod:
     then the left again, which tells what the second view is worth."""
     keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
     """Super-resolution: is given name, left and right view of every pair that was enlarged."""
+    watch: Callable[[int], Callable[[float], None]] | None = None
+    """Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
 
     @property
     def row(self) -> str:
@@ -83,7 +85,7 @@ class NetworkMethod:
         """Match one pair, and take the time. extras: what is asked for beside the disparity."""
         run = partial(self.network, left, right)
         start = time.perf_counter()
-        found = run(extras=extras)
+        found = run(extras=extras, **self._watched(left))
         seconds = time.perf_counter() - start
         return Estimate(found.disparity, found.visible, found.confidence, seconds, run)
 
@@ -95,12 +97,15 @@ class NetworkMethod:
         """Enlarge one pair, and take the time."""
         start = time.perf_counter()
         second = pair.low_left if self.right_view == "left" else pair.low_right
-        left, right = self.network(pair.low_left, second)
+        left, right = self.network(pair.low_left, second, **self._watched(pair.low_left))
         seconds = time.perf_counter() - start
         if self.keep is not None:
             self.keep(pair.name, left, right)
         alone = self.network.left_only(pair.low_left, pair.low_left) if self.right_view == "both" else None
         return Enlarged(left, right, seconds, alone)
+
+    def _watched(self, view: NDArray[np.generic]) -> dict[str, Any]:
+        return {} if self.watch is None else {"progress": self.watch(len(view))}
 
 
 @dataclass(frozen=True)

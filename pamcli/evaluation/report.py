@@ -27,12 +27,19 @@ def _environment() -> jinja2.Environment:
 
 
 def render_report(found: Evaluation) -> bytes:
-    """Render the report as an HTML file in UTF-8, without anything outside it."""
+    """Render the report as an HTML file in UTF-8, without anything outside it.
+
+    It says nothing twice: the figures of a set's only pair are those of the set, and warnings are no notes.
+    """
+    pairs = {(row.get("data"), row.get("name")) for row in found.images.rows}
+    several = len(pairs) > len({data for data, _ in pairs})
     page = (
         _environment()
         .get_template("report.html")
         .render(
             found=found,
+            notes=[note for note in found.notes if note not in found.warnings],
+            several=several,
             error_legend=[
                 (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
                 for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
@@ -40,7 +47,7 @@ def render_report(found: Evaluation) -> bytes:
             has_errors=any(panel.kind == "errors" for pair in found.worst_pairs for panel in pair.panels),
             definitions={
                 column.heading: column.note
-                for table in (found.summary, found.images)
+                for table in (found.summary, *([found.images] if several else ()))
                 for column in table.columns
                 if column.note
             },

@@ -242,6 +242,9 @@ def opened(data: Iterable[str | Source]) -> list[Source]:
         raise UsageError("no data set is given", "give NAME:PATH; pam dataset list shows the names")
     # All are understood before any is opened.
     specs = [parse_data(each) if isinstance(each, str) else each for each in data]
+    texts = [each.text for each in specs if isinstance(each, DataSpec)]
+    if twice := [text for text in texts if texts.count(text) > 1]:
+        raise UsageError(f"{shown(twice[0])} is given twice", "give each data set once")
     return [open_data(each) if isinstance(each, DataSpec) else each for each in specs]
 
 
@@ -274,7 +277,7 @@ def _tables(task: AnyTask, sets: Sequence[AnySet], several: bool) -> tuple[Table
     parts = ((keys, [row for row in summary if not row.keys().isdisjoint(keys)]) for keys in task.headline)
     return (
         table(images, [Column("seconds", "time", "s", 3)], task.columns),
-        table(summary, task.words, task.columns),
+        table(summary, task.words, dict.fromkeys((*task.headline[0], *task.columns))),
         tuple(table(rows, task.words, keys) for keys, rows in parts if rows),
     )
 

@@ -127,12 +127,7 @@ def require_complete(rules: Rules, names: Iterable[str]) -> None:
 
 
 def submit(
-    file: Path,
-    rules: Rules,
-    sets: Sequence[Source],
-    method: Method,
-    *,
-    advance: Callable[[], None] = lambda: None,
+    file: Path, rules: Rules, sets: Sequence[Source], method: Method, advance: Callable[[], None]
 ) -> Submission:
     """Write the archive of a method's results. advance: called after each. Raises as `write_submission`."""
 

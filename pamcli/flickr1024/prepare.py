@@ -4,13 +4,16 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import listed, shown
 from pamcli.flickr1024.pairs import Pair
 from pamcli.flickr1024.stores import (
+    HEADER,
     HEIGHT,
     SCALES,
     WIDTH,
@@ -28,7 +31,9 @@ from pamcli.flickr1024.stores import (
     write_patch_folder,
     write_pixels,
 )
-from pamcli.flickr1024.unfinished import Item, Unfinished, check_space, write_json
+from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, write_json
+
+Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
 _PNG_SHARE = 0.8  # of the raw bytes, at most about, that a photograph takes
 _PATCH_FILES = 5  # four pictures and their folder ...
@@ -43,6 +48,19 @@ class PairItem(Item):
     picture: PackedPicture
     scale: int
     store: StoreName
+
+    def result(self) -> list[str]:
+        """Checksums of its patches."""
+        found, picture, store = self.read_record(list[Sha256]), self.picture, self.folder / "store"
+        if len(found) != picture.patches:
+            said = f"{shown(self.record)} is damaged: it has {len(found)} of {picture.patches} patches"
+            raise InputError(said, "remove this file, and what it is about is done anew")
+        if self.store == "packed":
+            end = picture.offset + pixels_of(picture.width, picture.height, self.scale)
+            self.require(store / "pixels.npy", HEADER + end)
+        elif picture.patches:
+            self.require(store / f"{picture.first + picture.patches - 1:06d}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -127,7 +145,7 @@ def plan_preparation(
     if first == 1:
         least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale} pixels"
         raise InputError(f"no picture is large enough for a patch: the smallest that is has {least}")
-    request = {"options": {"store": store, "scale": scale, "split": split}, "pictures": pictures}
+    request = Request({"store": store, "scale": scale, "split": split}, pictures)
     check_folder(out)
     work = (folder, paths.store, paths.index, request, tuple(items))
     plan = Plan(*work, scale, split, store, paths, tuple(unreadable))

@@ -9,34 +9,65 @@ import csv
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pydantic
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
+from pamcli.files.stored import Number, Text, Whole, read_stored
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.flickr1024.archives import Location, pictures_below
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
 from pamcli.flickr1024.stereogram_views import SetAside
-from pamcli.flickr1024.unfinished import Item, Unfinished, check_space, read_json, write_json
+from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, write_json
 from pamcli.imaging.png import encode_png
-
-Report = dict[str, Any]
-"""JSON: "picture", "outcome" (pair, set aside, damaged), "reason" or what was found; see `FOUND`."""
 
 SUFFIXES = (*PICTURE_SUFFIXES, ".jps", ".pns")
 """The last two: JPEG and PNG files that are known to be stereograms."""
-FOUND = (
-    *("layout", "certainty", "vertical_offset", "rotation", "shift"),
-    *("infinity", "smallest_disparity", "largest_disparity"),
-)
-"""What `RectifiedPair` says of a pair, besides its pictures."""
-COLUMNS = ("picture", "outcome", "reason", "name", "width", "height", *FOUND)
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Report:
+    """What became of a stereogram; of a pair, what `RectifiedPair` says of it."""
+
+    picture: Text
+    outcome: Literal["pair", "set aside", "damaged"]
+    reason: Text | None = None
+    """Why it is no pair."""
+    name: Text | None = None
+    """Of the pair's files, as all below."""
+    width: Whole | None = None
+    height: Whole | None = None
+    layout: Literal["cross", "parallel"] | None = None
+    certainty: Number | None = None
+    vertical_offset: Number | None = None
+    rotation: Number | None = None
+    shift: int | None = None
+    infinity: Literal["yes", "no"] | None = None
+    smallest_disparity: Number | None = None
+    largest_disparity: Number | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """What is known."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+COLUMNS = tuple(field.name for field in fields(Report))
+FOUND = COLUMNS[COLUMNS.index("layout") :]
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Reports:
+    """The record of a finished folder."""
+
+    pictures: tuple[Report, ...]
+    job: Request
 
 
 @dataclass(frozen=True)
@@ -50,6 +81,14 @@ class StereogramItem(Item):
     location: Location
     options: Mapping[str, Any]
     """Of `rectify_stereogram`."""
+
+    def result(self) -> Report:
+        """What became of it."""
+        found = self.read_record(Report)
+        if found.outcome == "pair":
+            for side in "LR":
+                self.require(self.folder / "store" / f"{self.name}_{side}.png")
+        return found
 
 
 StereogramPlan = Unfinished[StereogramItem]
@@ -76,7 +115,7 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
             raise UsageError(f"{both} would both become {shown(name)}_L.png", "rename one of them")
         names[name] = path
         items.append(StereogramItem(len(items) + 1, folder, path, name, picture.location, options))
-    request = {"options": dict(options), "pictures": [item.picture for item in items]}
+    request = Request(dict(options), [item.picture for item in items])
     check_folder(out)
     plan = Unfinished(folder, out / "pairs", out / "stereograms.json", request, tuple(items))
     if not plan.finished:
@@ -94,37 +133,37 @@ def carry_out_stereograms(
     Raises OutputError; what is done stays done.
     """
     if plan.finished:
-        return tuple(read_json(plan.record)["pictures"])
+        return read_stored(Reports, plan.record, f"remove {shown(plan.target)} and begin anew").pictures
     plan.begin()
     failed = plan.carry_out(rectify, workers, advance)
     found = plan.results() | {
-        number: {"picture": plan.items[number - 1].picture, "outcome": "damaged", "reason": why}
-        for number, why in failed.items()
+        number: Report(plan.items[number - 1].picture, "damaged", why) for number, why in failed.items()
     }
     outcomes = tuple(found[item.number] for item in plan.items)
     table = io.StringIO(newline="")
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(outcomes)
+    reports = [outcome.as_json() for outcome in outcomes]
+    writer.writerows(reports)
     write_atomically(plan.record.with_suffix(".csv"), table.getvalue().encode())
-    write_json(plan.record, {"pictures": outcomes, "job": plan.request})
+    write_json(plan.record, {"pictures": reports, "job": vars(plan.request)})
     plan.complete()
     return outcomes
 
 
 def rectify(item: StereogramItem) -> None:
     """One stereogram to its pair, or to the reason why not. Raises InputError: it cannot be read."""
-    outcome: Report = {"picture": item.picture}
     try:
         result = rectify_stereogram(item.location.read().pixels, **item.options)
     except SetAside as why:
-        outcome |= {"outcome": "set aside", "reason": str(why)}
-    else:
-        height, width = result.left.shape[:2]
-        outcome |= {"outcome": "pair", "name": item.name, "width": width, "height": height}
-        for key in FOUND:
-            value = np.asarray(getattr(result, key)).item()  # NumPy's numbers are none of JSON's
-            outcome[key] = round(value, 4) if isinstance(value, float) else value
-        for side, pixels in (("L", result.left), ("R", result.right)):
-            write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
-    item.mark(outcome)
+        item.mark(Report(item.picture, "set aside", str(why)).as_json())
+        return
+    height, width = result.left.shape[:2]
+    known: dict[str, Any] = {}
+    for key in FOUND:
+        value = np.asarray(getattr(result, key)).item()  # NumPy's numbers are none of JSON's
+        known[key] = round(value, 4) if isinstance(value, float) else value
+    for side, pixels in (("L", result.left), ("R", result.right)):
+        write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
+    report = Report(item.picture, "pair", name=item.name, width=width, height=height, **known)
+    item.mark(report.as_json())

@@ -30,19 +30,22 @@ import io
 import os
 import shutil
 import tokenize
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
+import pydantic
 from numpy.typing import NDArray
+from pydantic import Field
 
 from pamcli.errors import InputError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
+from pamcli.files.stored import Text, Whole, read_json, understood
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.unfinished import read_json, writing
+from pamcli.flickr1024.unfinished import Request, writing
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.resize import imresize
@@ -58,6 +61,10 @@ MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "wi
 
 StoreName = Literal["packed", "folders"]
 Pixels = NDArray[np.uint8]
+Side = Annotated[int, Field(strict=True, ge=1, le=65_536)]
+"""Pixels of a picture's width or height."""
+
+ANEW = "remove what was prepared and prepare it anew"
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,13 @@ class Patch(NamedTuple):
 
 def boxes(height: int, width: int) -> list[tuple[int, int]]:
     """(row, column) of the top left pixel of every patch of a low-resolution picture, counted from 0."""
+    rows, columns = _places(height, width)
+    return [(row, column) for row in rows for column in columns]
+
+
+def _places(height: int, width: int) -> tuple[range, range]:
     # 3 : 20 : height - 33 in MATLAB, which counts from 1 and takes the end in.
-    return [
-        (row, column)
-        for row in range(2, height - HEIGHT - 3, STRIDE)
-        for column in range(2, width - WIDTH - 3, STRIDE)
-    ]
+    return range(2, height - HEIGHT - 3, STRIDE), range(2, width - WIDTH - 3, STRIDE)
 
 
 def cut_size(width: int, height: int, scale: int, halved: bool) -> tuple[int, int]:
@@ -148,19 +156,19 @@ class StorePaths:
         return StorePaths(out / name, out / f"{name}.csv", out / f"{name}.json")
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class PackedPicture:
     """A pair in a store: where it lies, and which patches are its own."""
 
-    source: str
-    name: str
-    width: int
-    height: int
+    source: Text
+    name: Text
+    width: Side
+    height: Side
     """Of the high resolution, cut to a multiple of the scale."""
-    first: int
+    first: Annotated[Whole, Field(ge=1)]
     """Number of its first patch, from 1."""
-    patches: int
-    offset: int
+    patches: Whole
+    offset: Whole
     """Of its first pixel among all; of folders, what it would be."""
 
     def boxes(self, scale: int) -> list[tuple[int, int]]:
@@ -168,17 +176,35 @@ class PackedPicture:
         return boxes(self.height // scale, self.width // scale)
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class Index:
-    """What a store holds."""
+    """What a store holds. Raises ValueError where parts of it contradict each other."""
 
-    scale: int
-    split: str
+    scale: Whole
+    split: Text
     pictures: tuple[PackedPicture, ...]
-    job: Mapping[str, Any]
+    job: Request
     """Options and pictures that it was made from."""
-    left_out: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[tuple[Text, Text], ...] = ()
     """Pairs that could not be read, with the reason."""
+
+    @pydantic.model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.scale not in SCALES:
+            raise ValueError(f"its scale is {self.scale}, and must be one of {', '.join(map(str, SCALES))}")
+        number, offset, names = 1, 0, set()
+        for picture in self.pictures:
+            size = picture.width, picture.height
+            rows, columns = _places(picture.height // self.scale, picture.width // self.scale)
+            if any(side % self.scale for side in size) or picture.patches != len(rows) * len(columns):
+                raise ValueError(f"{shown(picture.name)} has not the patches of a picture of its size")
+            if picture.first < number or picture.offset < offset:
+                raise ValueError(f"{shown(picture.name)} begins where the pair before it has not ended")
+            number, offset = picture.first + picture.patches, picture.offset + pixels_of(*size, self.scale)
+            names.add((picture.source, picture.name))
+        if len(names) < len(self.pictures):
+            raise ValueError("two of its pairs have one name")
+        return self
 
     @property
     def patches(self) -> int:
@@ -209,21 +235,17 @@ class Index:
             "sources": self.sources(),
             "left_out": [list(each) for each in self.left_out],
             "pictures": [vars(picture) for picture in self.pictures],
-            "job": self.job,
+            "job": vars(self.job),
         }
 
 
 def read_index(path: Path) -> Index:
     """Raises InputError: missing, damaged, or of a later version."""
-    found = read_json(path)
-    try:
-        if found["format"] > FORMAT:
-            raise InputError(f"{shown(path)} was written by a later version of pam", "update pam")
-        pictures = tuple(PackedPicture(**picture) for picture in found["pictures"])
-        left_out = tuple((name, why) for name, why in found["left_out"])
-        return Index(found["scale"], found["split"], pictures, found["job"], left_out)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{shown(path)} is no index of patches: {error!r}") from None
+    found = read_json(path, ANEW)
+    version = found.get("format") if isinstance(found, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        raise InputError(f"{shown(path)} was written by a later version of pam", "update pam")
+    return understood(Index, found, path, ANEW)
 
 
 def pixels_of(width: int, height: int, scale: int) -> int:

@@ -10,19 +10,40 @@ So a run may end at any moment, and whatever it had done stays done.
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import pydantic
+
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, explained, require_folder, write_atomically
-from pamcli.files.finding import read_text, shown
+from pamcli.files.finding import shown
+from pamcli.files.stored import Text, read_stored
 from pamcli.workers import done_in_processes
 
-Request = Mapping[str, Any]  # what is asked for, as JSON: "options" (name -> value) and "pictures" (a list)
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Request:
+    """What is asked for, of values that JSON has: equal requests have equal results."""
+
+    options: dict[Text, Any]
+    pictures: list[Any]
+    """What each is called, and what else decides the result."""
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Record:
+    """The part of a result's record that says with what it was made."""
+
+    job: Request
+
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -33,10 +54,33 @@ class Item:
     folder: Path
     """Of all the work."""
 
+    @property
+    def record(self) -> Path:
+        """The file that is there when it is done, and says what came of it."""
+        return self.folder / "done" / f"{self.number:06d}.json"
+
     def mark(self, result: Any) -> None:
         """Say what came of it, after all of it is on the disk. Raises OutputError."""
         require_folder(self.folder, "job.json")
-        write_json(self.folder / "done" / f"{self.number:06d}.json", result, indent=None)
+        write_json(self.record, result, indent=None)
+
+    @abstractmethod
+    def result(self) -> Any:
+        """What `mark` was given. Raises InputError: its record is damaged, what it speaks of is not there."""
+
+    def read_record(self, kind: type[Kind]) -> Kind:
+        """What `mark` was given, of a type. Raises InputError."""
+        return read_stored(kind, self.record, "remove this file, and what it is about is done anew")
+
+    def require(self, path: Path, size: int = 0) -> None:
+        """Raise InputError where a part of the result, of so many bytes or more, is not there."""
+        try:
+            there = path.stat().st_size >= size
+        except OSError:
+            there = False
+        if not there:
+            said = f"{shown(self.record)} says that {shown(path)} is there, and it is not, or not whole"
+            raise InputError(said, f"remove {shown(self.folder)} and begin anew")
 
 
 AnItem = TypeVar("AnItem", bound=Item)
@@ -71,12 +115,18 @@ class Unfinished(Generic[AnItem]):
             if not self.record.exists():
                 said = f"{target} exists already, and no run of this command finished it"
                 raise UsageError(said, "name another folder")
-            if other := difference(read_json(self.record).get("job", {}), self.request):
+            made = read_stored(Record, self.record, f"remove {target} and prepare it anew")
+            if other := difference(made.job, self.request):
                 raise UsageError(f"{target} was made with {other}", "name another folder, or remove this one")
             return True
-        if begun.exists() and (other := difference(read_json(begun), self.request)):
-            hint = "repeat that command, or remove the folder, or name another one"
-            raise UsageError(f"{shown(self.folder)} was begun with {other}", hint)
+        anew = f"remove {shown(self.folder)} and begin anew"
+        if (self.folder / "done").exists() and not begun.exists():
+            raise InputError(f"{shown(begun)} is gone: nobody knows what the work was for", anew)
+        if begun.exists():
+            before = read_stored(Request, begun, anew)
+            if other := difference(before, self.request):
+                hint = "repeat that command, or remove the folder, or name another one"
+                raise UsageError(f"{shown(self.folder)} was begun with {other}", hint)
         check_writable(self.target)
         return False
 
@@ -86,7 +136,7 @@ class Unfinished(Generic[AnItem]):
         with writing(store):
             store.mkdir(parents=True, exist_ok=True)
         if not (self.folder / "job.json").exists():
-            write_json(self.folder / "job.json", self.request)
+            write_json(self.folder / "job.json", asdict(self.request))
         return store
 
     def carry_out(
@@ -105,9 +155,10 @@ class Unfinished(Generic[AnItem]):
         return dict(sorted(failed.items()))
 
     def results(self) -> dict[int, Any]:
-        """What came of each item so far, by its number."""
-        paths = sorted((self.folder / "done").glob("*.json"))
-        return {int(path.stem): read_json(path, None) for path in paths if path.stem.isdigit()}
+        """What came of each item so far, by its number. Raises InputError: a record of it is damaged."""
+        done = self.folder / "done"
+        there = set(os.listdir(done)) if done.is_dir() else set()
+        return {item.number: item.result() for item in self.items if item.record.name in there}
 
     def complete(self) -> None:
         """Rename the store to its final name and drop the rest. Raises OutputError."""
@@ -122,16 +173,13 @@ class Unfinished(Generic[AnItem]):
 
 def difference(old: Request, new: Request) -> str:
     """In which way two requests differ, in words; "" where they do not."""
-    new, options = json.loads(json.dumps(new)), old.get("options")
-    for name, value in new["options"].items():
-        before = options.get(name) if isinstance(options, dict) else None
-        if before != value:
-            return f"another {name}: {before}, now {value}"
-    there, here = old.get("pictures"), new["pictures"]
-    if not isinstance(there, list):
-        return "no list of pictures: it is damaged"
-    how = " of other names or sizes" if len(there) == len(here) else ""
-    return "" if there == here else f"other pictures: {len(there)}, now {len(here)}{how}"
+    for name in {**old.options, **new.options}:
+        before, now = (request.options.get(name) for request in (old, new))
+        if before != now:
+            return f"another {shown(name)}: {shown(str(before)[:80])}, now {now}"
+    count, there = len(new.pictures), len(old.pictures)
+    how = " of other names or sizes" if there == count else ""
+    return "" if old.pictures == new.pictures else f"other pictures: {there}, now {count}{how}"
 
 
 @contextmanager
@@ -146,17 +194,6 @@ def writing(path: Path) -> Iterator[None]:
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
     """The same bytes for the same value. Raises OutputError."""
     write_atomically(path, (json.dumps(value, indent=indent) + "\n").encode())
-
-
-def read_json(path: Path, kind: type | None = dict) -> Any:
-    """Raises InputError: missing, damaged, or no value of a kind."""
-    try:
-        value = json.loads(read_text(path))
-        if kind is not None and not isinstance(value, kind):
-            raise ValueError
-        return value
-    except (ValueError, RecursionError):
-        raise InputError(f"{shown(path)} is damaged", "remove its folder and prepare it anew") from None
 
 
 def check_space(path: Path, needed: int, files: int) -> None:

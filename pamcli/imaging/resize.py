@@ -1,4 +1,4 @@
-"""Pictures in another size: bicubic as MATLAB's `imresize`, in every value, and nearest neighbours.
+"""Pictures in another size: bicubic as MATLAB's `imresize`, in every value, nearest neighbours, and means.
 
 The low-resolution pictures of the super-resolution literature are made with `imresize`, so figures compare
 only where it is followed to the last grey level. What it does, confirmed by its results on small matrices:
@@ -53,6 +53,23 @@ def nearest(array: NDArray[np.generic], width: int, height: int) -> NDArray[np.g
     )
     taken: NDArray[np.generic] = array[rows[:, None], columns]
     return taken
+
+
+def area_mean(picture: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
+    """A smaller picture, each pixel the mean of the area that it covers.
+
+    picture: (H, W, C), uint8, uint16 or float32. Returns (height, width, C) of its type, integers rounded.
+    Raises ValueError: a side below 1, or above the picture's.
+    """
+    import cv2
+
+    _check_size(width, height)
+    if height > picture.shape[0] or width > picture.shape[1]:
+        raise ValueError(f"{width} x {height} pixels are no smaller picture")
+    smaller: NDArray[np.generic] = cv2.resize(
+        np.ascontiguousarray(picture), (width, height), interpolation=cv2.INTER_AREA
+    )
+    return smaller
 
 
 def _check_size(width: int, height: int) -> None:

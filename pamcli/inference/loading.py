@@ -1,13 +1,14 @@
 """A network on a device: from its weights or an exported file, and in strips of how many rows it runs."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import keep_freed_memory, taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
-from pamcli.inference.pictures import PairRows
+from pamcli.inference.pictures import PairRows, Pixels
 from pamcli.inference.strip_choice import Footprint, choose_strip
 from pamcli.inference.whole import WholeNetwork
 from pamcli.networks.pasmnet import PASMnet
@@ -16,12 +17,27 @@ from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import lowered
+from pamcli.streaming.matching import Progress, lowered
 from pamcli.streaming.pasmnet import StreamedPASMnet
 from pamcli.streaming.pasmnet2 import StreamedPASMnet2
 from pamcli.streaming.passrnet import StreamedPASSRnet
 from pamcli.streaming.passrnet2 import StreamedPASSRnet2
 from pamcli.streaming.rolling import folded
+
+
+def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]:
+    """For each of several pieces of work, one after the other: what its share is told to.
+
+    `work`: how long each takes, in any unit. `progress` is told the share of all.
+    """
+    if progress is None:
+        return [lambda share: None] * len(work)
+    ends = list(itertools.accumulate(work))
+
+    def portion(begin: float, size: float) -> Progress:
+        return lambda share: progress((begin + share * size) / ends[-1])
+
+    return [portion(end - size, size) for end, size in zip(ends, work, strict=True)]
 
 
 def load(
@@ -60,21 +76,29 @@ class NetworkOnDevice:
         self._taken = taken_memory(compute.device)
 
     def _strip(
-        self, pair: PairRows, footprint: Callable[..., Footprint], results: int = 0, **asked: Any
+        self,
+        pair: PairRows,
+        footprint: Callable[..., Footprint],
+        given: tuple[Pixels, Pixels],
+        results: int = 0,
+        **asked: Any,
     ) -> int:
         """Rows of a pair to compute at a time; `footprint` is that of the streamed network, for `asked`.
 
-        `results`: bytes that are held beside it. Raises DeviceError.
+        `given`: the pictures that the pair was made from. `results`: bytes that are held beside. Raises
+        DeviceError.
         """
         if isinstance(self.streamed, OnnxNetwork | WholeNetwork):
             found = self.streamed.footprint(pair.width, pair.height)
         else:
             found = footprint(pair.width, pair.height, self.compute.dtype.itemsize, **asked)
+        if given[0] is not pair.views[0]:
+            results += sum(view.nbytes for view in pair.views)
         return choose_strip(
             found.with_results(results),
-            width=pair.picture_width,
-            height=pair.picture_height,
-            pictures=sum(view.nbytes for view in pair.views),
+            width=given[0].shape[1],
+            height=given[0].shape[0],
+            pictures=sum(view.nbytes for view in given),
             device=self.compute.device,
             max_memory=self.max_memory,
             taken=self._taken,

@@ -1,8 +1,7 @@
 """Stereo matching of two arrays."""
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +11,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import NetworkOnDevice, load
+from pamcli.inference.loading import NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
-from pamcli.inference.pictures import MOST, Enlarge, PairRows, Pixels, enlarged, factor, moved
+from pamcli.inference.pictures import (
+    SMALLEST_SIDE,
+    MatchSize,
+    PairRows,
+    Pixels,
+    check_match_size,
+    matched_size,
+    moved,
+    resized,
+)
 from pamcli.inference.strip_choice import matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
@@ -25,10 +34,9 @@ from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.matching import StreamedMatching
+from pamcli.streaming.matching import Progress, StreamedMatching
 from pamcli.streaming.rolling import strips
 
-SMALLEST_SIDE = 16
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of 37 real
 pairs at least 61 % were; of views of different scenes fewer than DOUBTFUL in 34 cases of 37, at most 48 %
@@ -38,6 +46,8 @@ EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 
 ROWS_AT_ONCE = 64  # rows of which visibility is computed at a time
 
+BRINGING_BACK = 0.05
+"""Time that a pixel takes that is brought back to full size, in parts of that of one that is matched."""
 
 _Change = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -54,6 +64,8 @@ class StereoResult:
     """(H, W): the left pixel is seen in the right view too."""
     confidence: NDArray[np.float32] | None = None
     """(H, W) in [0, 1]: how far the attention of both views supports the disparity."""
+    matched_size: tuple[int, int] | None = None
+    """Rows and columns in which the pair was matched, where that is not the size of its pictures."""
 
     @property
     def confident_share(self) -> float:
@@ -72,6 +84,7 @@ class StereoResult:
             None if self.right_disparity is None else disparity(right(self.right_disparity)),
             None if self.visible is None else left(self.visible),
             None if self.confidence is None else left(self.confidence),
+            self.matched_size,
         )
 
     def disparity_where(
@@ -109,27 +122,25 @@ class StereoMatcher(NetworkOnDevice):
         max_disparity: int | None = None,
         *,
         max_memory: int | None = None,
-        enlarge: Enlarge = 1.0,
+        match_size: MatchSize = 1.0,
         min_disparity: int = 0,
     ) -> None:
         """The network as it is now: a copy is made for inference.
 
         `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16. `max_memory`: bytes
-        that the program may take in all, on the device; None: what is comfortable. `enlarge`: how many times
-        larger than they are pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of
-        any sign: where the search begins; below 0 for views of which one was shifted, or that converge.
+        that the program may take in all, on the device; None: what is comfortable. `match_size`: in which
+        size pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of any sign: where
+        the search begins; below 0 for views of which one was shifted, or that converge.
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
         super().__init__(network, spec, compute, max_memory)
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        self.enlarge = enlarge
-        if enlarge != "auto" and not 1 <= enlarge <= MOST:
-            raise UsageError(f"pictures can be matched 1 to {MOST:g} times as large, not {enlarge:g} times")
+        self.match_size = check_match_size(match_size)
         mean, std = IMAGE_MEAN, IMAGE_STD
         if isinstance(network, OnnxNetwork):
-            self.enlarge = network.checked(self.max_disparity, min_disparity, enlarge)
+            self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
             mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
         self._mean, self._std = (
             torch.tensor(each, device=compute.device).view(3, 1, 1) for each in (mean, std)
@@ -144,7 +155,7 @@ class StereoMatcher(NetworkOnDevice):
         precision: str = "auto",
         max_disparity: int | Literal["stored"] | None = "stored",
         max_memory: int | None = None,
-        enlarge: Enlarge | None = None,
+        match_size: MatchSize | None = None,
         min_disparity: int = 0,
     ) -> "StereoMatcher":
         """Load a network once.
@@ -153,9 +164,10 @@ class StereoMatcher(NetworkOnDevice):
         hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
         cuda:N, mps; of .onnx files also tensorrt. `precision`: auto, fp32, bf16, fp16.
         `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
-        were trained with. `max_memory`: bytes that the program may take in all. `enlarge`: a factor from 1
-        to 4 or "auto", by default what suits the network: "auto" for pasmnet2, 1 for the paper's.
-        `min_disparity`: where the search begins, pixels of any sign.
+        were trained with. `max_memory`: bytes that the program may take in all. `match_size`: in which size
+        pictures are matched: a factor from 1/16 to 4, a width in pixels, or "auto"; by default what suits the
+        network: "auto" for pasmnet2, 1 for the paper's. `min_disparity`: where the search begins, pixels of
+        any sign.
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
@@ -163,18 +175,33 @@ class StereoMatcher(NetworkOnDevice):
         if spec.architecture not in MATCHING:
             raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet2")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
-        if enlarge is None:
-            enlarge = 1.0 if spec.architecture == "pasmnet" else "auto"
+        if match_size is None:
+            match_size = 1.0 if spec.architecture == "pasmnet" else "auto"
         return cls(
-            network, spec, compute, limit, max_memory=max_memory, enlarge=enlarge, min_disparity=min_disparity
+            network,
+            spec,
+            compute,
+            limit,
+            max_memory=max_memory,
+            match_size=match_size,
+            min_disparity=min_disparity,
         )
 
-    def __call__(self, left: Pixels, right: Pixels, *, extras: Collection[str] = EXTRAS) -> StereoResult:
+    def __call__(
+        self,
+        left: Pixels,
+        right: Pixels,
+        *,
+        extras: Collection[str] = EXTRAS,
+        progress: Progress | None = None,
+    ) -> StereoResult:
         """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
 
         Any size from 16 px up. `extras` names what to compute beside the disparity: "right_disparity" and
-        "visible" cost a second pass on the mirrored pair, "confidence" up to 60 % more.
-        Raises InputError for arrays that are no such pair, DeviceError when memory does not suffice.
+        "visible" cost a second pass on the mirrored pair, "confidence" up to 60 % more. `progress` is told,
+        ever again, about what share of the work is done, up to 1.
+        Raises InputError for arrays that are no such pair, DeviceError when memory does not suffice,
+        UsageError for a width to match them at that is far more than theirs.
         """
         if unknown := set(extras) - EXTRAS:
             raise UsageError(
@@ -182,10 +209,10 @@ class StereoMatcher(NetworkOnDevice):
             )
         least, limit = self.min_disparity, self.max_disparity
         if not least or left.shape != right.shape or left.ndim != 3:  # the last two are refused below
-            return self._found(left, right, extras, limit)
+            return self._found(left, right, extras, limit, progress)
         width = left.shape[1]
         limit = None if limit is None else -(-(limit - least) // 16) * 16
-        found = self._found(*moved(left, right, -least), extras, limit)
+        found = self._found(*moved(left, right, -least), extras, limit, progress)
         sides = slice(max(-least, 0), max(-least, 0) + width), slice(max(least, 0), max(least, 0) + width)
         result = found.changed(
             lambda values: values[:, sides[0]].copy(),
@@ -195,7 +222,10 @@ class StereoMatcher(NetworkOnDevice):
         if result.visible is not None:
             there = np.arange(width) - result.disparity
             result.visible[(there < 0) | (there > width - 1)] = False
-        return result
+        if result.matched_size is None:
+            return result
+        rows, columns = result.matched_size  # of the wider views
+        return replace(result, matched_size=(rows, round(columns * width / (width + abs(least)))))
 
     def _found(
         self,
@@ -203,18 +233,28 @@ class StereoMatcher(NetworkOnDevice):
         right: Pixels,
         extras: Collection[str],
         max_disparity: int | None,
+        progress: Progress | None,
     ) -> StereoResult:
         """Of views whose disparities are not negative."""
-        padded = partial(PairRows, multiple=SIZE_MULTIPLE, size=self.size)
-        pair = padded(left, right, smallest=SMALLEST_SIDE)
+        PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
         height, width = left.shape[:2]
-        times = factor(self.enlarge, height, width, self.size)
-        if times == 1:
-            return self._result(pair, extras, max_disparity)
-        rows, columns = round(times * height), round(times * width)
-        larger = (enlarged(view, rows, columns) for view in (left, right))
-        limit = None if max_disparity is None else -(-max_disparity * columns // (16 * width)) * 16
-        found = self._result(padded(*larger), extras, limit)
+        rows, columns = matched_size(self.match_size, height, width, self.size)
+        views = left, right
+        if (rows, columns) != (height, width):
+            views = resized(left, rows, columns), resized(right, rows, columns)
+            if max_disparity is not None:
+                max_disparity = -(-max_disparity * columns // (16 * width)) * 16
+        passes = 2 if {"right_disparity", "visible"} & set(extras) else 1
+        back = 1 + ("right_disparity" in extras) if columns < width else 0
+        work = [float(rows * columns)] * passes + [BRINGING_BACK * height * width] * back
+        told = portions(progress, work)
+        pair = PairRows(*views, multiple=SIZE_MULTIPLE, size=self.size)
+        found = self._result(pair, extras, max_disparity, (left, right), told[:passes])
+        if views[0] is left:
+            return found
+        found = replace(found, matched_size=(rows, columns))
+        if back:
+            return _brought_back(found, views, (left, right), told[passes:])
         pixels = np.float32(width / columns)
 
         def reduced(values: NDArray[Any]) -> NDArray[Any]:
@@ -223,21 +263,32 @@ class StereoMatcher(NetworkOnDevice):
 
         return found.changed(reduced, reduced, disparity=lambda values: values * pixels)
 
-    def _result(self, pair: PairRows, extras: Collection[str], max_disparity: int | None) -> StereoResult:
+    def _result(
+        self,
+        pair: PairRows,
+        extras: Collection[str],
+        max_disparity: int | None,
+        given: tuple[Pixels, Pixels],
+        told: Sequence[Progress],
+    ) -> StereoResult:
+        """`given`: the pictures that those of the pair were made from. `told`: about each pass."""
         sure, twice = "confidence" in extras, "right_disparity" in extras or "visible" in extras
         updates = self.spec.architecture == "pasmnet2"
-        strip = self._strip(pair, matching_footprint, updates=updates, confidence=sure, right=twice)
+        height, width = given[0].shape[:2]
+        large = 4 * height * width * (1 + 2 * twice + sure) if given[0] is not pair.views[0] else 0
+        asked = {"updates": updates, "confidence": sure, "right": twice}
+        strip = self._strip(pair, matching_footprint, given, large, **asked)
         right_disparity = visible = confidence = None
-        message = f"not enough memory for a pair of {pair.picture_width} x {pair.picture_height} pixels"
+        message = f"not enough memory for a pair of {width} x {height} pixels"
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):
-            matching = self._match(pair, strip, max_disparity, confidence=sure)
+            matching = self._match(pair, strip, max_disparity, told[0], confidence=sure)
             disparity = _array(pair.crop(matching.disparity)[0, 0])
             valid = matching.valid_left[0].cpu()
             if matching.confidence is not None:
                 confidence = _array(pair.crop(upsample(matching.confidence[None], 4))[0, 0])
             del matching
             if twice:
-                mirrored = self._match(pair.mirrored(), strip, max_disparity).disparity
+                mirrored = self._match(pair.mirrored(), strip, max_disparity, told[1]).disparity
                 right_disparity = _array(pair.crop(mirrored)[0, 0].flip(-1))
                 del mirrored
                 if "visible" in extras:
@@ -246,7 +297,13 @@ class StereoMatcher(NetworkOnDevice):
         return StereoResult(disparity, returned, visible, confidence)
 
     def _match(
-        self, pair: PairRows, strip: int, max_disparity: int | None, *, confidence: bool = False
+        self,
+        pair: PairRows,
+        strip: int,
+        max_disparity: int | None,
+        told: Progress,
+        *,
+        confidence: bool = False,
     ) -> StreamedMatching:
         """Of the padded pair."""
 
@@ -255,9 +312,38 @@ class StereoMatcher(NetworkOnDevice):
             return (both - self._mean) / self._std
 
         found: StreamedMatching = self.streamed.match(
-            rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence
+            rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence, progress=told
         )
+        told(1)
         return found
+
+
+def _brought_back(
+    found: StereoResult,
+    reduced: tuple[Pixels, Pixels],
+    views: tuple[Pixels, Pixels],
+    told: Sequence[Progress],
+) -> StereoResult:
+    """What was found of reduced views, at the size of the views, in their pixels."""
+    height, width = views[0].shape[:2]
+    pixels = np.float32(width / reduced[0].shape[1])
+    others = {"visible": found.visible, "confidence": found.confidence}
+    maps = {name: values.astype(np.float32) for name, values in others.items() if values is not None}
+
+    def back(view: int, *small: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        disparity, *rest = along_edges(
+            small[0], small[1:], reduced[view], views[view], done=lambda row: told[view](row / height)
+        )
+        disparity *= pixels
+        return [disparity, *rest]
+
+    disparity, *rest = back(0, found.disparity, *maps.values())
+    large: dict[str, Any] = dict(zip(maps, rest, strict=True))
+    if "visible" in large:
+        large["visible"] = large["visible"] >= 0.5
+    if found.right_disparity is not None:
+        (large["right_disparity"],) = back(1, found.right_disparity)
+    return replace(found, disparity=disparity, **large)
 
 
 def _visible(

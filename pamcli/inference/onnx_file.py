@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import HINT, free_memory, is_memory_error
-from pamcli.inference.pictures import Enlarge
+from pamcli.inference.pictures import MatchSize
 from pamcli.inference.strip_choice import Footprint, readable
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
@@ -30,7 +30,7 @@ from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
 from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
-from pamcli.streaming.matching import StreamedMatching, lowered
+from pamcli.streaming.matching import Progress, StreamedMatching, lowered
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Rows, folded
 
@@ -116,15 +116,17 @@ class OnnxNetwork:
             raise UsageError(f"{name} computes in {stored}, not in {precision}", "export it anew")
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
 
-    def checked(self, max_disparity: int | None, min_disparity: int, enlarge: Enlarge) -> Enlarge:
-        """The enlargement that is possible: what is searched is fixed in the file. Raises UsageError."""
+    def checked(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
+        """The match size that is possible: what is searched is fixed in the file. Raises UsageError."""
         limit = self.spec.max_disparity
-        if max_disparity != limit or (limit is not None and (min_disparity or enlarge not in (1, "auto"))):
+        if max_disparity != limit or (limit is not None and (min_disparity or size not in (1, "auto"))):
             searched = (
-                "any disparity" if limit is None else f"disparities from 0 to {limit} px, not enlarged,"
+                "any disparity"
+                if limit is None
+                else f"disparities from 0 to {limit} px, in the pictures' own size,"
             )
             raise UsageError(f"the exported network searches {searched} alone", "export it anew")
-        return enlarge if limit is None else 1.0
+        return size if limit is None else 1.0
 
     def footprint(self, width: int, height: int) -> Footprint:
         """Of a padded pair. A GPU's memory is ONNX Runtime's affair."""
@@ -141,6 +143,7 @@ class OnnxNetwork:
         *,
         strip: int | None = None,
         confidence: bool = False,
+        progress: Progress | None = None,
     ) -> StreamedMatching:
         """As of `StreamedPASMnet.match`, of rows in [0, 1]."""
         disparity, received, sure = self._run(rows(0, height))
@@ -232,7 +235,8 @@ def export(
 ) -> Exported:
     """A network as an ONNX file, of pictures of `size` (rows, columns), or of any with None.
 
-    Sides are rounded up to what the network takes. `half`: convolutions in fp16. `source`: more of what the
+    Sides are rounded up to what the network takes, and it is held against PyTorch with a pair of just `size`,
+    padded as the file says. `half`: convolutions in fp16. `source`: more of what the
     file says about itself. Raises ModelError where ONNX Runtime does not find what PyTorch does, DeviceError
     for too little memory, UsageError where libraries are missing.
     """
@@ -240,7 +244,8 @@ def export(
         library(name)
     matching = spec.architecture in MATCHING
     least = SIZE_MULTIPLE if matching else 1
-    tried = tuple(-(-side // least) * least for side in size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE))
+    shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
+    tried = tuple(-(-side // least) * least for side in shown)
     needed = whole_footprint(spec, tried[1], tried[0]).peak(tried[0])
     free = free_memory(torch.device("cpu"))
     if free is not None and needed > free:
@@ -249,7 +254,9 @@ def export(
     exact = folded(network)
     plain = _wrapped(exact, spec)
     module = _wrapped(_halved(folded(network), matching), spec) if half else plain
-    pair = _pair(*tried)
+    above, beside = (padded - side for padded, side in zip(tried, shown, strict=True))
+    left, right = (nn.functional.pad(view, (0, beside, above, 0), mode="replicate") for view in _pair(*shown))
+    pair = left, right
     precision = "fp16" if half else "fp32"
     names = ["disparity", "received", "confidence"] if matching else ["left_larger", "right_larger"]
     data = _as_onnx(
@@ -279,7 +286,7 @@ def export(
             f"ONNX Runtime's result is {mean:.2g} {unit} from PyTorch's in the mean, {largest:.2g} at most",
             "this network cannot be exported so",
         )
-    return Exported(data, (tried[0], tried[1]), largest, mean, unit, (quick, slow))
+    return Exported(data, shown, largest, mean, unit, (quick, slow))
 
 
 def _wrapped(network: Network, spec: ModelSpec) -> nn.Module:

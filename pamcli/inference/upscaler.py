@@ -10,17 +10,20 @@ from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import NetworkOnDevice, load
+from pamcli.inference.loading import NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels, write_rows
 from pamcli.inference.strip_choice import upscaling2_footprint, upscaling_footprint
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ENLARGING, ModelSpec
+from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
 """Of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
+READING = 0.5
+"""Share of the time of a PASSRnet in which it reads the pictures, before any row is written."""
 SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.uint8): np.dtype(np.uint16),
     np.dtype(np.uint16): np.dtype(np.uint32),
@@ -75,29 +78,35 @@ class StereoUpscaler(NetworkOnDevice):
             )
         return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
-    def __call__(self, left: Pixels, right: Pixels) -> tuple[Pixels, Pixels]:
+    def __call__(
+        self, left: Pixels, right: Pixels, *, progress: Progress | None = None
+    ) -> tuple[Pixels, Pixels]:
         """Enlarge both views of a rectified pair of (H, W, 3) RGB arrays, any size from 8 px up.
 
-        uint8, uint16, or floating-point in [0, 1]; each result has the type of its view. Raises InputError
-        for arrays that are no such pair, DeviceError when memory does not suffice.
+        uint8, uint16, or floating-point in [0, 1]; each result has the type of its view. `progress` is told,
+        ever again, about what share of the work is done, up to 1. Raises InputError for arrays that are no
+        such pair, DeviceError when memory does not suffice.
         """
-        enlarged = self._enlarged(left, right, both=True)
+        enlarged = self._enlarged(left, right, progress, both=True)
         return enlarged[0], enlarged[1]
 
-    def left_only(self, left: Pixels, right: Pixels) -> Pixels:
+    def left_only(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
         """Enlarge the left view alone: of PASSRnet in two thirds of the time. As `__call__` otherwise."""
-        return self._enlarged(left, right, both=False)[0]
+        return self._enlarged(left, right, progress, both=False)[0]
 
-    def _enlarged(self, left: Pixels, right: Pixels, *, both: bool) -> list[Pixels]:
+    def _enlarged(
+        self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool
+    ) -> list[Pixels]:
+        told = portions(progress, [1.0] * (len(FLIPS) if self.ensemble else 1))
         if not self.ensemble:
-            return self._enlarge(left, right, both=both)
+            return self._enlarge(left, right, told[0], both=both)
         sums: list[NDArray[Any]] = []
-        for across, down in FLIPS:
+        for (across, down), part in zip(FLIPS, told, strict=True):
             flip = slice(None, None, -1 if down else 1), slice(None, None, -1 if across else 1)
             views = left[flip], right[flip]
             # Mirrored, the right view is the left one: disparities stay positive.
             kept = sum(total.nbytes for total in sums)
-            made = self._enlarge(*(views[::-1] if across else views), both=both or across, kept=kept)
+            made = self._enlarge(*(views[::-1] if across else views), part, both=both or across, kept=kept)
             made = (made[::-1] if across else made)[: 2 if both else 1]
             if not sums:
                 sums = [view.astype(SUMS.get(view.dtype.newbyteorder("="), view.dtype)) for view in made]
@@ -109,23 +118,33 @@ class StereoUpscaler(NetworkOnDevice):
             for total, view in zip(sums, (left, right), strict=False)
         ]
 
-    def _enlarge(self, left: Pixels, right: Pixels, *, both: bool, kept: int = 0) -> list[Pixels]:
+    def _enlarge(
+        self, left: Pixels, right: Pixels, told: Progress, *, both: bool, kept: int = 0
+    ) -> list[Pixels]:
         pair = PairRows(left, right, smallest=SMALLEST_SIDE, size=self.size)
         height, width, scale = pair.height, pair.width, self.scale
         given = (left, right) if both else (left,)
         strip = self._strip(
             pair,
             upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint,
+            (left, right),
             kept + sum(scale**2 * view.nbytes for view in given),
             scale=scale,
             views=len(given),
         )
 
+        reading = 0.0 if self.spec.architecture == "passrnet2" else READING
+        rows_of_all, written = len(given) * scale * height, [0] * len(given)
+
         def rows(first: int, last: int) -> Tensor:
+            if reading and strip < height:  # else they are all read at once
+                told(reading * last / height)
             return pair(first, last).to(self.compute.device)  # exact: they are enlarged, too
 
         def write(view: int, first: int, picture: Tensor) -> None:
             write_rows(picture, enlarged[view][first : first + picture.shape[1]])
+            written[view] = first + picture.shape[1]
+            told(reading + (1 - reading) * sum(written) / rows_of_all)
 
         message = f"not enough memory for a pair of {width} x {height} pixels"
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):

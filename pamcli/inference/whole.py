@@ -20,7 +20,7 @@ from pamcli.inference.strip_choice import LIBRARIES, Footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import StreamedMatching
+from pamcli.streaming.matching import Progress, StreamedMatching
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import MEMORY_FORMAT, Rows
 
@@ -72,6 +72,7 @@ class WholeNetwork:
         *,
         strip: int | None = None,
         confidence: bool = False,
+        progress: Progress | None = None,
     ) -> StreamedMatching:
         """As of `StreamedPASMnet`; `strip` is of no effect."""
         views = rows(0, height).contiguous(memory_format=MEMORY_FORMAT)

@@ -75,6 +75,8 @@ def recorded_sha256(name: str) -> str:
     record = weights_folder() / CHECKSUMS
     try:
         lines = record.read_text(encoding="utf-8").splitlines()
+    except UnicodeError as error:
+        raise ModelError(f"{record} is damaged: it is no text", "install pam again") from error
     except OSError as error:
         raise ModelError(f"cannot read {record}: {error.strerror}", "install pam again") from error
     for line in lines:

@@ -4,6 +4,7 @@ Shapes: B = 2 views joined in the batch, left first; H, W rows and columns of th
 pair at a time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -35,6 +36,22 @@ class StreamedMatching:
     """Attention that each left pixel receives (1, H/4, W/4), from which `valid_left` was made."""
     confidence: Tensor | None = None
     """(1, H/4, W/4) in [0, 1], see `pasmnet`."""
+
+
+Progress = Callable[[float], None]
+"""Is told about what share of some work is done, ever more, up to 1."""
+
+
+class Telling:
+    """Tells of progress where there is more of it, and somebody to be told."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.told = progress, 0.0
+
+    def __call__(self, share: float) -> None:
+        if self.progress is not None and share > self.told:
+            self.told = share
+            self.progress(share)
 
 
 def lowered(network: Network, precision: torch.dtype) -> Network:

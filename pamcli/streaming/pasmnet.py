@@ -162,6 +162,7 @@ class StreamedPASMnet:
             reader.forget(last)
             plain = _enlarged4(scaled, first // 4, last // 4)
             refined[:, :, first:last] = blended(plain, both[:, :1].sigmoid(), both[:, 1:])
+            self.done(last)
         return refined
 
 

@@ -11,13 +11,16 @@ import os
 import pickle
 import re
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import torch
+from pydantic import ConfigDict
 
-from pamcli.errors import OutputError
+from pamcli.errors import ModelError, OutputError
 from pamcli.files.atomic import write_atomically
 
 FORMAT = 1
@@ -40,12 +43,17 @@ class Checkpoint:
     """That the run has seen."""
 
 
+@pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
+class _Checked(Checkpoint):
+    """Raises ValidationError, a ValueError, where a value is of another type."""
+
+
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
     """Write a checkpoint, and remove all older ones but `keep` - 1 once it is safe on the disk.
 
     A kill at any moment leaves every earlier checkpoint, or the new one, intact. Raises OutputError.
     """
-    path = folder / f"step-{checkpoint.step:08d}.pt"
+    path = folder / _name(checkpoint.step)
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **vars(checkpoint)}, buffer)
     write_atomically(path, buffer.getvalue())
@@ -55,6 +63,10 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:
         raise _not_kept(folder, error) from error
     remove_older(folder, checkpoint.step, keep=keep)
     return path
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}.pt"
 
 
 def remove_older(folder: Path, step: int, *, keep: int) -> None:
@@ -82,9 +94,9 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[Path]]:
     """The newest checkpoint that is whole, on the CPU, and the damaged files that are newer."""
     damaged: list[Path] = []
-    for _, path in reversed(list_checkpoints(folder)):
+    for step, path in reversed(list_checkpoints(folder)):
         checkpoint = read_checkpoint(path)
-        if checkpoint is not None:
+        if checkpoint is not None and checkpoint.step == step:
             return checkpoint, damaged
         damaged.append(path)
     return None, damaged
@@ -100,12 +112,25 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         content = torch.load(path, map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:
             return None
+        _Checked(**content)
         return Checkpoint(**content)
     except (zipfile.BadZipFile, pickle.UnpicklingError, OSError, EOFError, *_DAMAGE):
         return None
 
 
 _DAMAGE = (RuntimeError, ValueError, LookupError, AttributeError, TypeError, NotImplementedError)
+
+
+@contextlib.contextmanager
+def fitting(checkpoint: Checkpoint) -> Iterator[None]:
+    """Turn an error of whoever is given a checkpoint's parts into a ModelError that names it."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise ModelError(
+            f"the checkpoint {_name(checkpoint.step)} is not of this run's network and recipe, or is damaged",
+            "put the recipe back as it was, or remove the checkpoint: then the one before it is taken",
+        ) from error
 
 
 def random_states() -> dict[str, torch.Tensor]:

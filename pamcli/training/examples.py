@@ -44,6 +44,7 @@ from pamcli.training.augmentation import (
 from pamcli.training.crops import Crops
 from pamcli.training.kept_scenes import KeptScenes
 from pamcli.training.recipe import Drawing
+from pamcli.workers import deaf_to_ctrl_c
 
 # Separate random streams of a seed; 4 and 5 are those of `crops` and `kept_scenes`. None is 0: numpy takes
 # (seed, position, 0) for (seed, position), which is the stream of a scene.
@@ -308,7 +309,8 @@ def loader(
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # its own: the run's random state belongs to the run
         )
-        batches = iter(loaded)
+        with deaf_to_ctrl_c():
+            batches = iter(loaded)
     try:
         for found in batches:
             if isinstance(found, PamError):
@@ -335,8 +337,7 @@ def _sigchld_handler_kept() -> Iterator[None]:
 
 
 def _begin_worker(_: int) -> None:
-    # Ctrl-C goes to all processes of a terminal, a scheduler's SIGTERM to all of a job: the main process ends
-    # the others when it has saved its work. A second SIGTERM is its own, for a worker that does not end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A scheduler's SIGTERM goes to all processes of a job: the main one ends the others when it has saved its
+    # work. A second SIGTERM is its own, for a worker that does not end.
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))
     torch.set_num_threads(1)

@@ -13,11 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import pydantic
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.finding import shown
+from pamcli.files.finding import read_text, shown
+from pamcli.files.stored import Number, Whole, parsed, understood
 
 if TYPE_CHECKING:
     from pamcli.training.validation import Validated
@@ -64,18 +66,28 @@ class RunFolder:
             )
 
 
+@pydantic.dataclasses.dataclass(frozen=True)
+class Line:
+    """What must be right in a line of a log, for a run to go on from it."""
+
+    step: Whole
+    figure: Number | None = None
+    """Of a validation; None: no finite number, too."""
+
+
 def read_entries(log: Path) -> list[Entry]:
-    """Every whole line of a log, oldest first; none where there is no log."""
+    """Every whole line of a log, oldest first; none where there is no log.
+
+    The line at which a run was killed has no end, and is left out. Raises InputError naming a damaged line.
+    """
     if not log.is_file():
         return []
     entries: list[Entry] = []
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:  # the line at which a run was killed
-            continue
-        if isinstance(entry, dict) and isinstance(entry.get("step"), int):
-            entries.append(entry)
+    for number, line in enumerate(read_text(log).split("\n")[:-1], start=1):
+        name, hint = f"line {number} of {shown(log)}", "remove the line"
+        entry = parsed(line, name, hint)
+        understood(Line, entry, name, hint)
+        entries.append(entry)
     return entries
 
 
@@ -85,7 +97,8 @@ class Journal:
     def __init__(self, folder: RunFolder, step: int, wandb: Any = None) -> None:
         """Go on after `step` steps: what a run that was killed had logged beyond them is left out.
 
-        wandb: a run of Weights & Biases, which is given the same. Raises OutputError.
+        wandb: a run of Weights & Biases, which is given the same. Raises InputError: a line is damaged;
+        OutputError.
         """
         from tensorboardX import SummaryWriter
 

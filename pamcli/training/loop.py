@@ -24,6 +24,7 @@ from pamcli.registry.load import save_network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import (
     Checkpoint,
+    fitting,
     random_states,
     remove_older,
     restore_random_states,
@@ -109,18 +110,22 @@ class Trainer:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same recipe."""
+        """Go on from a checkpoint of the same recipe. Raises ModelError: it is another one's, or damaged."""
+        with fitting(checkpoint):
+            self.network.load_state_dict(checkpoint.network)
+            if self.average is not None:
+                self.average.module.load_state_dict(checkpoint.average)
+                taken_up(self.average, checkpoint.step)
+            self.optimizer.load_state_dict(checkpoint.optimizer)
+            for parameter, moments in self.optimizer.state.items():
+                for moment in moments.values():
+                    moment.expand_as(parameter)  # a count of steps fits, too
+            for group in self.optimizer.param_groups:
+                group.setdefault("factor", 1.0)  # a checkpoint from before there were several groups
+            if checkpoint.scaler and self.scaler.is_enabled():
+                self.scaler.load_state_dict(checkpoint.scaler)
+            restore_random_states(checkpoint.random)
         self.step, self.pairs = checkpoint.step, checkpoint.pairs
-        self.network.load_state_dict(checkpoint.network)
-        if self.average is not None:
-            self.average.module.load_state_dict(checkpoint.average)
-            taken_up(self.average, checkpoint.step)
-        self.optimizer.load_state_dict(checkpoint.optimizer)
-        for group in self.optimizer.param_groups:
-            group.setdefault("factor", 1.0)  # a checkpoint from before there were several groups
-        if checkpoint.scaler and self.scaler.is_enabled():
-            self.scaler.load_state_dict(checkpoint.scaler)
-        restore_random_states(checkpoint.random)
 
     def take_step(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         """One step; returns this process's shares of the terms and the gradient's norm, on the device.
@@ -304,7 +309,7 @@ class _Writer:
             )
         except _StoppedError:
             return
-        before = [entry["figure"] for entry in self.journal.entries if "figure" in entry]
+        before = [entry["figure"] for entry in self.journal.entries if entry.get("figure") is not None]
         best = all(self.validator.better(validated.figure, one) for one in before)
         if best:
             self.export(validated, last=False)

@@ -8,14 +8,25 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pydantic
 from pydantic import ValidationError
 
 from pamcli.checked import first_wrong, from_json, unknown
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import read_text, shown
+from pamcli.files.stored import Text, understood
 from pamcli.training.recipe import Network, Recipe, Task
 
 MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class MadeWith:
+    """What must be right in the record beside a recipe, for a run to go on from it."""
+
+    data: list[Text] | None = None
+    """Fingerprints."""
+    precision: Text | None = None
 
 
 def _recipes() -> dict[str, Recipe]:
@@ -80,8 +91,9 @@ def read_recipe(path: Path) -> Recipe:
 def read_made_with(path: Path) -> dict[str, Any]:
     """What `recipe_json` was given beside the recipe; empty where that is not there. Raises InputError."""
     values = _json(path)
-    made_with = values.get(MADE_WITH) if isinstance(values, dict) else None
-    return made_with if isinstance(made_with, dict) else {}
+    made_with: dict[str, Any] = values.get(MADE_WITH, {}) if isinstance(values, dict) else {}
+    understood(MadeWith, made_with, path, f"begin a new run, without {MADE_WITH}")
+    return made_with
 
 
 def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:

@@ -13,7 +13,7 @@ import torch
 
 import pamcli
 from pamcli.data.open import open_data, parse_data
-from pamcli.errors import ModelError, UsageError
+from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
@@ -90,7 +90,11 @@ def resume(
 def recipe_of(folder: RunFolder) -> Recipe:
     """Raises InputError: no run's folder, or a recipe that cannot be read."""
     folder.require_run()
-    return read_recipe(folder.recipe)
+    try:
+        return read_recipe(folder.recipe)
+    except InputError as error:
+        hint = f"mend it, or begin a new run from {shown(folder.last)}"
+        raise InputError(error.message, hint) from error
 
 
 def _run(
@@ -163,7 +167,8 @@ def _run(
             if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():
                 observer.informed("this CPU emulates bf16, many times slower than fp32")
             if before.get("precision", compute.precision) != compute.precision:
-                observer.informed(f"the run began in {before['precision']}: from here on its figures differ")
+                began = shown(before["precision"])
+                observer.informed(f"the run began in {began}: from here on its figures differ")
             if not recipe.validation:
                 observer.informed("no data to validate on, so no best: the last weights are the result")
             if trainer.step == steps:

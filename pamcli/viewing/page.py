@@ -14,17 +14,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import numpy as np
+import pydantic
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import natural, shown
+from pamcli.files.finding import listed, natural, shown
+from pamcli.files.stored import Text, parsed, understood
 from pamcli.imaging.colormap import color_table, colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 
@@ -39,9 +42,19 @@ THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a 
 INDEX_NAME = "index.html"
 MOST_PICTURES = 500  # pages above which an index shows names only
 
-_ENTRY = re.compile(r'<meta name="pam" content="(.*?)">')
+_OWN = '<meta name="pam" '
+_ENTRY = re.compile(_OWN + r'content="(.*?)">')
 _INDEX = b'<meta name="pam-index"'
 _HEAD = 1 << 16  # bytes of a page within which its entry lies
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class PageEntry:
+    """What a page says of itself, for the index."""
+
+    title: Text
+    picture: Annotated[str, Field(strict=True, pattern="^[A-Za-z0-9+/]*={0,2}$")]
+    """A small JPEG, in base64."""
 
 
 def render_page(
@@ -80,7 +93,7 @@ def render_page(
     return rendered(
         "page.html",
         title=title,
-        entry_json=json.dumps({"title": title, "picture": _jpeg(np.asarray(thumbnail), 75)}),
+        entry_json=json.dumps(vars(PageEntry(title, _jpeg(np.asarray(thumbnail), 75)))),
         summary=list(summary.items()),
         picture=_jpeg(picture, PICTURE_QUALITY),
         values=values,
@@ -167,10 +180,18 @@ def check_index(place: Path, pages: Iterable[Path] = ()) -> None:
 
 
 def write_index(place: Path) -> None:
-    """Write, or renew, the index of what lies below its folder. Raises UsageError, OutputError."""
-    if place.parent.is_dir():
-        check_index(place)
-        write_atomically(place, render_index(place.parent))
+    """Write, or renew, the index of what lies below its folder.
+
+    Raises UsageError, OutputError; InputError, after it is written without them: pages that are damaged.
+    """
+    if not place.parent.is_dir():
+        return
+    check_index(place)
+    index, damaged = render_index(place.parent)
+    write_atomically(place, index)
+    if damaged:
+        hint = "remove what is damaged and repeat the command with `skip_existing`"
+        raise InputError(f"damaged, and not in {shown(place)}: {listed(damaged)}", hint)
 
 
 def _head(path: Path) -> bytes:
@@ -180,15 +201,22 @@ def _head(path: Path) -> bytes:
     return b""
 
 
-def render_index(folder: Path) -> bytes:
-    """The index of the pages in a folder and below it, in natural order of their paths."""
-    pages = []
+def render_index(folder: Path) -> tuple[bytes, list[Path]]:
+    """The index of the pages in a folder and below it, in natural order of their paths; and damaged ones."""
+    pages, damaged = [], []
     for path in sorted(folder.rglob("*.html"), key=lambda path: natural(path.as_posix())):
-        found = _ENTRY.search(_head(path).decode("utf-8", "replace")) if path.is_file() else None
-        with suppress(ValueError, TypeError, KeyError):  # somebody else's page, which is left out
-            entry = json.loads(html.unescape(found[1] if found else ""))
-            link = quote(path.relative_to(folder).as_posix(), errors="surrogateescape")
-            pages.append({"link": link, "title": str(entry["title"]), "picture": str(entry["picture"])})
+        head = _head(path).decode("utf-8", "replace") if path.is_file() else ""
+        if _OWN not in head:
+            continue  # somebody else's page
+        found = _ENTRY.search(head)
+        try:
+            entry = parsed(html.unescape(found[1] if found else ""), path, "")
+            known = understood(PageEntry, entry, path, "")
+        except InputError:
+            damaged.append(path)
+            continue
+        link = quote(path.relative_to(folder).as_posix(), errors="surrogateescape")
+        pages.append({"link": link, "title": known.title, "picture": known.picture})
     if len(pages) > MOST_PICTURES:
         pages = [{**page, "picture": ""} for page in pages]
-    return rendered("index.html", pages=pages)
+    return rendered("index.html", pages=pages), damaged

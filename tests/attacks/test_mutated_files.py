@@ -13,6 +13,7 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,18 @@ from pamcli.calibration.files import read_calibration
 from pamcli.data.decoding import read_rectified_calibration
 from pamcli.errors import InputError, ModelError, PamError, UsageError
 from pamcli.files.pairing import read_pair_list
+from pamcli.files.stored import read_stored
 from pamcli.flickr1024.archives import pictures_below
+from pamcli.flickr1024.prepare import Sha256
+from pamcli.flickr1024.stereogram_pairs import Reports
 from pamcli.flickr1024.stores import open_pixels, read_checksums, read_index
+from pamcli.flickr1024.unfinished import Request
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.tiff import encode_tiff
 from pamcli.registry.spec import ModelSpec, read_header
+from pamcli.viewing.page import render_page, write_index
 
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
 """Of the processor's time: how busy the machine is does not count."""
@@ -96,6 +102,20 @@ def recipe(path: Path) -> None:
     read_recipe(path)
 
 
+def stored(kind: Any, path: Path) -> None:
+    read_stored(kind, path, "mend it")
+
+
+def run_log(path: Path) -> None:
+    from pamcli.training.journal import read_entries
+
+    read_entries(path)
+
+
+def page_index(path: Path) -> None:
+    write_index(path.with_name("index.html"))
+
+
 def unpacked(path: Path) -> None:
     for found in pictures_below(path):
         found.location.read()
@@ -108,9 +128,10 @@ INDEX = {
     "left_out": [],
     "job": {"options": {}, "pictures": []},
     "pictures": [
-        {"source": "a", "name": "b", "width": 9, "height": 9, "first": 1, "patches": 1, "offset": 0}
+        {"source": "a", "name": "b", "width": 192, "height": 72, "first": 1, "patches": 1, "offset": 0}
     ],
 }
+REPORTS = {"job": INDEX["job"], "pictures": [{"picture": "a.png", "outcome": "pair", "certainty": 0.5}]}
 READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "a.png": (read_picture, lambda: encode_png(PIXELS.astype(np.uint16) * 257)),
     "a.jpg": (read_picture, lambda: pillow("jpeg")),
@@ -128,6 +149,11 @@ READERS: dict[str, tuple[Callable[[Path], object], Callable[[], bytes]]] = {
     "w.onnx": (run_onnx, onnx_file),
     "pixels.npy": (open_pixels, lambda: npy(PIXELS.ravel())),
     "index.json": (read_index, lambda: json.dumps(INDEX).encode()),
+    "job.json": (partial(stored, Request), lambda: json.dumps(INDEX["job"]).encode()),
+    "000001.json": (partial(stored, list[Sha256]), lambda: b'["' + b"0f" * 32 + b'"]'),
+    "stereograms.json": (partial(stored, Reports), lambda: json.dumps(REPORTS).encode()),
+    "log.jsonl": (run_log, lambda: b'{"step": 1, "loss": 2.5}\n{"step": 2, "figure": 7.5}\n'),
+    "page.html": (page_index, lambda: render_page("a", PIXELS, DISPARITY)),
     "manifest.csv": (read_checksums, lambda: b"patch,source,sha256\n000001,a,00ff\n"),
     "recipe.json": (recipe, lambda: b'{"name": "mine", "task": "disparity", "steps": 10, "batch": 2}'),
     "calib.txt": (read_rectified_calibration, lambda: b"cam0=[9 0 4; 0 9 3; 0 0 1]\nbaseline=80\ndoffs=1\n"),

@@ -70,7 +70,7 @@ ROS_LEFT, ROS_RIGHT = ros("left", K1, D1, R1, P1), ros("right", K2, D2, R2, P2)
 
 
 def camchain(cameras: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]], model: str = "radtan") -> str:
-    """As Kalibr writes it: of each camera its matrix, its distortion and (3, 4) the step from the one before."""
+    """As Kalibr writes it. cameras: matrix, distortion, and (3, 4), the step from the one before."""
     text = ""
     for number, (k, d, transform) in enumerate(cameras):
         text += f"cam{number}:\n"

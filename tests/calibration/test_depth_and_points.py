@@ -103,6 +103,14 @@ def test_another_size_of_the_same_aspect(truth: np.ndarray) -> None:
     np.testing.assert_allclose(block, single, rtol=1e-4, atol=1e-5)
 
 
+def test_width_and_height_that_are_rounded_are_each_scaled_by_their_own() -> None:
+    full = Calibration(100, 0.1, 3, (10, 20), (101, 51), 90, ndisp=64)
+    half = full.for_size(50, 25)
+    assert (half.focal_length, half.offset, half.ndisp) == pytest.approx((5000 / 101, 150 / 101, 3200 / 101))
+    assert half.focal_length_y == pytest.approx(90 * 25 / 51)
+    assert half.principal == pytest.approx((10.5 * 50 / 101 - 0.5, 20.5 * 25 / 51 - 0.5))
+
+
 @pytest.mark.parametrize("size", [(500, 741), (741, 400), (640, 480), (745, 500)])
 def test_another_aspect_is_refused(size: tuple[int, int], calibration: Calibration) -> None:
     message = f"the calibration is for 741 x 500 pixels, the picture has {size[0]} x {size[1]}"
@@ -165,6 +173,14 @@ def test_a_cloud_holds_the_points_and_their_colours(calibration: Calibration, tr
     colors = np.stack([vertex[name] for name in ("red", "green", "blue")], axis=1)
     np.testing.assert_array_equal(colors, picture[known])
     np.testing.assert_array_equal(vertex["confidence"], confidence[known])
+
+
+def test_a_cloud_of_pixels_that_are_not_square() -> None:
+    calibration = Calibration(700, 0.15, 12, (3, 2), (8, 6), 350)
+    disparity = np.linspace(1, 9, 48, dtype=np.float32).reshape(6, 8)
+    vertex = read_back(encode_point_cloud(disparity, calibration)[0])["vertex"]
+    points = np.stack([vertex[axis] for axis in "xyz"], axis=1)
+    np.testing.assert_allclose(points, points_of(calibration, disparity).reshape(-1, 3), rtol=1e-5)
 
 
 def test_a_thinner_and_nearer_cloud(calibration: Calibration, truth: np.ndarray) -> None:

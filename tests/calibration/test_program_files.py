@@ -156,7 +156,8 @@ def test_realsense_viewer_has_a_calibration_for_each_resolution(tmp_path: Path) 
 
 def test_colmap_says_that_its_unit_is_not_known(tmp_path: Path) -> None:
     stored = read(tmp_path, programs.colmap_cameras("OPENCV"), programs.colmap_rig_config())
-    assert "`baseline` states the true one" in stored.notes[0]
+    assert stored.unit_note is not None
+    assert "`baseline` states the true one" in stored.unit_note
     assert stored.rig is not None
     np.testing.assert_allclose(stored.rig.left.matrix, files.K1, rtol=1e-9)
     np.testing.assert_allclose(stored.rig.left.distortion, files.D1[:4], rtol=1e-9)
@@ -189,7 +190,7 @@ def test_a_length_unit_that_the_file_states(unit: str, tmp_path: Path) -> None:
     rig = {**files.RIG, "T": files.T * factor, "length_unit": unit, "image_width": 640, "image_height": 480}
     stored = read(tmp_path, files.opencv(**rig))
     check_rig(stored)
-    assert stored.notes == []
+    assert stored.unit_note is None
 
 
 def test_a_fisheye_of_opencvs_by_its_name(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_opencv(text: str, tmp_path: Path) -> None:
     check_rig(stored)
     assert stored.rectified is None
     assert stored.kind == "OpenCV"
-    assert stored.notes == ["lengths are taken for metres, which OpenCV does not state"]
+    assert stored.unit_note == "lengths are taken for metres, which OpenCV does not state"
 
 
 def test_opencvs_two_files_and_a_rotation_as_a_vector(tmp_path: Path) -> None:
@@ -80,6 +80,7 @@ def test_ros(tmp_path: Path) -> None:
     stored = read(tmp_path, files.ROS_LEFT, files.ROS_RIGHT)
     check_rig(stored)
     check_rectified(stored.rectified)
+    assert stored.unit_note is None
     with pytest.raises(InputError, match=r"file0: tells of one camera \(give two files"):
         read(tmp_path, files.ROS_LEFT)
     with pytest.raises(InputError, match=r"left of the left one.*exchange the two"):
@@ -124,6 +125,9 @@ cam1: {camera_model: pinhole, intrinsics: [500, 500, 325, 240], distortion_model
   T_cn_cnm1: [[1, 0, 0, -0.2], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]}
 """
     assert read(tmp_path, text).rectified == Calibration(500, 0.2, 5, (320, 240), (640, 480))
+    higher = read(tmp_path, text.replace("325, 240", "325, 239"))
+    assert higher.rig is not None
+    assert higher.rectified is None
 
 
 def test_kitti_raw(tmp_path: Path) -> None:
@@ -137,6 +141,37 @@ def test_kitti_raw(tmp_path: Path) -> None:
     assert wide.rig.baseline == pytest.approx(2 * files.BASELINE)
     assert wide.rectified.baseline == pytest.approx(2 * files.BASELINE)
     assert wide.notes == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (files.ROS_LEFT, files.ROS_RIGHT),
+        (files.kitti_raw(),),
+        (files.INTRINSICS, files.EXTRINSICS),
+    ],
+    ids=["ros", "kitti", "opencv"],
+)
+def test_files_that_say_how_their_pictures_are_rectified(texts: tuple[str, ...], tmp_path: Path) -> None:
+    rig = read(tmp_path, *texts).rig
+    assert rig is not None
+    assert rig.stated is not None
+    for found, expected in zip(rig.stated.rotations, (files.R1, files.R2), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    for found, expected in zip(rig.stated.projections, (files.P1, files.P2), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_rectified_pictures_of_kitti_are_known_by_their_size(tmp_path: Path) -> None:
+    """Its calib_cam_to_cam.txt describes the cameras, its pictures are those of its rectification."""
+    text = files.kitti_raw().replace("S_rect_02: 6.400000e+02 4.800000e+02", "S_rect_02: 620 187")
+    rig = read(tmp_path, text).rig
+    assert rig is not None
+    for size in ((620, 187), (310, 94)):
+        with pytest.raises(InputError, match=f"{size[0]} x {size[1]} pixels are rectified already.*as they"):
+            rig.for_size(*size)
+    assert rig.for_size(640, 480).rectification().calibration.size == (620, 187)  # type: ignore[union-attr]
+    assert rig.for_size(1280, 960).rectification().calibration.size == (1240, 374)  # type: ignore[union-attr]
 
 
 def test_kitti_odometry(tmp_path: Path) -> None:
@@ -156,6 +191,9 @@ def test_middlebury(tmp_path: Path) -> None:
         3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988), ndisp=280
     )
     assert stored.notes == []
+    oblong = read(tmp_path, files.MIDDLEBURY.replace("0 3979.911 1019.507", "0 3900 1019.507")).rectified
+    assert oblong is not None
+    assert (oblong.focal_length, oblong.focal_length_y) == (3979.911, 3900)
     (note,) = read(tmp_path, files.MIDDLEBURY.replace("doffs=124.343", "doffs=0")).notes
     assert note == "doffs is 0 px, but the principal points are 124.343 px apart; doffs is taken"
 
@@ -166,7 +204,7 @@ def test_what_is_written_is_read_back_and_by_opencv(tmp_path: Path) -> None:
     path.write_bytes(encode_calibration(wanted))
     stored = read_calibration(path)
     assert stored.rectified == wanted
-    assert stored.notes == []
+    assert stored.unit_note is None
     file = cv2.FileStorage(str(path), cv2.FILE_STORAGE_READ)
     np.testing.assert_allclose(file.getNode("Q").mat(), wanted.reprojection())
     assert file.getNode("P2").mat()[0, 3] == pytest.approx(-512.5 * 0.1234567890123)
@@ -211,6 +249,7 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
         ({"D1": np.zeros(7)}, "D1 has 7 coefficients of distortion"),
         ({"D2": np.array([np.nan] * 5)}, "D2 holds '.Nan' where a number belongs"),
         ({"R": np.ones((3, 3))}, "R is no rotation"),
+        ({"R": np.diag([1.0, 1.0, -1.0])}, "R is no rotation"),
         ({"T": np.zeros(3)}, "T is zero"),
         ({"T": -files.T}, "left of the left one"),
         ({"T": np.array([0.0, 0.2, 0.0])}, "not beside the left one"),

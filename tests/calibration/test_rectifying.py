@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import calibration_files as files
 import cv2
 import numpy as np
 import pytest
 
-from pamcli.calibration.rig import Camera, Rig
+from pamcli.calibration.rig import Camera, Rig, StatedRectification
 from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError
 from pamcli.imaging.preflight import check_pair
@@ -97,6 +98,51 @@ def test_points_go_where_the_calibration_says(alpha: float) -> None:
     np.testing.assert_allclose(left[:, 1], right[:, 1], atol=1e-6)
     depth = calibration.depth(left[:, 0] - right[:, 0])
     np.testing.assert_allclose(depth, moved[:, 2], rtol=1e-5)
+
+
+def stated() -> Rig:
+    """A rig whose file rectifies otherwise than OpenCV would: other focal lengths, principal points apart."""
+    p1 = np.array([[410.0, 0, 300, 0], [0, 410, 230, 0], [0, 0, 1, 0]])
+    p2 = p1.copy()
+    p2[0, 2:] = 306, -410 * files.BASELINE
+    return replace(rig(), stated=StatedRectification((files.R1, files.R2), (p1, p2), (600, 450)))
+
+
+def test_pictures_are_rectified_as_their_file_says() -> None:
+    cameras = stated()
+    left, right = photographs(cameras)
+    rectification = cameras.rectification()
+    calibration = rectification.calibration
+    assert calibration is not None
+    assert (calibration.focal_length, calibration.offset, calibration.principal, calibration.size) == (
+        *(410, 6, (300, 230)),
+        (600, 450),
+    )
+    assert calibration.baseline == pytest.approx(files.BASELINE)
+    left, right = rectification.left(left), rectification.right(right)
+    assert left.shape == right.shape == (450, 600, 3)
+    check = check_pair(left, right)
+    assert check.matches > 50
+    assert check.vertical_error < 0.2
+    depth = calibration.depth(np.float32([check.median_disparity]))[0]
+    assert depth == pytest.approx(DEPTH, rel=0.02)
+
+
+def test_a_stated_rectification_follows_the_pictures_and_the_baseline() -> None:
+    cameras = stated().with_baseline(0.5).for_size(1280, 960)
+    calibration = cameras.rectification().calibration
+    assert calibration is not None
+    assert calibration.baseline == pytest.approx(0.5)
+    assert (calibration.focal_length, calibration.offset) == (820, 12)
+    assert calibration.principal == (600.5, 460.5)
+    assert calibration.size == (1200, 900)
+
+
+@pytest.mark.parametrize("options", [{"alpha": 0.0}, {"size": (640, 480)}])
+def test_a_view_that_is_asked_for_is_made_anew(options: dict[str, Any]) -> None:
+    asked = stated().rectification(**options).calibration
+    assert asked == rig().rectification(**options).calibration
+    assert asked != stated().rectification().calibration
 
 
 def test_all_of_the_picture_or_only_what_is_seen() -> None:

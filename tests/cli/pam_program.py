@@ -64,12 +64,13 @@ def pam(*arguments: str | Path, stdin: bytes = b"") -> Run:
                 patch.setattr(sys, name, stream)
             patch.setattr(sys, "argv", ["pam", *map(str, arguments)])
             patch.setattr(sys, "warnoptions", ["error"])  # main leaves the filters of the tests alone
-            handler = signal.getsignal(signal.SIGTERM)
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
             try:
                 with pytest.raises(SystemExit) as end:
                     main()
             finally:
-                signal.signal(signal.SIGTERM, handler)
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
             sys.stdout.flush()
             sys.stderr.flush()
         code = end.value.code or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,15 @@ import pytest
 from pam_program import Run, names, pam
 from PIL import Image
 
+from pamcli.cli.console import Console
+from pamcli.cli.disparity import Maps, _Matching
+from pamcli.cli.jobs import Job
+from pamcli.cli.network import Matching
+from pamcli.cli.options import Engine
 from pamcli.errors import OutputError
 from pamcli.files import atomic
 from pamcli.files.atomic import write_atomically
+from pamcli.files.pairing import PairName
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
@@ -71,11 +78,12 @@ def test_other_results_on_stdout(pair: Path, result: StereoResult) -> None:
     disparity("--visible", "v.png", "--color-map", "c.png", "--output-right", "r.npy")
     assert disparity("--visible", "-", "-o", "d.pfm").stdout == Path("v.png").read_bytes()
     assert Path("d.pfm").is_file()
-    assert disparity("--color-map", "-").stdout == Path("c.png").read_bytes()
+    assert disparity("--color-map", "-", "--quiet").stdout == Path("c.png").read_bytes()
     assert disparity("--output-right", "-", "--format", "npy").stdout == Path("r.npy").read_bytes()
-    disparity("--color-map", "a.png", "--range", "auto")
-    assert disparity("--color-map", "-", "--range", "auto").stdout == Path("a.png").read_bytes()
+    disparity("--color-map", "a.png", "--range", "0:192")
+    assert disparity("--color-map", "-", "--range", "0:192").stdout == Path("a.png").read_bytes()
     assert Path("a.png").read_bytes() != Path("c.png").read_bytes()
+    assert disparity("--color-map", "-", "--range", "auto").stdout == Path("c.png").read_bytes()
 
 
 # --- unknown pixels -------------------------------------------------------------------------------------
@@ -119,7 +127,7 @@ def test_unknown_pixels_are_of_the_left_view(pair: Path, result: StereoResult) -
 def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
     pair: Path, result: StereoResult
 ) -> None:
-    assert disparity("--color-map", "c.png").stderr == ""
+    assert disparity("--color-map", "c.png", "--range", "0:192").stderr == ""
     assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, 0, 192).pixels)
     middle = float(np.median(result.disparity))
     colored = colorize(result.disparity, 2.5, middle)
@@ -130,6 +138,86 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
         f"warning: left.png: {colored.saturated} pixels ({share:.1f} %) of the colour map lie outside "
         f"2.5:{middle:g} px (--range)"
     ]
+
+
+def test_colours_of_a_pair_run_over_its_own_range(pair: Path, result: StereoResult) -> None:
+    low, high = np.percentile(result.disparity, (1, 99))
+    run = disparity("--color-map", "c.png")
+    said = f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of left.png)"
+    assert run.complaints == [said]
+    assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, low, high).pixels)
+    known = result.disparity_where(min_confidence=0.9)
+    low, high = np.percentile(known[np.isfinite(known)], (1, 99))
+    disparity("--color-map", "k.png", "--min-confidence", "0.9")
+    assert np.array_equal(np.asarray(Image.open("k.png")), colorize(known, low, high).pixels)
+
+
+def put_unlike_pairs() -> None:
+    """One without pixels, one, the same, and one of half the size and so half the disparities."""
+    for folder, picture in (("l", "left.png"), ("r", "right.png")):
+        Path(folder).mkdir()
+        Path(f"{folder}/0.png").write_bytes(b"")
+        view = Image.open(picture)
+        for name in "12":
+            view.save(f"{folder}/{name}.png")
+        view.resize((48, 32)).save(f"{folder}/3.png")
+
+
+UNLIKE = ["disparity", "l", "r", "-o", "{0}/d/", "--color-map", "{0}/c/{{}}.png", "--device", "cpu"]
+
+
+def unlike(folder: str, *options: str) -> Run:
+    return pam(*(part.format(folder) for part in UNLIKE), *options)
+
+
+def colour_maps(folder: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(folder, "c").iterdir()}
+
+
+def test_colours_of_a_batch_run_over_the_range_of_its_first_pair(pair: Path) -> None:
+    put_unlike_pairs()
+    run = unlike("out")
+    maps = {name: read_disparity(Path(f"out/d/{name}.pfm")) for name in "123"}
+    low, high = np.percentile(maps["1"], (1, 99))
+    colored = {name: colorize(values, low, high) for name, values in maps.items()}
+    for name, each in colored.items():
+        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), each.pixels)
+    outside = f"{colored['3'].saturated} pixels ({100 * colored['3'].saturated / maps['3'].size:.1f} %)"
+    assert colored["3"].saturated > 0.1 * maps["3"].size
+    assert set(run.complaints) == {
+        "error: l/0.png is empty",
+        f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of l/1.png)",
+        f"warning: l/3.png: {outside} of the colour map lie outside {low:g}:{high:g} px (--range)",
+        "3 ok, 1 failed",
+    }
+
+
+def test_colours_are_the_same_after_an_interruption_and_in_shards(pair: Path) -> None:
+    put_unlike_pairs()
+    unlike("out")
+    whole = colour_maps("out")
+    assert sorted(whole) == ["1.png", "2.png", "3.png"]
+    os.remove("out/c/3.png")
+    assert unlike("out", "--skip-existing").code == 6
+    assert colour_maps("out") == whole
+    for shard in ("1/3", "2/3", "3/3", "4/4"):
+        unlike(f"part{shard[0]}", "--shard", shard)
+    parts = [colour_maps(f"part{number}") for number in (2, 3)]
+    assert parts == [{name: whole[name]} for name in ("1.png", "2.png")]
+    assert colour_maps("part4") == {"3.png": whole["3.png"]}
+
+
+def test_what_goes_to_other_machines_is_the_range_and_no_network(pair: Path) -> None:
+    output, network, compute = Maps(color_map="c/"), Matching(), Engine(device="cpu")
+    here = _Matching(output, None, Path(), None, network, compute, Console(quiet=True))
+    job = Job(PairName(Path("left.png"), Path("right.png"), "left"))
+    here.begin(job, here.read(job, None, None))
+    assert "network" in vars(here)
+    there = pickle.loads(pickle.dumps(here))
+    assert there.colors == here.colors
+    assert there.colors is not None
+    assert not there.same_for_all
+    assert "network" not in vars(there)
 
 
 def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
@@ -153,7 +241,7 @@ def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
         )
     assert run.complaints == [
         "error: l/bad.png is empty",
-        f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile)",
+        f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of the batch)",
         "2 ok, 1 failed",
     ]
     assert [name for name in os.listdir() if name.startswith("pam-")] == []

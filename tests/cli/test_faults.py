@@ -31,7 +31,7 @@ TRAIN = "--crop 12x12 --batch 1 --steps 2 --checkpoint-every 1 --workers 0 --dev
 BATCHES = {
     "disparity": "disparity mine/left mine/right -o out/ --output-right out/ --color-map out/ --visible out/ "
     "--confidence out/ --page out/ --depth out/ --depth-error out/ --point-cloud out/ --focal 9 --baseline 1 "
-    "--enlarge 1",
+    "--match-size 1",
     "superres": "superres mine/left mine/right --scale 2 -o out/",
     "rectify": "rectify crooked/left crooked/right --calibration crooked/rig.yaml -o out/",
     "depth": "depth made --focal 500 --baseline 0.1 -o out/ --point-cloud out/",

@@ -17,9 +17,20 @@ from PIL import Image
 from pamcli.files import atomic
 from pamcli.inference.matcher import StereoMatcher, StereoResult
 
-SINGLE = ["disparity", "left.png", "right.png", "-o", "d.pfm", "--color-map", "c.png"]
-BATCH = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/{}.pfm", "--color-map", "out/{}.png"]
-AUTO = [*BATCH, "--range", "auto"]
+RANGE = ["--range", "0:192"]
+SINGLE = ["disparity", "left.png", "right.png", "-o", "d.pfm", "--color-map", "c.png", *RANGE]
+AUTO = [
+    "disparity",
+    "{}_L.png",
+    "{}_R.png",
+    "-o",
+    "out/{}.pfm",
+    "--color-map",
+    "out/{}.png",
+    "--range",
+    "auto",
+]
+BATCH = [*AUTO[:-2], *RANGE]
 LIST = ["disparity", "--pairs", "-", "-o", "out/"]
 
 STOPPED = {

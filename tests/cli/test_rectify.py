@@ -126,6 +126,65 @@ def test_what_is_seen_and_how_large(rig: Path) -> None:
     assert calibration.baseline == pytest.approx(0.5)
 
 
+def test_a_stated_baseline_says_its_unit(rig: Path) -> None:
+    command = ["rectify", "left.png", "right.png", "--calibration", "rig.yaml", "-o", "out/"]
+    run = pam(*command, "--baseline", "0.2")
+    assert run.code == 0, run.stderr
+    assert "taken for metres" not in run.stderr
+    assert "baseline 0.2 m" in run.stderr
+
+
+def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
+    """Of a robot that rectifies at another focal length: the same matrices serve its pictures here."""
+    left, right = taken.ros(focal_length=600.0)
+    Path("left.yaml").write_text(left)
+    Path("right.yaml").write_text(right)
+    command = ["rectify", "left.png", "right.png", "--calibration", "left.yaml"]
+    run = pam(*command, "--calibration", "right.yaml", "-o", "out/")
+    assert run.code == 0, run.stderr
+    assert run.complaints[0] == "rectified as the calibration says, by its own R and P"
+    (offset,) = (float(line.split()[3]) for line in run.complaints if line.startswith("median vertical"))
+    assert offset < 0.3
+    made = read_calibration(Path("out/calibration.yaml")).rectified
+    said = read_calibration("left.yaml", "right.yaml").rectified
+    assert made is not None
+    assert said is not None
+    assert (made.focal_length, made.principal) == (said.focal_length, said.principal) == (600, (370, 249.5))
+    assert made.baseline == pytest.approx(taken.baseline)
+    anew = pam(*command, "--calibration", "right.yaml", "-o", "anew/", "--alpha", "0")
+    assert "by its own R and P" not in anew.stderr
+    assert read_calibration(Path("anew/calibration.yaml")).rectified != made
+
+
+KITTI = """S_0{n}: 741 600
+K_0{n}: 700 0 370 0 700 300 0 0 1
+D_0{n}: 0 0 0 0 0
+R_0{n}: 1 0 0 0 1 0 0 0 1
+T_0{n}: {t} 0 0
+S_rect_0{n}: 741 500
+R_rect_0{n}: 1 0 0 0 1 0 0 0 1
+P_rect_0{n}: 700 0 370 {p} 0 700 250 0 0 0 1 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (KITTI.format(n=2, t=0, p=0) + KITTI.format(n=3, t=-0.5, p=-350), "pictures of 741 x 500 pixels are"),
+        (
+            "P2: 700 0 370 0 0 700 250 0 0 0 1 0\nP3: 700 0 370 -350 0 700 250 0 0 0 1 0\n",
+            "kitti.txt describes pictures that are",
+        ),
+    ],
+    ids=["calib_cam_to_cam", "calib"],
+)
+def test_kittis_pictures_are_rectified_already(rig: Path, text: str, said: str) -> None:
+    Path("kitti.txt").write_text(text)
+    with unchanged():
+        run = pam("rectify", "left.png", "right.png", "--calibration", "kitti.txt", "-o", "out/", "-q")
+        refuse(run, 3, f"{said} rectified already", "as they are")
+
+
 def test_a_baseline_in_millimetres_is_warned_of(rig: Path) -> None:
     run = pam(
         "rectify", "left.png", "right.png", "--calibration", "rig.yaml", "--baseline", "193", "-o", "out/"

@@ -60,7 +60,8 @@ def test_records_of_a_batch(command: str) -> None:
     options = ["-o", "out", "--format", "png", "--device", "cpu", "--skip-existing", "--jsonl"]
     run = pam(command, "l", "r", *options)
     assert run.code == 6
-    assert [list(record) for record in run.records] == [KEYS] * 3
+    added = {"matched_width": 192, "matched_height": 128} if command == "disparity" else {}
+    assert [list(record) for record in run.records] == [KEYS, [*KEYS[:9], *added, *KEYS[9:]], KEYS]
     seconds = [record.pop("seconds") for record in run.records]
     assert seconds[0] is None
     assert 0 < seconds[1] < 60
@@ -79,6 +80,7 @@ def test_records_of_a_batch(command: str) -> None:
             "outputs": {key: name.format("b") for key, name in results.items()},
             "width": 96,
             "height": 64,
+            **added,
             "status": "ok",
             "code": 0,
             "error": None,
@@ -131,7 +133,7 @@ def test_quiet_and_verbose() -> None:
     assert "one pixel in fifteen is off" in run.complaints[0]
     assert run.complaints[1:3] == lonely
     assert re.fullmatch(
-        r"pasmnet2: .*pasmnet2\.safetensors, cpu, fp32, maximum disparity none, enlarged auto",
+        r"pasmnet2: .*pasmnet2\.safetensors, cpu, fp32, maximum disparity none, match size auto",
         run.complaints[3],
     )
     assert run.complaints[4:] == ["1 ok"]
@@ -248,7 +250,23 @@ def test_progress_is_shown_on_a_terminal_only(options: list[str]) -> None:
     assert ("1 ok" in shown) == (not options)
 
 
-def test_nothing_but_lines_in_pipes() -> None:
+@pytest.mark.parametrize("slow", [True, False])
+def test_rows_of_a_slow_pair_are_counted(slow: bool) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", **({"SLOW": "1"} if slow else {})}
+    with process(*DISPARITY, "-o", "d.pfm", stderr=theirs, env=environment) as running:
+        os.close(theirs)
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_all(ours).decode())
+        assert running.wait() == 0
+    assert re.search(r"pairs +\S+ 0/1 +0:00:0\d passed", shown)
+    assert bool(re.search(r"rows +\S+ +32/64 +0:00:0\d left", shown)) == slow
+    last = shown.split("pairs")[-1]
+    assert "1/1" in last
+    assert "rows" not in last, "they are gone with the pair"
+
+
+def test_nothing_but_lines_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOW", "1")
     with process(*DISPARITY, "-o", "d.pfm", "--verbose", stdin=subprocess.DEVNULL) as running:
         output, complaints = running.communicate()
         assert running.returncode == 0

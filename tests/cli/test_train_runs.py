@@ -160,6 +160,7 @@ def test_a_finished_run_is_extended_to_more_steps(whole: Path) -> None:
     shutil.copytree(whole, "run")
     resume = ("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps")
     refuse(pam(*resume, STEPS - 1), 2, f"has taken {STEPS} steps already")
+    assert pam(*resume, STEPS).code == 0
     run = pam(*resume, STEPS + 2)
     assert run.code == 0, run.stderr
     assert read_recipe(Path("run/recipe.json")).steps == STEPS + 2
@@ -193,6 +194,35 @@ def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(whole: Path) -> None
         file.write_bytes(b"")
     run = pam("train", "disparity", "--resume", "run", "--quiet")
     refuse(run, 4, "no checkpoint in run/checkpoints is whole")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "code", "said"),
+    [
+        ("recipe.json", '"data": [\n      "', '"data": [\n      7, "', 3, "data.0 is 7"),
+        ("recipe.json", '"steps": 4', '"steps": "4"', 3, "last.safetensors"),
+        ("log.jsonl", '"step": 2', '"step": "2"', 3, "line 2 of run/log.jsonl is damaged: step is '2'"),
+        (
+            "recipe.json",
+            "blocks=1",
+            "blocks=2",
+            4,
+            "step-00000004.pt is not of this run's network",
+        ),
+    ],
+)
+def test_a_run_whose_records_are_damaged_says_which_and_what_to_do(
+    whole: Path, file: str, old: str, new: str, code: int, said: str
+) -> None:
+    shutil.copytree(whole, "run")
+    text = Path("run", file).read_text()
+    assert old in text
+    Path("run", file).write_text(text.replace(old, new))
+    before = names("run")
+    run = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--quiet")
+    line = refuse(run, code, said)
+    assert line.endswith(")")  # what to do
+    assert names("run") == before
 
 
 def test_a_recorded_recipe_repeats_the_run(whole: Path) -> None:

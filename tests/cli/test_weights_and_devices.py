@@ -168,7 +168,7 @@ def test_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pamcli.streaming.pasmnet2.StreamedPASMnet2.match", exhausted)
     with unchanged():
-        run = pam(*COMMANDS["disparity"], "--enlarge", "1")
+        run = pam(*COMMANDS["disparity"], "--match-size", "1")
         refuse(run, 5, "left.png", "not enough memory", "96 x 64")
 
 

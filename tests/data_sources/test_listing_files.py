@@ -54,6 +54,13 @@ def test_files_by_stem(tmp_path: Path) -> None:
     assert by_stem(tmp_path / "nowhere") == {}
 
 
+def test_of_two_files_of_one_stem_the_suffix_decides(tmp_path: Path) -> None:
+    for name in ("a.pfm", "a.png", "b.png", "b.pfm"):
+        (tmp_path / name).touch()
+    for first, other in ((".pfm", ".png"), (".png", ".pfm")):
+        assert by_stem(tmp_path, (first, other)) == {name: tmp_path / f"{name}{first}" for name in "ab"}
+
+
 def test_folders_in_natural_order_without_hidden_ones(tmp_path: Path) -> None:
     for name in ("scene10", "scene9", ".cache"):
         (tmp_path / name).mkdir()

@@ -93,6 +93,21 @@ def test_kitti_fills_holes_first_and_states_the_density_before() -> None:
     assert (figures["d1"], figures["d1-estimated"]) == (25, 0)
 
 
+def test_kitti_takes_zero_for_an_estimate() -> None:
+    figures = measured(sample([[1, 1]]), [[0, NAN]], kitti=True)["all"]
+    assert (figures["density"], figures["epe"]) == (50, 1)
+
+
+def test_what_kitti_fills_has_no_confidence_and_counts_in_no_curve() -> None:
+    meter = DisparityMeter(DisparityProtocol(fill=True))
+    sure = np.array([[1, NAN, 0.5]], np.float32)
+    meter.add(sample([[10, 10, 10]]), Estimate(np.array([[10, NAN, 12]], np.float32), confidence=sure))
+    summary = meter.summary()
+    assert summary.pooled["all"]["density"] == pytest.approx(200 / 3)
+    assert summary.curve is not None
+    assert (summary.curve.pixels, summary.curve.epe[0]) == (2, 1)
+
+
 def test_nothing_estimated_is_all_wrong() -> None:
     for kitti in (False, True):
         figures = measured(sample([[10, 20]]), [[NAN, NAN]], kitti=kitti)["all"]
@@ -102,8 +117,12 @@ def test_nothing_estimated_is_all_wrong() -> None:
 
 
 def test_regions() -> None:
-    one = sample([[10, 20, 30, 40, NAN]], visible=[[1, 1, 0, 0, 1]], foreground=[[0, 1, 0, 1, 1]])
-    figures = measured(one, [[11, 22, 33, 44, 0]])
+    """Of the last two pixels no truth is known, whatever else is."""
+    visible, foreground = [[1, 1, 0, 0, 1, 0]], [[0, 1, 0, 1, 1, 0]]
+    one = sample([[10, 20, 30, 40, NAN, NAN]], visible=visible, foreground=foreground)
+    figures = measured(one, [[11, 22, 33, 44, 0, 0]])
+    pixels = {"all": 4, "noc": 2, "occluded": 2, "bg": 2, "fg": 2, "noc-bg": 1, "noc-fg": 1}
+    assert {name: figures[name]["pixels"] for name in pixels} == pixels
     expected = {"all": 2.5, "noc": 1.5, "occluded": 3.5, "bg": 2, "fg": 3, "noc-bg": 1, "noc-fg": 2}
     assert {name: figures[name]["epe"] for name in expected} == expected
     assert set(figures) == {*expected, "0-100"}
@@ -122,6 +141,12 @@ def test_ranges_of_the_truth() -> None:
     figures = measured(sample(truth), [[0] * 8])
     pixels = {name: figures[name]["pixels"] for name in ("0-100", "100-200", ">200", ">192")}
     assert pixels == {"0-100": 2, "100-200": 4, ">200": 2, ">192": 4}
+
+
+def test_ranges_of_ones_own_begin_at_their_lower_edge() -> None:
+    meter = DisparityMeter(DisparityProtocol(ranges=(10, 20, math.inf)))
+    figures = meter.add(sample([[9.5, 10, 19.5, 20, 500]]), Estimate(np.zeros((1, 5), np.float32))).figures
+    assert (figures["10 to 20"]["pixels"], figures["20 and more"]["pixels"]) == (2, 2)
 
 
 def test_a_limit_of_the_truth_leaves_pixels_out() -> None:

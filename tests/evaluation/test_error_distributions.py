@@ -32,6 +32,10 @@ def test_two_pixels_by_hand() -> None:
     assert found.ause_bad_2 == pytest.approx(area)
 
 
+def test_an_error_of_two_pixels_is_not_bad() -> None:
+    assert curve([2, 2.5], [0.5, 0.5]).bad_2[0] == 50
+
+
 def test_the_order_of_the_oracle_has_no_area() -> None:
     errors = [0.1, 0.5, 1, 3, 6, 7]
     found = curve(errors, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4])

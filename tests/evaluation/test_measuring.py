@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +107,34 @@ def test_one_call_makes_figures_and_a_report(files: Path) -> None:
     assert "range of disparity" in page
 
 
+def rows_of(page: bytes) -> list[str]:
+    """The rows of a page's tables, without those of headings."""
+    rows = [row.partition("</tr>")[0] for row in page.decode().split("<tr>")[1:]]
+    return [row for row in rows if "<td" in row]
+
+
+def test_a_report_says_nothing_twice(files: Path) -> None:
+    """One pair, whose figures are those of its set, however they are averaged; a warning is no note."""
+    for name, truth in {"a": TRUTH, "b": TRUTH + 100}.items():
+        (files / "disparity" / f"{name}.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
+        (files / "made" / f"{name}.pfm").write_bytes(encode_disparity(truth * 9 + 1, ".pfm").data)
+    found = evaluate(Disparity(), [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
+    assert len(rows_of(found.report())) == 1
+    (warning,) = found.warnings
+    assert warning in found.notes
+    assert found.report().count(warning.encode()) == 1
+    assert set(found.json()["sets"][0]["pooled"]) == {"all", "0-100"}, "programs are told of all"
+
+    found = evaluate(Disparity(), [f"pairs:{files}"], [FilesMethod(files / "made")])
+    rows = [(row["region"], row["average"]) for row in found.summary.rows]
+    regions = ("all", "0-100", "100-200")
+    assert rows == [*((region, "pooled") for region in regions), ("all", "mean of pictures")]
+    shown = rows_of(found.report())
+    assert len(shown) == len(set(shown)) == len(rows) + 2
+    with pytest.raises(UsageError, match="is given twice"):
+        evaluate(Disparity(), [f"pairs:{files}"] * 2, [FilesMethod(files / "made")])
+
+
 def test_notes_count_what_was_asked_for(files: Path) -> None:
     (files / "disparity" / "b.pfm").unlink()
     assert open_data(f"pairs:{files}").absent == ("no truth (disparity) for 1 of 2 pairs: b",)
@@ -190,3 +219,23 @@ def test_no_method_and_two_of_one_name_are_refused(files: Path) -> None:
     for methods, words in (([], "no method"), ([one, one], "two methods are called made")):
         with pytest.raises(UsageError, match=words):
             evaluate(Disparity(), [f"pairs:{files}"], methods)
+
+
+def test_who_watches_is_told_how_far_each_pair_is() -> None:
+    class Telling(Network):
+        def __call__(
+            self,
+            left: np.ndarray,
+            right: np.ndarray,
+            *,
+            extras: object = (),
+            progress: Callable[[float], None] | None = None,
+        ) -> Estimate:
+            if progress is not None:
+                progress(0.5)
+            return super().__call__(left, right, extras=extras)
+
+    told: list[tuple[int, float]] = []
+    method = NetworkMethod(Telling(), watch=lambda rows: lambda share: told.append((rows, share)))
+    evaluate(Disparity(), [Held(sample())], [method], worst=0)
+    assert told == [(len(sample().left), 0.5)]

@@ -145,7 +145,7 @@ def test_a_report_needs_neither_pictures_nor_charts() -> None:
     parsed = Page(render_report(bare))
     assert not [tag for tag, _ in parsed.elements if tag in ("img", "svg", "figure")]
     assert [text for text in parsed.text_of("h2") if text.strip()] == [
-        "Summary",
+        "Figures",
         "All pairs",
         "How the figures are defined",
     ]

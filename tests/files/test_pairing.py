@@ -248,6 +248,9 @@ def test_packed_pictures_mirror_the_current_folder_or_a_root() -> None:
     assert resolve_packed(["in/day1/a.jpg"]).batch is False
     assert resolve_packed(["in/day2/"]).batch is True
     assert [pair.key for pair in resolve_packed(["in/day2"]).pairs] == ["a", "b"]
+    for name in ("in/day2/a10.jpg", "in/day2/a9.jpg"):
+        Path(name).touch()
+    assert [pair.key for pair in resolve_packed(["in/day2"]).pairs] == ["a", "a9", "a10", "b"]
     assert resolve_packed(["in/day1/a.jpg"]).pairs[0].key == "a"
 
 

@@ -8,6 +8,7 @@ import torch
 from sample_cut import Cut
 
 from pamcli.errors import InputError, ModelError
+from pamcli.inference import loading
 from pamcli.inference.device import Compute
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.passrnet import PASSRnet
@@ -170,3 +171,17 @@ def test_an_ensemble_of_any_type(upscaler: StereoUpscaler, tiny: Cut) -> None:
         found = four.left_only(*((view / 255 * largest).astype(dtype) for view in (left, right)))
         assert found.dtype == dtype
         assert np.abs(found / largest - eight).max() < 1.1 / 255
+
+
+@pytest.mark.parametrize("network", ["passrnet-x2", "passrnet2-x2"])
+def test_progress_rises_strip_by_strip(network: str, large: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "choose_strip", lambda *given, **more: 16)
+    for ensemble, both in ((False, False), (False, True), (True, True)):
+        told = [0.0]
+        upscaler = StereoUpscaler.load(network, device="cpu", ensemble=ensemble)
+        run = upscaler if both else upscaler.left_only
+        cut = large[:200, :16]
+        run(cut.left, cut.right, progress=told.append)
+        assert told == sorted(told)
+        assert told[-1] == 1
+        assert max(np.diff(told)) < 0.3

@@ -195,25 +195,6 @@ def test_chance_goes_on_where_it_was_too(tmp_path: Path) -> None:
     assert parted.folder.last.read_bytes() == whole.folder.last.read_bytes()
 
 
-@pytest.mark.parametrize("accumulate", [2, 3, 9])
-def test_parts_of_a_step_count_by_their_pairs(tmp_path: Path, accumulate: int) -> None:
-    """The share of a batch that one of several processes takes may have uneven parts, or too few."""
-    left, right = torch.rand(2, 5, 3, 4, 4, generator=torch.Generator().manual_seed(1)).unbind()
-
-    def taken(accumulate: int) -> tuple[Values, list[Tensor]]:
-        recipe = replace(RECIPE, batch=5 * accumulate, accumulate=accumulate, freeze_batch_norm=True)
-        trainer = Run(tmp_path, recipe).trainer()
-        trainer.network.eval()
-        figures, _ = trainer.take_step(Batch(left, right))
-        return figures, [p.grad for p in trainer.network.parameters() if p.grad is not None]
-
-    (figures, gradients), (whole, expected) = taken(accumulate), taken(1)
-    for name in ("refined", "likelihood"):
-        assert figures[name].item() == pytest.approx(whole[name].item(), rel=1e-5)
-    for gradient, other in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(gradient, other)
-
-
 def test_a_checkpoint_that_a_killed_run_had_yet_to_remove_is_removed_later(
     tmp_path: Path,
 ) -> None:

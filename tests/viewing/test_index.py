@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.viewing import page as index
 from pamcli.viewing.page import check_index, index_place, render_index, render_page, write_index
 
@@ -43,8 +44,9 @@ def test_it_lists_the_pages_and_nothing_else(folder: Path) -> None:
 
 def test_many_pages_have_no_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "MOST_PICTURES", 2)
-    assert b"<img" not in render_index(folder)
-    assert b"title of frame9" in render_index(folder)
+    page, _ = render_index(folder)
+    assert b"<img" not in page
+    assert b"title of frame9" in page
 
 
 def test_a_file_of_its_name_that_is_no_index_stays(folder: Path) -> None:
@@ -59,13 +61,34 @@ def test_a_file_of_its_name_that_is_no_index_stays(folder: Path) -> None:
 
 def test_what_is_no_page_is_left_out(folder: Path) -> None:
     usual = render_index(folder)
+    assert usual[1] == []
     (folder / "folder.html").mkdir()
     os.mkfifo(folder / "pipe.html")
     for name, target in (("endless.html", "/dev/zero"), ("loop.html", "loop.html")):
         os.symlink(target, folder / name)
-    for number, entry in enumerate(("{", "[1]", "{}", "null")):
-        (folder / f"{number}.html").write_text(f'<meta name="pam" content="{entry}">')
     assert render_index(folder) == usual
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{",
+        "[1]",
+        "{}",
+        "null",
+        "[" * 50_000,
+        '{"title": 1, "picture": ""}',
+        '{"title": "a", "picture": "<b>"}',
+    ],
+    ids=lambda entry: entry[:30],
+)
+def test_a_damaged_page_is_named_and_the_others_are_listed(folder: Path, entry: str) -> None:
+    write_index(folder / "index.html")
+    usual = (folder / "index.html").read_bytes()
+    (folder / "odd.html").write_text(f'<meta name="pam" content="{html.escape(entry)}">')
+    with pytest.raises(InputError, match=r"not in .*index\.html: .*odd\.html \(remove"):
+        write_index(folder / "index.html")
+    assert (folder / "index.html").read_bytes() == usual
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])

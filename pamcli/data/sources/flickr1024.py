@@ -193,7 +193,7 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     whole = keys.get("view") == "pictures"
     index = read_index(paths.index) if paths.index.is_file() else None
     if index is not None and split not in (index.split, "train"):
-        raise InputError(f"{shown(paths.store)} holds patches of the split {index.split}, not {split}")
+        raise InputError(f"{shown(paths.store)} holds patches of the split {shown(index.split)}, not {split}")
     if (paths.store / "pixels.npy").is_file():
         if index is None:
             raise InputError(f"{shown(paths.index)} is missing", "prepare the folder anew")

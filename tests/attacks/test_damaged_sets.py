@@ -1,0 +1,199 @@
+"""Records of prepared sets with other values in them: exit 3, the file is named, and what to do.
+
+`pytest tests/attacks/test_damaged_sets.py --seeds 2000` takes so many seeds a file; a failure names it.
+Damage to what is not read, or that makes another valid file, goes unnoticed: all else ends in pam's codes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from damage import damaged
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
+from pam_program import Run, pam
+from published import LARGE, SMALL, png, tree, views
+
+from pamcli.flickr1024 import stereogram_pairs
+from pamcli.flickr1024.rectify_stereogram import RectifiedPair
+from pamcli.flickr1024.stereogram_views import SetAside
+
+
+def ends_well(run: Run, codes: tuple[int, ...], seed: int) -> None:
+    assert run.code in (0, *codes), (seed, run.stderr)
+    assert "unexpected" not in run.stderr, (seed, run.stderr)
+    assert "Traceback" not in run.stderr, (seed, run.stderr)
+    errors = [line for line in run.complaints if line.startswith("error: ")]
+    assert run.code == 0 or errors, (seed, run.stderr)
+    assert "\x1b" not in run.stderr, (seed, run.stderr)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+PREPARE = ["dataset", "prepare-flickr1024", "in", "-o", "out", "--scale", "2", "--workers", "1", "-q"]
+SETS = {
+    "packed job": ("packed", "x2.unfinished/job.json", False),
+    "folders job": ("folders", "patches_x2.unfinished/job.json", False),
+    "packed pair": ("packed", "x2.unfinished/done/000001.json", False),
+    "folders pair": ("folders", "patches_x2.unfinished/done/000002.json", False),
+    "packed index": ("packed", "x2/index.json", True),
+    "folders index": ("folders", "patches_x2.json", True),
+}
+
+
+@pytest.fixture(params=SETS)
+def prepared(request: pytest.FixtureRequest, here: Path) -> tuple[list[str], Path]:
+    """A set that is finished, or was stopped before its end: what prepares it, and a file of its record."""
+    store, file, finished = SETS[request.param]
+    command = [*PREPARE, "--store", store]
+    pictures = tree(here / "in", {"Train/0001": LARGE, "Train/0002": SMALL, "Train/0003": LARGE})
+    last = pictures / "Train/0003_R.png"
+    whole = last.read_bytes()
+    if not finished:
+        last.write_bytes(whole[:2000])
+    assert pam(*command).code == (0 if finished else 6)
+    last.write_bytes(whole)
+    shutil.copytree("out", "kept")
+    return command, Path("out", file)
+
+
+def test_prepared_sets(prepared: tuple[list[str], Path], request: pytest.FixtureRequest) -> None:
+    command, file = prepared
+    value = json.loads(file.read_text())
+    for seed in range(request.config.getoption("--seeds")):
+        shutil.rmtree("out")
+        shutil.copytree("kept", "out")
+        file.write_text(json.dumps(damaged(value, seed)))
+        if file.name != "job.json" and "done" not in file.parts:
+            ends_well(pam("dataset", "verify", "flickr1024:out?scale=2"), (3,), seed)
+        ends_well(pam(*command), (2, 3), seed)
+
+
+KINDS: list[tuple[str, Callable[[Any], Any], str]] = [
+    ("packed index", lambda index: {**index, "job": []}, "job is []"),
+    ("packed index", lambda index: {**index, "scale": 0}, "scale is 0"),
+    ("packed index", lambda index: _first(index, height="120"), "pictures.0.height is '120'"),
+    (
+        "packed index",
+        lambda index: _first(index, patches=10**9),
+        "has not the patches of a picture",
+    ),
+    ("folders index", lambda index: _first(index, first=0), "pictures.0.first is 0"),
+    ("packed index", lambda index: {**index, "pictures": index["pictures"][::-1]}, "has not ended"),
+    ("packed index", lambda index: {**index, "pictures": index["pictures"][:1] * 2}, "has not ended"),
+    ("packed pair", lambda _: None, "it is None"),
+    ("packed pair", lambda _: [], "it has 0 of 6 patches"),
+    ("folders pair", lambda _: 7, "it is 7"),
+    ("folders pair", lambda sums: sums[:-1], "it has 1 of 2 patches"),
+    ("packed pair", lambda sums: [*sums[:-1], "z" * 64], "5 is 'zzz"),
+    ("packed job", lambda job: [job], "it is [{'options'"),
+    ("packed job", lambda job: {**job, "pictures": None}, "pictures is None"),
+]
+
+
+def _first(index: Any, **values: Any) -> Any:
+    first, *others = index["pictures"]
+    return {**index, "pictures": [{**first, **values}, *others]}
+
+
+@pytest.mark.parametrize(
+    ("prepared", "change", "said"),
+    KINDS,
+    indirect=["prepared"],
+    ids=[f"{kind[0]}: {kind[2]}" for kind in KINDS],
+)
+def test_each_kind_of_damage_to_a_prepared_set_is_named(
+    prepared: tuple[list[str], Path], change: Callable[[Any], Any], said: str
+) -> None:
+    command, file = prepared
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    run = pam(*command)
+    assert run.code == 3, run.stderr
+    (line,) = run.complaints
+    assert line.startswith(f"error: {file} is damaged: ")
+    assert said in line
+    assert line.endswith(")")  # what to do
+    assert "remove" in line
+
+
+@pytest.mark.parametrize("prepared", ["packed pair", "folders pair"], indirect=True)
+def test_what_a_record_says_is_there_has_to_be_there(prepared: tuple[list[str], Path]) -> None:
+    command, file = prepared
+    store = file.parents[1] / "store"
+    shutil.rmtree(store)
+    store.mkdir()
+    run = pam(*command)
+    assert run.code == 3
+    assert f"says that {store}/" in run.stderr
+    assert f"remove {file.parents[1]} and begin anew" in run.stderr
+
+
+@pytest.mark.parametrize("prepared", ["packed job"], indirect=True)
+def test_without_its_request_nobody_knows_what_was_done(prepared: tuple[list[str], Path]) -> None:
+    command, file = prepared
+    file.unlink()
+    run = pam(*command)
+    assert run.code == 3
+    assert run.complaints == [
+        f"error: {file} is gone: nobody knows what the work was for (remove {file.parent} and begin anew)"
+    ]
+
+
+@pytest.mark.parametrize("prepared", ["packed pair"], indirect=True)
+@pytest.mark.parametrize("name", ["²", "000099", "1"])
+def test_a_file_of_another_name_is_no_record(prepared: tuple[list[str], Path], name: str) -> None:
+    command, file = prepared
+    file.with_name(f"{name}.json").write_text("null")
+    assert pam(*command).code == 0
+
+
+def rectified(picture: Any, layout: str, infinity: str) -> RectifiedPair:
+    """Instead of the real thing: the halves; of black pictures none."""
+    if not picture.any():
+        raise SetAside("it is black")
+    values: dict[str, Any] = dict.fromkeys(RectifiedPair.__dataclass_fields__, 0)
+    left, right = np.hsplit(picture, 2)
+    values |= {"left": left, "right": right, "layout": "cross", "infinity": infinity}
+    return RectifiedPair(**values)
+
+
+@pytest.mark.parametrize(
+    "file", ["stereograms.json", "pairs.unfinished/job.json", "pairs.unfinished/done/000001.json"]
+)
+def test_stereograms(
+    file: str, here: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(stereogram_pairs, "rectify_stereogram", rectified)
+    Path("in").mkdir()
+    Path("in/a.png").write_bytes(png(np.hstack(views(SMALL, 1))))
+    Path("in/b.png").write_bytes(png(np.zeros((20, 40, 3), np.uint8)))
+    command = ["dataset", "prepare-flickr1024", "in", "-o", "out", "--from-stereograms", "--infinity", "no"]
+    command += ["--workers", "1", "-q"]
+    assert pam(*command).code == 0
+    record = json.loads(Path("out/stereograms.json").read_text())
+    if "unfinished" in file:  # as after a kill before the second was done
+        Path("out/pairs").rename("store")
+        shutil.rmtree("out")
+        Path("out/pairs.unfinished/done").mkdir(parents=True)
+        Path("store").rename("out/pairs.unfinished/store")
+        Path("out/pairs.unfinished/done/000001.json").write_text(json.dumps(record["pictures"][0]))
+        Path("out/pairs.unfinished/job.json").write_text(json.dumps(record["job"]))
+    shutil.copytree("out", "kept")
+    value = json.loads(Path("out", file).read_text())
+    for seed in range(request.config.getoption("--seeds")):
+        shutil.rmtree("out")
+        shutil.copytree("kept", "out")
+        Path("out", file).write_text(json.dumps(damaged(value, seed)))
+        ends_well(pam(*command), (2, 3, 6), seed)

@@ -1,0 +1,112 @@
+"""Every command once, on small files: does it end with 0, and leave what it is for?
+
+The first thing to look at after a change, in half a minute; what each command promises is tested beside.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import eval_trees
+import numpy as np
+import pytest
+import torch
+import typer
+from pam_program import pam
+from safetensors.torch import load_file
+
+from pamcli.cli import app
+from pamcli.evaluation import submissions
+from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.registry.catalog import weights_folder
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "flickr1024"))
+from published import LARGE, tree
+from unrectified import photographs
+
+CALIBRATION = "cam0=[100 0 48; 0 100 32; 0 0 1]\nbaseline=100\ndoffs=0\nwidth=96\nheight=64\n"
+TRAINING = "--crop 64x32 --variant scales=1,blocks=1,refinement=none --batch 1 --steps 1 --workers 0"
+COMMANDS = {
+    "disparity": "left.png right.png -o out.pfm --color-map out.png --confidence out.tif --page out.html",
+    "superres": "small/left.png small/right.png --scale 2 -o out.png --output-right out_right.png",
+    "rectify": "photo/left.png photo/right.png --calibration photo/rig.yaml -o out/",
+    "depth": "truth.pfm --calibration calib.txt -o out.tif --point-cloud out.ply",
+    "submit": "--data kitti2015/testing:testing --predictions made -o out.zip",
+    "guide": "batches",
+    "doctor": "",
+    "help": "",
+    "eval disparity": "--data kitti2015:kitti --predictions made --report out.html --per-image out.csv",
+    "eval superres": "--data pairs:mine?first=1 --predictions enlarged --scale 2 --report out.html",
+    "train disparity": f"--data procedural -o out {TRAINING}",
+    "train superres": "--data pairs:mine --scale 2 --crop 12x12 --batch 1 --steps 1 --workers 0 -o out",
+    "calibration show": "calib.txt",
+    "weights list": "",
+    "weights info": "pasmnet",
+    "weights verify": "{weights}/pasmnet.safetensors",
+    "weights import": "checkpoint.pth.tar -o out.safetensors",
+    "weights export": "passrnet-x2 -o out.onnx --size 16x24",
+    "dataset list": "",
+    "dataset verify": "kitti2015:kitti",
+    "dataset preview": "kitti2015:kitti -o out.png",
+    "dataset stats": "pairs:mine",
+    "dataset prepare-flickr1024": "Flickr1024 -o out --scale 2 --workers 1",
+}
+"""Of each its arguments. Whatever they call out... is to be there afterwards."""
+SLOW = {"calibration make"}  # wants twenty rendered boards: it runs in test_calibration_make.py
+
+
+def names_of(group: Any, *above: str) -> Iterator[str]:
+    for name, each in group.commands.items():
+        if hasattr(each, "commands"):
+            yield from names_of(each, *above, name)
+        else:
+            yield " ".join((*above, name))
+
+
+def test_none_is_left_out() -> None:
+    assert set(COMMANDS) | SLOW == set(names_of(typer.main.get_command(app)))
+
+
+@pytest.fixture
+def files(pair: Path, kitti: Path, mine: Path, made: dict[str, np.ndarray], networks: None) -> Path:
+    """A folder with all that is named above."""
+    left, right = (np.asarray(eval_trees.Image.open(f"{side}.png")) for side in ("left", "right"))
+    photographs(left, right).write(pair / "photo")
+    tree(pair / "Flickr1024", {"Train/0001": LARGE})
+    eval_trees.kitti2015(pair / "testing", "testing")
+    for sample in eval_trees.crops()[:1]:
+        assert sample.disparity is not None
+        (pair / "truth.pfm").write_bytes(encode_disparity(sample.disparity, ".pfm").data)
+        for side in ("left", "right"):
+            picture = eval_trees.Image.open(f"{side}.png")
+            (pair / "enlarged").mkdir(exist_ok=True)
+            picture.save(f"enlarged/{sample.name}_{side}.png")
+            (pair / "small").mkdir(exist_ok=True)
+            picture.crop((0, 0, 24, 16)).save(f"small/{side}.png")
+    (pair / "calib.txt").write_text(CALIBRATION)
+    return pair
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_does_its_work(name: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "weights export":
+        for package in ("onnx", "onnxruntime", "onnxscript"):
+            pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
+    if name == "weights import":
+        torch.save({"state_dict": load_file(weights_folder() / "pasmnet.safetensors")}, "checkpoint.pth.tar")
+    if name == "submit":  # of two pictures, not 200
+        rules = replace(submissions.rules_of("kitti2015"), test=tuple(eval_trees.BOXES))
+        monkeypatch.setattr(submissions, "rules_of", lambda kind: rules)
+    words = COMMANDS[name].replace("{weights}", str(weights_folder())).split()
+    run = pam(*name.split(), *words)
+    assert run.code == 0, run.stderr
+    results = [Path(word) for word in words if word.startswith("out")]
+    assert [path for path in results if not path.exists()] == []
+    assert results or run.stdout
+    for path in results:
+        assert any(path.iterdir()) if path.is_dir() else path.stat().st_size > 0

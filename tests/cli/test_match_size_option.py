@@ -1,0 +1,81 @@
+"""--match-size: in which size pictures are matched, and what is said about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import pam, refuse
+from PIL import Image
+
+from pamcli.inference import pictures
+
+pytestmark = pytest.mark.usefixtures("networks", "pair")
+
+DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu", "-o", "d.npy"]
+
+
+def test_large_pictures_are_matched_reduced_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "AUTO_LARGEST", 48 * 32)
+    run = pam(*DISPARITY, "--jsonl")
+    (said,) = run.complaints
+    assert said.startswith("pictures of 96 x 64 px are matched at 48 x 32, and the result is brought back")
+    assert "--match-size 1 matches them as they are" in said
+    (record,) = run.records
+    assert (record["width"], record["height"]) == (96, 64)
+    assert (record["matched_width"], record["matched_height"]) == (48, 32)
+    reduced = np.load("d.npy")
+    assert reduced.shape == (64, 96)
+    assert pam(*DISPARITY, "--overwrite", "--quiet").complaints == []
+    np.testing.assert_array_equal(np.load("d.npy"), reduced)
+    for size in ("48", "0.5"):
+        pam(*DISPARITY, "--overwrite", "--match-size", size)
+        np.testing.assert_array_equal(np.load("d.npy"), reduced)
+    as_they_are = pam(*DISPARITY, "--overwrite", "--match-size", "1", "--jsonl")
+    assert as_they_are.complaints == []
+    assert as_they_are.records[0]["matched_width"] == 96
+    assert 0 < np.abs(np.load("d.npy") - reduced).mean() < 4
+
+
+def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "AUTO_LARGEST", 48 * 32)
+    for side in ("left", "right"):
+        Path(side).mkdir()
+        view = Image.open(f"{side}.png")
+        for name, size in (("a", (96, 64)), ("b", (96, 64)), ("c", (80, 60)), ("d", (40, 30))):
+            view.crop((0, 0, *size)).save(f"{side}/{name}.png")
+    run = pam("disparity", "left", "right", "-o", "out/", "--device", "cpu")
+    assert [line.partition(" px")[0] for line in run.complaints] == [
+        "pictures of 96 x 64",
+        "pictures of 80 x 60",
+        "4 ok",
+    ]
+
+
+def test_the_old_name_says_the_new_one() -> None:
+    run = pam(*DISPARITY, "--enlarge", "1.5")
+    assert (run.code, run.complaints) == (0, ["--enlarge is called --match-size now, and means the same"])
+    old = np.load("d.npy")
+    pam(*DISPARITY, "--overwrite", "--match-size", "1.5")
+    np.testing.assert_array_equal(np.load("d.npy"), old)
+    refuse(pam(*DISPARITY, "--enlarge", "2", "--match-size", "2"), 2, "--match-size and --enlarge contradict")
+
+
+@pytest.mark.parametrize("text", ["", "abc", "0", "-1", "nan", "2x", "full"])
+def test_what_is_no_size(text: str) -> None:
+    refuse(pam(*DISPARITY, "--match-size", text), 2, f"--match-size {text!r} is no size", "as 1500")
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ("0.01", "pictures cannot be matched at 0.01 (auto, a factor from 0.0625 to 4, or a width"),
+        ("17", "pictures cannot be matched at 17 (auto"),
+        ("inf", "pictures cannot be matched at inf (auto"),
+        ("400", "a width of 400 px is more than 4 times that of the pictures, 96 px"),
+    ],
+)
+def test_a_size_out_of_reach(size: str, said: str) -> None:
+    refuse(pam(*DISPARITY, "--match-size", size), 2, said)
+    assert not Path("d.npy").exists()

@@ -1,0 +1,31 @@
+"""Whether work that was begun is the work that is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pamcli.flickr1024.unfinished import Request, difference
+
+ASKED = Request({"scale": 2, "split": "train"}, [["a", 9, 8], ["b", 9, 8]])
+
+
+@pytest.mark.parametrize(
+    ("options", "pictures", "said"),
+    [
+        ({"scale": 2, "split": "train"}, [["a", 9, 8], ["b", 9, 8]], ""),
+        ({"scale": 4, "split": "train"}, [["a", 9, 8], ["b", 9, 8]], "another scale: 4, now 2"),
+        ({"split": "train"}, [["a", 9, 8], ["b", 9, 8]], "another scale: None, now 2"),
+        ({"scale": 2, "split": "train", "x": 1}, [["a", 9, 8], ["b", 9, 8]], "another x: 1, now None"),
+        ({"scale": 2, "split": "train"}, [["a", 9, 8]], "other pictures: 1, now 2"),
+        (
+            {"scale": 2, "split": "train"},
+            [["a", 9, 8], ["b", 9, 7]],
+            "other pictures: 2, now 2 of other names",
+        ),
+        ({"scale": 2, "split": "x\n\x1b[2J"}, [], "another split: 'x\\n\\x1b[2J', now train"),
+    ],
+)
+def test_a_difference_is_told(options: dict[str, Any], pictures: list[Any], said: str) -> None:
+    assert difference(Request(options, pictures), ASKED)[: len(said) or None] == said

@@ -1,0 +1,105 @@
+"""What was found of a reduced view comes back in full size: sharp where the view is, nothing made up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pamcli.imaging.full_size import along_edges
+from pamcli.imaging.resize import area_mean
+
+Pixels = NDArray[np.uint8]
+BLACK, WHITE = 20, 230
+
+
+def halves(edge: int, height: int = 64, width: int = 96) -> Pixels:
+    """Black to the left of a column, white from it on."""
+    view = np.full((height, width, 3), BLACK, np.uint8)
+    view[:, edge:] = WHITE
+    return view
+
+
+def reduced(view: Pixels, times: int) -> Pixels:
+    return np.asarray(area_mean(view, view.shape[1] // times, view.shape[0] // times), np.uint8)
+
+
+def nearest(values: NDArray[np.float32], times: int) -> NDArray[np.float32]:
+    """The middle one of each block."""
+    return values[times // 2 :: times, times // 2 :: times].copy()
+
+
+def test_a_plane_stays_one_whatever_is_painted_on_it() -> None:
+    y, x = np.mgrid[:64, :96].astype(np.float32)
+    plane = 10 + 0.08 * x - 0.05 * y
+    view = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+    small = plane.reshape(16, 4, 24, 4).mean((1, 3))
+    (found,) = along_edges(small, [], reduced(view, 4), view)
+    inside = slice(2, -2), slice(2, -2)
+    np.testing.assert_allclose(found[inside], plane[inside], atol=1e-4)
+    assert found.min() >= small.min() - 1e-4
+    assert found.max() <= small.max() + 1e-4
+
+
+@pytest.mark.parametrize("edge", range(44, 52))
+def test_a_step_lies_where_the_colours_change(edge: int) -> None:
+    """To the pixel, wherever it lies between the reduced ones; to two where those are off by one."""
+    view = halves(edge)
+    truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
+    small = nearest(truth, 4)
+    for columns, wrong in ((0, 0), (1, 2), (-1, 2)):
+        moved = np.roll(small, columns, axis=1)
+        moved[:, :3], moved[:, -3:] = 3, 20
+        (found,) = along_edges(moved, [], reduced(view, 4), view)
+        assert (np.abs(found - truth) > 1e-4).sum(1).max() <= wrong
+
+
+def test_a_thin_thing_is_as_thin_as_it_is() -> None:
+    view = halves(1000)
+    view[:, 41:44] = WHITE  # three pixels, all of them in one reduced pixel
+    truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
+    (found,) = along_edges(nearest(truth, 4), [], reduced(view, 4), view)
+    np.testing.assert_allclose(found, truth, atol=1e-4)
+
+
+def test_nothing_is_made_up_between_surfaces_and_other_maps_go_with_them() -> None:
+    """Three surfaces, each with a confidence of its own, and colours that say nothing."""
+    random = np.random.default_rng(1)
+    surface = random.integers(0, 3, (20, 30))
+    disparity = np.array([2.0, 11.0, 40.0], np.float32)[surface]
+    sure = np.array([0.2, 0.5, 0.9], np.float32)[surface]
+    view = random.integers(0, 256, (90, 135, 3), np.uint8)
+    found, confidence = along_edges(disparity, [sure], random.integers(0, 256, (20, 30, 3), np.uint8), view)
+    found = found.round(4)
+    assert set(np.unique(found)) == {2, 11, 40}
+    assert np.unique(found, return_counts=True)[1].min() > 1000
+    expected = np.select([found == 2, found == 11], [0.2, 0.5], 0.9)
+    np.testing.assert_allclose(confidence, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("size", [(64, 96), (61, 90), (200, 97)])
+def test_strips_make_no_difference(size: tuple[int, int], kind: type[np.generic]) -> None:
+    random = np.random.default_rng(2)
+    small = random.choice(np.array([2, 2.5, 9, 30], np.float32), (17, 25))
+    sure = random.random((17, 25), np.float32)
+    largest = {np.uint8: 255, np.uint16: 65535, np.float32: 1}[kind]
+    colours, view = ((largest * random.random((*each, 3))).astype(kind) for each in ((17, 25), size))
+    whole = along_edges(small, [sure], colours, view, rows=size[0])
+    assert [each.shape for each in whole] == [size, size]
+    for rows in (1, 7, None):
+        told: list[int] = []
+        strips = along_edges(small, [sure], colours, view, rows=rows, done=told.append)
+        for one, other in zip(whole, strips, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert told[-1] == size[0]
+
+
+def test_the_type_of_the_picture_makes_no_difference() -> None:
+    view = halves(45)
+    truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
+    small = nearest(truth, 4)
+    (expected,) = along_edges(small, [], reduced(view, 4), view)
+    for other in (view.astype(np.uint16) * 257, view.astype(">u2") * 257, view / np.float32(255)):
+        (found,) = along_edges(small, [], reduced(view, 4), other)
+        np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,154 @@
+"""Small pictures are matched enlarged and large ones reduced; the result has their size, and their pixels."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sample_cut import Cut
+
+from pamcli.errors import UsageError
+from pamcli.imaging.full_size import along_edges
+from pamcli.imaging.resize import nearest
+from pamcli.inference import loading
+from pamcli.inference.matcher import EXTRAS, StereoMatcher
+from pamcli.inference.pictures import AUTO_LARGEST, AUTO_PIXELS, matched_size, resized
+from pamcli.registry.catalog import locate
+from pamcli.registry.load import load_network
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "times"),
+    [
+        (240, 320, 2),
+        (375, 450, (AUTO_PIXELS / (375 * 450)) ** 0.5),
+        (375, 1242, 1),
+        (1000, 1500, 1),
+        (4000, 6000, (AUTO_LARGEST / 24e6) ** 0.5),
+    ],
+)
+def test_auto_brings_pictures_to_the_size_that_is_matched_best(height: int, width: int, times: float) -> None:
+    assert matched_size("auto", height, width) == (round(times * height), round(times * width))
+
+
+def test_auto_leaves_what_is_hardly_too_large() -> None:
+    side = round(AUTO_LARGEST**0.5)
+    assert matched_size("auto", side + 50, side + 50) == (side + 50, side + 50)
+    assert matched_size("auto", side + 300, side + 300) == (side, side)
+
+
+def test_a_factor_and_a_width() -> None:
+    assert matched_size(3, 100, 150) == (300, 450)
+    assert matched_size(0.25, 400, 600) == (100, 150)
+    assert matched_size(300, 400, 600) == (200, 300)
+    assert matched_size(0.1, 40, 600) == (16, 60), "no side is too short to be matched"
+    with pytest.raises(UsageError, match="a width of 3000 px is more than 4 times"):
+        matched_size(3000, 400, 600)
+
+
+def test_auto_fits_into_a_network_of_one_size() -> None:
+    assert matched_size("auto", 240, 320, (480, 640)) == (480, 640)
+    assert matched_size("auto", 240, 320, (300, 640)) == (300, 400)
+    assert matched_size("auto", 240, 320, (240, 640)) == (240, 320)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("times", [2, 0.5])
+def test_a_ramp_of_another_size_is_a_ramp(kind: type[np.generic], times: float) -> None:
+    largest = {np.uint8: 255, np.uint16: 65535, np.float32: 1}[kind]
+    row = np.linspace(0.2, 0.8, 60)[:, None] * largest
+    ramp = np.broadcast_to(row if kind is np.float32 else row.round(), (20, 60, 3)).astype(kind)
+    found = resized(ramp, round(20 * times), round(60 * times))
+    kept = kind is np.uint8 or (kind is np.uint16 and times < 1)
+    assert found.dtype == (kind if kept else np.float32)
+    middle = np.interp((np.arange(60 * times) + 0.5) / times - 0.5, np.arange(60), np.linspace(0.2, 0.8, 60))
+    inside = slice(8, round(60 * times) - 8)
+    assert np.abs(found / (largest if kept else 1) - middle[:, None])[:, inside].max() < 1 / 255
+
+
+def test_the_order_of_bytes_makes_no_difference() -> None:
+    view = np.random.default_rng(0).integers(0, 65536, (40, 60, 3), np.uint16)
+    for times in (0.5, 2):
+        size = round(40 * times), round(60 * times)
+        np.testing.assert_array_equal(resized(view.astype(">u2"), *size), resized(view, *size))
+
+
+@pytest.mark.parametrize("size", [0.05, 4.1, 63, 1e6, float("nan")])
+def test_a_size_without_sense_is_refused(size: float) -> None:
+    with pytest.raises(UsageError, match=r"cannot be matched at .*a width from 64 px on"):
+        StereoMatcher.load("pasmnet", device="cpu", match_size=size)
+
+
+def test_disparity_of_the_enlarged_pair_in_pixels_of_the_given_one(
+    matcher: StereoMatcher, large: Cut
+) -> None:
+    cut = large[:96, :160]
+    finer = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=1.5)
+    found = finer(cut.left, cut.right)
+    plain = matcher(resized(cut.left, 144, 240), resized(cut.right, 144, 240))
+    reduced = partial(nearest, width=160, height=96)
+    np.testing.assert_array_equal(found.disparity, reduced(plain.disparity) * np.float32(160 / 240))
+    for name in ("visible", "confidence"):
+        np.testing.assert_array_equal(getattr(found, name), reduced(getattr(plain, name)))
+    assert found.right_disparity is not None
+    assert found.right_disparity.shape == (96, 160)
+
+
+def test_a_limited_search_is_limited_in_pixels_of_the_given_pair(large: Cut) -> None:
+    network, spec = load_network(locate("pasmnet").path)
+    cut = large[:64, :256]
+    compute = StereoMatcher.load("pasmnet", device="cpu", precision="fp32").compute
+    limited = StereoMatcher(network, spec, compute, 32, match_size=2)(cut.left, cut.right, extras=())
+    plain = StereoMatcher(network, spec, compute, 64)(
+        resized(cut.left, 128, 512), resized(cut.right, 128, 512), extras=()
+    )
+    np.testing.assert_array_equal(limited.disparity, nearest(plain.disparity, 256, 64) / 2)
+
+
+def test_what_is_found_of_a_reduced_pair_comes_back_along_the_edges_of_both_views(
+    matcher: StereoMatcher, large: Cut
+) -> None:
+    halved = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=200)
+    found = halved(large.left, large.right)
+    assert found.matched_size == (120, 200)
+    reduced = [resized(view, 120, 200) for view in (large.left, large.right)]
+    plain = matcher(*reduced)
+    assert plain.matched_size is None
+    assert plain.right_disparity is not None
+    assert plain.visible is not None
+    assert plain.confidence is not None
+    others = [plain.visible.astype(np.float32), plain.confidence]
+    disparity, visible, confidence = along_edges(plain.disparity, others, reduced[0], large.left)
+    (right,) = along_edges(plain.right_disparity, [], reduced[1], large.right)
+    np.testing.assert_array_equal(found.disparity, 2 * disparity)
+    np.testing.assert_array_equal(found.right_disparity, 2 * right)
+    np.testing.assert_array_equal(found.visible, visible >= 0.5)
+    np.testing.assert_array_equal(found.confidence, confidence)
+
+
+def test_a_reduced_pair_of_moved_views_is_matched_in_its_own_pixels(large: Cut) -> None:
+    moved = StereoMatcher.load(
+        "pasmnet", device="cpu", precision="fp32", match_size=0.5, min_disparity=-40, max_disparity=60
+    )
+    cut = large[:96]
+    shifted = moved(cut.left[:, 40:], cut.right[:, :-40], extras={"visible"})
+    plain = StereoMatcher.load("pasmnet", device="cpu", precision="fp32", match_size=0.5)
+    expected = plain(cut.left, cut.right, extras=()).disparity[:, 40:] - 40
+    both = slice(20, 320)
+    assert np.median(np.abs(shifted.disparity - expected)[:, both]) < 1
+    assert shifted.matched_size == (48, 180)
+
+
+@pytest.mark.parametrize("network", ["pasmnet2", "pasmnet"])
+@pytest.mark.parametrize(("size", "extras"), [(1.0, ()), (0.5, EXTRAS), (2.0, {"visible"})])
+def test_progress_rises_strip_by_strip(
+    network: str, size: float, extras: frozenset[str], large: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "choose_strip", lambda *given, **more: 32)
+    told = [0.0]
+    matcher = StereoMatcher.load(network, device="cpu", match_size=size)
+    matcher(large.left, large.right, extras=extras, progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert max(np.diff(told)) < 0.35, "nothing is left unsaid for long"
