@@ -38,7 +38,14 @@ from pamcli.streaming.attention import (
     stage_cost,
     stream,
 )
-from pamcli.streaming.matching import StreamedMatching, beside_enlarged, decoded, encoded
+from pamcli.streaming.matching import (
+    Progress,
+    StreamedMatching,
+    Telling,
+    beside_enlarged,
+    decoded,
+    encoded,
+)
 from pamcli.streaming.rolling import (
     Convolution,
     Given,
@@ -56,6 +63,10 @@ from pamcli.streaming.rolling import (
 TOWARDS: tuple[Towards, Towards] = ("left", "right")
 
 Costs = tuple[CostStage, ...]  # queries and keys of the three stages, from coarse to fine
+
+READING, FEATURES, ATTENDING = 0.1, 0.3, 0.6
+"""Of the time: the share in which the pictures are read, the one after which there are all features, and of
+the rest the one that belongs to the attention and not to what follows it (measured at 1060 x 707)."""
 
 Features = tuple[Tensor, Tensor, Tensor]
 """F1, F2 and E1's result, which is F4 of the left view; of both views."""
@@ -90,16 +101,25 @@ class StreamedPASMnet:
         *,
         strip: int | None = None,
         confidence: bool = False,
+        progress: Progress | None = None,
     ) -> StreamedMatching:
         """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
 
         `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
-        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`.
+        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `progress` is told, ever again,
+        about what share of the time has passed.
         """
         assert height % 32 == width % 32 == 0
         strip = height if strip is None else strip
         assert strip % 32 == 0
-        net, pictures = self.network.hourglass, Given(rows, height)
+        self.tell, self._height, self._attended = Telling(progress), height, 0
+
+        def read(first: int, last: int) -> Tensor:
+            if strip < height:  # else they are all read at once
+                self.tell(READING * last / height)
+            return rows(first, last)
+
+        net, pictures = self.network.hourglass, Given(read, height)
         quarter = gathered(encoded(encoded(pictures, net.E0), net.E1), strip // 4)
         features = features_below(net, quarter, strip)
         kept = confidence and strip >= height
@@ -113,6 +133,16 @@ class StreamedPASMnet:
         if not cascade.kept:
             cascade = Cascade(self, features, max_disparity, strip)
         return StreamedMatching(disparity, valid, received, self._confidence(cascade, disparity))
+
+    def attended(self, row: int) -> None:
+        """Tell that the attention of the pictures' rows above `row` is there."""
+        self._attended = max(row, self._attended)
+        self.done(0)
+
+    def done(self, row: int) -> None:
+        """Tell that the disparity of the rows above `row` is there."""
+        parts = (ATTENDING * self._attended + (1 - ATTENDING) * row) / self._height
+        self.tell(FEATURES + (1 - FEATURES) * parts)
 
     def _attend(self, cascade: "Cascade") -> tuple[Tensor, Tensor]:
         """Initial disparity and received attention of the left view, (1, H/4, W/4) each."""
@@ -190,6 +220,7 @@ class Cascade:
         kept: bool = False,
     ) -> None:
         """`kept`: all rows are held, so that `costs` can be asked a second time."""
+        self.streamed = of
         network, weights, self.kept = of.network, of.stages, kept
         self.limits = [None if max_disparity is None else max_disparity // s for s in STAGE_STRIDES]
         F1, F2, quarter = map(Whole, features)
@@ -209,6 +240,7 @@ class Cascade:
         the other way round. As `CascadedParallaxAttention.forward`.
         """
         stage1, stage2, stage3 = self.stages
+        self.streamed.attended(0)
         for rows3 in strips(self.height, self.lines):
             rows2 = coarser(*rows3, stage2.source.height)
             rows1 = coarser(*rows2, stage1.source.height)
@@ -216,6 +248,7 @@ class Cascade:
                 # Stage 3 first: it makes the others compute what it needs, a strip at a time.
                 fine = stage3.cost(view, *rows3)
                 yield rows3, towards, (stage1.cost(view, *rows1), stage2.cost(view, *rows2), fine)
+            self.streamed.attended(4 * rows3[1])
 
     def attend(self, costs: Costs, rows: tuple[int, int], towards: Towards, use: Use, stage: int = 3) -> None:
         """Pass the attention of a stage to `use`, piece by piece; `rows` of that stage."""
