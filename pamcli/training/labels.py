@@ -42,7 +42,7 @@ def labelled(matcher: StereoMatcher, left: Pixels, right: Pixels) -> Labelled:
     """A pair (H, W, 3) of one size with what is found on it. Raises as `StereoMatcher`."""
     left, right = (_reduced(eight_bits(view)) for view in (left, right))
     height, width = left.shape[:2]
-    matcher.enlarge = float(np.clip((PIXELS / (height * width)) ** 0.5, 1, MOST_ENLARGED))
+    matcher.match_size = float(np.clip((PIXELS / (height * width)) ** 0.5, 1, MOST_ENLARGED))
     found = matcher(left, right, extras={"right_disparity", "visible"})
     matched = match_densely(grey(left), grey(right), 0, min(MOST_DISPARITY, width // 2))
     blocks = np.where(matched.first_seen & (matched.first >= 0), matched.first, np.float32(np.nan))
