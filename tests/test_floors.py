@@ -26,7 +26,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
-    "scenes": ({"errors", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
+    "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
     "data": (
         {"errors", "workers", "files", "imaging", "calibration", "scenes", "flickr1024"},

@@ -76,7 +76,8 @@ def _description(row: SourceInfo) -> Iterator[str]:
     for key in row.keys:
         choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
         choices += "" if key.default else "; default: whatever is there"
-        yield from entry(f"?{key.name}=", f"{key.meaning}: {choices}")
+        said = f": {choices}" if choices else f" (default {key.default})"
+        yield from entry(f"?{key.name}=", f"{key.meaning}{said}")
     for index, line in enumerate(row.tree):
         yield f"  {'' if index else 'tree':12}{line}"
     yield from entry("unverified", row.unverified)

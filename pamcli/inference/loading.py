@@ -110,7 +110,7 @@ def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> Any:
     if not spec.streamed:
         return WholeNetwork(network, spec, compute)
     if isinstance(network, PASMnet2):
-        return StreamedPASMnet2(lowered(network, compute.dtype))
+        return StreamedPASMnet2(network, compute.dtype)
     if isinstance(network, PASMnet):
         return StreamedPASMnet(lowered(network, compute.dtype))
     kind = StreamedPASSRnet2 if isinstance(network, PASSRnet2) else StreamedPASSRnet

@@ -14,7 +14,13 @@ from pamcli.errors import DeviceError
 from pamcli.inference.memory import HINT, free_memory
 from pamcli.inference.pipeline import AT_ONCE
 from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
-from pamcli.streaming.pasmnet2 import LAG, kept_bytes
+
+LAG = 44
+
+
+def kept_bytes(width: int) -> int:
+    return 4 * width * width
+
 
 COMFORTABLE = 0.7  # share of the free memory that is taken without being asked for more
 

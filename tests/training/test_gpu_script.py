@@ -31,7 +31,12 @@ SMALL = [
     "--log-every",
     "1",
 ]
-NOT_WIDE = ["--set", 'wide={"crop": [32, 96], "share": 0.5}']
+SMALL_SIZES = [
+    "--set",
+    'sizes=[{"crop": [32, 96], "shares": [0.5, 0.5, 0.5]}]',
+    "--set",
+    "scenes.sizes=[[32, 96]]",
+]
 
 
 @pytest.fixture
@@ -79,7 +84,7 @@ def steps(log: Path) -> list[int]:
 
 def test_calls_go_on_from_each_other(machine: Path) -> None:
     assert pack(machine, 10).returncode == 0
-    call(machine, "10", *SMALL, *NOT_WIDE, "--steps", "2")
+    call(machine, "10", *SMALL, *SMALL_SIZES, "--steps", "2")
     back = machine / "back"
     assert steps(back / "log.jsonl") == [1, 2]
     stored = safetensors.torch.load_file(back / "last.safetensors")

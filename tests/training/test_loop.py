@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from pamcli.errors import DeviceError, OutputError, PamError
 from pamcli.inference.device import Compute, reproducible
 from pamcli.training import checkpoints
-from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
+from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint, read_checkpoint
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal, NoObserver, RunFolder
@@ -132,6 +133,37 @@ def test_the_log_has_the_means_of_its_steps_and_the_rate(tmp_path: Path) -> None
     assert entry["learning_rate"] == learning_rate(RECIPE.schedule, RECIPE.learning_rate, 5, STEPS)
     assert entry["gradient_norm"] > 0
     assert entry["pairs_per_second"] > 0
+    assert [entry["pairs"] for entry in run.log] == [4, 6, 8, 12, 16]
+    assert entry["hours_left"] > 0
+    assert run.log[-1]["hours_left"] == 0
+    assert entry["preparing"] == 0, "of batches that were there already"
+
+
+def test_the_statistics_of_batch_norm_stand_from_a_part_of_the_run_on_also_after_a_stop(
+    tmp_path: Path,
+) -> None:
+    recipe = replace(RECIPE, freeze_from=0.6, batch_norm_momentum=0.5, checkpoint_every=1, keep=STEPS)
+    run = Run(tmp_path / "run", recipe)
+    with pytest.raises(KeyboardInterrupt):
+        run.go(before=raises_at(7, KeyboardInterrupt()))
+    assert run.go() == RunEnd(STEPS, None)
+    found = [read_checkpoint(file) for _, file in list_checkpoints(run.folder.checkpoints)]
+    means = [each.network["1.running_mean"] for each in found if each is not None]
+    moved = [not torch.equal(*pair) for pair in itertools.pairwise(means)]
+    assert moved == [True] * 4 + [False] * 3  # 0.6 of 8 steps are 4.8: from the sixth on
+    assert found[-1] is not None
+    assert found[-1].pairs == 2 * STEPS
+
+
+def test_the_kept_weights_are_the_mean_of_the_end_where_it_is_asked_for(tmp_path: Path) -> None:
+    kept = []
+    for name, recipe in (("plain", RECIPE), ("mean", replace(RECIPE, average_from=0.5))):
+        run = Run(tmp_path / name, recipe)
+        run.go()
+        found, _ = newest_checkpoint(run.folder.checkpoints)
+        assert found is not None
+        kept.append(found.average["0.weight"])
+    assert not torch.equal(*kept)
 
 
 @pytest.mark.parametrize("killed", [1, 3, 4, 7, 8])
@@ -268,7 +300,7 @@ def test_a_batch_that_does_not_fit_is_one_line(tmp_path: Path, error: Exception)
         return plain_loss(network, batch)
 
     run.loss = huge
-    with pytest.raises(DeviceError, match=r"2 pairs of 512x256 does not fit .*`batch` or `crop`"):
+    with pytest.raises(DeviceError, match=r"2 pairs of 4x4 does not fit .*`batch` or `crop`"):
         run.go()
     assert run.kept == [3]
 
