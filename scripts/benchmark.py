@@ -47,7 +47,6 @@ GROWTH = {"width": ["256x512", "256x1024", "256x2048"], "height": ["256x640", "5
 PLAIN_MAPS = 8
 """Whole maps that the plain order holds at its peak, costs and attention of both directions, old and new."""
 
-SGBM_DISPARITIES = 192
 
 Size = tuple[int, int]
 Array = NDArray[Any]
@@ -97,8 +96,6 @@ def compared(
     """A row for each variant that fits into the memory, the plain one first."""
     pair = sample_pair(*size)
     here = {name: run for name, run in variants.items() if name != "plain" or plain_fits(network, size)}
-    if network == "pasmnet" and size[1] > 2 * SGBM_DISPARITIES and (matcher := opencv_matcher()) is not None:
-        here["OpenCV SGBM"] = matcher
     seconds: dict[str, list[float]] = {name: [] for name in here}
     results: dict[str, Array] = {}
     for _ in range(repeat):
@@ -192,21 +189,6 @@ def plain_fits(network: str, size: Size) -> bool:
     height, width = size if network != "pasmnet" else (size[0] // 4, size[1] // 4)
     free = free_memory(torch.device("cpu"))
     return free is None or PLAIN_MAPS * 4 * height * width**2 < 0.8 * free
-
-
-def opencv_matcher() -> Run | None:
-    try:
-        import cv2
-    except ImportError:
-        return None
-    cv2.setNumThreads(torch.get_num_threads())
-    matcher = cv2.StereoSGBM_create(0, SGBM_DISPARITIES, 5, P1=8 * 25, P2=32 * 25)  # type: ignore[attr-defined]
-
-    def run(left: Array, right: Array) -> Array:
-        found: Array = matcher.compute(*((255 * view).astype(np.uint8) for view in (left, right)))
-        return found
-
-    return run
 
 
 def peak_memory(network: str, size: Size, variant: str) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import Picture, encode_picture, read_picture
 
 ROOT = Path(__file__).parents[1]
@@ -51,21 +51,48 @@ def test_the_benchmark_compares_with_the_plain_order(tmp_path: Path) -> None:
     assert len(made.stdout.splitlines()) == 1 + len(rows)
 
 
-def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
-    truth = np.full((40, 64), 9, np.float32)
+def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:
+    """Data with a cut of the sample pair."""
+    truth = read_disparity(SAMPLE / "disparity.pfm")
     for name in ("left", "right", "disparity"):
-        (tmp_path / name).mkdir()
+        (folder / name).mkdir()
     for side in ("left", "right"):
-        view = read_picture(SAMPLE / f"{side}.png").pixels[100:140, 200:264]
-        (tmp_path / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
-    (tmp_path / "disparity" / "a.pfm").write_bytes(encode_disparity(truth, ".pfm").data)
-    same = run("compare_precisions.py", "--data", f"pairs:{tmp_path}", "--precision", "fp32", "--json")
+        view = read_picture(SAMPLE / f"{side}.png").pixels[rows, columns]
+        (folder / side / "a.png").write_bytes(encode_picture(Picture(view), ".png", name=side))
+    (folder / "disparity" / "a.pfm").write_bytes(encode_disparity(truth[rows, columns], ".pfm").data)
+    return f"pairs:{folder}"
+
+
+def test_opencv_is_compared_on_data(tmp_path: Path) -> None:
+    data = cut_of_the_sample(tmp_path, slice(150, 350), slice(100, 500))
+    made = run("compare_opencv.py", "--data", data, "--weights", "pasmnet")
+    assert made.returncode == 0, made.stderr
+    *figures, share = made.stdout.splitlines()
+    for line, name in zip(figures, ("StereoSGBM", "pasmnet"), strict=True):
+        assert line.startswith(f"{data}, {name}: D1 ")
+        assert 0 < float(line.split("bad-2 ")[1].split()[0]) < 40
+    assert 0 < float(share.split(" takes ")[1].split()[0]) < 1
+
+
+def test_holes_are_filled_by_the_farther_neighbour() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from compare_opencv import filled_along_rows
+
+    nan = np.nan
+    holes = np.array([[nan, 3, nan, nan, 7, nan], [nan, nan, 9, 2, nan, nan], [nan] * 6], np.float32)
+    expected = [[3, 3, 3, 3, 7, 7], [9, 9, 9, 2, 2, 2], [0] * 6]
+    assert filled_along_rows(holes).tolist() == expected
+
+
+def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
+    data = cut_of_the_sample(tmp_path, slice(100, 140), slice(200, 264))
+    same = run("compare_precisions.py", "--data", data, "--precision", "fp32", "--json")
     assert same.returncode == 0, same.stderr
     (row,) = json.loads(same.stdout)["sets"]
     assert row["mean_difference"] == 0
     assert row["d1"][0] == row["d1"][1]
     assert row["close"]
-    other = run("compare_precisions.py", "--data", f"pairs:{tmp_path}", "--json")
+    other = run("compare_precisions.py", "--data", data, "--json")
     (row,) = json.loads(other.stdout)["sets"]
     assert row["mean_difference"] > 0
     assert row["pictures"] == 1

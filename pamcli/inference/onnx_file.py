@@ -235,7 +235,8 @@ def export(
 ) -> Exported:
     """A network as an ONNX file, of pictures of `size` (rows, columns), or of any with None.
 
-    Sides are rounded up to what the network takes. `half`: convolutions in fp16. `source`: more of what the
+    Sides are rounded up to what the network takes, and it is held against PyTorch with a pair of just `size`,
+    padded as the file says. `half`: convolutions in fp16. `source`: more of what the
     file says about itself. Raises ModelError where ONNX Runtime does not find what PyTorch does, DeviceError
     for too little memory, UsageError where libraries are missing.
     """
@@ -243,7 +244,8 @@ def export(
         library(name)
     matching = spec.architecture in MATCHING
     least = SIZE_MULTIPLE if matching else 1
-    tried = tuple(-(-side // least) * least for side in size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE))
+    shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
+    tried = tuple(-(-side // least) * least for side in shown)
     needed = whole_footprint(spec, tried[1], tried[0]).peak(tried[0])
     free = free_memory(torch.device("cpu"))
     if free is not None and needed > free:
@@ -252,7 +254,9 @@ def export(
     exact = folded(network)
     plain = _wrapped(exact, spec)
     module = _wrapped(_halved(folded(network), matching), spec) if half else plain
-    pair = _pair(*tried)
+    above, beside = (padded - side for padded, side in zip(tried, shown, strict=True))
+    left, right = (nn.functional.pad(view, (0, beside, above, 0), mode="replicate") for view in _pair(*shown))
+    pair = left, right
     precision = "fp16" if half else "fp32"
     names = ["disparity", "received", "confidence"] if matching else ["left_larger", "right_larger"]
     data = _as_onnx(
@@ -282,7 +286,7 @@ def export(
             f"ONNX Runtime's result is {mean:.2g} {unit} from PyTorch's in the mean, {largest:.2g} at most",
             "this network cannot be exported so",
         )
-    return Exported(data, (tried[0], tried[1]), largest, mean, unit, (quick, slow))
+    return Exported(data, shown, largest, mean, unit, (quick, slow))
 
 
 def _wrapped(network: Network, spec: ModelSpec) -> nn.Module:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
 
@@ -56,6 +57,27 @@ def test_the_file_says_what_is_needed_to_run_it(matching: Path, halved: Path) ->
     assert (said[matching]["size"], said[matching]["precision"]) == ("dynamic", "fp32")
     assert "multiples of 32" in said[matching]["padding"]
     assert (said[halved]["scale"], said[halved]["size"], said[halved]["precision"]) == ("2", "32x48", "fp16")
+
+
+def test_a_file_is_held_against_pytorch_in_the_size_that_was_asked_for(
+    here: Path, matching: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one of any size stands for the new one here: only the check counts."""
+    tried: list[tuple[int, ...]] = []
+    run = onnx_file.OnnxNetwork._run
+
+    def recorded(self: onnx_file.OnnxNetwork, both: torch.Tensor) -> list[torch.Tensor]:
+        tried.append(tuple(both.shape))
+        assert torch.equal(both[..., :24, :], both[..., 24:25, :].expand(-1, -1, 24, -1))  # padded rows
+        assert not torch.equal(both[..., 24, :72], both[..., 25, :72])
+        return run(self, both)
+
+    monkeypatch.setattr(onnx_file, "_as_onnx", lambda *arguments: matching.read_bytes())
+    monkeypatch.setattr(onnx_file.OnnxNetwork, "_run", recorded)
+    made = pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "40x72")
+    assert made.code == 0, made.stderr
+    assert set(tried) == {(2, 3, 64, 96)}
+    assert "72 x 40 pixels: " in made.stderr
 
 
 def test_what_is_said_of_a_file(here: Path, matching: Path, halved: Path) -> None:
