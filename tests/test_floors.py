@@ -39,7 +39,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (
         {"errors", "checked", "workers", "files", "imaging", "networks", "losses"}
-        | {"registry", "inference", "data", "evaluation"},
+        | {"registry", "inference", "scenes", "data", "evaluation"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),
     "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),
