@@ -93,7 +93,7 @@ class Operation(ABC, Generic[Result]):
         return {}
 
     def remark(self, pair: StereoPair) -> str | None:
-        """What a person should know of how a pair is worked on; said once, of however many pairs it is true."""
+        """What a person should know of how a pair is worked on; said once for all pairs where it is so."""
         return None
 
     def note(self, facts: Mapping[str, Any]) -> None:
