@@ -24,7 +24,7 @@ class Files(OptionGroup, panel="Calibration"):
     """A calibration in files."""
 
     calibration: list[str] | None = option(
-        "Of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, KITTI ... (pam guide depth). Twice "
+        "Of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, KITTI ... (pam guide calibration). Twice "
         "for two files: of the left and of the right camera, or of intrinsics and extrinsics.",
         metavar="FILE",
     )
@@ -95,7 +95,7 @@ def show(
     fisheye: bool = flag(FISHEYE),
     json: bool = JSON,
 ) -> None:
-    """Show what was understood of a calibration, of any of the programs in pam guide depth.
+    """Show what was understood of a calibration, of any of the programs in pam guide calibration.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml --json
