@@ -223,9 +223,9 @@ def _sharp(sightings: Sequence[Sighting], left_out: list[LeftOut]) -> list[Sight
 def _enough(used: Sequence[Sighting], left_out: Sequence[LeftOut]) -> None:
     count = sum(each.both for each in used)
     if count < FEWEST_PAIRS:
-        why = (
-            f"; {len(left_out)} were left out: {left_out[0].name} ({left_out[0].reason})" if left_out else ""
-        )
+        were = "was" if len(left_out) == 1 else "were"
+        first = f"{left_out[0].name} ({left_out[0].reason})" if left_out else ""
+        why = f"; {len(left_out)} {were} left out: {first}" if left_out else ""
         raise InputError(
             f"both cameras see the board in {count} {'pair' if count == 1 else 'pairs'}, "
             f"of {FEWEST_PAIRS} at least that are needed{why}",

@@ -36,7 +36,7 @@ def command(
     It is read back and verified; an incomplete one is refused before the network runs.
 
     $ pam submit --data middlebury:MiddEval3 -o middlebury.zip
-    $ pam submit --data kitti2015/testing:kitti -o kitti.zip --overwrite
+    $ pam submit --data middlebury:MiddEval3 --weights pasmnet -o pasmnet.zip
     """
     console = messages.console()
     given.check(network)
