@@ -34,7 +34,7 @@ from rendered_rigs import chessboard, held_up, made_up, pairs_of
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]
 CHECKPOINT = "checkpoint.pth.tar"
-"""In a folder that `prepare` is given: a checkpoint in the authors' layout."""
+"""A checkpoint in the authors' layout, in a folder that `prepare` is given."""
 
 PROGRAMS = {
     "pam",

@@ -1,4 +1,4 @@
-"""What would make a calibration better, in words; and which part of the pictures the boards covered."""
+"""Advice that makes a calibration better, in words; the part of the pictures that the boards covered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def seen(made: Made, camera: int) -> list[Corners]:
 
 
 def boards_by_region(boards: Sequence[Corners], size: tuple[int, int]) -> dict[str, int]:
-    """How many boards have corners in each of nine regions of a picture of (width, height)."""
+    """Count the boards with corners in each of nine regions of a picture of (width, height)."""
     counts = {}
     for down, top, bottom in _DOWN:
         for across, left, right in _ACROSS:
@@ -80,9 +80,9 @@ def tilt(made: Made) -> float:
 
 
 def advice(made: Made, dark: Sequence[set[str]] = (set(), set())) -> list[str]:
-    """What to do for a better calibration, the most important first; empty where nothing is missing.
+    """List what to do for a better calibration, the most important first; empty where nothing is missing.
 
-    dark: of each camera, the regions that are black in all pictures, as outside a fisheye's circle.
+    dark: for each camera the regions that are black in all pictures, as outside a fisheye's circle.
     """
     size = made.problem.size
     lines = []

@@ -37,13 +37,13 @@ class Moment:
 
 @dataclass(frozen=True)
 class Clip:
-    """What is looked at of a video, or of two."""
+    """Moments of a video, or of two, that are looked at."""
 
     count: int
-    """Of moments, about."""
+    """Number of moments, about."""
     moments: Iterator[Moment]
     warning: str | None
-    """What looks wrong."""
+    """Doubt about the videos, for people; None: nothing looks wrong."""
 
 
 def clip(left: Path, right: Path | None) -> Clip:
@@ -112,7 +112,7 @@ def motion(now: Pixels, following: Pixels, corners: Floats) -> float:
 
 
 def spread(sightings: Sequence[Sighting], size: tuple[int, int]) -> list[Sighting]:
-    """At most `MOST` of them, which differ most in where, how large and how tilted the board is.
+    """Choose at most `MOST` sightings, which differ most in where, how large and how tilted the board is.
 
     Those that both cameras saw come first. size: (width, height) of the pictures.
     """

@@ -46,7 +46,7 @@ class Board:
 
     columns: int
     rows: int
-    """Of a chessboard's inner corners; of a ChArUco board's squares, as OpenCV counts both."""
+    """Columns and rows: inner corners of a chessboard, squares of a ChArUco board, as OpenCV counts them."""
     square: float
     """Metres: a side of a square."""
     marker: float | None = None
@@ -107,7 +107,7 @@ class Finder:
             self.detector = cv2.aruco.CharucoDetector(layout)
 
     def find(self, picture: Grey) -> Found | None:
-        """In a picture (H, W). None: no board, or not enough of it."""
+        """Find the board in a picture (H, W). None: no board, or not enough of it."""
         ids, pixels = self._marked(picture) if self.board.marker is not None else self._chessboard(picture)
         if not len(ids) or (self.board.marker is not None and len(ids) < FEWEST):
             return None
@@ -120,7 +120,7 @@ class Finder:
 
     @property
     def _margin(self) -> float:
-        """Of a square's side, how much beside an edge is of one colour."""
+        """Share of a square's side that is of one colour beside an edge."""
         return 0.4 if self.board.marker is None else 0.4 * (1 - self.board.marker / self.board.square)
 
     def _grid(self, ids: NDArray[np.intp], pixels: Floats) -> Floats:
@@ -192,9 +192,9 @@ def aligned(board: Board, left: Corners, right: Corners) -> Corners:
 
 
 def finder_for(board: Board, pictures: Sequence[Grey]) -> Finder | None:
-    """What finds the board in one of the pictures at least; None: no picture shows such a board.
+    """Make what finds the board in one of the pictures at least; None: no picture shows such a board.
 
-    Of a ChArUco board, the dictionary and the layout are those with which most corners are found.
+    A ChArUco board gets the dictionary and the layout with which most corners are found.
     """
     if board.marker is None:
         finder = Finder(board)
@@ -221,7 +221,7 @@ def other_boards(board: Board, pictures: Sequence[Grey]) -> Board | None:
 
 
 def _markers(board: Board, name: str, picture: Grey) -> int:
-    """How many of the board's markers the picture shows."""
+    """Count the board's markers that the picture shows."""
     import cv2
 
     detector = cv2.aruco.ArucoDetector(cv2.aruco.getPredefinedDictionary(_number(name, board)))

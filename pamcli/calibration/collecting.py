@@ -23,16 +23,16 @@ LOOKED_AGAIN = 12
 
 
 class Collector:
-    """What all pairs of pictures show of a board."""
+    """Sightings of a board, collected from one pair of pictures after the other."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
         self.sightings: list[Sighting] = []
         self.left_out: list[LeftOut] = []
         self.pictures: dict[str, tuple[Grey, Grey]] = {}
-        """Of each sighting, small."""
+        """Small pictures (h, w) of each sighting, by its name."""
         self.brightest: list[Grey] = []
-        """Of each camera, the brightest that each place ever was, very small."""
+        """Brightest level that each place ever had, a very small picture for each camera."""
         self.size: tuple[int, int] | None = None
         """(width, height) of the pictures."""
         self.count = 0
@@ -42,7 +42,7 @@ class Collector:
     def add(
         self, name: str, left: NDArray[Any], right: NDArray[Any], following: NDArray[Any] | None = None
     ) -> None:
-        """One pair, (H, W, 3) RGB, uint8 or uint16. following: of a video the left one's next frame.
+        """Look at one pair, (H, W, 3) RGB, uint8 or uint16. following: the left video's next frame.
 
         Raises InputError: pictures of another size than those before.
         """

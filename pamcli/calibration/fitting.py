@@ -19,9 +19,9 @@ from pamcli.errors import InputError
 Floats = NDArray[np.float64]
 
 COEFFICIENTS = {False: 5, True: 4}
-"""Of distortion, by whether the lens is a fisheye: k1 k2 p1 p2 k3, and k1 ... k4."""
+"""Coefficients of distortion, by whether the lens is a fisheye: k1 k2 p1 p2 k3, and k1 ... k4."""
 FOCAL_LENGTHS = 0.2 * 1.25 ** np.arange(14)
-"""Where the search begins, in widths of the picture."""
+"""Focal lengths from which the search begins, in widths of the picture."""
 ROUNDS = 60
 TAIL = 3.0
 """Standard deviations from which on a residual counts for little while the fit is robust."""
@@ -29,7 +29,7 @@ TAIL = 3.0
 
 @dataclass(frozen=True)
 class Corners:
-    """What one camera saw of a board."""
+    """Corners of a board that one camera saw."""
 
     ids: NDArray[np.intp]
     """(N,): which corners of the board."""
@@ -44,12 +44,12 @@ class Corners:
 
 
 View = tuple[Corners | None, ...]
-"""Of one moment, what each camera saw; None: no board."""
+"""Corners that each camera saw at one moment; None: no board."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """What one view says about the shared parameters and its own pose: J'J and J'r, cut into parts."""
+    """Normal equations of one view in the shared parameters and its own pose: J'J and J'r, cut into parts."""
 
     shared: Floats
     """(S, S)."""
@@ -68,14 +68,14 @@ class Solution:
     """Lenses and poses, and how well they fit."""
 
     shared: Floats
-    """(S,): of each camera fx fy cx cy and the distortion; of two cameras then rotation vector and
+    """(S,): fx fy cx cy and the distortion of each camera; for two cameras then rotation vector and
     translation from the first one's coordinates to the second one's."""
     poses: Floats
     """(V, 6): rotation vector and translation of each board in the first camera's coordinates."""
     blocks: Sequence[Blocks]
-    """Of each view, at the solution."""
+    """Normal equations of each view, at the solution."""
     residuals: Sequence[Sequence[Floats | None]]
-    """Of each view and camera: (N, 2) pixels, seen less projected."""
+    """Pixels (N, 2) of each view and camera: seen less projected."""
 
     def rms(self) -> float:
         """Root of the mean square length of the residuals, pixels."""
@@ -199,7 +199,7 @@ def _scale(solution: Solution) -> float:
 
 
 def reduced(blocks: Blocks, damping: float = 0.0) -> tuple[Floats, Floats, Floats]:
-    """What is left of a view when its pose follows the shared parameters: (S, S), (S,), and C^-1 (6, 6)."""
+    """Eliminate a view's pose, which follows the shared parameters: (S, S), (S,), and C^-1 (6, 6) are left."""
     own = blocks.own + damping * np.diag(np.diag(blocks.own))
     inverse: Floats = np.asarray(np.linalg.pinv(own, hermitian=True), np.float64)
     lifted = blocks.mixed @ inverse
@@ -225,7 +225,7 @@ def _step(blocks: Sequence[Blocks], damping: float, fixed: bool) -> tuple[Floats
 def first_camera(
     views: Sequence[View], points: Floats, size: tuple[int, int], fisheye: bool
 ) -> tuple[Problem, Solution]:
-    """One camera, from nothing: of several focal lengths the one that fits best. Raises InputError."""
+    """Fit one camera, from nothing: from several focal lengths, the best one on. Raises InputError."""
     problem = Problem(views, points, size, fisheye)
     best: tuple[float, Floats, Floats] | None = None
     for focal in FOCAL_LENGTHS * size[0]:

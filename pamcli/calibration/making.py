@@ -23,8 +23,7 @@ BLURRED, SHARP = 2.2, 3.5
 FAR_OFF = 5.0
 """Standard deviations from which on a corner is left out."""
 WRONG = 3.0
-"""How many times as far off as most boards' the corners of a board are, as their median has it, that is left
-out."""
+"""Ratio from which on a board is left out: its corners' median distance to that of most boards."""
 NEGLIGIBLE = 0.1
 """Pixels below which no board and no corner is left out."""
 POOR, MANY, MUCH_BETTER = 0.3, 0.01, 0.6
@@ -39,7 +38,7 @@ class Sighting:
     """A moment at which at least one camera saw the board."""
 
     name: str
-    """Of the pair, for people."""
+    """Name of the pair, for people."""
     left: Found | None
     right: Found | None
 
@@ -83,7 +82,7 @@ class Made:
     rows: Rows
     uncertainty: Uncertainty
     other_model: str | None = None
-    """What to say of the other model of lenses, where that is much better."""
+    """Sentence about the other model of lenses, where that is much better."""
 
     @property
     def error(self) -> float:
@@ -92,12 +91,12 @@ class Made:
 
     @property
     def corners(self) -> int:
-        """Those that are used, of both cameras."""
+        """Number of corners of both cameras that are used."""
         return sum(len(corners) for view in self.problem.views for corners in view if corners is not None)
 
     @property
     def pairs(self) -> int:
-        """Used ones in which both cameras see the board."""
+        """Number of used pairs in which both cameras see the board."""
         return sum(sighting.both for sighting in self.used)
 
 
@@ -129,7 +128,7 @@ def _other(
     fisheye: bool,
     made: Made | None = None,
 ) -> str | None:
-    """What to say of the other model of lenses; None: it is not much better, nor usable."""
+    """Sentence about the other model of lenses; None: it is not much better, or not usable."""
     try:
         other = _made(sightings, board, size, not fisheye)
     except InputError:
@@ -204,7 +203,7 @@ def _made(sightings: Sequence[Sighting], board: Board, size: tuple[int, int], fi
 
 
 def _sharp(sightings: Sequence[Sighting], left_out: list[LeftOut]) -> list[Sighting]:
-    """Those whose boards are not blurred; blurred ones are noted with the others that are left out."""
+    """Sightings whose boards are not blurred; blurred ones are noted with the others that are left out."""
     widths = [found.blur for each in sightings for found in (each.left, each.right) if found is not None]
     if not widths:
         raise InputError("no picture shows the board")
@@ -234,7 +233,7 @@ def _enough(used: Sequence[Sighting], left_out: Sequence[LeftOut]) -> None:
 
 
 def _judged(problem: Problem, solution: Solution) -> tuple[list[list[NDArray[np.bool_] | None]], list[int]]:
-    """Which corners of each view are kept, and the views that are wrong as a whole."""
+    """Judge the fit: which corners of each view are kept, and which views are wrong as a whole."""
     lengths = [
         [None if each is None else np.linalg.norm(each, axis=1) for each in view]
         for view in solution.residuals

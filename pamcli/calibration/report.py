@@ -1,4 +1,4 @@
-"""What is told of a calibration that was made: to programs, to people, and in its file."""
+"""Figures of a calibration that was made: for programs, for people, and in its file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from pamcli.calibration.uncertainty import FAR
 def calibration_facts(
     made: Made, board: Board, left_out: Sequence[LeftOut], tips: Sequence[str]
 ) -> dict[str, Any]:
-    """What a calibration is worth, in pixels, metres and shares."""
+    """Figures that tell what a calibration is worth, in pixels, metres and shares."""
     sure, rig, size = made.uncertainty, made.rig, made.problem.size
     sides = ("left", "right")
     cameras = dict(zip(sides, (rig.left, rig.right), strict=True))
@@ -84,7 +84,7 @@ def report_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def stored_facts(made: Made, board: Board) -> dict[str, int | float | str]:
-    """What the calibration's file says beside the cameras, lengths in millimetres."""
+    """Figures that the calibration's file holds beside the cameras, lengths in millimetres."""
     sure = made.uncertainty
     return {
         "board": f"{board.kind}, squares of {1000 * board.square:g} mm",

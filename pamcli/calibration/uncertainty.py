@@ -1,4 +1,4 @@
-"""How sure a calibration is, by leaving boards out: the jackknife over boards.
+"""Uncertainty of a calibration, by leaving boards out: the jackknife over boards.
 
 Corners of one board err together (it is bent, it was moving), so boards are what is left out, not corners.
 The deviation of any figure g of the calibration is sqrt((n - 1) / n * sum of (g without board i - g)^2). A
@@ -54,16 +54,16 @@ def deviations(whole: Floats, without: Sequence[Floats]) -> Floats:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """One standard deviation each."""
+    """Uncertainty of a calibration, as one standard deviation of each figure."""
 
     focal: tuple[tuple[float, float], tuple[float, float]]
-    """Pixels: of fx and fy, of the left and of the right camera."""
+    """fx and fy of the left and of the right camera, pixels."""
     baseline: float
     """Metres."""
     depth_middle: float
-    """Share of the depth, of a thing ahead that is `FAR` baselines away."""
+    """Share of the depth of a thing ahead that is `FAR` baselines away."""
     depth_corners: float
-    """The same where it is largest of nine places of the picture."""
+    """Largest share of the depth at nine places of the picture, at that distance."""
     rows: float
     """Pixels by which rows may disagree, where most of the nine."""
     left_out_error: float
@@ -71,7 +71,7 @@ class Uncertainty:
 
 
 def uncertainty(problem: Problem, solution: Solution) -> Uncertainty:
-    """Of a stereo solution without robust weights, with three views at least."""
+    """Jackknife a stereo solution without robust weights, with three views at least."""
     shared = left_out(solution)
     rigs = [rig_of_shared(each, problem) for each in (solution.shared, *shared)]
     look = _probe(rigs[0])

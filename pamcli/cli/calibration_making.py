@@ -37,38 +37,40 @@ class Boards(options.Limit, panel="Input"):
         show_default=False,
     )
     board: tuple[int, int] = option(
-        "Inner corners of a chessboard, as OpenCV counts (9x6 has 10 x 7 squares); with --marker the squares "
-        "of a ChArUco board.",
+        "Look for a chessboard of so many inner corners, as OpenCV counts (9x6 has 10 x 7 squares); with "
+        "--marker for a ChArUco board of so many squares.",
         default=...,
         metavar="COLUMNSxROWS",
         parse=parsing.board,
     )
     square: float = option(
-        "Side of a square, as in 25mm: all distances are as true as it is. Measure ten squares at once.",
+        "Take a square's side for so long, as in 25mm: all distances are as true as it is. Measure ten "
+        "squares at once.",
         default=...,
         metavar="LENGTH",
         parse=parsing.length,
     )
     marker: float | None = option(
-        "Side of a marker, as in 18mm: the board is a ChArUco board. Its dictionary is recognised.",
+        "Take the board for a ChArUco board with markers of this side, as in 18mm. Its dictionary is "
+        "recognised.",
         metavar="LENGTH",
         parse=parsing.length,
     )
-    fisheye: bool = flag("The lenses are fisheyes (OpenCV's model of four coefficients).")
+    fisheye: bool = flag("Fit fisheye lenses (OpenCV's model of four coefficients).")
     packed: PackedLayout | None = option(
-        "One picture, or one video, holds both views: lr, rl, tb, bt, -half as for pam disparity."
+        "Take both views from one picture, or one video: lr, rl, tb, bt, -half as for pam disparity."
     )
 
     @property
     def videos(self) -> bool:
-        """Whether all inputs are videos. Raises UsageError where one of two is."""
+        """Tell whether all inputs are videos. Raises UsageError where one of two is."""
         found = [Path(text).suffix.lower() in VIDEO_SUFFIXES for text in self.inputs]
         if any(found) and not all(found):
             raise UsageError(f"of {listed(self.inputs)} one is a video, the other one is none")
         return all(found)
 
     def moments(self, console: Console) -> tuple[int, Iterator[_Moment]]:
-        """How many there are, about, and the pictures of each. Raises UsageError, InputError."""
+        """Number of moments, about, and the pictures of each. Raises UsageError, InputError."""
         both = self.packed is not None or hold_both_views(self.inputs)
         if len(self.inputs) != (1 if both else 2):
             raise UsageError(
@@ -142,13 +144,14 @@ class _Moment:
 
 
 class Outputs(OptionGroup, panel="Output"):
-    """Where the calibration goes."""
+    """Files that the calibration goes to."""
 
     output: Path = option(
-        "The calibration, as OpenCV's YAML (.yaml).", "-o", "--output", default=..., metavar="FILE"
+        "Write the calibration here, as OpenCV's YAML (.yaml).", "-o", "--output", default=..., metavar="FILE"
     )
     page: Path | None = option(
-        "A page (.html) with the corners, the coverage of the pictures, and a rectified pair.", metavar="FILE"
+        "Write a page (.html) with the corners, the coverage of the pictures, and a rectified pair.",
+        metavar="FILE",
     )
     overwrite: bool = flag("Replace files that exist.")
     json: bool = JSON

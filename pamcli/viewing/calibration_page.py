@@ -20,7 +20,7 @@ QUALITY = 80
 LINES = 24
 """Rows that are drawn across the rectified pair."""
 LONGER = 100
-"""How many times as long as they are residuals are drawn."""
+"""Residuals are drawn so many times as long as they are."""
 
 
 def render_calibration(
@@ -84,7 +84,7 @@ def _dots(made: Made, number: int, camera: int) -> list[tuple[float, float, str]
 
 
 def _coverage(made: Made, camera: int) -> dict[str, Any]:
-    """Where corners lay in a camera's pictures, and by what they are off, drawn longer."""
+    """Places of the corners in a camera's pictures, and by what they are off, drawn longer."""
     marks = []
     for view, residuals in zip(made.problem.views, made.solution.residuals, strict=True):
         corners, off = view[camera], residuals[camera]

@@ -29,7 +29,7 @@ class Flat:
     step: float
     """Metres from pixel to pixel."""
     origin: tuple[float, float] = (0.0, 0.0)
-    """Of the coordinates, in the picture's pixels."""
+    """Origin of the coordinates, in the picture's pixels."""
 
 
 def chessboard(columns: int, rows: int, square: float, fine: int = 24) -> Flat:
@@ -206,7 +206,7 @@ def pairs_of(
     seed: int,
     motion: dict[int, tuple[float, float]] | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """What both cameras see of it at each pose, (H, W) uint8. motion: of some, see `Taker.take`."""
+    """Take pictures of it with both cameras at each pose, (H, W) uint8. motion: see `Taker.take`, of some."""
     random = np.random.default_rng([seed, 7])
     assert rig.size is not None
     takers = [Taker(camera, rig.size) for camera in (rig.left, rig.right)]

@@ -33,7 +33,7 @@ def sightings(
     points: np.ndarray = BOARD.points,
     seed: int = 0,
 ) -> list[Sighting]:
-    """What both cameras see, with noise. moved: metres by which a board moves between the two exposures."""
+    """Sightings by both cameras, with noise. moved: metres by which a board moves between the two exposures."""
     random = np.random.default_rng(seed)
     found = []
     for number, (rotation, translation) in enumerate(poses):
@@ -137,7 +137,7 @@ def test_leaving_a_board_out_is_as_fitting_without_it(made: Made) -> None:
 
 @pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
 def test_the_truth_lies_within_twice_the_uncertainty(fisheye: bool) -> None:
-    """As often as the normal distribution has it, 95 %, or a little more: jackknives are cautious."""
+    """It does as often as the normal distribution has it, 95 %, or a little more: jackknives are cautious."""
     within = []
     for seed in range(20, 28):
         rig = made_up(seed, fisheye=fisheye)
