@@ -199,7 +199,7 @@ def _scale(solution: Solution) -> float:
 
 
 def reduced(blocks: Blocks, damping: float = 0.0) -> tuple[Floats, Floats, Floats]:
-    """Eliminate a view's pose, which follows the shared parameters: (S, S), (S,), and C^-1 (6, 6) are left."""
+    """Eliminate the pose, which follows the shared parameters: (S, S), (S,), and C^-1 (6, 6) are left."""
     own = blocks.own + damping * np.diag(np.diag(blocks.own))
     inverse: Floats = np.asarray(np.linalg.pinv(own, hermitian=True), np.float64)
     lifted = blocks.mixed @ inverse

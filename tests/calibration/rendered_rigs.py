@@ -217,3 +217,23 @@ def pairs_of(
         left = takers[0].take(flat, rotation, translation, random, motion=moved)
         found.append((left, takers[1].take(flat, *there, random, motion=moved)))
     return found
+
+
+def rows_apart(rig: Rig, found: Rig) -> np.ndarray:
+    """Pixels (N,) between the rows of things at three distances, where the found rig rectifies the true one's
+    pictures."""
+    assert rig.size is not None
+    x, y = np.meshgrid(np.linspace(0.1, 0.9, 7), np.linspace(0.1, 0.9, 5))
+    pixels = np.column_stack([x.ravel(), y.ravel()]) * rig.size
+    rays = rig.left.rays(pixels)
+    rectification = found.rectification()
+    assert rectification.left_points is not None
+    assert rectification.right_points is not None
+    apart = []
+    for baselines in (5, 20, 200):
+        points = rays * baselines * rig.baseline
+        there = project_points(rig.right, points @ rig.rotation.T + rig.translation)
+        inside = ((there > 0) & (there < rig.size)).all(axis=1)
+        rows = rectification.left_points(pixels)[:, 1] - rectification.right_points(there)[:, 1]
+        apart.append(np.abs(rows[inside]))
+    return np.concatenate(apart)
