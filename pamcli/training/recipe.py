@@ -173,6 +173,10 @@ class Recipe:
     """Largest norm of the gradient of all weights."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of the moving average that is validated and kept; None: the weights themselves."""
+    own_labels: bool = False
+    """Learn from pairs without a truth by labels that are found for them first: see `own_pairs`."""
+    aside: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """With `own_labels` and without `validation`: the share of the pairs kept aside to measure on."""
     freeze_batch_norm: bool = False
     """Keep the running statistics that the weights came with, and normalise by them."""
     augmentation: Augmentation = field(default_factory=Augmentation)
@@ -214,6 +218,8 @@ class Recipe:
                 )
 
     def _check_terms(self) -> None:
+        if self.own_labels and self.task != "disparity":
+            raise UsageError("labels of one's own are disparities, which super-resolution does not find")
         for name in OTHERS_TERMS[self.architecture]:
             if getattr(self.losses, name):
                 raise UsageError(f"the loss of {self.architecture} has no term {name}")
