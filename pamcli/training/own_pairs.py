@@ -3,7 +3,8 @@
 A pixel has a label where the network that a run begins with and block matching agree, or where one of them
 alone is sure. The network is given larger pictures for that than it learns on, and block matching errs in
 other places, so both know something that is to be learned. On the pairs kept aside, weights are measured
-against what block matching alone is sure of: that is no truth, but tells weights apart much as one does.
+against what block matching alone is sure of. That is no truth: it errs, too, and knows nothing of bare walls.
+It ranks weights that are far apart as a truth does; small differences are chance (`CLEARLY`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +41,11 @@ APART = 3.0  # pixels by which two disparities of one pixel may differ
 REMARK = " kept aside, against block matching"
 
 CLEARLY = 0.1
-"""Share by which D1 on the pairs kept aside must have fallen for new weights to count as better."""
+"""Share by which D1 on the pairs kept aside must have fallen for new weights to count as better.
+
+Against block matching, four sets of weights had D1 3.5, 5.4, 6.8 and 16.7 % on ten KITTI pairs, with the truth
+5.4, 6.8, 9.7 and 20.3 %. A small difference was uncertain by 0.2 points, one part in seventeen.
+"""
 
 
 class Labelled(Source):
