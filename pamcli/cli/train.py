@@ -90,7 +90,7 @@ def _train(task: Task, given: AnyTraining) -> None:
             console.inform(f"stopped after step {outcome.step}; to go on: {go_on}")
         weights = folder.best if folder.best.is_file() else folder.last
         if console.jsonl or (outcome.stopped in (None, "time") and weights.is_file()):
-            values = {"step": outcome.step, "stopped": outcome.stopped, "weights": weights}
+            values: dict[str, Any] = {"step": outcome.step, "stopped": outcome.stopped, "weights": weights}
             if outcome.gained is not None:
                 values["gained"] = asdict(outcome.gained)
             console.answer(values, str(weights))

@@ -43,8 +43,8 @@ REMARK = " kept aside, against block matching"
 CLEARLY = 0.1
 """Share by which D1 on the pairs kept aside must have fallen for new weights to count as better.
 
-Against block matching, four sets of weights had D1 3.5, 5.4, 6.8 and 16.7 % on ten KITTI pairs, with the truth
-5.4, 6.8, 9.7 and 20.3 %. A small difference was uncertain by 0.2 points, one part in seventeen.
+Against block matching four sets of weights had D1 3.5, 5.4, 6.8 and 16.7 % on ten KITTI pairs, with the truth
+5.4, 6.8, 9.7 and 20.3 %. A small difference was uncertain by 0.2 points, a seventeenth.
 """
 
 
@@ -64,8 +64,8 @@ class Labelled(Source):
         """Both pictures (H, W, 3). Raises InputError."""
         sample = self.source.load(self.indices[index])
         size = matched_size("auto", *sample.left.shape[:2])
-        left, right = (resized(eight_bits(view), *size) for view in (sample.left, sample.right))
-        return left, right
+        views = [resized(eight_bits(view), *size) for view in (sample.left, sample.right)]
+        return eight_bits(views[0]), eight_bits(views[1])
 
     def load(self, index: int) -> Sample:
         """Raises InputError also where a file of disparities is gone or damaged."""
