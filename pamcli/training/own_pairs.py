@@ -60,6 +60,10 @@ class Labelled(Source):
         """The file of a pair's disparities."""
         return self.folder / f"{self.indices[index]:06d}.tif"
 
+    def unlabelled(self) -> int:
+        """How many pairs have no disparities yet."""
+        return sum(not self.label_of(index).exists() for index in range(len(self)))
+
     def views(self, index: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Both pictures (H, W, 3). Raises InputError."""
         sample = self.source.load(self.indices[index])

@@ -290,8 +290,10 @@ def _labelled(
     """Find the labels before the first step, each process its share. False: the run is to stop."""
     if not own:
         return True
-    pairs = sum(len(learned) + len(kept or ()) for _, learned, kept in own)
-    observer.informed(f"finding labels for {pairs} pairs first: what the network and block matching agree on")
+    if missing := sum(each.unlabelled() for _, *both in own for each in both if each is not None):
+        observer.informed(
+            f"finding labels first, of {missing} pairs, by the network and block matching"
+        )
     going, find = True, agreed_labels(network, model_spec(recipe, ""), compute)
 
     def go_on() -> bool:
