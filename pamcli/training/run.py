@@ -291,9 +291,7 @@ def _labelled(
     if not own:
         return True
     if missing := sum(each.unlabelled() for _, *both in own for each in both if each is not None):
-        observer.informed(
-            f"finding labels first, of {missing} pairs, by the network and block matching"
-        )
+        observer.informed(f"finding labels first, of {missing} pairs, by the network and block matching")
     going, find = True, agreed_labels(network, model_spec(recipe, ""), compute)
 
     def go_on() -> bool:
