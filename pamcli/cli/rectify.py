@@ -69,8 +69,10 @@ class Views(Files):
 
     def __post_init__(self) -> None:
         if self.uncalibrated == bool(self.calibration):
-            said = "contradict each other" if self.uncalibrated else "are both missing"
-            raise UsageError(f"--calibration and --uncalibrated {said}", "give one of them")
+            if self.uncalibrated:
+                raise UsageError("--calibration and --uncalibrated contradict each other", "give one of them")
+            hint = "give --calibration FILE, or --uncalibrated to go by what both pictures show"
+            raise UsageError("--calibration and --uncalibrated are both missing", hint)
 
     def rig(self, console: Console) -> Rig | None:
         """None: without a calibration. Raises InputError."""
@@ -79,8 +81,8 @@ class Views(Files):
         stored = self.read(console)
         if stored.rig is None:
             raise InputError(
-                f"{self.name} describes pictures that are rectified already, not of the cameras",
-                "take the pictures as they are, or the cameras' own calibration",
+                f"{self.name} describes pictures that are rectified already, not the cameras that took them",
+                "give such pictures to `pam disparity` as they are, others with the cameras' own calibration",
             )
         from pamcli.calibration.files import naming
 
