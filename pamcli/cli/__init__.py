@@ -14,6 +14,7 @@ from typer import TyperException
 from pamcli import __version__
 from pamcli.cli import (
     calibration,
+    calibration_making,
     dataset,
     depth,
     disparity,
@@ -41,9 +42,7 @@ command(app, "disparity", "Find where each left pixel sits in the right picture.
 command(app, "rectify", "Bring a point into the same row of both pictures.")(rectify.command)
 command(app, "depth", "Turn disparities that are there already into metres.")(depth.command)
 command(app, "superres", "Make both pictures 2 or 4 times larger.")(superres.command)
-command(measure, "disparity", "Measure errors of disparity, as the benchmarks define them.")(
-    evaluate.disparity
-)
+command(measure, "disparity", "Measure disparity as the benchmarks define it.")(evaluate.disparity)
 command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(evaluate.superres)
 app.add_typer(measure, name="eval")
 command(app, "submit", "Write archives for the benchmarks' servers.")(submit.command)
@@ -52,6 +51,7 @@ command(learn, "superres", "Train PASSRnet or PASSRnet 2, which enlarge pictures
 app.add_typer(learn, name="train")
 command(app, "guide", "Show pages of the guide.")(guide.command)
 command(app, "doctor", "Check whether pam works here.")(doctor.command)
+command(calibration.app, "make", "Make a rig's calibration from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
