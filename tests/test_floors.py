@@ -28,6 +28,10 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
     "scenes": ({"errors", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
+    "batch": (
+        {"errors", "files", "imaging", "calibration", "registry", "inference", "viewing"},
+        {"numpy"},
+    ),
     "data": (
         {"errors", "workers", "files", "imaging", "calibration", "scenes", "flickr1024"},
         {"numpy", "PIL", "cv2"},
@@ -45,12 +49,12 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),
     "cli": (
         {
-            *("errors", "workers", "files", "imaging", "calibration", "registry", "inference"),
+            *("errors", "workers", "files", "imaging", "calibration", "registry", "inference", "batch"),
             *("flickr1024", "data", "evaluation", "viewing", "losses", "training"),
         },
         {"typer", "rich", "numpy"},
     ),
-    "__init__": ({"calibration", "errors", "imaging", "registry", "inference"}, set()),
+    "__init__": ({"calibration", "errors", "imaging", "registry", "inference", "batch"}, set()),
     "__main__": ({"cli", "errors"}, set()),
 }
 

@@ -11,11 +11,8 @@ import pytest
 from pam_program import Run, names, pam
 from PIL import Image
 
-from pamcli.cli.console import Console
-from pamcli.cli.disparity import Maps, _Matching
-from pamcli.cli.jobs import Job
-from pamcli.cli.network import Matching
-from pamcli.cli.options import Engine
+from pamcli.batch.job import Job
+from pamcli.batch.matching import match_files
 from pamcli.errors import OutputError
 from pamcli.files import atomic
 from pamcli.files.atomic import write_atomically
@@ -208,14 +205,13 @@ def test_colours_are_the_same_after_an_interruption_and_in_shards(pair: Path) ->
 
 
 def test_what_goes_to_other_machines_is_the_range_and_no_network(pair: Path) -> None:
-    output, network, compute = Maps(color_map="c/"), Matching(), Engine(device="cpu")
-    here = _Matching(output, None, Path(), None, network, compute, Console(quiet=True))
+    here = match_files("left.png", "right.png", color_map="c/", device="cpu").operation
     job = Job(PairName(Path("left.png"), Path("right.png"), "left"))
     here.begin(job, here.read(job, None, None))
     assert "network" in vars(here)
     there = pickle.loads(pickle.dumps(here))
-    assert there.colors == here.colors
     assert there.colors is not None
+    assert there.colors == vars(here)["colors"]
     assert not there.same_for_all
     assert "network" not in vars(there)
 

@@ -149,7 +149,7 @@ def test_packed_views_are_told_apart(packed: Path, layout: str) -> None:
 
 
 def test_side_by_side(packed: Path) -> None:
-    assert pam("disparity", "--side-by-side", "lr.png", "-o", "p.pfm").code == 0
+    assert pam("disparity", "--packed", "lr", "lr.png", "-o", "p.pfm").code == 0
     assert pam("disparity", "--side-by-side", "--packed", "lr", "lr.png", "-o", "p2.pfm").code == 0
     assert Path("p.pfm").read_bytes() == Path("p2.pfm").read_bytes() == Path("d.pfm").read_bytes()
 
