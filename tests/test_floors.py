@@ -21,7 +21,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "workers": ({"errors"}, set()),
     "files": ({"errors", "checked"}, {"pydantic"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2"}),
-    "calibration": ({"errors", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
+    "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
     "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
@@ -54,7 +54,10 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
         },
         {"typer", "rich", "numpy"},
     ),
-    "__init__": ({"calibration", "errors", "imaging", "registry", "inference", "batch"}, set()),
+    "__init__": (
+        {"calibration", "errors", "imaging", "registry", "inference", "batch", "evaluation"},
+        set(),
+    ),
     "__main__": ({"cli", "errors"}, set()),
 }
 

@@ -11,7 +11,9 @@ In memory a disparity map is (H, W) float32, in pixels, NaN = unknown. In the fi
 """
 
 import io
+import logging
 import math
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,8 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
@@ -86,6 +90,8 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
 def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> np.ndarray:
     """Read a disparity file in the format that the suffix of `path` stands for.
 
+    >>> truth = pamcli.read_disparity("disparity.pfm")
+
     Returns (H, W) float32, pixels; NaN = unknown, whichever way the file says it (inf and NaN in floating
     point, 0 in PNG). Nothing else is changed: a file of negative disparities is returned as it is.
     max_pixels: the largest width x height, checked in the header; None = no limit.
@@ -106,6 +112,31 @@ def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIX
         disparity = values.astype(np.float32)
     disparity[~np.isfinite(disparity)] = np.nan
     return disparity
+
+
+def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool = False) -> None:
+    """Write a disparity file, whole or not at all, in the format that the suffix of `path` stands for.
+
+    >>> pamcli.write_disparity("disparity.png", result.disparity)
+
+    disparity: (H, W) floating point, pixels; NaN or inf = unknown. A PNG holds 16 bits, 256 for a pixel, as
+    KITTI has it: what is beyond 255.996 px becomes that, with a warning in the log "pamcli". Missing folders
+    are made. overwrite: replace a file that exists.
+    Raises UsageError: unknown suffix, a file that exists, negative disparities in a PNG; InputError: not
+    (H, W) or not floating point; OutputError: it cannot be written.
+    """
+    path = Path(path)
+    if disparity.ndim != 2 or disparity.dtype.kind != "f":
+        raise InputError(
+            f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
+        )
+    if os.path.lexists(path) and not overwrite:
+        raise UsageError(f"{shown(path)} exists already", "`overwrite` replaces it")
+    file = encode_disparity(disparity, path.suffix)
+    if file.saturated:
+        far = f"{file.saturated} pixels are beyond 255.996 px, the most that a disparity PNG can hold"
+        logging.getLogger("pamcli").warning("%s: %s", path, far)
+    write_atomically(path, file.data)
 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> EncodedDisparity:
