@@ -121,7 +121,7 @@ def _spread(
 ) -> Generator[tuple[Any, Any], None, None]:
     workers: dict[int, Any] = {}
     load: dict[int, int] = {}
-    """Pairs that each worker has in hand; those alone that have started."""
+    """Work that each worker has in hand; those alone that have started."""
     starting: dict[Any, int] = {}
     running: dict[Any, tuple[int, Any, int]] = {}
     again: deque[tuple[Any, int]] = deque()
