@@ -17,7 +17,7 @@ from collections import deque
 from pathlib import Path
 from typing import Literal
 
-from pamcli.batch.plan import Request, plan_jobs
+from pamcli.batch.plan import Plan, Request
 from pamcli.files.outputs import OutputKind
 
 DISPARITY = OutputKind("disparity", "`output`", (".pfm",))
@@ -60,7 +60,7 @@ def work_off(stream: bool) -> tuple[int, float]:
     """What it took: kB, and seconds of the processor."""
     start, before = time.process_time(), most_memory()
     engine: Literal["ray", "local"] = "ray" if stream else "local"  # a cluster does not wait for the list
-    plan = plan_jobs(Request(pairs="list.tsv", engine=engine), {DISPARITY: "out/"})
+    plan = Plan.asked(Request(pairs="list.tsv", engine=engine), {DISPARITY: "out/"})
     deque(plan.jobs, maxlen=0)
     return most_memory() - before, time.process_time() - start
 

@@ -1,4 +1,4 @@
-"""What `import pamcli` offers: a handful of names, loaded when they are used, each with an example that runs."""
+"""What `import pamcli` offers: a few names, loaded when they are used, each with an example that runs."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 from pamcli.batch.job import Job
 from pamcli.batch.networks import load_upscaler
-from pamcli.batch.operation import Encoded, NetworkOperation
-from pamcli.batch.plan import FilesOptions, Place, Request, plan_jobs
+from pamcli.batch.operation import NetworkOperation
+from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
-from pamcli.files.outputs import OutputKind
+from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def enlarge_files(
     """
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
-    plan = plan_jobs(request, places, format, read=[weights])
+    batch = Batch.asked(request, places, format, read=[weights])
     settings = {"ensemble": ensemble, "device": device, "precision": precision, "max_memory": max_memory}
     load = partial(_load, weights, scale, settings)
-    return Batch(plan, _Enlarging(load, packing, quality), gpus=device != "cpu")
+    return batch.working(_Enlarging(load, packing, quality), gpus=device != "cpu")
 
 
 def _load(weights: Place | None, scale: int | None, settings: dict[str, object]) -> StereoUpscaler:

@@ -13,11 +13,11 @@ from pamcli.batch import LOG
 from pamcli.batch.job import Job
 from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, in_metres, rectified_calibration
 from pamcli.batch.networks import load_matcher
-from pamcli.batch.operation import Encoded, NetworkOperation
-from pamcli.batch.plan import FilesOptions, Place, Request, plan_jobs
+from pamcli.batch.operation import NetworkOperation
+from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
-from pamcli.files.outputs import OutputKind
+from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
@@ -112,18 +112,18 @@ def match_files(
         files = [calibration]
     elif isinstance(calibration, Sequence):
         files = calibration
-    plan = plan_jobs(request, {**maps, **metric}, format, read=[*files, weights])
+    batch = Batch.asked(request, {**maps, **metric}, format, read=[*files, weights])
     if calibration is None or isinstance(calibration, str | Path | Sequence):
         calibration = rectified_calibration(
             files, cameras=cameras, baseline=baseline, focal=focal, doffs=doffs
         )
     metres = in_metres(metric, calibration, disparity_error, max_depth, stride)
     index = None
-    if plan.many and page is not None:
+    if batch.many and page is not None:
         from pamcli.viewing.page import check_index, index_place
 
         index = index_place(str(page))
-        check_index(index, plan.outputs)
+        check_index(index, batch.outputs)
     settings = {
         **{"max_disparity": max_disparity, "min_disparity": min_disparity, "match_size": match_size},
         **{"device": device, "precision": precision, "max_memory": max_memory},
@@ -138,7 +138,7 @@ def match_files(
         "confidence": (confidence, min_confidence, page) != (None, None, None),
     }
     operation.extras = {name for name, asked in wanted.items() if asked}
-    return Batch(plan, operation, gpus=device != "cpu")
+    return batch.working(operation, gpus=device != "cpu")
 
 
 def _check_range(range: ColorRange | None, color_map: Place | None, request: Request) -> None:
@@ -237,7 +237,7 @@ class _Matching(NetworkOperation["StereoResult"]):
             )
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: StereoResult) -> Encoded | None:
-        from pamcli.imaging.disparity_files import encode_confidence
+        from pamcli.imaging.disparity_files import encode_confidence, encode_disparity
         from pamcli.imaging.images import encode_mask
 
         suffix = place.suffix.lower()
@@ -249,7 +249,7 @@ class _Matching(NetworkOperation["StereoResult"]):
             return Encoded(encode_confidence(result.confidence, suffix))
         if name == RIGHT_DISPARITY.name:
             assert result.right_disparity is not None
-            return _stored(result.right_disparity, suffix)
+            return encode_disparity(result.right_disparity, suffix)
         disparity = self._shown(result)
         if name == PAGE.name:
             from pamcli.viewing.page import render_page
@@ -265,7 +265,7 @@ class _Matching(NetworkOperation["StereoResult"]):
             self._keep(disparity, place)
             return None
         if name == DISPARITY.name:
-            return _stored(disparity, suffix)
+            return encode_disparity(disparity, suffix)
         assert self.metric is not None
         return self.metric.encode(name, suffix, disparity, pair.left.pixels, result.confidence)
 
@@ -313,16 +313,6 @@ class _Matching(NetworkOperation["StereoResult"]):
         return _colored(disparity, self.colors, place, 1)
 
 
-def _stored(disparity: Any, suffix: str) -> Encoded:
-    from pamcli.imaging.disparity_files import encode_disparity
-
-    file = encode_disparity(disparity, suffix)
-    if not file.saturated:
-        return Encoded(file.data)
-    share = f"{file.saturated} pixels are beyond 255.996 px, the most that a disparity PNG can hold"
-    return Encoded(file.data, [f"{share}; .pfm, .npy and .tif hold any"])
-
-
 def _range(disparity: Any) -> tuple[float, float] | None:
     """The `PERCENTILES` of what is known; None where nothing is."""
     import numpy as np
@@ -338,13 +328,12 @@ def _colored(disparity: Any, colors: tuple[float, float], place: Path, outside: 
     """outside: share of what is known that may lie outside of the range before that is said."""
     import numpy as np
 
-    from pamcli.imaging.colormap import colorize
+    from pamcli.imaging.colormap import colorize, count_outside
     from pamcli.imaging.images import Picture, encode_picture
 
-    colored = colorize(disparity, *colors)
-    data = encode_picture(Picture(colored.pixels), place.suffix, name=str(place))
-    known = int(np.isfinite(disparity).sum())
-    if colored.saturated <= outside * known:
+    data = encode_picture(Picture(colorize(disparity, *colors)), place.suffix, name=str(place))
+    known, saturated = int(np.isfinite(disparity).sum()), count_outside(disparity, *colors)
+    if saturated <= outside * known:
         return Encoded(data)
-    pixels = f"{colored.saturated} pixels ({100 * colored.saturated / known:.1f} %) of the colour map"
+    pixels = f"{saturated} pixels ({100 * saturated / known:.1f} %) of the colour map"
     return Encoded(data, ["{} lie outside {:g}:{:g} px (`range`)".format(pixels, *colors)])

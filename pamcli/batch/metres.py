@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pamcli.batch import LOG
 from pamcli.batch.job import Job
-from pamcli.batch.operation import Encoded, Operation
-from pamcli.batch.plan import MAX_PIXELS, Place, Request, plan_jobs
+from pamcli.batch.operation import Operation
+from pamcli.batch.plan import MAX_PIXELS, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
-from pamcli.files.outputs import OutputKind
+from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
 from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 
@@ -136,11 +136,7 @@ class InMetres:
         if name == DEPTH_ERROR.name:
             metres = calibration.depth_error(disparity, self.disparity_error)
         file = encode_depth(np.where(known, metres, np.float32("nan")), suffix)
-        warnings = [] if known.any() else ["no depth is known"]
-        if file.saturated:
-            share = f"{file.saturated} pixels are beyond 65.535 m, the most that a depth PNG can hold"
-            warnings.append(f"{share}, and unknown in it; .tif and .npy hold any")
-        return Encoded(file.data, warnings)
+        return file if known.any() else replace(file, warnings=["no depth is known", *file.warnings])
 
 
 def in_metres(
@@ -186,12 +182,12 @@ def depth_files(
         _stored(list(map(str, inputs)), None if picture is None else str(picture)),
         calibration or (),
     )
-    plan = plan_jobs(request, places, found=found, read=files)
+    batch = Batch.asked(request, places, found=found, read=files)
     by_hand = {"cameras": cameras, "baseline": baseline, "focal": focal, "doffs": doffs}
     known: Any = rectified_calibration(files, **by_hand)  # type: ignore[arg-type]
     metric = in_metres(places, known, disparity_error, max_depth, stride)
     assert metric is not None  # a plan has results
-    return Batch(plan, _Converting(metric))
+    return batch.working(_Converting(metric))
 
 
 def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:

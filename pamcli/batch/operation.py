@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pamcli.batch.job import Job
+from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, STDIN_NAME, reading_stdin
 
 if TYPE_CHECKING:
@@ -27,14 +27,6 @@ class Bar(Protocol):
 
     def within(self, rows: int) -> Callable[[float], None]:
         """What is told the share that is done of a pair of so many rows, while it is worked on."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The bytes of a result's file, and what there is to say about them."""
-
-    data: bytes
-    warnings: Sequence[str] = ()
 
 
 class Operation(ABC, Generic[Result]):

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, Self, TypedDict, TypeVar
 
 from pamcli.batch import LOG
 from pamcli.batch.job import Job
@@ -116,7 +116,7 @@ class Request:
         return slice(None) if self.shard is None else slice(self.shard[0] - 1, None, self.shard[1])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """The jobs of a batch, made anew each time that they are asked for: there may be a million."""
 
@@ -128,6 +128,51 @@ class Plan:
     """The result that is handed back, and a name with the suffix of its format; or none."""
     read: Sequence[Place]
     """Files besides the pictures that no result may overwrite."""
+
+    @classmethod
+    def asked(
+        cls,
+        request: Request,
+        results: Mapping[OutputKind, Place | None],
+        format_name: str | None = None,
+        *,
+        found: Pairing | None = None,
+        read: Iterable[Place | None] = (),
+    ) -> Self:
+        """Find the pairs and plan their results, before any work. Raises UsageError and InputError.
+
+        results: what is asked for, the main result first. found: the inputs, where they are no pairs of
+        pictures. read: other files that no result may overwrite.
+        """
+        inputs = [*map(str, request.inputs)]
+        if request.packed is None and request.pairs is None and hold_both_views(inputs):
+            request = replace(request, packed="auto")
+        # Who spreads a list over machines does not wait until it is read, either.
+        stream = request.remote or str(request.pairs) == str(STDIN)
+        pairing = found or _find_pairs(request, inputs, stream)
+        many = pairing is None or pairing.batch
+        options = {kind: None if place is None else str(place) for kind, place in results.items()}
+        if not any(options.values()) and request.pairs is None:
+            kind = next(iter(options))
+            raise UsageError(
+                "no result is asked for", f"say where to, as in `output` {kind.name}{kind.suffixes[0]}"
+            )
+        in_files = {kind: None if text == "-" else text for kind, text in options.items()}
+        names = plan_outputs(in_files, batch=many, format_name=format_name)
+        others = [name for name in (*read, request.pairs) if name is not None]
+        plan = cls(request, names, pairing, _returned(options, format_name, many), others)
+        if pairing is None:
+            return plan
+        if request.skip_unpaired:
+            for path in pairing.unpaired:
+                LOG.warning("%s has no partner and is left out", path)
+        else:
+            require_all_paired(pairing)
+        names.check(pairing.pairs)
+        check_collisions(pairing.pairs, map(names.paths, pairing.pairs), others)
+        files = map(names.paths, plan.share(pairing.pairs))
+        check_existing(files, overwrite=request.overwrite, skip_existing=request.skip_existing)
+        return plan
 
     @property
     def many(self) -> bool:
@@ -188,49 +233,6 @@ class Plan:
         skip = given.skip_existing and bool(files) and all(map(os.path.exists, files.values()))
         places = {**files, **self.returned}
         return Job(pair, places, next(iter(self.returned), None), skip, line=pair.line)
-
-
-def plan_jobs(
-    request: Request,
-    results: Mapping[OutputKind, Place | None],
-    format_name: str | None = None,
-    *,
-    found: Pairing | None = None,
-    read: Iterable[Place | None] = (),
-) -> Plan:
-    """Find the pairs and plan their results, before any work. Raises UsageError and InputError.
-
-    results: what is asked for, the main result first. found: the inputs, where they are no pairs of pictures.
-    read: other files that no result may overwrite.
-    """
-    inputs = [*map(str, request.inputs)]
-    if request.packed is None and request.pairs is None and hold_both_views(inputs):
-        request = replace(request, packed="auto")
-    # Who spreads a list over machines does not wait until it is read, either.
-    stream = request.remote or str(request.pairs) == str(STDIN)
-    pairing = found or _find_pairs(request, inputs, stream)
-    many = pairing is None or pairing.batch
-    options = {kind: None if place is None else str(place) for kind, place in results.items()}
-    if not any(options.values()) and request.pairs is None:
-        kind = next(iter(options))
-        raise UsageError(
-            "no result is asked for", f"say where to, as in `output` {kind.name}{kind.suffixes[0]}"
-        )
-    in_files = {kind: None if text == "-" else text for kind, text in options.items()}
-    names = plan_outputs(in_files, batch=many, format_name=format_name)
-    others = [name for name in (*read, request.pairs) if name is not None]
-    plan = Plan(request, names, pairing, _returned(options, format_name, many), others)
-    if pairing is None:
-        return plan
-    if request.skip_unpaired:
-        for path in pairing.unpaired:
-            LOG.warning("%s has no partner and is left out", path)
-    else:
-        require_all_paired(pairing)
-    outputs = names.all_paths(pairing.pairs)
-    check_collisions(pairing.pairs, outputs, others)
-    check_existing(plan.share(outputs), overwrite=request.overwrite, skip_existing=request.skip_existing)
-    return plan
 
 
 def _path(place: Place | None) -> Path | None:

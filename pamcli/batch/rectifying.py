@@ -12,12 +12,12 @@ from pamcli.batch import LOG
 from pamcli.batch.enlarging import LEFT, RIGHT, PictureFormat
 from pamcli.batch.job import Job
 from pamcli.batch.metres import named, read_calibrations
-from pamcli.batch.operation import Encoded, Operation
-from pamcli.batch.plan import FilesOptions, Place, Request, plan_jobs
+from pamcli.batch.operation import Operation
+from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable
-from pamcli.files.outputs import check_beside
+from pamcli.files.outputs import Encoded, check_beside
 
 if TYPE_CHECKING:
     from pamcli.calibration.rig import Rectification, Rig
@@ -55,17 +55,17 @@ def rectify_files(
         said = "contradict each other" if uncalibrated else "are both missing"
         raise UsageError(f"`calibration` and `uncalibrated` {said}", "give one of them")
     request, read = Request(inputs=inputs, **options), calibration or ()
-    plan = plan_jobs(request, {LEFT: output, RIGHT: output_right}, format, read=read)
-    first = next(plan.outputs, None)
+    batch = Batch.asked(request, {LEFT: output, RIGHT: output_right}, format, read=read)
+    first = next(batch.outputs, None)
     place = output_calibration or (first.parent / CALIBRATION if first else None)
     if place is not None and read:
-        known = plan.jobs if plan.total is not None else ()
+        known = batch.jobs if batch.total is not None else ()
         check_beside(place, read, ((job.pair, job.files) for job in known if job.pair))
         check_writable(place)
     rig = None if uncalibrated else _rig(read, cameras, baseline, fisheye)
     view = {"alpha": alpha, "size": size, "fov": fov}
-    operation = _Rectifying(rig, view, plan.many, output_calibration, request.overwrite)
-    return Batch(plan, operation, cores=1)
+    operation = _Rectifying(rig, view, batch.many, output_calibration, request.overwrite)
+    return batch.working(operation, cores=1)
 
 
 def _rig(

@@ -8,14 +8,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pamcli.batch import LOG
 from pamcli.batch.job import Job, Outcome
-from pamcli.batch.operation import Bar, Encoded, Operation
+from pamcli.batch.operation import Bar, Operation
 from pamcli.batch.plan import Plan
 from pamcli.errors import InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
+from pamcli.files.outputs import Encoded
 
 if TYPE_CHECKING:
     from pamcli.files.suffixes import PackedLayout
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Found = tuple[Job, Outcome | PamError]
 
 
-class Batch:
+class Batch(Plan):
     """Pairs that are worked off while it is iterated over; it yields an `Outcome` for each, in their order.
 
     A pair that cannot be read, or whose results cannot be written, fails alone: its outcome has an `error`.
@@ -32,38 +33,29 @@ class Batch:
     order in which they are finished.
     """
 
+    operation: Operation[Any]
     bar: Bar | None = None
     """What draws how far it is."""
 
-    def __init__(
-        self, plan: Plan, operation: Operation[Any], *, cores: int | None = None, gpus: bool = False
-    ) -> None:
-        """cores: of each worker of a cluster, where no number is asked for. gpus: they may have some.
+    def working(self, operation: Operation[Any], *, cores: int | None = None, gpus: bool = False) -> Self:
+        """Say what is done with the pairs.
 
+        cores: those of each worker of a cluster, where no number is asked for. gpus: they may have some.
         Raises UsageError: a single pair for a cluster.
         """
-        self.plan, self.operation, self.cores, self.gpus = plan, operation, cores, gpus
-        self.steps = _Steps(plan.request.packed, plan.request.max_pixels, operation)
-        if plan.request.remote and not plan.many:
+        if self.request.remote and not self.many:
             raise UsageError("`engine` ray works off batches", "drop it for a single pair")
-
-    @property
-    def total(self) -> int | None:
-        """Number of pairs; None while a list is still arriving."""
-        return self.plan.total
-
-    @property
-    def many(self) -> bool:
-        """Whether these are several pairs, or might be; else one that was named by itself."""
-        return self.plan.many
+        self.operation, self.cores, self.gpus = operation, self.request.ray_cores or cores, gpus
+        self.steps = _Steps(self.request.packed, self.request.max_pixels, operation)
+        return self
 
     def start(self) -> None:
         """Load the network, where this process needs one, which else the first pair would do."""
-        if not self.plan.request.remote:
+        if not self.request.remote:
             self.steps.start()
 
     def __iter__(self) -> Generator[Outcome, None, None]:
-        remote, shard = self.plan.request.remote, self.plan.request.shard
+        remote, shard = self.request.remote, self.request.shard
         constants = {"device": None, "precision": None} if remote else self.operation.constants
         self.operation.bar = None if remote else self.bar
         failed, waiting = False, []
@@ -102,7 +94,7 @@ class Batch:
         """The outcomes of the jobs, done by this process."""
         from pamcli.batch.overlapped import run_overlapped
 
-        jobs, request, steps = self._jobs(), self.plan.request, self.steps
+        jobs, request, steps = self._jobs(), self.request, self.steps
         partly = request.skip_existing or request.shard is not None
         if self.operation.first_of_all and partly and self.many:
             jobs = steps.begin(jobs)
@@ -112,17 +104,14 @@ class Batch:
         """The outcomes of the jobs, done by a cluster."""
         from pamcli.batch.ray_cluster import run_on_ray
 
-        request = self.plan.request
-        cores = request.ray_cores or self.cores
-        yield from run_on_ray(
-            self._jobs(), self.steps, address=request.ray_address, cores=cores, gpus=self.gpus
-        )
+        address = self.request.ray_address
+        yield from run_on_ray(self._jobs(), self.steps, address=address, cores=self.cores, gpus=self.gpus)
 
     def _jobs(self) -> Iterator[Job]:
         """The jobs of a plan, after the first of the whole batch was looked at where that decides."""
-        if self.operation.first_of_all and self.plan.request.shard is not None and self.many:
-            self.steps.begin(self.plan.all_jobs)
-        yield from self.plan.jobs
+        if self.operation.first_of_all and self.request.shard is not None and self.many:
+            self.steps.begin(self.all_jobs)
+        yield from self.jobs
 
 
 def _whole(outcome: Outcome) -> Outcome:

@@ -31,7 +31,7 @@ def report(batch: Batch, console: Console, loading: str | None = None) -> None:
 
     The error of a pair that was named by itself is raised. loading: the network's name.
     """
-    if loading is not None and not batch.plan.request.remote:
+    if loading is not None and not batch.request.remote:
         with console.starting(loading):
             batch.start()
     told = _Reporter(batch.many, console)
@@ -48,7 +48,7 @@ def report(batch: Batch, console: Console, loading: str | None = None) -> None:
                 go_on = "results of the whole batch come at its end: begin anew"
             console.inform(f"stopped after {told.summary()}; {go_on}")
         raise
-    shard = batch.plan.request.shard
+    shard = batch.request.shard
     if not batch.many and shard is None:
         return
     if shard is not None and not any(told.counts.values()):
