@@ -330,7 +330,7 @@ for outcome in pamcli.enlarge_files("left.png", "right.png", output="larger/", s
 
 
 def test_a_program_outside_is_checked_strictly(tmp_path: Path) -> None:
-    """As mypy sees an installed package; torch, of which no signature speaks, is not looked into."""
+    """Torch, of which no signature speaks, is not looked into."""
     pytest.importorskip("mypy", reason="mypy is not installed (pip install 'pamcli[test]')")
     (tmp_path / "outside.py").write_text(OUTSIDE)
     (tmp_path / "wrong.py").write_text('import pamcli\npamcli.match_files("l", "r", output="o/", scael=2)\n')

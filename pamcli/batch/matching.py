@@ -179,7 +179,7 @@ class _Matching(NetworkOperation["StereoResult"]):
         self.colors = None if color_range == "auto" else color_range
         """Disparities between which the colours run; None: not yet known."""
         self.spool: tempfile.TemporaryDirectory[str] | None = None
-        """With the range of the whole batch: where disparities wait for it."""
+        """Folder in which disparities wait for the range of the whole batch."""
         self.kept: dict[Path, Path] = {}
         """The files of these, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf

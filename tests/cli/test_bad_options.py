@@ -191,10 +191,14 @@ def test_a_confidence_that_is_none(text: str) -> None:
         ("disparity", "--unknown", "sky"),
         ("disparity", "--packed", "up"),
         ("disparity", "--precision", "int8"),
-        ("superres", "--scale", "3"),
         ("superres", "--color-map", "c.png"),
     ],
 )
 def test_values_that_do_not_exist(command: str, option: str, value: str) -> None:
     with unchanged():
         refuse_options(pam(command, *PAIR, "-o", "x.png", option, value), option)
+
+
+@pytest.mark.parametrize("scale", ["3", "", "two"])
+def test_what_is_no_scale(scale: str) -> None:
+    check("superres", *PAIR, "-o", "x.png", "--scale", scale, texts=[f"--scale {scale} is none: 2 or 4"])
