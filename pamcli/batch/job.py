@@ -47,6 +47,8 @@ class Outcome:
     """What looks wrong with the pair or its results."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """width, height (pixels), seconds (of computing), device, precision, and what else is known of a pair."""
+    remark: str | None = None
+    """How the pair was worked on, where that is not as usual."""
     data: bytes | None = None
     """Bytes of the result whose place is `-`."""
 

@@ -85,6 +85,10 @@ class Operation(ABC, Generic[Result]):
         """More facts of a pair."""
         return {}
 
+    def remark(self, pair: StereoPair) -> str | None:
+        """What a person should know of how a pair is worked on; said once for all pairs where it is so."""
+        return None
+
     def note(self, facts: Mapping[str, Any]) -> None:
         """Count in what was found of a pair, wherever that was."""
 
@@ -129,6 +133,10 @@ class NetworkOperation(Operation[Result]):
     def watched(self, pair: StereoPair) -> Callable[[float], None] | None:
         """What is told the share of the work on a pair that is done; None: nobody watches."""
         return None if self.bar is None else self.bar.within(pair.height)
+
+    def remark(self, pair: StereoPair) -> str | None:
+        said: str | None = self.network.departure(pair.height, pair.width)
+        return said
 
     def look(self, pair: StereoPair) -> list[str]:
         from pamcli.imaging.preflight import check_pair

@@ -59,6 +59,7 @@ class Batch(Plan):
         constants = {"device": None, "precision": None} if remote else self.operation.constants
         self.operation.bar = None if remote else self.bar
         failed, waiting = False, []
+        remarks: set[str] = set()
         try:
             with closing(self._there() if remote else self._here()) as run:
                 for job, found in run:
@@ -68,6 +69,9 @@ class Batch(Plan):
                     if self.bar is not None:
                         self.bar.advance(skipped=job.skip)
                     self.operation.note(outcome.facts)
+                    if outcome.remark is not None and outcome.remark not in remarks:
+                        remarks.add(outcome.remark)
+                        LOG.info(outcome.remark)
                     if self.operation.whole_batch_first:
                         waiting.append(outcome)
                     else:
@@ -196,7 +200,8 @@ class _Steps:
             **self.operation.constants,
             **self.operation.facts(result),
         }
-        outcome = Outcome(job, warnings=warnings or self.operation.doubts(result), facts=facts)
+        remark, doubts = self.operation.remark(pair), warnings or self.operation.doubts(result)
+        outcome = Outcome(job, warnings=doubts, facts=facts, remark=remark)
         return self._write(outcome, lambda name, place: self.operation.encode(name, place, pair, result))
 
     def finish(self, outcome: Outcome) -> Outcome:

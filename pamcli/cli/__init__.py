@@ -14,6 +14,7 @@ from typer import TyperException
 from pamcli import __version__
 from pamcli.cli import (
     calibration,
+    calibration_making,
     dataset,
     depth,
     disparity,
@@ -50,6 +51,7 @@ command(learn, "superres", "PASSRnet, which enlarges both pictures.")(train.supe
 app.add_typer(learn, name="train")
 command(app, "guide", "Pages of the guide.")(guide.command)
 command(app, "doctor", "Whether pam works here.")(doctor.command)
+command(calibration.app, "make", "A rig's calibration, from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")

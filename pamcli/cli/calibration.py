@@ -21,7 +21,7 @@ class Files(OptionGroup, panel="Calibration"):
 
     calibration: list[str] | None = option(
         "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
-        "KITTI ... (pam guide depth). Twice for two files: left and right camera, or intrinsics and "
+        "KITTI ... (pam guide calibration). Twice for two files: left and right camera, or intrinsics and "
         "extrinsics.",
         metavar="FILE",
     )
@@ -56,7 +56,7 @@ def show(
     fisheye: bool = flag(FISHEYE),
     json: bool = JSON,
 ) -> None:
-    """Show what was understood of a calibration, of any of the programs in pam guide depth.
+    """Show what was understood of a calibration, of any of the programs in pam guide calibration.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml --json
