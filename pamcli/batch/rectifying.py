@@ -51,9 +51,11 @@ def rectify_files(
 
     Raises UsageError and InputError before any work; what is wrong with a pair is its outcome's `error`.
     """
-    if uncalibrated == bool(calibration):
-        said = "contradict each other" if uncalibrated else "are both missing"
-        raise UsageError(f"`calibration` and `uncalibrated` {said}", "give one of them")
+    if uncalibrated and calibration:
+        raise UsageError("`calibration` and `uncalibrated` contradict each other", "give one of them")
+    if not uncalibrated and not calibration:
+        hint = "give `calibration` FILE, or `uncalibrated` to go by what both pictures show"
+        raise UsageError("`calibration` and `uncalibrated` are both missing", hint)
     request, read = Request(inputs=inputs, **options), calibration or ()
     batch = Batch.asked(request, {LEFT: output, RIGHT: output_right}, format, read=read)
     first = next(batch.outputs, None)
@@ -75,8 +77,8 @@ def _rig(
     stored, name = read_calibrations(files, cameras, baseline), named(files)
     if stored.rig is None:
         raise InputError(
-            f"{name} describes pictures that are rectified already, not of the cameras",
-            "take the pictures as they are, or the cameras' own calibration",
+            f"{name} describes pictures that are rectified already, not the cameras that took them",
+            "give such pictures to `pam disparity` as they are, others with the cameras' own calibration",
         )
     from pamcli.calibration.files import naming
 

@@ -44,7 +44,7 @@ class Cameras(Files):
     )
 
 
-@command(app, "show", "What a file says, in metres, pixels and degrees.")
+@command(app, "show", "Show what a file says, in metres, pixels and degrees.")
 def show(
     messages: Messages,
     files: list[str] = argument("One file, or two that belong together.", default=..., metavar="FILE"),

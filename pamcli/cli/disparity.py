@@ -29,21 +29,21 @@ class Maps(options.Results):
     visible: str | None = result("Mask (.png): 255 where both views see a pixel.")
     confidence: str | None = result("Confidence of the disparity, pixel by pixel, in [0, 1].")
     page: str | None = result(
-        "A page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a "
-        "point cloud; of a batch with an index."
+        "Page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a point "
+        "cloud; a batch gets an index, too."
     )
     format_name: Literal["pfm", "png", "npy", "tif"] | None = option(
         "Write disparities in this format, in a folder or on stdout; by default pfm.", "--format"
     )
     color_range: tuple[float, float] | Literal["auto"] | None = option(
-        "Disparities between which the colours run; by default those of the pair, in a batch of its first "
-        "pair for all. auto: one range for the whole batch, which is known, and reported, at its end.",
+        "Let the colours run between these disparities; by default between those of the pair, in a batch of "
+        "its first pair. auto: one range for the whole batch, which is known, and reported, at its end.",
         "--range",
         metavar="MIN:MAX|auto",
         parse=parsing.color_range,
     )
     unknown: Literal["occluded", "none"] = option(
-        "Pixels of the left view to mark as unknown in -o, --color-map, depth and points.", default="none"
+        "Mark these pixels of the left view as unknown in -o, --color-map, depth and points.", default="none"
     )
     min_confidence: float | None = option(
         "Mark pixels less confident than T (0 to 1) as unknown too.", metavar="T", parse=None

@@ -42,12 +42,12 @@ class DataSets(OptionGroup, panel="Input"):
     """Data sets, and whose results. Raises UsageError for what goes with files alone."""
 
     data: list[str] = option(
-        "A data set of `pam dataset list`; may be given several times.",
+        "Take the pairs of this data set of `pam dataset list`; may be given several times.",
         default=...,
         **(DATA | {"metavar": FORM}),
     )
     predictions: Path | None = option(
-        "Measure these files, which any program may have made, instead of a network.", metavar="FOLDER"
+        "Take the results in this folder, which any program may have made, not a network's.", metavar="FOLDER"
     )
 
     def __post_init__(self) -> None:

@@ -40,7 +40,8 @@ class Network(OptionGroup, panel="Network"):
     """Whose weights. Its subclasses have a `name`: of those that are given, else of the default."""
 
     weights: str | None = option(
-        "A name of `pam weights list`, a file (also .onnx), or hf:owner/repo/file.safetensors[@revision].",
+        "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx), or "
+        "hf:owner/repo/file.safetensors[@revision].",
         parse=parsing.name,
         **WEIGHTS,
     )

@@ -16,7 +16,7 @@ from pamcli.files.finding import shown
 from pamcli.files.suffixes import PackedLayout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
-PRECISION = "Compute convolutions so; auto: bf16 for disparity on CPUs that have it, else fp32."
+PRECISION = "Compute in this precision; auto: bf16 for disparity on CPUs that have it, else fp32."
 
 
 def _complete_data(incomplete: str) -> list[str]:
@@ -49,7 +49,7 @@ class Pairs(Limit):
     """Which pictures belong together."""
 
     inputs: list[str] | None = argument(
-        "Two pictures, two folders (paired by equal stem), or two templates in which {} stands for "
+        "Two pictures, two folders (paired by equal names), or two templates in which {} stands for "
         "the same text. With --packed: pictures or folders that hold both views, or - for stdin.",
         metavar="LEFT RIGHT",
         show_default=False,
@@ -89,11 +89,11 @@ class Pictures(Results):
     """Results that are both pictures of a pair."""
 
     output: str | None = result(
-        "The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
+        "Left picture of the result (.png, .tif, .jpg, .webp); a folder receives both.",
         "-o",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
-    output_right: str | None = result("The right picture.")
+    output_right: str | None = result("Right picture of the result.")
     format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
         "Write pictures in this format, in a folder or on stdout; by default png.", "--format"
     )

@@ -159,15 +159,14 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
     """what: how to call the name in messages, by default by the option that gave it."""
     suffix = os.path.splitext(text)[1].lower()
     if suffix not in kind.suffixes:
-        has = f"the suffix {shown(suffix)}" if suffix else "no suffix"
+        has = f"the suffix {shown(suffix)}, not one of results" if suffix else "no suffix to tell its format"
         hint = None
         if is_template(text):
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
         elif what is None and not suffix:
             hint = "a folder that does not exist yet needs a slash at its end"
         raise UsageError(
-            f"{what or kind.option} {shown(text)} has {has}, which says no format: "
-            f"use {', '.join(kind.suffixes)}",
+            f"{what or kind.option} {shown(text)} has {has}: use {', '.join(kind.suffixes)}",
             hint,
         )
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
@@ -299,4 +298,4 @@ def check_existing(
     if existing:
         count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
         skipping = "" if skip_existing is None else ", `skip_existing` leaves them out"
-        raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces them{skipping}")
+        raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces these{skipping}")

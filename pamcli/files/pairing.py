@@ -116,8 +116,8 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
     both = left_by_stem.keys() & right_by_stem.keys()
     if not both:
         raise UsageError(
-            f"no picture in {shown(lefts)} ({len(left_by_stem)}) has the stem of one in {shown(rights)} "
-            f"({len(right_by_stem)}): {shown(min(left_by_stem, key=natural))} and "
+            f"no picture in {shown(lefts)} ({len(left_by_stem)}) is called like one in {shown(rights)} "
+            f"({len(right_by_stem)}), suffixes aside: {shown(min(left_by_stem, key=natural))} and "
             f"{shown(min(right_by_stem, key=natural))}, for example",
             way_to_pair(left_by_stem.values(), right_by_stem.values()),
         )

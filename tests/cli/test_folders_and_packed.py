@@ -57,7 +57,7 @@ def test_pictures_without_a_partner(small_pair: Path) -> None:
 @pytest.mark.parametrize(
     ("places", "said"),
     [
-        (["L/a.png", "R/b.png"], "no picture in L (1) has the stem of one in R (1): a and b"),
+        (["L/a.png", "R/b.png"], "no picture in L (1) is called like one in R (1), suffixes aside: a and b"),
         (["L/a.png", "L/a.jpg", "R/a.png"], "two pictures of one stem in a folder: L/a.jpg and L/a.png"),
         (
             ["L/L_0001.png", "L/L_0002.png", "R/R_0813.png", "R/R_0814.png"],
