@@ -148,12 +148,6 @@ def test_packed_views_are_told_apart(packed: Path, layout: str) -> None:
     assert Path("p.png").read_bytes() == Path("d_L.png").read_bytes()
 
 
-def test_side_by_side(packed: Path) -> None:
-    assert pam("disparity", "--side-by-side", "lr.png", "-o", "p.pfm").code == 0
-    assert pam("disparity", "--side-by-side", "--packed", "lr", "lr.png", "-o", "p2.pfm").code == 0
-    assert Path("p.pfm").read_bytes() == Path("p2.pfm").read_bytes() == Path("d.pfm").read_bytes()
-
-
 def test_a_packed_picture_from_stdin(packed: Path) -> None:
     picture = Path("rl.png").read_bytes()
     run = pam("disparity", "--packed", "rl", "-", "-o", "-", stdin=picture)
