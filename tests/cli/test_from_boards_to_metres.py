@@ -40,13 +40,19 @@ def test_the_depth_of_a_wall_is_true_to_a_percent(fisheye: bool, here: Path) -> 
     rig = made_up(4, fisheye=fisheye, size=SIZE)
     distance = AWAY * rig.baseline
     take(rig, chessboard(9, 6, 0.03), held_up(rig, 22, 4), "lefts", "rights")
-    take(rig, texture(8, (WIDE + 0.2) * distance), [(TILT, np.array([0, 0, distance]))], "walls_left", "walls_right")
+    take(
+        rig,
+        texture(8, (WIDE + 0.2) * distance),
+        [(TILT, np.array([0, 0, distance]))],
+        "walls_left",
+        "walls_right",
+    )
     board = ("--board", "9x6", "--square", "30mm", *(["--fisheye"] if fisheye else []))
+    pair, metres = ("out/00_left.png", "out/00_right.png"), ("--calibration", "out/calibration.yaml")
     for command in (
         ("calibration", "make", "lefts", "rights", *board, "-o", "rig.yaml"),
         ("rectify", "walls_left/00.png", "walls_right/00.png", "--calibration", "rig.yaml", "-o", "out/"),
-        ("disparity", "out/00_left.png", "out/00_right.png", "-o", "out/disparity.pfm", "--depth", "depth.tif")
-        + ("--calibration", "out/calibration.yaml"),
+        ("disparity", *pair, *metres, "--depth", "depth.tif"),
     ):
         run = pam(*command)
         assert run.code == 0, run.stderr
