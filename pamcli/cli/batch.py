@@ -92,6 +92,10 @@ class Operation(ABC, Generic[Result]):
         """More fields of the pair's JSON record."""
         return {}
 
+    def remark(self, pair: StereoPair) -> str | None:
+        """What a person should know of how a pair is worked on; said once for all pairs where it is so."""
+        return None
+
     def note(self, facts: Mapping[str, Any]) -> None:
         """Count in what was found of a pair, wherever that was."""
 
@@ -130,6 +134,10 @@ class NetworkOperation(Operation[Result]):
         """What is told the share of the work on a pair that is done; None: nobody watches."""
         return None if self.bar is None else self.bar.within(pair.height)
 
+    def remark(self, pair: StereoPair) -> str | None:
+        said: str | None = self.network.departure(pair.height, pair.width)
+        return said
+
     def look(self, pair: StereoPair) -> list[str]:
         from pamcli.imaging.preflight import check_pair
 
@@ -146,6 +154,8 @@ class Done:
     stdout: bytes | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Fields of its JSON record, none of a pair that was skipped."""
+    remark: str | None = None
+    """What `Operation.remark` said of the pair."""
 
 
 def run_jobs(plan: Plan, operation: Operation[Any], console: Console, engine: Cluster | None = None) -> None:
@@ -292,7 +302,8 @@ class _Steps:
         pair, result = work.pair, work.result
         size = {"width": pair.width, "height": pair.height, "seconds": round(work.seconds, 3)}
         facts = {**size, **self.operation.constants, **self.operation.facts(result)}
-        done = Done(work.warnings or self.operation.doubts(result), facts=facts)
+        warnings = work.warnings or self.operation.doubts(result)
+        done = Done(warnings, facts=facts, remark=self.operation.remark(pair))
         return self._write(job, done, lambda target: self.operation.encode(target, pair, result))
 
     def finish(self, outcome: Outcome[Job, Done]) -> Outcome[Job, Done]:
@@ -322,11 +333,15 @@ class _Reporter:
     def __init__(self, plan: Plan, console: Console, constants: Mapping[str, Any]) -> None:
         self.plan, self.console, self.constants = plan, console, constants
         self.counts = {"ok": 0, "skipped": 0, "failed": 0}
+        self.remarks: set[str] = set()
 
     def __call__(self, outcome: Outcome[Job, Done]) -> None:
         job, error, done = outcome.job, outcome.error, outcome.saved or Done()
         status = "failed" if error else "skipped" if job.skip else "ok"
         self.counts[status] += 1
+        if done.remark is not None and done.remark not in self.remarks:
+            self.remarks.add(done.remark)
+            self.console.inform(done.remark)
         for warning in done.warnings:
             self.console.warn(f"{job.names[0]}: {warning}")
         if error is not None and job.names and not any(name in str(error) for name in job.names):
