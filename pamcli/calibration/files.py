@@ -50,6 +50,8 @@ NUMBERED = "leave out `cameras`, or exchange the two with 1:0"
 def read_calibration(*paths: str | Path, cameras: tuple[int, int] | None = None) -> StoredCalibration:
     """Read a calibration, recognised by its content. Lengths are in metres, save OpenCV's, as they are.
 
+    >>> calibration = pamcli.read_calibration("calib.txt").rectified
+
     paths: one file, or two that belong together: of the left and of the right camera (ROS, EuRoC), of
     intrinsics and extrinsics (OpenCV), of cameras and rigs (COLMAP). cameras: the numbers of the left and the
     right one, where a file (Kalibr, OpenVINS, COLMAP, KITTI) describes several; 1:0 exchanges two.

@@ -30,7 +30,7 @@ class Boards(options.Limit, panel="Input"):
     """Pictures of the board, and what the board is. Raises UsageError."""
 
     inputs: list[str] = argument(
-        "Two folders (paired by equal stem), two templates in which {} stands for the same text, or two "
+        "Two folders (paired by equal names), two templates in which {} stands for the same text, or two "
         "videos. With --packed: one folder, or one video, that holds both views.",
         default=...,
         metavar="LEFT RIGHT",

@@ -138,15 +138,22 @@ def board(text: str, option: str) -> tuple[int, int]:
     return size
 
 
-def shard(text: str, option: str) -> slice:
-    """Read a share I/N, as the slice of all pairs that it is."""
+def shard(text: str, option: str) -> tuple[int, int]:
+    """Read a share I/N of all pairs."""
     share = _two_numbers(text, "/", digits=9)
     if share is None or not 1 <= share[0] <= share[1]:
         raise UsageError(
             f"{option} {text} is none: I/N with I from 1 to N",
             f"with an index that counts from 0, {option} $((INDEX + 1))/N",
         )
-    return slice(share[0] - 1, None, share[1])
+    return share
+
+
+def scale(text: str, option: str) -> int:
+    """Read an enlargement of both sides."""
+    if text not in ("2", "4"):
+        raise UsageError(f"{option} {text} is none: 2 or 4")
+    return int(text)
 
 
 def cameras(text: str, option: str) -> tuple[int, int]:
