@@ -74,16 +74,18 @@ def command(pair: Pair, json: bool = JSON) -> None:
 
 
 def _examine(asked: Pair, console: Console) -> None:
+    from pamcli.batch.metres import named, read_calibrations
     from pamcli.calibration.examining import KnownLength, examine
     from pamcli.calibration.files import naming
     from pamcli.imaging.stereo_pair import read_pair
 
     left, right = map(Path, asked.inputs or ())
     known = [KnownLength(*parsing.known_length(text, "--known-length")) for text in asked.known_length or ()]
-    stored = asked.read(console) if asked.calibration else None
-    if stored is not None:
+    files, stored = asked.calibration or [], None
+    if files:
+        stored = read_calibrations(files, asked.cameras, asked.baseline)
         rig, rectified = stored.rig, stored.rectified
-        with naming(asked.name):
+        with naming(named(files)):
             if rig is not None:
                 rig = rig if asked.baseline is None else rig.with_baseline(asked.baseline)
                 rig = rig.as_fisheye() if asked.fisheye else rig
