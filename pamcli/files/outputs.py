@@ -159,7 +159,7 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
     """what: how to call the name in messages, by default by the option that gave it."""
     suffix = os.path.splitext(text)[1].lower()
     if suffix not in kind.suffixes:
-        has = f"the suffix {shown(suffix)}, not one of results" if suffix else "no suffix to tell its format"
+        has = f"the suffix {shown(suffix)}" if suffix else "no suffix"
         hint = None
         if is_template(text):
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
