@@ -10,6 +10,7 @@ import math
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import resources
@@ -38,6 +39,9 @@ FINEST_STEP = 1 / 64
 """Pixels: disparities are stored in steps of this size, or coarser where 16 bits do not span the range."""
 PERCENTILES = (1, 50, 99)  # of the known disparities: the middle of the scene, and the range of the colours
 THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a page
+
+SCRIPTS = "page.js", "cloud.js"
+"""What runs in a page, in this order; the last of all, when it is loaded, is in `page.js`."""
 
 INDEX_NAME = "index.html"
 MOST_PICTURES = 500  # pages above which an index shows names only
@@ -160,8 +164,8 @@ def rendered(template: str, **values: Any) -> bytes:
         loader=PackageLoader("pamcli.viewing", "."), autoescape=True, undefined=StrictUndefined
     )
     files = resources.files("pamcli.viewing")
-    style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    text = environment.get_template(template).render(style=style, script=script, **values)
+    style, *scripts = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", *SCRIPTS))
+    text = environment.get_template(template).render(style=style, script="".join(scripts), **values)
     return text.encode("utf-8", "replace")  # a file name that is no UTF-8 has lone surrogates
 
 
@@ -215,8 +219,20 @@ def render_index(folder: Path) -> tuple[bytes, list[Path]]:
         except InputError:
             damaged.append(path)
             continue
-        link = quote(path.relative_to(folder).as_posix(), errors="surrogateescape")
-        pages.append({"link": link, "title": known.title, "picture": known.picture})
+        inside = path.relative_to(folder)
+        link = quote(inside.as_posix(), errors="surrogateescape")
+        pages.append(
+            {
+                "link": link,
+                "path": inside.with_suffix("").as_posix(),
+                "title": known.title,
+                "picture": known.picture,
+            }
+        )
+    named = Counter(page["title"] for page in pages)
+    for page in pages:
+        if named[page["title"]] > 1:  # pictures of one name, in several folders
+            page["title"] += f" ({page['path']})"
     if len(pages) > MOST_PICTURES:
         pages = [{**page, "picture": ""} for page in pages]
     return rendered("index.html", pages=pages), damaged
