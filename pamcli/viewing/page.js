@@ -27,20 +27,40 @@ const depthOf = (disparity) => {
   return shifted > 0 ? (camera.focal_length * camera.baseline) / shifted : NaN;
 };
 
+// Left camera's coordinates of a pixel that is shown: X to the right, Y down, Z ahead, metres.
+const pointOf = (x, y, disparity) => {
+  const z = depthOf(disparity);
+  const [cx, cy] = camera.principal;
+  return [((x * stride - cx) * z) / camera.focal_length, ((y * stride - cy) * z) / camera.focal_length_y, z];
+};
+
+// Metres as text, with the digits that a length of this scale deserves: four.
+const metres = (value, scale = value) => {
+  const digits = 3 - Math.floor(Math.log10(Math.abs(scale) || 1));
+  return value.toFixed(Math.min(6, Math.max(0, digits)));
+};
+
+const twoDigits = (value) => value.toFixed(2);
+// What can be shown. A range runs from the dark end of the colours to the bright one, which is near.
+const LAYERS = {
+  disparity: { unit: " px", range: facts.range, text: twoDigits, value: (planes, at) => planes.disparity[at] },
+  depth: { unit: " m", range: facts.depths, text: metres, value: (planes, at) => depthOf(planes.disparity[at]) },
+  confidence: { unit: "", range: [0, 1], text: twoDigits, value: (planes, at) => planes.confidence[at] / 255 },
+};
+
 function showPlane(planes) {
-  const name = $("plane").value;
-  const [low, high] = name === "confidence" ? [0, 1] : facts.range;
+  const { unit, range, text, value: valueOf } = LAYERS[$("plane").value];
+  const [low, high] = range;
   const image = new ImageData(width, height);
   for (let at = 0; at < width * height; at++) {
-    const value = name === "confidence" ? planes.confidence[at] / 255 : planes.disparity[at];
+    const value = valueOf(planes, at);
     const level = Math.round(255 * Math.min(1, Math.max(0, (value - low) / (high - low || 1))));
     if (value === value) for (let c = 0; c < 3; c++) image.data[4 * at + c] = colors[3 * level + c];
     image.data[4 * at + 3] = 255;
   }
   $("map").getContext("2d").putImageData(image, 0, 0);
-  const unit = name === "confidence" ? "" : " px";
-  $("low").textContent = low.toFixed(1) + unit;
-  $("high").textContent = high.toFixed(1) + unit;
+  $("low").textContent = text(low) + unit;
+  $("high").textContent = text(high) + unit;
   const legend = new ImageData(256, 1);
   for (let at = 0; at < 256; at++) legend.data.set([...colors.subarray(3 * at, 3 * at + 3), 255], 4 * at);
   $("legend").getContext("2d").putImageData(legend, 0, 0);
@@ -52,9 +72,12 @@ function pixelText(planes, x, y) {
   const parts = [`x ${x * stride}, y ${y * stride}`];
   if (disparity === disparity) {
     parts.push(`disparity ${disparity.toFixed(2)} px`);
-    const depth = facts.calibration ? depthOf(disparity) : NaN;
-    if (depth === depth) parts.push(`depth ${depth.toPrecision(4)} m`);
-    else if (facts.calibration) parts.push("depth unknown");
+    const [X, Y, Z] = facts.calibration ? pointOf(x, y, disparity) : [];
+    if (Z > 0) {
+      const error = Z ** 2 / (camera.focal_length * camera.baseline);
+      parts.push(`depth ${metres(Z)} m (± ${metres(error)} m for 1 px of disparity)`);
+      parts.push(`X ${metres(X, Z)}, Y ${metres(Y, Z)}, Z ${metres(Z)} m`);
+    } else if (facts.calibration) parts.push("depth unknown");
   } else parts.push("unknown");
   if (planes.confidence) parts.push(`confidence ${(planes.confidence[at] / 255).toFixed(2)}`);
   return parts.join(" · ");

@@ -84,6 +84,8 @@ def render_page(
     picture = np.asarray(Image.fromarray(eight_bits(left)).reduce(stride))
     known = shown[np.isfinite(shown)]
     low, middle, high = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 1.0, 1.0)
+    metric = calibration is not None and calibration.baseline > 0
+    depths = _depths(calibration, shown) if calibration is not None and metric else None
     values, lowest, step = _packed(shown, sure)
     thumbnail = Image.fromarray(colorize(shown, low, high))
     thumbnail.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
@@ -110,11 +112,20 @@ def render_page(
             "range": [low, high],
             "middle": middle,
             "confidence": sure is not None,
-            "calibration": calibration is not None,
+            "depths": depths,
+            "calibration": metric,
             "camera": _camera(calibration, full_width, full_height, low),
             "colors": base64.b64encode(color_table().tobytes()).decode(),
         },
     )
+
+
+def _depths(calibration: Calibration, disparity: NDArray[np.float32]) -> list[float] | None:
+    """Where the colours of the depth begin, far, and end, near, metres; None where no depth is known."""
+    depth = calibration.depth(disparity)
+    known = depth[np.isfinite(depth)]
+    near, _, far = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 0.0, 0.0)
+    return [far, near] if known.size else None
 
 
 def _camera(calibration: Calibration | None, width: int, height: int, low: float) -> dict[str, Any]:
