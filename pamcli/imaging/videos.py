@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import shlex
 from collections.abc import Iterator
 from functools import cached_property
@@ -118,20 +119,16 @@ class Video:
         if wanted > self.stamps[0]:
             try:
                 self.container.seek(wanted, stream=self.stream)
-                first = next(self.container.decode(self.stream), None)
+                frames = self.container.decode(self.stream)
+                first = next(frames, None)
             except self.library.FFmpegError:
                 first = None
             if first is not None and first.pts is not None and first.pts <= wanted:
-                self._frames = _chained(first, self.container.decode(self.stream))
+                self._frames = itertools.chain([first], frames)
                 return
         self.container.close()
         self._open()
         self._frames = self.container.decode(self.stream)
-
-
-def _chained(first: Any, others: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from others
 
 
 def _reason(error: Exception) -> str:
