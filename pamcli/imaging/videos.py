@@ -108,7 +108,7 @@ class Video:
         for frame in self._frames:
             if frame.pts is not None and frame.pts >= wanted:
                 self._at, self._frame = number, frame
-                if frame.pts == wanted:
+                if frame.pts == wanted and not frame.is_corrupt:
                     return frame
                 break
         self._at = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from pam_program import Run, names, pam, refuse
@@ -75,6 +77,29 @@ def test_a_dropped_frame_is_named_and_moves_no_other_one(clips: Views, here: Pat
     ]
 
 
+def test_frames_are_rectified(clips: Views, here: Path) -> None:
+    rig = cv2.FileStorage("rig.yaml", cv2.FILE_STORAGE_WRITE)
+    for name, matrix in {
+        **dict.fromkeys(("K1", "K2"), np.array([[60.0, 0, 32], [0, 60, 24], [0, 0, 1]])),
+        **dict.fromkeys(("D1", "D2"), np.zeros((1, 5))),
+        **{"R": np.eye(3), "T": np.array([[-0.1], [0], [0]])},
+    }.items():
+        rig.write(name, matrix)
+    rig.release()
+    made = run("rectify left.mkv right.mkv --calibration rig.yaml --every 5 -o out")
+    assert made.code == 0, made.stderr
+    assert names("out") == [
+        "000000_left.png",
+        "000000_right.png",
+        "000005_left.png",
+        "000005_right.png",
+        "calibration.yaml",
+    ]
+    for side, frames in zip(("left", "right"), clips, strict=True):
+        found = read_picture(Path(f"out/000005_{side}.png")).pixels
+        assert np.abs(found.astype(int) - frames[5])[4:-4, 4:-4].mean() < 2
+
+
 def test_cameras_that_began_one_after_the_other(clips: Views, here: Path) -> None:
     write_video(here / "later.mkv", clips[1][2:])
     made = run("superres left.mkv later.mkv --offset -2 --scale 2 -o out --count 1 --jsonl")
@@ -100,6 +125,38 @@ def test_more_than_8_bits_are_kept(here: Path, views: tuple[np.ndarray, np.ndarr
     pixels = Video(here / "deep.mkv").frame(0).pixels
     assert pixels.dtype == np.uint16
     assert np.abs(pixels / 257 - views[0]).max() < 1
+
+
+def test_a_video_is_turned_as_the_telephone_was(here: Path) -> None:
+    """The file says that its pictures are shown turned by a quarter, clockwise."""
+    corner = np.zeros((48, 64, 3), np.uint8)
+    corner[:24, :32] = 255
+    write_video(here / "turned.mp4", [corner], "libx264", "yuv420p")
+    data = bytearray((here / "turned.mp4").read_bytes())
+    matrix = data.find(b"tkhd") + 44
+    plain = struct.pack(">9i", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+    assert data[matrix : matrix + 36] == plain
+    data[matrix : matrix + 36] = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 48 << 16, 0, 1 << 30)
+    (here / "turned.mp4").write_bytes(data)
+    found = Video(here / "turned.mp4").frame(0).pixels
+    assert found.shape == (64, 48, 3)
+    assert np.abs(found.astype(int) - np.rot90(corner, -1)).mean() < 3
+
+
+def test_a_damaged_frame_fails_alone(clips: Views, here: Path) -> None:
+    """A frame with a damaged beginning, in a video whose frames need no others."""
+    write_video(here / "left.mov", clips[0], "png", "rgb24")
+    video = Video(here / "left.mov")
+    with video.library.open("left.mov") as container:
+        packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    data = (here / "left.mov").read_bytes()
+    at = data.find(packets[2])
+    assert at > 0
+    (here / "left.mov").write_bytes(data[:at] + bytes(200) + data[at + 200 :])
+    made = run("disparity left.mov right.mkv -o out")
+    assert made.code == 6
+    assert "left.mov, frame 2 cannot be decoded" in made.stderr
+    assert made.lines == [f"out/00000{number}.pfm" for number in (0, 1, 3, 4, 5)]
 
 
 @pytest.mark.parametrize(
