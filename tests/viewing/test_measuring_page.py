@@ -75,7 +75,7 @@ def distance(found: Points) -> float:
 
 
 def height(found: Points) -> float:
-    """By the plane z = a x + b y + c through the first three; above is where the camera is."""
+    """Find how far the fourth point is from the plane z = a x + b y + c of the others; above: the camera."""
     a, b, c = np.linalg.solve(np.c_[found[:3, :2], np.ones(3)], found[:3, 2])
     x, y, z = found[3]
     return float((a * x + b * y + c - z) / np.sqrt(a * a + b * b + 1) * np.sign(c))
