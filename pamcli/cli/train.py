@@ -77,7 +77,7 @@ def _train(task: Task, given: AnyTraining) -> None:
             raise UsageError(f"{folder.path} is a run of pam train {recipe.task}")
 
     is_main = Processes.from_environment().is_main
-    observed = watching(console, recipe.batch) if is_main else nullcontext(NoObserver())
+    observed = watching(console) if is_main else nullcontext(NoObserver())
     with _signals(stop), observed as observer:
         if given.resume is None:
             outcome = run.start(recipe, folder, machine, stop, observer)
@@ -193,15 +193,15 @@ def _signals(stop: Stop) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def watching(console: Console, batch: int) -> Iterator[Observer]:
-    """The observer of a run: a bar on a terminal, elsewhere lines. batch: pairs in a step."""
+def watching(console: Console) -> Iterator[Observer]:
+    """The observer of a run: a bar on a terminal, elsewhere lines."""
     with rich_bar("steps", "{task.fields[figures]}", width=12) if console.draws else nullcontext() as bar:
-        yield _Watcher(console, batch, bar)
+        yield _Watcher(console, bar)
 
 
 class _Watcher:
-    def __init__(self, console: Console, batch: int, bar: Any) -> None:
-        self.console, self.batch, self.steps, self.bar = console, batch, 0, bar
+    def __init__(self, console: Console, bar: Any) -> None:
+        self.console, self.steps, self.bar = console, 0, bar
         self.task = bar and bar.add_task("steps", total=None, figures="")
 
     def draw(self, **values: Any) -> None:
@@ -219,8 +219,14 @@ class _Watcher:
         if self.console.jsonl:
             self.console.record(dict(entry))
         loss, speed = f"loss {entry['loss']:.4g}", entry["pairs_per_second"]
-        figures = [f"rate {entry['learning_rate']:.2e}", f"{speed:.2f} pairs/s"]
-        if left := datetime.timedelta(seconds=round((self.steps - entry["step"]) * self.batch / speed)):
+        figures = [
+            f"rate {entry['learning_rate']:.2e}",
+            f"{entry['pairs']:,} pairs",
+            f"{speed:.2f} a second",
+            f"waiting {entry['waiting']:.0%}",
+            f"preparing {entry['preparing']:.0%}",
+        ]
+        if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
             figures.append(f"{left} left")
         self.draw(figures=", ".join([loss, *figures]))
         if not self.bar:

@@ -9,7 +9,14 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import keep_freed_memory, taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels
-from pamcli.inference.strip_choice import Footprint, choose_strip
+from pamcli.inference.strip_choice import (
+    Footprint,
+    choose_strip,
+    matching2_footprint,
+    matching_footprint,
+    upscaling2_footprint,
+    upscaling_footprint,
+)
 from pamcli.inference.whole import WholeNetwork
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
@@ -66,32 +73,26 @@ class NetworkOnDevice:
         self.network: Any = network
         self.streamed: Any = network
         """Has `match` or `enlarge`."""
+        self._footprint: Callable[..., Footprint] | None = None
         self.size: tuple[int, int] | None = None
         if isinstance(network, OnnxNetwork):
             self.size = network.size
         else:
             self.network = folded(network).to(compute.device)
-            self.streamed = _streamed(self.network, spec, compute)
+            self.streamed, self._footprint = _streamed(self.network, spec, compute)
         keep_freed_memory()
         self._taken = taken_memory(compute.device)
 
-    def _strip(
-        self,
-        pair: PairRows,
-        footprint: Callable[..., Footprint],
-        given: tuple[Pixels, Pixels],
-        results: int = 0,
-        **asked: Any,
-    ) -> int:
-        """Rows of a pair to compute at a time; `footprint` is that of the streamed network, for `asked`.
+    def _strip(self, pair: PairRows, given: tuple[Pixels, Pixels], results: int = 0, **asked: Any) -> int:
+        """Rows of a pair to compute at a time, where this is `asked` for.
 
         `given`: the pictures that the pair was made from. `results`: bytes that are held beside. Raises
         DeviceError.
         """
-        if isinstance(self.streamed, OnnxNetwork | WholeNetwork):
+        if self._footprint is None:
             found = self.streamed.footprint(pair.width, pair.height)
         else:
-            found = footprint(pair.width, pair.height, self.compute.dtype.itemsize, **asked)
+            found = self._footprint(pair.width, pair.height, self.compute.dtype.itemsize, **asked)
         if given[0] is not pair.views[0]:
             results += sum(view.nbytes for view in pair.views)
         return choose_strip(
@@ -105,13 +106,17 @@ class NetworkOnDevice:
         )
 
 
-def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> Any:
-    """A network whose batch norm is folded, as it runs in the precision that is asked for."""
+def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> tuple[Any, Callable[..., Footprint] | None]:
+    """A network whose batch norm is folded, as it runs in the precision that is asked for; what it takes.
+
+    What a network on whole pictures takes, it says itself.
+    """
     if not spec.streamed:
-        return WholeNetwork(network, spec, compute)
+        return WholeNetwork(network, spec, compute), None
     if isinstance(network, PASMnet2):
-        return StreamedPASMnet2(lowered(network, compute.dtype))
+        return StreamedPASMnet2(network, compute.dtype), matching2_footprint
     if isinstance(network, PASMnet):
-        return StreamedPASMnet(lowered(network, compute.dtype))
-    kind = StreamedPASSRnet2 if isinstance(network, PASSRnet2) else StreamedPASSRnet
-    return kind(network.to(dtype=compute.dtype))
+        return StreamedPASMnet(lowered(network, compute.dtype)), matching_footprint
+    if isinstance(network, PASSRnet2):
+        return StreamedPASSRnet2(network.to(dtype=compute.dtype)), upscaling2_footprint
+    return StreamedPASSRnet(network.to(dtype=compute.dtype)), upscaling_footprint

@@ -27,7 +27,6 @@ from pamcli.inference.pictures import (
     moved,
     resized,
 )
-from pamcli.inference.strip_choice import matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
@@ -273,11 +272,9 @@ class StereoMatcher(NetworkOnDevice):
     ) -> StereoResult:
         """`given`: the pictures that those of the pair were made from. `told`: about each pass."""
         sure, twice = "confidence" in extras, "right_disparity" in extras or "visible" in extras
-        updates = self.spec.architecture == "pasmnet2"
         height, width = given[0].shape[:2]
         large = 4 * height * width * (1 + 2 * twice + sure) if given[0] is not pair.views[0] else 0
-        asked = {"updates": updates, "confidence": sure, "right": twice}
-        strip = self._strip(pair, matching_footprint, given, large, **asked)
+        strip = self._strip(pair, given, large, confidence=sure, right=twice)
         right_disparity = visible = confidence = None
         message = f"not enough memory for a pair of {width} x {height} pixels"
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):

@@ -27,6 +27,7 @@ from pamcli.inference.strip_choice import Footprint, readable
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
 from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
+from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.registry.load import Network
 from pamcli.registry.spec import MATCHING, ModelSpec
 from pamcli.streaming.matching import Progress, StreamedMatching, lowered
@@ -213,9 +214,10 @@ class _Matching(nn.Module):
     def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
         views = [(view - self.mean) / self.std for view in (left, right)]
         found = self.network(*views, self.max_disparity)
-        maps, sure = found.maps[-1], found.confidence
-        sure = cycle_confidence(found.disparity, maps) if sure is None else sure
-        return found.disparity, received_mass(maps.left_to_right), sure
+        if isinstance(found, ScaledMatching):
+            return found.disparity, found.scales[-1].received, found.confidence
+        maps = found.maps[-1]
+        return found.disparity, received_mass(maps.left_to_right), cycle_confidence(found.disparity, maps)
 
 
 class _Enlarging(nn.Module):

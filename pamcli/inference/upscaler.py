@@ -14,7 +14,6 @@ from pamcli.inference.loading import NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels, write_rows
-from pamcli.inference.strip_choice import upscaling2_footprint, upscaling_footprint
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ENLARGING, ModelSpec
 from pamcli.streaming.matching import Progress
@@ -126,7 +125,6 @@ class StereoUpscaler(NetworkOnDevice):
         given = (left, right) if both else (left,)
         strip = self._strip(
             pair,
-            upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint,
             (left, right),
             kept + sum(scale**2 * view.nbytes for view in given),
             scale=scale,

@@ -50,10 +50,6 @@ class Matching:
     estimate: Tensor | None = None
     """What PASMnet's refinement estimates by itself (B, 1, H, W), pixels, before it is blended with
     `initial`, where what is below 0 is taken as 0."""
-    updates: tuple[Tensor, ...] = ()
-    """Of PASMnet 2: the disparity after each update (B, H/4, W/4), in quarter-size pixels."""
-    confidence: Tensor | None = None
-    """Of PASMnet 2 (B, H/4, W/4), in [0, 1], see `pasmnet2.confidence`."""
 
 
 class PASMnet(nn.Module):

@@ -110,7 +110,9 @@ def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
 
 def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
     if "hourglass.E0.body.0.0.weight" in state and "cas_pam.b2.0.weight" in state:
-        return "pasmnet2" if "upd.enc.0.weight" in state else "pasmnet", None
+        return "pasmnet", None
+    if "st1.blocks.0.query.0.weight" in state and "s1.upd.enc.0.weight" in state:
+        return "pasmnet2", None
     last = state.get("upscale.4.weight")
     if "init_feature.0.weight" in state and "pam.fusion.weight" in state and last is not None and last.ndim:
         scale = math.isqrt(last.shape[0] // 64)

@@ -39,6 +39,8 @@ class Checkpoint:
     """Of the gradients' scale; empty unless fp16 is computed."""
     random: dict[str, torch.Tensor]
     """States of torch's generators, by kind of device."""
+    pairs: int = 0
+    """That the run has seen."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))

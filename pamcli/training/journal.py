@@ -38,6 +38,8 @@ class RunFolder:
         self.log = path / "log.jsonl"
         """A JSON object a line: figures of training and of validation."""
         self.checkpoints = path / "checkpoints"
+        self.scenes = path / "scenes"
+        """Drawn scenes, while crops are taken of them; gone when the run is finished."""
         self.last = path / "last.safetensors"
         """The weights of the newest checkpoint."""
         self.best = path / "best.safetensors"

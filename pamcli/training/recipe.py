@@ -6,7 +6,7 @@ needs no state of them.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -17,6 +17,7 @@ from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
 from pamcli.registry.spec import PASSRNET_SCALES
 from pamcli.registry.variants import PAPER, Variant, variant_of
+from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 
 Kind = Literal["constant", "step", "cosine", "one-cycle"]
@@ -41,14 +42,20 @@ OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
 }
 """Terms of the loss that only other networks have."""
 
-HEAD = "head"
 PARTS: Mapping[Network, tuple[str, ...]] = {
     "pasmnet": ("hourglass", "cas_pam", "refine"),
-    "pasmnet2": ("hourglass", "cas_pam", HEAD),
+    "pasmnet2": ("features", "stages", "head"),
     "passrnet": ("init_feature", "pam", "upscale"),
     "passrnet2": ("first", "blocks", "exchanges", "detail", "last"),
 }
-"""Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
+"""Of the networks, as the keys of their weights begin, or as `MEMBERS` says."""
+
+MEMBERS: Mapping[str, str] = {
+    **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
+    **dict.fromkeys(("st1", "st2", "st3", "b2", "b3"), "stages"),
+    **dict.fromkeys(("s1", "s2", "s3", "x2", "mask"), "head"),
+}
+"""Modules of PASMnet 2, and the parts that they belong to."""
 
 SIZE_MULTIPLE = 32  # PASMnet's crops: both sides are multiples of this
 
@@ -101,21 +108,41 @@ def _between(start: float, end: float, part: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-def part_of(key: str, parts: Sequence[str]) -> str:
-    """The part that a weight belongs to, by its key."""
+def part_of(key: str) -> str:
+    """The part that a weight or module belongs to, by its key; a part's own name is such a key, too."""
     first = key.split(".")[0]
-    return first if first in parts else HEAD
+    return MEMBERS.get(first, first)
 
 
 @checked
 @dataclass(frozen=True)
-class Wide:
-    """Steps of wider and therefore fewer pairs, for rows as long as real pictures have them."""
+class Size:
+    """Steps of another crop, of as many pairs as have as many pixels as the batch.
+
+    Small ones are many and teach features, wide ones have rows as long as those of real pictures.
+    """
 
     crop: tuple[Side, Side]
     """Height and width."""
-    share: Share
-    """Of the steps."""
+    shares: tuple[Share, ...]
+    """Of the steps: in each of the run's phases."""
+
+
+@checked
+@dataclass(frozen=True)
+class Drawing:
+    """How procedural scenes become examples."""
+
+    sizes: tuple[tuple[Side, Side], ...] = ()
+    """Heights and widths that they are drawn at, in turn. None: each as large as a crop, for it alone."""
+    uses: Count = 1
+    """How many crops are taken of each, in the mean; of the recipe's `crop`, or of as many pixels."""
+    kept: Count = 128
+    """Scenes that crops are taken of at a time, while ever new ones take the place of the oldest."""
+    augmentation: Augmentation | None = None
+    """None: the recipe's, without what drawing has done already."""
+    hard: HardCases = field(default_factory=HardCases)
+    """What of them is hard to match, where the data set does not say it."""
 
 
 @checked
@@ -155,8 +182,8 @@ class Recipe:
     anew: str | None = None
     """One of `PARTS`: begins with fresh weights, whatever `start` has."""
     rates: dict[str, FromZero] = field(default_factory=dict)
-    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the longest name that
-    fits counts, without one 1. At 0 nothing is learned."""
+    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the nearest counts,
+    without one 1. At 0 nothing is learned."""
     max_disparity: Count | None = None
     """The prior, pixels, a multiple of 16: trained with, and stored with the weights."""
     steps: Count | None = None
@@ -164,7 +191,12 @@ class Recipe:
     """Instead of `steps`: passes over the data."""
     accumulate: Count = 1
     """A step's gradient is the mean of those of this many equal parts of its batch, one after the other."""
-    wide: Wide | None = None
+    sizes: tuple[Size, ...] = ()
+    """Other crops, and in which share of the steps."""
+    phases: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
+    """Parts of the run at which the shares of the sizes change."""
+    scenes: Drawing = field(default_factory=Drawing)
+    """Of data sets that are drawn as they are needed."""
     optimizer: Literal["adam", "adamw"] = "adam"
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: FromZero = 0.0
@@ -173,8 +205,14 @@ class Recipe:
     """Largest norm of the gradient of all weights."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of the moving average that is validated and kept; None: the weights themselves."""
+    average_from: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """From this part of the run on the moving average forgets nothing more: it is the mean of the end."""
     freeze_batch_norm: bool = False
     """Keep the running statistics that the weights came with, and normalise by them."""
+    freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """From this part of the run on batch norm's statistics stand, and the batch is normalised by them."""
+    batch_norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """What a step counts in the running statistics."""
     augmentation: Augmentation = field(default_factory=Augmentation)
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -195,23 +233,39 @@ class Recipe:
             raise UsageError(f"a batch of {self.batch} pairs has no {self.accumulate} equal parts")
         if self.max_disparity is not None and self.max_disparity % 16:
             raise UsageError(f"a maximum disparity of {self.max_disparity} px is not a multiple of 16")
+        self._check_sizes()
         self._check_terms()
         self._check_parts()
         if self.task == "superres":
             if self.scale not in PASSRNET_SCALES:
                 known = ", ".join(map(str, PASSRNET_SCALES))
                 raise UsageError("super-resolution needs an enlargement", f"a scale, one of {known}")
-            if self.max_disparity is not None or self.freeze_batch_norm or self.wide is not None:
-                raise UsageError("a maximum disparity, batch norm and wide crops belong to PASMnet")
+            if self.max_disparity is not None or self.freeze_batch_norm or self.sizes:
+                raise UsageError("a maximum disparity, batch norm and crops of other sizes belong to PASMnet")
             return
         if self.scale is not None or self.initialisation == "upscaler":
             raise UsageError("an enlargement belongs to super-resolution")
-        for height, width in (self.crop, *(() if self.wide is None else (self.wide.crop,))):
+        for height, width in (self.crop, *(size.crop for size in self.sizes)):
             if height % SIZE_MULTIPLE or width % SIZE_MULTIPLE:
                 raise UsageError(
                     f"a crop of {width}x{height} does not fit PASMnet",
                     f"both sides are multiples of {SIZE_MULTIPLE}",
                 )
+
+    def _check_sizes(self) -> None:
+        if list(self.phases) != sorted(set(self.phases)):
+            raise UsageError("phases are rising parts of the run between 0 and 1")
+        for size in self.sizes:
+            if len(size.shares) != len(self.phases) + 1:
+                height, width = size.crop
+                raise UsageError(
+                    f"crops of {width}x{height} have {len(size.shares)} shares, and the run has "
+                    f"{len(self.phases) + 1} phases",
+                    "a share for each: phases are the parts of the run at which they change",
+                )
+        for shares in zip(*(size.shares for size in self.sizes), strict=True):
+            if sum(shares) > 1 + 1e-9:
+                raise UsageError("the shares of the sizes are more than 1 together")
 
     def _check_terms(self) -> None:
         for name in OTHERS_TERMS[self.architecture]:
@@ -230,7 +284,7 @@ class Recipe:
         without = () if self.form is None else self.form.without
         known = [part for part in PARTS[self.architecture] if part not in without]
         named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
-        wrong = [name for name in named if name.split(".")[0] not in known]
+        wrong = [name for name in named if part_of(name) not in known]
         if self.anew is not None and self.anew not in known:
             wrong.append(self.anew)
         if wrong:
@@ -250,11 +304,15 @@ class Recipe:
         """Factor of the learning rate of a weight by its key; 0: it does not learn."""
 
         def fits(part: str) -> bool:
-            return part == part_of(key, PARTS[self.architecture]) or f"{key}.".startswith(f"{part}.")
+            return part == part_of(key) or f"{key}.".startswith(f"{part}.")
 
         if self.only and not any(map(fits, self.only.split(","))):
             return 0.0
-        return self.rates[max(found, key=len)] if (found := [*filter(fits, self.rates)]) else 1.0
+
+        def nearness(part: str) -> tuple[bool, int]:
+            return part not in PARTS[self.architecture], len(part)
+
+        return self.rates[max(found, key=nearness)] if (found := [*filter(fits, self.rates)]) else 1.0
 
     @property
     def learns_without_truth(self) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -16,10 +17,11 @@ from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
-from pamcli.inference.memory import keep_freed_memory
+from pamcli.inference.memory import keep_all_memory, without_denormals
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
+from pamcli.training.crops import Crops
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder, wandb_run
@@ -114,7 +116,7 @@ def _run(
         )
     if not resumed:
         _check_beginning(recipe)
-    examples, about = _examples(recipe)
+    examples, about = _examples(recipe, folder.scenes)
     validated = recipe.validation and processes.is_main
     validator = Validator.open(recipe.validation, recipe.scale) if validated else None
     endless = any(source.endless for source in examples.sources)
@@ -127,7 +129,7 @@ def _run(
         )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
-    keep_freed_memory()
+    keep_all_memory()
 
     def take_steps() -> RunEnd:
         with ExitStack() as stack:
@@ -155,7 +157,7 @@ def _run(
                 machine.workers_beside(compute.device, processes.world),
                 processes.rank,
                 processes.world,
-                recipe.wide,
+                Crops.of(recipe, steps),
             )
             stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
             millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
@@ -174,7 +176,11 @@ def _run(
             elif trainer.step:
                 observer.informed(f"goes on after step {trainer.step}")
             stack.enter_context(reproducible(compute.device))
-            return trainer.run(batches, folder, journal, validator, stop, observer)
+            stack.enter_context(without_denormals())
+            end = trainer.run(batches, folder, journal, validator, stop, observer)
+        if processes.is_main and end.stopped is None:
+            shutil.rmtree(folder.scenes, ignore_errors=True)
+        return end
 
     with processes.connected(compute.device):
         return take_steps()  # whose network and its gradients' exchange are gone before the processes part
@@ -202,15 +208,15 @@ def _check_beginning(recipe: Recipe) -> None:
         )
 
 
-def _examples(recipe: Recipe) -> tuple[Examples, str]:
-    """The data of a recipe, and both in a sentence.
+def _examples(recipe: Recipe, folder: Path) -> tuple[Examples, str]:
+    """The data of a recipe, and both in a sentence; folder: where drawn scenes are kept.
 
     Raises UsageError: no data, or pairs without truth where all that is learned from is the truth.
     """
     if not recipe.data:
         raise UsageError("no data is given", "`data` NAME:PATH; pam dataset list shows the names")
     specs = [parse_data(text) for text in recipe.data]
-    sources = [(spec, open_data(spec)) for spec in specs]
+    sources = [(spec, open_data(spec).with_hard_cases(recipe.scenes.hard)) for spec in specs]
     if not recipe.losses.need_truth:
         sources = [(spec, source.without_truth()) for spec, source in sources]
     elif recipe.losses.mask_by_truth_below is not None or not recipe.learns_without_truth:
@@ -229,6 +235,9 @@ def _examples(recipe: Recipe) -> tuple[Examples, str]:
         recipe.seed,
         recipe.augmentation,
         scale=recipe.scale,
+        drawing=recipe.scenes,
+        folder=folder,
+        pace=recipe.batch / Crops.of(recipe, 1).most(recipe.batch),
     )
     named = ", ".join(
         spec.label if source.endless else f"{spec.label} ({len(source)} pairs)" for spec, source in sources

@@ -1,5 +1,7 @@
 """The two networks in training: what one does with a batch, its average, and what its weights file says."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
@@ -69,14 +71,18 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
     )
 
 
-def training_mode(recipe: Recipe, network: nn.Module) -> None:
-    """Training mode, but for batch norm where the recipe freezes its statistics or its weights."""
+def training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
+    """Training mode, but for batch norm where the recipe freezes its statistics or its weights.
+
+    done: how much of the run, in [0, 1].
+    """
     network.train()
+    frozen = recipe.freeze_batch_norm or done >= recipe.freeze_from
     for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d) and (
-            recipe.freeze_batch_norm or not module.weight.requires_grad
-        ):
-            module.eval()
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = recipe.batch_norm_momentum
+            if frozen or not module.weight.requires_grad:
+                module.eval()
 
 
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:
@@ -90,11 +96,14 @@ def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     )
 
 
-def averaged(network: nn.Module, decay: float | None) -> AveragedModel | None:
+def averaged(
+    network: nn.Module, decay: float | None, remembers_from: float = math.inf
+) -> AveragedModel | None:
     """A moving average of all tensors of a network, the running statistics of batch norm among them.
 
     decay: per step, below 1; None = no average. It grows with the steps, min(decay, (1 + n) / (10 + n)): the
-    start is soon forgotten. Counters are copied.
+    start is soon forgotten. From the step `remembers_from` on nothing more is: each step counts the same, and
+    what was averaged before as much as 1 / (1 - decay) steps. Counters are copied.
     """
     if decay is None:
         return None
@@ -103,6 +112,8 @@ def averaged(network: nn.Module, decay: float | None) -> AveragedModel | None:
         if not average.is_floating_point():
             return live
         kept = min(decay, (1 + int(steps)) / (10 + int(steps)))
+        if steps > remembers_from:
+            kept = 1 - 1 / (int(steps) - remembers_from + 1 / (1 - decay))
         return torch.lerp(average, live, 1 - kept)
 
     model = AveragedModel(network, avg_fn=mixed, use_buffers=True)

@@ -150,6 +150,25 @@ print(first, mapped())
 """
 
 
+TRAINED = MAPPED.replace("keep_freed_memory", "keep_all_memory").replace("20_000_000", "200_000_000")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
+def test_in_training_blocks_of_any_size_are_kept() -> None:
+    counts = subprocess.check_output([sys.executable, "-c", TRAINED], text=True)
+    assert counts.split() == ["1", "0"]
+
+
+def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> None:
+    tiny = torch.tensor([1e-40])
+    with memory.without_denormals():
+        flushed = float((tiny * 1.0).sum())
+    if not torch.set_flush_denormal(False):
+        pytest.skip("this processor cannot flush them")
+    assert flushed == 0
+    assert float((tiny * 1.0).sum()) > 0
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
 def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed() -> None:
     counts = subprocess.check_output([sys.executable, "-c", MAPPED], text=True)

@@ -23,14 +23,13 @@ from pamcli.losses.unsupervised import attention_cycle, attention_smoothness, do
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
+from pamcli.networks.pasmnet2 import ScaledMatching, ScaleMatching, attention_logs
 from pamcli.networks.passrnet import SuperResolution
 
 HEIGHT, WIDTH = 32, 64
-NO_TERMS = ("pam", "likelihood_shares")
+NO_TERMS = ("pam", "likelihood_shares", "likelihood_right")
 EVERY_TERM = replace(SCENEFLOW, pam_cycle=0.5, refined=1.0, initial=0.5, likelihood=0.3)
-TERMS = [
-    name for name, weight in asdict(EVERY_TERM).items() if weight and name not in ("pam", "likelihood_shares")
-]
+TERMS = [name for name, weight in asdict(EVERY_TERM).items() if weight and name not in NO_TERMS]
 NAN = torch.nan
 
 
@@ -226,22 +225,38 @@ def test_occluded_pixels_of_the_refined_disparity_count_when_asked_for() -> None
     torch.testing.assert_close(found[0.5].total, (found[0.0].total + found[1.0].total) / 2)
 
 
-def test_updates_count_less_the_earlier_they_are_and_occluded_pixels_half() -> None:
-    matching, truth = example_matching(example_leaves(1)), example_truth(1)
-    updates = tuple(torch.rand(1, HEIGHT // 4, WIDTH // 4) * 9 for _ in range(3))
-    terms = matching_terms(
-        replace(matching, updates=updates), *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED_2, truth
-    )
-    assert [weight for weight, _ in terms["updates"]] == pytest.approx([0.3, 0.3 * 0.8, 0.3 * 0.64])
+def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels_half() -> None:
+    truth = example_truth(1)
+    torch.manual_seed(0)
+    counts = {16: (0.5, 3), 8: (0.7, 2), 4: (1.0, 2)}
+    scales = []
+    for stride, (_, updates) in counts.items():
+        h, w = HEIGHT // stride, WIDTH // stride
+        d = [torch.rand(1, h, w) * 36 / stride for _ in range(1 + updates)]
+        logs = attention_logs(torch.randn(1, h, w, w), None)
+        scales.append(ScaleMatching(*logs, torch.ones(1, h, w), d[0], tuple(d[1:])))
+    matching = ScaledMatching(torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), d[0])
+    terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED_2, truth)
+    assert [len(scale.updates) for scale in scales] == [3, 2, 2]
     assert truth.visible is not None
-    known = truth.known[:, 2::4, 2::4]
-    counts = torch.where(truth.visible[:, 2::4, 2::4], 1.0, 0.5) * known
-    # In full-size pixels, at the truth of the pixel next to each cell's centre.
-    target = torch.where(known, truth.disparity[:, 2::4, 2::4], 0)
-    for (_, quotient), found in zip(terms["updates"], reversed(updates), strict=True):
-        expected = (smooth_l1_loss(4 * found, target, reduction="none") * counts).sum() / known.sum()
-        torch.testing.assert_close(value(quotient), expected)
-    assert [weight for weight, _ in terms["likelihood"]] == pytest.approx([0.03, 0.03, 0.1, 0.1])
+    found = iter(terms["updates"])
+    for (stride, (share, _)), scale in zip(counts.items(), scales, strict=True):
+        middle = slice(stride // 2, None, stride)
+        known = truth.known[:, middle, middle]
+        weights = torch.where(truth.visible[:, middle, middle], 1.0, 0.5) * known
+        # In full-size pixels, at the truth of the pixel next to each cell's centre.
+        target = torch.where(known, truth.disparity[:, middle, middle], 0)
+        for place, update in enumerate(reversed(scale.updates)):
+            weight, quotient = next(found)
+            assert weight == pytest.approx(0.3 * share * 0.8**place)
+            far = (stride * update - target).abs()
+            error = torch.where(
+                far < 8, smooth_l1_loss(far, 0 * far, reduction="none"), 7.5 + 8 * (far / 8).log()
+            )
+            expected = (error * weights).sum() / known.sum()
+            torch.testing.assert_close(value(quotient), expected)
+    assert next(found, None) is None
+    assert [weight for weight, _ in terms["likelihood"]] == pytest.approx([0.02, 0.01, 0.04, 0.02, 0.1, 0.05])
 
 
 def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
