@@ -7,8 +7,8 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
-from loss_examples import maps_of, random_costs, random_pictures, value
-from paper_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, SUPERVISED_2
+from loss_examples import HEIGHT, WIDTH, example_truth, maps_of, random_costs, random_pictures, value
+from paper_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
@@ -23,10 +23,8 @@ from pamcli.losses.unsupervised import attention_cycle, attention_smoothness, do
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
-from pamcli.networks.pasmnet2 import ScaledMatching, ScaleMatching, attention_logs
 from pamcli.networks.passrnet import SuperResolution
 
-HEIGHT, WIDTH = 32, 64
 NO_TERMS = ("pam", "likelihood_shares", "likelihood_right")
 EVERY_TERM = replace(SCENEFLOW, pam_cycle=0.5, refined=1.0, initial=0.5, likelihood=0.3)
 TERMS = [name for name, weight in asdict(EVERY_TERM).items() if weight and name not in NO_TERMS]
@@ -52,15 +50,6 @@ def example_matching(leaves: list[Tensor], images: slice = slice(None)) -> Match
     initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
     enlarged = 4 * initial.repeat_interleave(4, -1).repeat_interleave(4, -2)[:, None]
     return Matching(enlarged + leaves[-1][images], initial, tuple(maps), enlarged)
-
-
-def example_truth(batch: int) -> Truth:
-    random = torch.Generator().manual_seed(5)
-    left, right = (20 * torch.rand(batch, HEIGHT, WIDTH, generator=random) for _ in range(2))
-    left[torch.rand(left.shape, generator=random) < 0.3] = NAN
-    right[torch.rand(right.shape, generator=random) < 0.3] = NAN
-    visible, right_visible = (torch.rand(left.shape, generator=random) < 0.7 for _ in range(2))
-    return Truth(left, right, visible, right_visible)
 
 
 def part(truth: Truth, images: slice) -> Truth:
@@ -223,40 +212,6 @@ def test_occluded_pixels_of_the_refined_disparity_count_when_asked_for() -> None
     assert found[0.0].count == (truth.known & truth.visible).sum()
     assert found[0.5].count == found[1.0].count == truth.known.sum()
     torch.testing.assert_close(found[0.5].total, (found[0.0].total + found[1.0].total) / 2)
-
-
-def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels_half() -> None:
-    truth = example_truth(1)
-    torch.manual_seed(0)
-    counts = {16: (0.5, 3), 8: (0.7, 2), 4: (1.0, 2)}
-    scales = []
-    for stride, (_, updates) in counts.items():
-        h, w = HEIGHT // stride, WIDTH // stride
-        d = [torch.rand(1, h, w) * 36 / stride for _ in range(1 + updates)]
-        logs = attention_logs(torch.randn(1, h, w, w), None)
-        scales.append(ScaleMatching(*logs, torch.ones(1, h, w), d[0], tuple(d[1:])))
-    matching = ScaledMatching(torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), d[0])
-    terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED_2, truth)
-    assert [len(scale.updates) for scale in scales] == [3, 2, 2]
-    assert truth.visible is not None
-    found = iter(terms["updates"])
-    for (stride, (share, _)), scale in zip(counts.items(), scales, strict=True):
-        middle = slice(stride // 2, None, stride)
-        known = truth.known[:, middle, middle]
-        weights = torch.where(truth.visible[:, middle, middle], 1.0, 0.5) * known
-        # In full-size pixels, at the truth of the pixel next to each cell's centre.
-        target = torch.where(known, truth.disparity[:, middle, middle], 0)
-        for place, update in enumerate(reversed(scale.updates)):
-            weight, quotient = next(found)
-            assert weight == pytest.approx(0.3 * share * 0.8**place)
-            far = (stride * update - target).abs()
-            error = torch.where(
-                far < 8, smooth_l1_loss(far, 0 * far, reduction="none"), 7.5 + 8 * (far / 8).log()
-            )
-            expected = (error * weights).sum() / known.sum()
-            torch.testing.assert_close(value(quotient), expected)
-    assert next(found, None) is None
-    assert [weight for weight, _ in terms["likelihood"]] == pytest.approx([0.02, 0.01, 0.04, 0.02, 0.1, 0.05])
 
 
 def test_occluded_pixels_are_found_where_nobody_names_them() -> None:
