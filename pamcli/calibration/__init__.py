@@ -1,1 +1,1 @@
-"""From pixels to metres: calibrations in files, rectified pictures, depth and point clouds."""
+"""Calibrations in files, rectified pictures, and what leads from pixels to metres: depth and point clouds."""

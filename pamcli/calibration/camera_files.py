@@ -131,7 +131,7 @@ def _viewer(tree: Tree, exchanged: bool) -> StoredCalibration:
 
 
 def _named(tree: Tree, name: str = "", depth: int = 4) -> Iterator[tuple[str, Tree]]:
-    """All that has names inside, with the names that lead to it."""
+    """Find all that has names inside, with the names that lead to it."""
     yield name, tree
     for key, value in tree.items() if depth else ():
         if isinstance(value, Mapping):

@@ -42,7 +42,7 @@ _RIG = re.compile(r"^\s*\d+\s+(\d+)\s+(?:0|CAMERA)\s+(\d+)\b(.*)$", re.MULTILINE
 @dataclass(frozen=True)
 class _Sensor:
     number: int | None
-    """Of its camera in cameras.txt."""
+    """The number of its camera in cameras.txt."""
     from_rig: Floats
     """(4, 4): from the rig's coordinates to the camera's."""
     camera: Camera | None = None

@@ -65,7 +65,7 @@ def read_calibration(*paths: str | Path, cameras: tuple[int, int] | None = None)
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """What is wrong in it with a calibration is said with the name of its file."""
+    """Put the name of the file into what is said of a calibration that is wrong."""
     try:
         yield
     except InputError as error:
@@ -116,7 +116,7 @@ def _understood(contents: Sequence[bytes], cameras: tuple[int, int] | None) -> S
 
 
 def _arrays(data: bytes) -> Tree | None:
-    """Of a binary file; None: it is a text. Raises InputError: of a kind that cannot be read."""
+    """Read a binary file's names and values; None: it is a text. Raises InputError: an unreadable kind."""
     if data.startswith(b"PK"):
         return arrays_of(data)
     if data.startswith((b"MATLAB", b"\x89HDF")):
@@ -138,7 +138,7 @@ def _arrays(data: bytes) -> Tree | None:
 
 
 def _exchanged(cameras: tuple[int, int] | None) -> bool:
-    """Of a file of two cameras. Raises InputError: others are asked for."""
+    """Whether `cameras` exchanges the two of a file. Raises InputError: others are asked for."""
     if cameras not in (None, (0, 1), (1, 0)):
         raise InputError("has two cameras alone", NUMBERED)
     return cameras == (1, 0)
@@ -176,7 +176,7 @@ def encode_calibration(calibration: Calibration) -> bytes:
 
 
 def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalibration:
-    """P0 ... P3, or P_rect_00 ... with K, D, R and T of the cameras before rectification (raw data)."""
+    """Read KITTI's text: P0 ... P3, or P_rect_00 ... with K, D, R and T before rectification (raw data)."""
     raw = any(name.startswith("P_rect_") for name in lines)
     projection = "P_rect_{:02}" if raw else "P{}"
     notes = []
@@ -212,7 +212,7 @@ def kitti(lines: Mapping[str, str], pair: tuple[int, int] | None) -> StoredCalib
 
 
 def middlebury(lines: Mapping[str, str], exchanged: bool = False) -> StoredCalibration:
-    """cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height, ndisp."""
+    """Read cam0=[f 0 cx; 0 f cy; 0 0 1], cam1, baseline in millimetres, doffs, width, height, ndisp."""
 
     def camera(key: str) -> Floats:
         return matrix(re.sub(r"[\[\];,]", " ", lines.get(key, "")).split() or None, key, 3, 3)

@@ -60,7 +60,7 @@ def canonical(names: Mapping[str, Any]) -> dict[str, str]:
 
 
 def opencv(tree: Tree, exchanged: bool = False, kind: str = "OpenCV") -> StoredCalibration:
-    """K1 D1 K2 D2 R T, and P1 P2, or Q; lengths in metres, if the file does not say `length_unit`.
+    """Read K1 D1 K2 D2 R T, and P1 P2, or Q; lengths in metres, if the file does not say `length_unit`.
 
     exchanged: the second camera is the left one. Raises InputError.
     """
@@ -112,7 +112,7 @@ def opencv(tree: Tree, exchanged: bool = False, kind: str = "OpenCV") -> StoredC
 
 
 def _rectifying(tree: Tree, names: Mapping[str, str], scale: float) -> StatedRectification | None:
-    """R1 R2 P1 P2, where all are there. scale: metres of a unit of length."""
+    """Read R1 R2 P1 P2, where all are there. scale: metres of a unit of length."""
     if not {"R1", "R2"} <= tree.keys() or not {"P1", "P2"} <= names.keys():
         return None
     r1, r2 = (matrix(tree[key], key, 3, 3) for key in ("R1", "R2"))

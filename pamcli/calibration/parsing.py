@@ -25,7 +25,7 @@ _LINE = re.compile(r"^\s*([A-Za-z]\w*)\s*([=:])(.*)$", re.MULTILINE)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Raises InputError: unreadable, empty, too long to be a calibration."""
+    """Read a file whole. Raises InputError: unreadable, empty, too long to be a calibration."""
     with open_source(path, str(path)) as stream:
         data = stream.read(LARGEST_ARRAYS + 1)
     if len(data) > LARGEST_ARRAYS:
@@ -34,7 +34,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def text_of(data: bytes) -> str:
-    """Raises InputError: no text, or too long to be a calibration."""
+    """Decode a text. Raises InputError: no text, or too long to be a calibration."""
     if len(data) > LARGEST_FILE or b"\0" in data:
         raise InputError("is no text file of numbers")
     try:
@@ -106,7 +106,7 @@ def _yaml(text: str) -> Any:
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Knows OpenCV's matrices beside plain values."""
+        """YAML's loader with OpenCV's matrices beside plain values."""
 
     Loader.add_multi_constructor(  # opencv-matrix, and opencv-nd-matrix of OpenCV 5
         "tag:yaml.org,2002:opencv-", lambda loader, _, node: loader.construct_mapping(node, deep=True)
@@ -134,12 +134,12 @@ def numbers(value: Any, key: str, *counts: int) -> NDArray[np.float64]:
 
 
 def number(value: Any, key: str) -> float:
-    """As `numbers`, for one."""
+    """Read one number, as `numbers` reads several."""
     return float(numbers(value, key, 1)[0])
 
 
 def matrix(value: Any, key: str, rows: int, columns: int) -> NDArray[np.float64]:
-    """As `numbers`, of a shape that the file may also state."""
+    """Read a matrix, as `numbers` reads its entries; the file may state its shape, too."""
     if isinstance(value, Mapping) and ("rows" in value or "cols" in value):
         stated = tuple(value.get(name) for name in ("rows", "cols"))
         if tuple(map(str, stated)) != (str(rows), str(columns)):

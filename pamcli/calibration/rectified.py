@@ -41,7 +41,7 @@ class Calibration:
     ndisp: float | None = None
     """Middlebury's bound on the disparities, pixels; None = not stated."""
     others: tuple["Calibration", ...] = ()
-    """Of the same cameras' pictures of other sizes, which are not these scaled: cut from the sensor's."""
+    """Calibrations for pictures of other sizes from these cameras, which are not these scaled: cut out."""
 
     def __post_init__(self) -> None:
         for name, value in {
@@ -65,7 +65,7 @@ class Calibration:
     def of(
         cls, p1: NDArray[np.float64], p2: NDArray[np.float64], size: tuple[int, int] | None
     ) -> "Calibration":
-        """From P1 and P2 of OpenCV, (3, 4): K [I | t] each, of which only the difference of t counts."""
+        """Read P1 and P2 of OpenCV, (3, 4): K [I | t] each, of which only the difference of t counts."""
         fx, fy, x, y = (float(p1[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
         baseline, offset = float((p1[0, 3] - p2[0, 3]) / fx), float(p2[0, 2] - x)
         return cls(fx, baseline, offset, (x, y), size, None if fx == fy else fy)
@@ -87,11 +87,11 @@ class Calibration:
 
     @property
     def sizes(self) -> tuple[tuple[int, int] | None, ...]:
-        """Of pictures for which nothing needs to be scaled."""
+        """Sizes (width, height) of pictures for which nothing needs to be scaled."""
         return self.size, *(each.size for each in self.others)
 
     def replaced(self, **values: Any) -> "Calibration":
-        """With other values, at all sizes."""
+        """Copy it with other values, at all sizes."""
         return replace(self, **values, others=tuple(replace(each, **values) for each in self.others))
 
     def warnings(self) -> list[str]:

@@ -88,18 +88,18 @@ class StatedRectification:
             _check_rotation(rotation, "what rectifies a camera's pictures")
 
     def exchanged(self) -> StatedRectification:
-        """For the same cameras, the other one of which is the left one."""
+        """Exchange the cameras: what was the right one is the left one."""
         return replace(self, rotations=self.rotations[::-1], projections=self.projections[::-1])
 
     def with_baseline(self, metres: float) -> StatedRectification:
-        """For cameras at another distance."""
+        """Copy it for cameras at another distance."""
         left, right = self.projections
         right = right.copy()
         right[0, 3] = left[0, 3] - metres * left[0, 0]
         return replace(self, projections=(left, right))
 
     def for_scale(self, x: float, y: float) -> StatedRectification:
-        """For pictures x times as wide and y times as high."""
+        """Copy it for pictures x times as wide and y times as high."""
         left, right = (_scaled(projection, x, y) for projection in self.projections)
         size = None if self.size is None else (round(self.size[0] * x), round(self.size[1] * y))
         return replace(self, projections=(left, right), size=size)
@@ -121,7 +121,7 @@ class Rig:
     size: tuple[int, int] | None = None
     """(width, height) of the pictures; None = not known."""
     others: tuple[Rig, ...] = ()
-    """The same cameras with pictures of other sizes, which are not these scaled: cut from the sensor's."""
+    """Rigs for pictures of other sizes from these cameras, which are not these scaled: cut out."""
     stated: StatedRectification | None = None
     """None: the file says nothing of how its pictures are rectified."""
 
@@ -158,16 +158,16 @@ class Rig:
 
     @property
     def sizes(self) -> tuple[tuple[int, int] | None, ...]:
-        """Of pictures for which nothing needs to be scaled."""
+        """Sizes (width, height) of pictures for which nothing needs to be scaled."""
         return self.size, *(each.size for each in self.others)
 
     def as_fisheye(self) -> Rig:
-        """The same cameras, their coefficients those of OpenCV's fisheye model. Raises InputError."""
+        """Read the coefficients as those of OpenCV's fisheye model. Raises InputError: they cannot be."""
         left, right = (replace(camera, fisheye=True) for camera in (self.left, self.right))
         return replace(self, left=left, right=right, others=tuple(each.as_fisheye() for each in self.others))
 
     def with_baseline(self, metres: float) -> Rig:
-        """The same directions, another distance."""
+        """Move the cameras to another distance, along the direction in which they stand."""
         others = tuple(each.with_baseline(metres) for each in self.others)
         translation = self.translation * (metres / self.baseline)
         stated = self.stated and self.stated.with_baseline(metres)
@@ -192,7 +192,7 @@ class Rig:
         return Calibration(fx, float(center[0]), offset, (x, y), self.size, None if fx == fy else fy)
 
     def for_size(self, width: int, height: int) -> Rig:
-        """The same cameras with pictures of another size.
+        """Return these cameras with pictures of another size.
 
         Raises InputError: another aspect, perhaps that of the pictures that the file's rectification makes.
         """
@@ -289,7 +289,7 @@ class Rig:
     def _focal(
         self, r1: Floats, r2: Floats, alpha: float, size: tuple[int, int]
     ) -> tuple[float, float, float]:
-        """Of rectified fisheyes: the focal length, and x and y of the principal point, pixels.
+        """Find the focal length of rectified fisheyes, and x and y of their principal point, pixels.
 
         Between that of the lens, at which nothing is magnified in the middle and no corner is black, and the
         one at which all within FISHEYE_LIMIT is seen.
@@ -334,7 +334,7 @@ class Rectification:
     left: Callable[[Pixels], Pixels]
     right: Callable[[Pixels], Pixels]
     calibration: Calibration | None
-    """Of the rectified pictures; None where their scale is not known."""
+    """Calibration of the rectified pictures; None where their scale is not known."""
 
 
 def _scaled(matrix: Floats, x: float, y: float) -> Floats:

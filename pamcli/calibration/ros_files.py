@@ -55,7 +55,7 @@ def ros(trees: Sequence[Tree], exchanged: bool = False, kind: str = "ROS camera_
 
 
 def ost_trees(text: str) -> list[Tree]:
-    """Of each camera in an ost.ini or ost.txt, what its camera_info would hold. Raises InputError."""
+    """Split an ost.ini or ost.txt: what the camera_info of each camera would hold. Raises InputError."""
     found: list[dict[str, Any]] = []
     key = None
     for line in map(str.strip, text.splitlines()):

@@ -32,7 +32,7 @@ _MODELS = {
     "equidistant": True,
     "none": False,
 }
-"""Of distortion, by Kalibr's and EuRoC's names: whether it is that of a fisheye."""
+"""Models of distortion by Kalibr's and EuRoC's names: whether each is that of a fisheye."""
 
 
 def kalibr(tree: Tree, pair: tuple[int, int]) -> StoredCalibration:

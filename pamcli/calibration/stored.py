@@ -20,11 +20,11 @@ class StoredCalibration:
     """What a file says about a pair of cameras."""
 
     kind: str
-    """Of the file, for people."""
+    """What the file is, for people: whose format, which part of it."""
     rig: Rig | None = None
     """The cameras as they stand; None where the file describes rectified pictures alone."""
     rectified: Calibration | None = None
-    """Of rectified pictures; None where the file describes none."""
+    """Geometry of rectified pictures; None where the file describes none."""
     notes: Sequence[str] = ()
     """What was taken for granted."""
     unit_note: str | None = None
@@ -48,7 +48,7 @@ def pinhole_matrix(fx: float, fy: float, x: float, y: float) -> Floats:
 
 
 def named_camera(tree: Tree, prefix: str, coefficients: Sequence[str], fisheye: bool = False) -> Camera:
-    """Of keys such as Camera1.fx, fy, cx, cy and the coefficients, of which missing ones are 0."""
+    """Read keys such as Camera1.fx, fy, cx, cy and the coefficients, of which missing ones are 0."""
     fx, fy, x, y = (
         float(numbers(tree.get(prefix + key), prefix + key, 1)[0]) for key in ("fx", "fy", "cx", "cy")
     )
@@ -79,7 +79,7 @@ def rig_of_poses(
     size: tuple[int, int] | None,
     exchanged: bool = False,
 ) -> Rig:
-    """As `rig_of`, from where each camera stands: (4, 4) from its coordinates to common ones."""
+    """Build a rig as `rig_of` does, from the pose of each camera: (4, 4), its coordinates to common ones."""
     from_first = inverse(poses[1]) @ poses[0]
     return rig_of(cameras, from_first[:3, :3], from_first[:3, 3], size, exchanged)
 
@@ -87,7 +87,7 @@ def rig_of_poses(
 def projected(
     p1: Floats, p2: Floats, keys: tuple[str, str], size: tuple[int, int] | None, exchanged: bool = False
 ) -> Calibration:
-    """From the projections of rectified cameras, K [I | t] each, of which only the difference of t counts."""
+    """Read the projections of rectified cameras, K [I | t] each, of which only the difference of t counts."""
     if exchanged:
         p1, p2, keys = p2, p1, keys[::-1]
     fx, fy, f2 = float(p1[0, 0]), float(p1[1, 1]), float(p2[0, 0])
@@ -104,7 +104,7 @@ def projected(
 
 
 def one_size(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Of both cameras' pictures. Raises InputError: they differ."""
+    """Return the size of both cameras' pictures. Raises InputError: they differ."""
     if sizes[0] != sizes[1]:
         raise InputError("the two cameras have pictures of different sizes")
     return sizes[0]
@@ -119,7 +119,7 @@ def part(tree: Tree, key: str) -> Tree:
 
 
 def is_fisheye(model: Any, key: str) -> bool:
-    """By the name of a model of distortion. Raises InputError: not known."""
+    """Whether a model of distortion of this name is that of a fisheye. Raises InputError: not known."""
     text = str(model).lower()
     if text in ("fisheye", "equidistant", "1", "true"):
         return True
@@ -161,7 +161,7 @@ def turned(quaternion: Any, translation: Any, key: str) -> Floats:
 
 
 def metres(unit: Any, key: str) -> float:
-    """Of one of a unit: "mm", "millimeters" ... Raises InputError: not known."""
+    """Metres in a unit of length: "mm", "millimeters" ... Raises InputError: not known."""
     text = str(unit).strip().lower().replace("re", "er").rstrip("s")
     known = {"mm": 1e-3, "millimeter": 1e-3, "cm": 1e-2, "centimeter": 1e-2, "m": 1.0, "meter": 1.0}
     known |= {"in": 0.0254, "inch": 0.0254, "inche": 0.0254}
