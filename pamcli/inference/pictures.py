@@ -31,8 +31,9 @@ LEAST, MOST = 1 / 16, 4.0
 NARROWEST = 64
 
 AUTO_MOST = 2.0
-AUTO_PIXELS = 560_000
-"""`auto` enlarges up to a little more pixels than a picture of KITTI has, and at most twice."""
+AUTO_PIXELS = 850_000
+"""`auto` enlarges smaller pictures to so many pixels, and at most twice on each side: what is found on KITTI and
+on Middlebury is best there, see the log in scripts/training/README.md. scripts/training/ship.py measures others."""
 
 AUTO_LARGEST = 1_750_000
 """`auto` reduces larger pictures to so many pixels (scripts/measure_match_size.py)."""

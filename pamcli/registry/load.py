@@ -23,6 +23,7 @@ from pamcli.registry.variants import PAPER, PASMnetVariant, PASSRnetVariant, var
 STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Precisions in which weights may be stored."""
 
+EARLIER = "PASMnet 2 was another network before pam 0.3: take the weights that come with pam, or train anew"
 
 Network = PASMnet | PASMnet2 | PASSRnet | PASSRnet2
 
@@ -80,7 +81,8 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         network = spec.architecture if spec.variant == PAPER else f"{spec.architecture} with {spec.variant}"
-        raise ModelError(f"{name} does not fit {network}: {', '.join(wrong[:3])}{more}")
+        hint = EARLIER if spec.architecture == "pasmnet2" else None
+        raise ModelError(f"{name} does not fit {network}: {', '.join(wrong[:3])}{more}", hint)
     if not all(math.isfinite(bound) for value in state.values() for bound in value.aminmax()):
         raise ModelError(f"{name} holds values that are not finite", "its training diverged")
 

@@ -23,7 +23,7 @@ from pamcli.registry.load import load_network
     [
         (240, 320, 2),
         (375, 450, (AUTO_PIXELS / (375 * 450)) ** 0.5),
-        (375, 1242, 1),
+        (375, 1242, (AUTO_PIXELS / (375 * 1242)) ** 0.5),
         (1000, 1500, 1),
         (4000, 6000, (AUTO_LARGEST / 24e6) ** 0.5),
     ],
