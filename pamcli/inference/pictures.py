@@ -32,8 +32,8 @@ NARROWEST = 64
 
 AUTO_MOST = 2.0
 AUTO_PIXELS = 850_000
-"""`auto` enlarges smaller pictures to so many pixels, and at most twice on each side: what is found on KITTI and
-on Middlebury is best there, see the log in scripts/training/README.md. scripts/training/ship.py measures others."""
+"""`auto` enlarges smaller pictures to so many pixels, and at most twice on each side: there the fewest errors
+are found on KITTI and Middlebury (scripts/training/README.md; scripts/training/ship.py measures other sizes)."""
 
 AUTO_LARGEST = 1_750_000
 """`auto` reduces larger pictures to so many pixels (scripts/measure_match_size.py)."""
