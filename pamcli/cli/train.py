@@ -21,12 +21,14 @@ from pamcli.cli.network import find_weights
 from pamcli.cli.options import at_most_one
 from pamcli.cli.training_options import ON_RESUMING, AnyTraining, MatcherTraining, UpscalerTraining
 from pamcli.errors import UsageError
+from pamcli.registry.architectures import TRAINED, names_of
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
+    from pamcli.registry.architectures import Task
     from pamcli.training.journal import Entry, Observer
     from pamcli.training.loop import Stop
-    from pamcli.training.recipe import Recipe, Task
+    from pamcli.training.recipe import Recipe
     from pamcli.training.validation import Validated
 
 
@@ -125,9 +127,9 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
 
     unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
     stored = None if given.start is None else read_header(find_weights(given.start, console)).spec
-    network: Any = given.network
-    if network is None and stored is not None and stored.architecture in ("pasmnet2", "passrnet2"):
-        network = stored.architecture
+    network = given.network
+    if network is None and stored is not None and stored.architecture in names_of(task):
+        network = stored.architecture if stored.architecture != TRAINED[task] else None
     file = given.recipe is not None and given.recipe.endswith(".json")
     if file:
         recipe = read_recipe(Path(given.recipe or ""))
@@ -135,7 +137,7 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
             raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
     else:
         start = stored is not None
-        default = default_recipe(task, unsupervised=unsupervised, start=start, network=network or "pasmnet")
+        default = default_recipe(task, unsupervised=unsupervised, start=start, network=network)
         recipe = named_recipe(given.recipe or default, task)
     changes: dict[str, Any] = {
         each.name: tuple(value) if isinstance(value, list) else value

@@ -7,6 +7,7 @@ from pamcli.cli import parsing
 from pamcli.cli.groups import OptionGroup, flag, option
 from pamcli.cli.network import WEIGHTS
 from pamcli.cli.options import DATA, FORM, Device, Messages
+from pamcli.registry.architectures import names_of
 
 ON_RESUMING = {"resume", "device", "workers", "max_minutes", "wandb", "as_json", "quiet", "verbose", "steps"}
 """Options that go with --resume; all others are the run's already."""
@@ -101,8 +102,10 @@ class MatcherTraining(Training):
     """Of pam train disparity."""
 
     unsupervised: bool = flag("Learn from the pairs alone; no truth is opened.", rich_help_panel="Learning")
-    network: Literal["pasmnet", "pasmnet2"] | None = option(
-        "Which matcher; else that of the recipe, or of --from."
+    network: str | None = option(
+        "Which matcher; else that of the recipe, or of --from.",
+        metavar="|".join(names_of("disparity")),
+        parse=parsing.one_of(*names_of("disparity")),
     )
     max_disparity: int | Literal["stored"] | None = option(
         "A prior to train with: stored, too.",
@@ -117,8 +120,10 @@ class MatcherTraining(Training):
 class UpscalerTraining(Training):
     """Of pam train superres."""
 
-    network: Literal["passrnet", "passrnet2"] | None = option(
-        "Which network; else that of the recipe, or of --from."
+    network: str | None = option(
+        "Which network; else that of the recipe, or of --from.",
+        metavar="|".join(names_of("superres")),
+        parse=parsing.one_of(*names_of("superres")),
     )
     scale: int | None = option("Enlargement to learn: 2, 3, 4 or 8.", metavar="2|3|4|8")
 

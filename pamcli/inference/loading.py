@@ -9,26 +9,13 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import keep_freed_memory, taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels
-from pamcli.inference.strip_choice import (
-    Footprint,
-    choose_strip,
-    matching2_footprint,
-    matching_footprint,
-    upscaling2_footprint,
-    upscaling_footprint,
-)
+from pamcli.inference.strip_choice import Footprint, choose_strip
 from pamcli.inference.whole import WholeNetwork
-from pamcli.networks.pasmnet import PASMnet
-from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.registry.architectures import loaded
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import Progress, lowered
-from pamcli.streaming.pasmnet import StreamedPASMnet
-from pamcli.streaming.pasmnet2 import StreamedPASMnet2
-from pamcli.streaming.passrnet import StreamedPASSRnet
-from pamcli.streaming.passrnet2 import StreamedPASSRnet2
+from pamcli.streaming.matching import Progress
 from pamcli.streaming.rolling import folded
 
 
@@ -113,10 +100,4 @@ def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> tuple[Any, Cal
     """
     if not spec.streamed:
         return WholeNetwork(network, spec, compute), None
-    if isinstance(network, PASMnet2):
-        return StreamedPASMnet2(network, compute.dtype), matching2_footprint
-    if isinstance(network, PASMnet):
-        return StreamedPASMnet(lowered(network, compute.dtype)), matching_footprint
-    if isinstance(network, PASSRnet2):
-        return StreamedPASSRnet2(network.to(dtype=compute.dtype)), upscaling2_footprint
-    return StreamedPASSRnet(network.to(dtype=compute.dtype)), upscaling_footprint
+    return loaded(spec.row.streamed)(network, compute.dtype), loaded(spec.row.footprint)

@@ -45,6 +45,7 @@ from pamcli.streaming.matching import (
     beside_enlarged,
     decoded,
     encoded,
+    lowered,
 )
 from pamcli.streaming.rolling import (
     Convolution,
@@ -84,8 +85,9 @@ class StreamedPASMnet:
     held until then, else it is computed again.
     """
 
-    def __init__(self, network: PASMnet) -> None:
-        self.network = network
+    def __init__(self, network: PASMnet, precision: torch.dtype | None = None) -> None:
+        """Take a network, and bring its convolutions to a `precision` (see `lowered`); None: as they are."""
+        self.network = network if precision is None else lowered(network, precision)
         cascade = network.cas_pam
         self.stages: list[StageWeights] = [
             [(pab.head, query_of_keys(pab.query[0], pab.key[0], stage.width)) for pab in stage.blocks]

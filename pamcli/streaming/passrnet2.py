@@ -29,8 +29,9 @@ PRODUCTS_BY_MKL = bool(torch.backends.mkl.is_available())  # type: ignore[no-unt
 class StreamedPASSRnet2:
     """Runs a PASSRnet 2 strip by strip, in the precision of its weights; attention and result are float32."""
 
-    def __init__(self, network: PASSRnet2) -> None:
-        self.network = network
+    def __init__(self, network: PASSRnet2, precision: torch.dtype | None = None) -> None:
+        """Take a network, and bring its convolutions to a `precision`; None: as they are."""
+        self.network = network if precision is None else network.to(dtype=precision)
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None

@@ -6,7 +6,6 @@ needs no state of them.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -15,49 +14,22 @@ from pydantic import Field
 from pamcli.checked import Count, FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.registry.spec import PASSRNET_SCALES
-from pamcli.registry.variants import PAPER, Variant, variant_of
+from pamcli.registry.architectures import (
+    ARCHITECTURES,
+    OF_PICTURES,
+    SCALES,
+    TRAINED,
+    Architecture,
+    Task,
+    names_of,
+    variant_of,
+)
+from pamcli.registry.variants import PAPER, Variant
 from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 
 Kind = Literal["constant", "step", "cosine", "one-cycle"]
 ONE_CYCLE_START = 1 / 25  # where one-cycle's rise begins, as a part of the peak
-
-Task = Literal["disparity", "superres"]
-Network = Literal["pasmnet", "pasmnet2", "passrnet", "passrnet2"]
-
-NETWORKS: Mapping[Task, tuple[Network, ...]] = {
-    "disparity": ("pasmnet", "pasmnet2"),
-    "superres": ("passrnet", "passrnet2"),
-}
-"""What a task trains; the first is meant where nothing is said."""
-
-OF_PICTURES = "super_resolution", "charbonnier", "psnr"
-OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial"
-OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
-    "pasmnet": ("updates", *OF_PICTURES),
-    "pasmnet2": ("estimate", *OF_PICTURES),
-    "passrnet": OF_MATCHING,
-    "passrnet2": OF_MATCHING,
-}
-"""Terms of the loss that only other networks have."""
-
-PARTS: Mapping[Network, tuple[str, ...]] = {
-    "pasmnet": ("hourglass", "cas_pam", "refine"),
-    "pasmnet2": ("features", "stages", "head"),
-    "passrnet": ("init_feature", "pam", "upscale"),
-    "passrnet2": ("first", "blocks", "exchanges", "detail", "last"),
-}
-"""Of the networks, as the keys of their weights begin, or as `MEMBERS` says."""
-
-MEMBERS: Mapping[str, str] = {
-    **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
-    **dict.fromkeys(("st1", "st2", "st3", "b2", "b3"), "stages"),
-    **dict.fromkeys(("s1", "s2", "s3", "x2", "mask"), "head"),
-}
-"""Modules of PASMnet 2, and the parts that they belong to."""
-
-SIZE_MULTIPLE = 32  # PASMnet's crops: both sides are multiples of this
 
 Side = Annotated[int, Field(ge=8, le=65_536)]
 
@@ -108,12 +80,6 @@ def _between(start: float, end: float, part: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-def part_of(key: str) -> str:
-    """The part that a weight or module belongs to, by its key; a part's own name is such a key, too."""
-    first = key.split(".")[0]
-    return MEMBERS.get(first, first)
-
-
 @checked
 @dataclass(frozen=True)
 class Size:
@@ -159,8 +125,8 @@ class Recipe:
     losses: LossWeights
     learning_rate: Positive
     """The peak of the schedule."""
-    network: Network | None = None
-    """None: the first of `NETWORKS`."""
+    network: str | None = None
+    """None: the paper's, `registry.architectures.TRAINED`."""
     variant: str = PAPER
     """Which form of the network, as its weights say: see `registry.variants`."""
     data: tuple[str, ...] = ()
@@ -178,9 +144,9 @@ class Recipe:
     """Without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: a PASSRnet that begins
     as a plain enlargement."""
     only: str | None = None
-    """Of `PARTS`, or modules inside them, with commas between: nothing else learns."""
+    """Parts of the network, or modules inside them, with commas between: nothing else learns."""
     anew: str | None = None
-    """One of `PARTS`: begins with fresh weights, whatever `start` has."""
+    """A part of the network: begins with fresh weights, whatever `start` has."""
     rates: dict[str, FromZero] = field(default_factory=dict)
     """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the nearest counts,
     without one 1. At 0 nothing is learned."""
@@ -223,8 +189,8 @@ class Recipe:
     """Checkpoints that stay."""
 
     def __post_init__(self) -> None:
-        if self.architecture not in NETWORKS[self.task]:
-            networks = ", ".join(NETWORKS[self.task])
+        if self.architecture not in names_of(self.task):
+            networks = ", ".join(names_of(self.task))
             raise UsageError(f"{self.architecture} is none of the networks of {self.task}: {networks}")
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("a run has a number of steps or of epochs", "give one of them")
@@ -237,8 +203,8 @@ class Recipe:
         self._check_terms()
         self._check_parts()
         if self.task == "superres":
-            if self.scale not in PASSRNET_SCALES:
-                known = ", ".join(map(str, PASSRNET_SCALES))
+            if self.scale not in SCALES:
+                known = ", ".join(map(str, SCALES))
                 raise UsageError("super-resolution needs an enlargement", f"a scale, one of {known}")
             if self.max_disparity is not None or self.freeze_batch_norm or self.sizes:
                 raise UsageError("a maximum disparity, batch norm and crops of other sizes belong to PASMnet")
@@ -246,10 +212,10 @@ class Recipe:
         if self.scale is not None or self.initialisation == "upscaler":
             raise UsageError("an enlargement belongs to super-resolution")
         for height, width in (self.crop, *(size.crop for size in self.sizes)):
-            if height % SIZE_MULTIPLE or width % SIZE_MULTIPLE:
+            if height % self.row.multiple or width % self.row.multiple:
                 raise UsageError(
-                    f"a crop of {width}x{height} does not fit PASMnet",
-                    f"both sides are multiples of {SIZE_MULTIPLE}",
+                    f"a crop of {width}x{height} does not fit {self.architecture}",
+                    f"both sides are multiples of {self.row.multiple}",
                 )
 
     def _check_sizes(self) -> None:
@@ -268,7 +234,7 @@ class Recipe:
                 raise UsageError("the shares of the sizes are more than 1 together")
 
     def _check_terms(self) -> None:
-        for name in OTHERS_TERMS[self.architecture]:
+        for name in self.row.other_terms:
             if getattr(self.losses, name):
                 raise UsageError(f"the loss of {self.architecture} has no term {name}")
         attention = self.losses.of_attention or self.losses.likelihood
@@ -282,18 +248,23 @@ class Recipe:
 
     def _check_parts(self) -> None:
         without = () if self.form is None else self.form.without
-        known = [part for part in PARTS[self.architecture] if part not in without]
+        known = [part for part in self.row.parts if part not in without]
         named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
-        wrong = [name for name in named if part_of(name) not in known]
+        wrong = [name for name in named if self.row.part_of(name) not in known]
         if self.anew is not None and self.anew not in known:
             wrong.append(self.anew)
         if wrong:
             raise UsageError(f"{self.architecture} has no part {wrong[0]!r}", f"here: {', '.join(known)}")
 
     @property
-    def architecture(self) -> Network:
-        """The network that is trained."""
-        return NETWORKS[self.task][0] if self.network is None else self.network
+    def architecture(self) -> str:
+        """Name of the network that is trained."""
+        return TRAINED[self.task] if self.network is None else self.network
+
+    @property
+    def row(self) -> Architecture:
+        """What is particular to the network that is trained."""
+        return ARCHITECTURES[self.architecture]
 
     @property
     def form(self) -> Variant | None:
@@ -304,13 +275,13 @@ class Recipe:
         """Factor of the learning rate of a weight by its key; 0: it does not learn."""
 
         def fits(part: str) -> bool:
-            return part == part_of(key) or f"{key}.".startswith(f"{part}.")
+            return part == self.row.part_of(key) or f"{key}.".startswith(f"{part}.")
 
         if self.only and not any(map(fits, self.only.split(","))):
             return 0.0
 
         def nearness(part: str) -> tuple[bool, int]:
-            return part not in PARTS[self.architecture], len(part)
+            return part not in self.row.parts, len(part)
 
         return self.rates[max(found, key=nearness)] if (found := [*filter(fits, self.rates)]) else 1.0
 

@@ -10,11 +10,11 @@ from pamcli.networks.blocks import ResidualBlock as RefinementBlock
 from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.networks.variants import CascadedASPP, SinglePicture
+from pamcli.registry.architectures import variant_of
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.registry.variants import variant_of
-from pamcli.training.recipe import Recipe, part_of
+from pamcli.training.recipe import Recipe
 from pamcli.training.tasks import model_spec
 
 DAMPING = 0.1  # what the last layers of a plain upscaler's residual branches are multiplied by
@@ -40,7 +40,7 @@ def starting_network(recipe: Recipe) -> Network:
         fresh = _fresh(recipe)
         if isinstance(fresh, PASMnet) and recipe.anew == "refine":
             start_as_enlargement(fresh.refine)
-        begun = {k: v for k, v in fresh.state_dict().items() if part_of(k) == recipe.anew}
+        begun = {k: v for k, v in fresh.state_dict().items() if recipe.row.part_of(k) == recipe.anew}
         network.load_state_dict(begun, strict=False)
     for key, parameter in network.named_parameters():
         parameter.requires_grad_(recipe.rate_of(key) > 0)

@@ -8,7 +8,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from pamcli.inference.device import Compute
 from pamcli.losses.total import Terms, Truth, matching_terms, superres_terms, total_loss
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD
+from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.spec import ModelSpec
 from pamcli.registry.variants import PAPER
 from pamcli.training.distributed import Loss, Processes
@@ -24,7 +24,9 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
         return total_loss(terms, processes.sum_counts)
 
     def _disparity(network: nn.Module, batch: Batch) -> Terms:
-        left, right = normalised(batch.left), normalised(batch.right)
+        left, right = batch.left, batch.right
+        if ARCHITECTURES[recipe.architecture].normalised:
+            left, right = normalised(left), normalised(right)
         with compute.autocast():
             matching = network(left, right, recipe.max_disparity, all_stages=True)
         return matching_terms(matching, left, right, recipe.losses, truth_of(batch))
@@ -50,7 +52,7 @@ def truth_of(batch: Batch) -> Truth:
 
 
 def normalised(view: Tensor) -> Tensor:
-    """(B, 3, H, W) in [0, 1], as PASMnet takes it."""
+    """(B, 3, H, W) in [0, 1], as networks for matching take it."""
     # Made on the device: a table that is copied there would hold up every step.
     channels = zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True)
     return torch.stack([(channel - mean) / std for channel, mean, std in channels], 1)

@@ -23,8 +23,6 @@ from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.load import empty_network
 from pamcli.registry.spec import ModelSpec
 
@@ -107,7 +105,7 @@ class Validator:
         pictures: dict[str, NDArray[np.uint8]] = {}
         for data, source in self.sets:
             label = data.label if data.label not in found else data.text
-            if not isinstance(network, PASSRnet | PASSRnet2):
+            if spec.row.task == "disparity":
                 matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
                 found[label], shown = _disparity(matcher, source, advance)
             else:

@@ -14,7 +14,8 @@ import torch
 from network_states import NAMES, shipped
 
 from pamcli.errors import ModelError
-from pamcli.registry.spec import PASSRNET_SCALES, ModelSpec, read_header
+from pamcli.registry.architectures import SCALES
+from pamcli.registry.spec import ModelSpec, read_header
 
 FULL = ModelSpec(
     "pasmnet",
@@ -27,7 +28,7 @@ FULL = ModelSpec(
 
 
 @pytest.mark.parametrize(
-    "spec", [FULL, ModelSpec("pasmnet"), *(ModelSpec("passrnet", scale=scale) for scale in PASSRNET_SCALES)]
+    "spec", [FULL, ModelSpec("pasmnet"), *(ModelSpec("passrnet", scale=scale) for scale in SCALES)]
 )
 def test_metadata_give_the_description_back(spec: ModelSpec) -> None:
     metadata = spec.to_metadata()

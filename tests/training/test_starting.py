@@ -15,9 +15,10 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.recipe import PARTS, Recipe
+from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import RECIPES
 from pamcli.training.starting import (
     SMOOTHING,
@@ -121,7 +122,7 @@ def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path:
 
 def test_the_parts_are_the_networks(tmp_path: Path) -> None:
     for name, network in (("pasmnet", PASMnet()), ("passrnet", PASSRnet(2)), ("passrnet2", PASSRnet2(2))):
-        assert PARTS[name] == tuple(dict(network.named_children()))  # type: ignore[index]
+        assert ARCHITECTURES[name].parts == tuple(dict(network.named_children()))
 
 
 def weights(path: Path, network: PASMnet | PASMnet2 | PASSRnet, **spec: int) -> Path:
