@@ -20,7 +20,7 @@ from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
-"""Of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
+"""Flips of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
 READING = 0.5
 """Share of the time of a PASSRnet in which it reads the pictures, before any row is written."""
 SUMS: dict[np.dtype[Any], np.dtype[Any]] = {

@@ -77,7 +77,7 @@ bias (C) of what makes queries of them, divided by C (see `attention.query_of_ke
 
 
 class StreamedPASMnet:
-    """Runs a network whose batch norm is folded (`rolling.folded`) strip by strip.
+    """PASMnet with folded batch norm (`rolling.folded`), matched strip by strip.
 
     In the precision of its weights (see `lowered`); attention and disparity are float32. The confidence looks
     at the attention a second time, near the refined disparity: in one strip, what the attention is made of is
@@ -162,7 +162,7 @@ class StreamedPASMnet:
         return initial, received
 
     def _confidence(self, cascade: "Cascade", disparity: Tensor) -> Tensor:
-        """See the top: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
+        """Confidence (1, H/4, W/4) in [0, 1], see the top. `disparity` (1, 1, H, W) is the refined one."""
         quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
         confidence = torch.zeros_like(quarter)
         for lines, towards, costs in cascade.costs():
@@ -173,7 +173,7 @@ class StreamedPASMnet:
         return confidence[None]
 
     def _refine(self, initial: Tensor, features: Tensor, strip: int) -> Tensor:
-        """As `Refinement.forward`."""
+        """Refine the disparity, as `Refinement.forward` does."""
         net = self.network.refine
         if isinstance(net, Unrefined):
             return 4 * upsample(initial, 4)
@@ -310,7 +310,7 @@ def _enlarged4(scaled: Tensor, first: int, last: int) -> Tensor:
 
 
 class Cycle:
-    """Adds it up, for a strip of rows, from pieces of the two maps: first all of one, then of the other."""
+    """Confidence of a strip of rows, added up from pieces of both maps: first all of one, then the other."""
 
     def __init__(self, disparity: Tensor, first_row: int) -> None:
         """`disparity` (R, W) in its own pixels; `first_row`: row of the picture that it begins with."""
@@ -331,7 +331,7 @@ class Cycle:
             self.mass[step, *at] = found[..., 0] * inside
 
     def and_back(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-        """Times M_left->right(k, l) for l near j."""
+        """Multiply by M_left->right(k, l) for l near j."""
         at = slice(lines[0] - self.first_row, lines[1] - self.first_row)
         flat = attention.flatten(1)
         span = block.high - block.low
