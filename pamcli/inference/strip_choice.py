@@ -29,7 +29,7 @@ view with keys of the other have four times as many channels.
 MATCHING2_LAG, MATCHING2_LAG_COSTS, MATCHING2_ROWS = 17_000, 2_500, 900
 MATCHING2_ROW, MATCHING2_COSTS = 34, 180
 MATCHING2_COST_ROWS = 32, 30, 32
-"""The same of PASMnet 2, measured on what tensors take: for each column of pictures that have that many rows
+"""What PASMnet 2 holds, measured on what tensors take: for each column of pictures that have that many rows
 or more; for each pixel of a strip; and lines of costs at 1/4, 1/8 and 1/16.
 
 Its coarsest scale looks 900 rows ahead of the disparity that is given out. What is held of so many rows are
@@ -142,7 +142,7 @@ def matching_footprint(
 def matching2_footprint(
     width: int, height: int, item: int, *, confidence: bool = False, right: bool = False
 ) -> Footprint:
-    """Of PASMnet 2 on a pair of `width` x `height` px, multiples of 32."""
+    """Memory of PASMnet 2 for `width` x `height` px, multiples of 32."""
     pixels, quarter = width * height, width // 4
     # Disparity before it is cropped; received attention, confidence, and what is made of both.
     held = LIBRARIES + 4 * pixels + 16 * pixels // 16 + _results(pixels, confidence, right)

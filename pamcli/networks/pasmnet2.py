@@ -86,7 +86,7 @@ class ScaledMatching:
     disparity: Tensor
     """Disparity of the left view (B, 1, H, W), pixels of the pictures, >= 0."""
     scales: tuple[ScaleMatching, ...]
-    """Of 1/16, 1/8 and 1/4 of the size."""
+    """What is found at 1/16, 1/8 and 1/4 of the size."""
     confidence: Tensor
     """(B, H/4, W/4) in [0, 1], see `confidence`; detached."""
 
@@ -376,7 +376,7 @@ def columns_around(disparity: Tensor, reach: int) -> tuple[Tensor, Tensor]:
 
 
 def between_columns(logs: Tensor, share: Tensor) -> Tensor:
-    """Of logarithms at the columns of `columns_around`, the values between them, (B, 2 reach + 1, h, w)."""
+    """Values between the columns of `columns_around`, of logarithms there: (B, 2 reach + 1, h, w)."""
     logs = logs.clamp(min=SMALLEST_LOG) * LOG_SCALE
     return torch.lerp(logs[..., :-1], logs[..., 1:], share).permute(0, 3, 1, 2)
 
@@ -392,6 +392,6 @@ def confidence(logs: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tenso
 
 
 def confidence_of(near: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
-    """From the attention near a disparity, and what the coarser scales say there."""
+    """Confidence by the attention near a disparity, and by what the coarser scales say there."""
     apart = torch.stack([(disparity - other).abs() for other in told]).sum(0)
     return (near / (1 + apart / APART)).clamp(0, 1) ** SURENESS

@@ -65,14 +65,14 @@ TOWARDS: tuple[Towards, Towards] = ("left", "right")
 Costs = tuple[CostStage, ...]  # queries and keys of the three stages, from coarse to fine
 
 READING, FEATURES, ATTENDING = 0.1, 0.3, 0.6
-"""Of the time: the share in which the pictures are read, the one after which there are all features, and of
-the rest the one that belongs to the attention and not to what follows it (measured at 1060 x 707)."""
+"""Shares of the time: in which the pictures are read, after which there are all features, and of the rest
+the one that belongs to the attention and not to what follows it (measured at 1060 x 707)."""
 
 Features = tuple[Tensor, Tensor, Tensor]
 """F1, F2 and E1's result, which is F4 of the left view; of both views."""
 
 StageWeights = list[tuple[nn.Sequential, tuple[Tensor, Tensor]]]
-"""Of each block of a stage, four or fewer: the head, whose features are the keys, and weight (C, C, 1, 1) and
+"""Each block of a stage, four or fewer: the head, whose features are the keys, and weight (C, C, 1, 1) and
 bias (C) of what makes queries of them, divided by C (see `attention.query_of_keys`)."""
 
 
@@ -197,7 +197,7 @@ class StreamedPASMnet:
 
 
 def features_below(net: Hourglass, quarter: Tensor, strip: int) -> Features:
-    """As `Hourglass.forward` from E1's result on, but for F3, which is not held."""
+    """Features as those of `Hourglass.forward` from E1's result on, but for F3, which is not held."""
     eighth = gathered(encoded(Whole(quarter), net.E2), strip // 8)
     x3 = encoded(Whole(eighth), net.E3)
     x4 = encoded(encoded(x3, net.E4), net.D0)
@@ -270,7 +270,7 @@ class RollingStage:
         self.readers = [head.reader() for head in self.heads]
 
     def features(self) -> RollingMap:
-        """Of the last block. Whoever asks for them must read them, for they are held until then."""
+        """Features of the last block. Whoever asks for them must read them, for they are held until then."""
         return added(self.heads[-1], self.source, kept=True) if self.heads else self.source
 
     def cost(self, view: int, first: int, last: int) -> CostStage:

@@ -80,7 +80,7 @@ class StreamedPASMnet2:
         confidence: bool = False,
         progress: Progress | None = None,
     ) -> StreamedMatching:
-        """As of `StreamedPASMnet.match`."""
+        """Match a pair as `StreamedPASMnet` does."""
         assert height % 32 == width % 32 == 0
         net, strip = self.network, height if strip is None else strip
         assert strip % 32 == 0
@@ -164,7 +164,7 @@ def doubled(disparity: RollingMap) -> RollingMap:
 def settled(
     scale: Scale, described: RollingMap, attention: Attended, coarser: Settled | None = None
 ) -> Settled:
-    """As `Scale.forward`."""
+    """Disparity at one scale, as `Scale.forward` finds it."""
     update, layer = scale.upd, scale.h0[0]
     assert isinstance(layer, nn.Conv2d)
     context = unit(described, scale.ctx)

@@ -6,6 +6,8 @@ import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
