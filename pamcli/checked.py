@@ -72,7 +72,7 @@ def unknown(name: str, known: Sequence[str], what: str = "value") -> str:
 
 
 def _names(kind: Any, path: Sequence[Any]) -> list[str]:
-    """Of the fields of the record at `path` inside a record of `kind`."""
+    """List the fields of the record at `path` inside a record of `kind`."""
     for part in path:
         kind = typing.get_type_hints(kind)[part]
     return [field.name for field in dataclasses.fields(kind)]

@@ -66,7 +66,7 @@ def work_off(stream: bool) -> tuple[int, float]:
 
 
 def most_memory() -> int:
-    """Of this process so far, in kB."""
+    """Most memory that this process took so far, in kB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

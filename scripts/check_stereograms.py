@@ -61,7 +61,7 @@ class Made:
 
 
 def make_stereogram(left: Colours, right: Colours, seed: int) -> Made:
-    """See above; left, right: (H, W, 3) of a rectified pair. The seed decides everything."""
+    """Make a stereogram, see above; left, right: (H, W, 3) of a rectified pair. The seed decides all."""
     rng = np.random.default_rng(seed)
     height, width = left.shape[:2]
     layout = "cross" if rng.random() < 0.5 else "parallel"

@@ -1,4 +1,4 @@
-"""In which size large pictures are matched best: errors and time at several widths, beside those as they are.
+"""Sizes at which large pictures are matched best: errors and time at several widths and as they are.
 
 python scripts/measure_match_size.py --textures ~/photos --scenes 8
 python scripts/measure_match_size.py --data 'middlebury:middlebury2014?first=5' --widths 3000,2100,1500

@@ -70,7 +70,7 @@ def most_memory() -> int:
 
 
 def give_back_freed_memory() -> None:
-    """So that what loading took for a moment does not hide what the run takes."""
+    """Give freed memory back, so that what loading took for a moment does not hide what the run takes."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

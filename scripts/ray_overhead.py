@@ -38,7 +38,7 @@ class NoWork:
 
 
 def milliseconds_each(outcomes: Iterable[Outcome[Any, Any]], jobs: int) -> list[float]:
-    """Of each job after the first, with which all starts: as time passes, and of the processors.
+    """Milliseconds of each job after the first, with which all starts: as time passes, and of the processors.
 
     The latter of this process and of the worker, which other work on the machine leaves as they are.
     """

@@ -35,7 +35,7 @@ SCALE = 4
 WEIGHTS = DEFAULT_MATCHING, DEFAULT_UPSCALING[SCALE]
 
 WIDTH, GAP, TITLE = 1640, 16, 50
-"""Of the drawing, between its parts, and of the line above each, in pixels."""
+"""Width of the drawing, gap between its parts, and height of the line above each, in pixels."""
 PART = slice(96, 252), slice(330, 630)
 """Rows and columns of the left picture that are shown below."""
 EYE, LOOKS_AT = (0.8, -0.35, 0.4), (0.0, 0.15, 3.2)

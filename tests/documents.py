@@ -27,7 +27,7 @@ from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]
 CHECKPOINT = "checkpoint.pth.tar"
-"""In a folder that `prepare` is given: a checkpoint in the authors' layout."""
+"""A checkpoint in the authors' layout, in a folder that `prepare` is given."""
 
 PROGRAMS = {
     "pam",

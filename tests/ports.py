@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 def free_port() -> int:
-    """Of this process alone among the tests, and below those that a system gives to whoever asks for any."""
+    """A port of this process alone among the tests, below those that a system gives to whoever asks."""
     first = 20_000 + os.getpid() % 750 * 16
     for port in range(first, first + 16):
         with socket.socket() as tried, suppress(OSError):

@@ -31,7 +31,7 @@ main()
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[WarmPython]:
-    """With what `import pamcli.cli` loads, and nothing else."""
+    """A Python with what `import pamcli.cli` loads, and nothing else."""
     with WarmPython("pamcli.cli") as started:
         yield started
 

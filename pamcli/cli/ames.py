@@ -27,11 +27,18 @@ def match(
     output: Tile,
     lowest: Annotated[
         float | None,
-        typer.Option("-r", "-m", metavar="PX", help="Lowest of the shifts, right column minus left column."),
+        typer.Option(
+            "-r", "-m", metavar="PX", help="Search from this shift on, right column minus left column."
+        ),
     ] = None,
-    highest: Annotated[float | None, typer.Option("-R", "-M", metavar="PX", help="Highest of them.")] = None,
+    highest: Annotated[
+        float | None, typer.Option("-R", "-M", metavar="PX", help="Search up to this shift.")
+    ] = None,
     weights: Annotated[
-        str | None, typer.Option("-weights", metavar="NAME|PATH", help="As of pam disparity.")
+        str | None,
+        typer.Option(
+            "-weights", metavar="NAME|PATH", help="Weights for disparity, as `pam disparity` takes them."
+        ),
     ] = None,
     device: Annotated[str, typer.Option("-device", metavar="DEVICE", help="auto, cpu, cuda ...")] = "auto",
     occluded: Annotated[

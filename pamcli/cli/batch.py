@@ -123,7 +123,7 @@ class NetworkOperation(Operation[Result]):
         return dict(self.network.compute.describe())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of what goes to other machines: each loads the network, and none has the bar."""
+        """Return what goes to other machines: each loads the network itself, and none has the bar."""
         return {name: value for name, value in self.__dict__.items() if name not in ("network", "bar")}
 
     def watched(self, pair: StereoPair) -> Callable[[float], None] | None:
@@ -235,7 +235,7 @@ class _Steps:
         _ = self.operation.constants
 
     def begin(self, jobs: Iterator[Job]) -> Iterator[Job]:
-        """The same jobs, after the operation has seen the first pair that can be read."""
+        """Let the operation see the first pair that can be read, then yield all jobs as they came."""
         taken: list[Job] = []
         for job in jobs if self.operation.same_for_all else ():
             taken.append(job)

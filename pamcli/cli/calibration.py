@@ -17,23 +17,26 @@ if TYPE_CHECKING:
     from pamcli.calibration.stored import StoredCalibration
 
 app = group("Calibrations of stereo cameras.")
-FISHEYE = "An OpenCV file's coefficients are of its fisheye model."
+FISHEYE = "Take the coefficients in an OpenCV file as those of its fisheye model."
 
 
 class Files(OptionGroup, panel="Calibration"):
     """A calibration in files."""
 
     calibration: list[str] | None = option(
-        "Of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, KITTI ... (pam guide depth). Twice "
-        "for two files: of the left and of the right camera, or of intrinsics and extrinsics.",
+        "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
+        "KITTI ... (pam guide depth). Twice for two files: left and right camera, or intrinsics and "
+        "extrinsics.",
         metavar="FILE",
     )
     cameras: tuple[int, int] | None = option(
-        "Left and right one in a file that has several, as in 0:1; 1:0 exchanges two.",
+        "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
         metavar="L:R",
         parse=parsing.cameras,
     )
-    baseline: float | None = option("Distance of the cameras, instead of the file's.", metavar="METRES")
+    baseline: float | None = option(
+        "Take this distance of the cameras instead of the file's.", metavar="METRES"
+    )
 
     def read(self, console: Console) -> StoredCalibration:
         """What the files say. Raises InputError, UsageError."""
@@ -90,7 +93,9 @@ def show(
     messages: Messages,
     files: list[str] = argument("One file, or two that belong together.", default=..., metavar="FILE"),
     cameras: tuple[int, int] | None = option(
-        "Of a file that has several, as in 0:1; 1:0 exchanges two.", metavar="L:R", parse=parsing.cameras
+        "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
+        metavar="L:R",
+        parse=parsing.cameras,
     ),
     fisheye: bool = flag(FISHEYE),
     json: bool = JSON,

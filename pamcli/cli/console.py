@@ -142,7 +142,7 @@ class Progress:
         self.bar.update(self.task, rate=f"{rate}, ")
 
     def expect(self, count: int) -> None:
-        """So many more are to come than was known."""
+        """Raise the number of pairs that are to come by `count`."""
         if self.bar is not None:
             self.bar.update(self.task, total=(self.bar.tasks[0].total or 0) + count)
 
@@ -205,7 +205,7 @@ class Console:
         self.block(one_line(line))
 
     def block(self, text: str) -> None:
-        """The same of several lines."""
+        """Print several lines of stdout, escaped and delivered as `result` does."""
         print("\n".join(map(one_line, text.split("\n"))), flush=True)
 
     def path(self, path: Path) -> None:

@@ -36,9 +36,15 @@ class Metric(OptionGroup, panel="Calibration"):
         "One standard deviation of depth, as --depth.", DEPTH_SUFFIXES, folder_tag="_depth_error"
     )
     point_cloud: str | None = result("Coloured points (.ply), in metres.", (".ply",), folder_tag="_cloud")
-    disparity_error: float = option("That of disparity, for --depth-error.", default=0.5, metavar="PX")
-    max_depth: float | None = option("What is farther is unknown.", metavar="METRES")
-    stride: int = option("A point of every N-th column and row.", default=1, min=1, max=100_000, metavar="N")
+    disparity_error: float = option(
+        "Take disparities to be off by this much (standard deviation), for --depth-error.",
+        default=0.5,
+        metavar="PX",
+    )
+    max_depth: float | None = option("Leave out what is farther, as unknown.", metavar="METRES")
+    stride: int = option(
+        "Write a point for every N-th column and row alone.", default=1, min=1, max=100_000, metavar="N"
+    )
 
     def prepared(self, cameras: Cameras, console: Console) -> InMetres | None:
         """What makes the results; None without a calibration. Raises InputError, UsageError."""

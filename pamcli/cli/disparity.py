@@ -29,7 +29,7 @@ GOOD_FOR = (
     "is off by more than 3 px, fewer with --min-confidence (pam guide confidence)"
 )
 EVEN_RANGE = (0.0, 192.0)
-"""Of colours, where all disparities are the same, or none is known."""
+"""Range of the colours, where all disparities are equal, or none is known."""
 PERCENTILES = (1, 99)
 """Colours run from the 1st to the 99th percentile of a map, with `--range auto` from the lowest to the
 highest of them all."""
@@ -51,13 +51,15 @@ class Maps(options.Results):
         "Disparity of the right view.", DISPARITY_SUFFIXES, name="right_disparity", folder_tag="_right"
     )
     color_map: str | None = result(
-        "The disparity as colours; unknown is black.", PICTURE_OUTPUT_SUFFIXES, folder_tag="_color"
+        "Picture of the disparity in colours; unknown is black.", PICTURE_OUTPUT_SUFFIXES, folder_tag="_color"
     )
     visible: str | None = result(
         "Mask (.png): 255 where both views see a pixel.", (".png",), folder_tag="_visible"
     )
     confidence: str | None = result(
-        "How sure the disparity is, in [0, 1].", CONFIDENCE_SUFFIXES, folder_tag="_confidence"
+        "Confidence of the disparity, pixel by pixel, in [0, 1].",
+        CONFIDENCE_SUFFIXES,
+        folder_tag="_confidence",
     )
     page: str | None = result(
         "A page (.html) to look at in a browser: picture, disparity, the pixel under the pointer, a "
@@ -65,7 +67,7 @@ class Maps(options.Results):
         (".html",),
     )
     format_name: Literal["pfm", "png", "npy", "tif"] | None = option(
-        "Of disparities in a folder or on stdout; by default pfm.", "--format"
+        "Write disparities in this format, in a folder or on stdout; by default pfm.", "--format"
     )
     color_range: tuple[float, float] | Literal["auto"] | None = option(
         "Disparities between which the colours run; by default those of the pair, in a batch of its first "
@@ -165,7 +167,7 @@ class _Matching(NetworkOperation["StereoResult"]):
         """Disparities between which the colours run; None: not yet known."""
         self.first_of_all = asked.color_map is not None and asked.color_range is None
         self.kept: dict[str, Path] = {}
-        """With the range of the whole batch: stored disparities, by the pictures to make of them."""
+        """Stored disparities that wait for the range of the whole batch, by the pictures to make of them."""
         self.low, self.high = math.inf, -math.inf
         self.said: set[str] = set()
         """Sizes of pictures of which it was said that they are reduced."""
@@ -270,7 +272,7 @@ class _Matching(NetworkOperation["StereoResult"]):
             write_index(self.index)
 
     def _keep(self, disparity: Any, target: Target) -> None:
-        """Until the range of the whole batch is known."""
+        """Store a disparity until the range of the whole batch is known."""
         from pamcli.files.atomic import write_atomically
         from pamcli.imaging.disparity_files import encode_disparity
 

@@ -46,7 +46,7 @@ class DataSets(OptionGroup, panel="Input"):
         **(DATA | {"metavar": FORM}),
     )
     predictions: Path | None = option(
-        "Take these files, made by any program, not a network.", metavar="FOLDER"
+        "Measure these files, which any program may have made, instead of a network.", metavar="FOLDER"
     )
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Disparities(DataSets, panel="Input"):
     """Disparities of a network, or in files."""
 
     prediction_scale: float = option(
-        "What the numbers in the files are multiplied by.", default=1.0, metavar="X"
+        "Multiply the numbers in the files by this factor.", default=1.0, metavar="X"
     )
 
     def check(self, network: Matching) -> None:
@@ -90,10 +90,10 @@ class Disparities(DataSets, panel="Input"):
 class Shown(OptionGroup, panel="Output"):
     """Where the figures go."""
 
-    as_json: bool = flag("One JSON object on stdout instead of tables.", "--json")
+    as_json: bool = flag("Print one JSON object instead of tables.", "--json")
     per_image: Path | None = option("Write the figures of every picture.", metavar="FILE.csv")
     report: Path | None = option("Write a report that a browser shows, in one file.", metavar="FILE.html")
-    compare: bool = flag("Show published rows of the same sets beside it.")
+    compare: bool = flag("Show published figures for these sets beside it.")
     overwrite: bool = flag("Replace results that exist.")
 
     def check(self) -> None:
@@ -147,12 +147,14 @@ class DisparityInput(Disparities):
     """What is measured, and how. Raises UsageError for a study or a limit that is none."""
 
     allow_missing: bool = flag("Leave out samples that have no prediction.")
-    max_gt: float | None = option("Count only truth below this, as the paper: 192.", metavar="PX", parse=None)
+    max_gt: float | None = option(
+        "Count only true disparities below this; the paper's limit is 192.", metavar="PX", parse=None
+    )
     resize: tuple[int, int] | None = option(
         "Bring pictures and truth to this size first.", metavar="WxH", parse=parsing.picture_size
     )
     study: Literal["resolution", "range"] | None = option(
-        "resolution: also with pictures of 0.25 to 2 times the size; range: also by range of the "
+        "resolution: measure also with pictures of 0.25 to 2 times the size; range: also by range of the "
         "truth and with fixed maximum disparities."
     )
 
@@ -191,10 +193,10 @@ class SuperresInput(DataSets):
     """Pictures to measure."""
 
     allow_missing: bool = flag("Leave out samples that have no prediction.")
-    baseline_only: bool = flag("Bicubic alone: no network is loaded.")
+    baseline_only: bool = flag("Measure bicubic enlargement alone, without a network.")
     right_view: Literal["both", "right", "left"] = option(
-        "left: the network gets the left view twice. right: the right one. both: tells besides what the "
-        "second view is worth, for up to twice the time.",
+        "left: give the network the left view twice. right: give it the right one. both: tell besides what "
+        "the second view is worth, for up to twice the time.",
         default="both",
     )
 

@@ -26,7 +26,7 @@ from pamcli.files.outputs import OutputKind
 Function = TypeVar("Function", bound=Callable[..., None])
 
 PANELS = ("Input", "Output", "Calibration", "Learning", "Network", "Performance", "Messages", "Other")
-"""In this order."""
+"""Headings of `--help`, in the order in which they come."""
 
 _TYPES: dict[Any, tuple[str, Any]] = {
     int: ("N", None),
@@ -148,7 +148,7 @@ def unfolded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(cls: type[Any]) -> list[Parameter]:
-    """Of the fields, a class's own before those of its bases; -o before all."""
+    """List a class's fields as parameters, its own before those of its bases; -o before all."""
     hints = get_type_hints(cls)
     found = []
     lineage: list[Any] = list(cls.__mro__)
@@ -175,7 +175,7 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
 
 
 def _names(name: str, made: Field[Any]) -> tuple[str, ...]:
-    """Of the option that a field becomes, its own first; of an argument none."""
+    """Names of the option that a field becomes, its own first; an argument has none."""
     names: tuple[str, ...] = made.metadata.get("names", ())
     if "names" not in made.metadata or any(each.startswith("--") for each in names):
         return names

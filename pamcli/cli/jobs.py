@@ -1,4 +1,4 @@
-"""From the options of a command to its jobs: which pairs, and where their results go."""
+"""What the options of a command ask for, as jobs: which pairs, and where their results go."""
 
 import itertools
 import os
@@ -44,9 +44,9 @@ class Target:
     """Where one result of a pair goes."""
 
     name: str
-    """Of its kind: "disparity", "right_disparity" ..."""
+    """What kind of result it is: "disparity", "right_disparity" ..."""
     suffix: str
-    """Of its format, in lower case with dot."""
+    """Suffix of its format, in lower case with dot."""
     path: Path | None
     """None: its bytes go to stdout."""
 
@@ -63,7 +63,7 @@ class Job:
     skip: bool = False
     error: PamError | None = None
     line: int | None = None
-    """Of the list that the pair comes from."""
+    """Line of the list that the pair comes from."""
 
     @property
     def names(self) -> list[str]:
@@ -96,7 +96,7 @@ class Plan:
         return self.pairing is None or self.pairing.batch
 
     def share(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Of items of all pairs, those of this part of the batch."""
+        """Pick this part of the batch from the items of all pairs."""
         part = self.selection.shard or slice(None)
         return itertools.islice(items, part.start, None, part.step)
 
@@ -134,7 +134,7 @@ class Plan:
                 yield self._job(item, seen)
 
     def _job(self, item: PairName | BadLine, seen: SeenPaths | None = None) -> Job:
-        """Of a pair; whatever is wrong with it fails it alone."""
+        """Make the job of a pair; whatever is wrong with the pair fails it alone."""
         if isinstance(item, BadLine):
             return Job(None, error=item.error, line=item.line)
         skip = self.results.skip_existing

@@ -36,7 +36,7 @@ class Labelling(Quiet, Compute, Network):
 
     @property
     def name(self) -> str:
-        """Of the weights."""
+        """Name, file or address of the weights."""
         return self.weights or DEFAULT_MATCHING
 
 

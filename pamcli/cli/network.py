@@ -39,7 +39,7 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
 
 
 def _complete_weights(incomplete: str) -> list[str]:
-    """For the tab key: names of `pam weights list`, and files."""
+    """Complete a name for the tab key: names of `pam weights list`, and files."""
     files = [*glob(f"{incomplete}*.safetensors"), *glob(f"{incomplete}*.onnx")]
     return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
 
@@ -84,12 +84,12 @@ class Matching(Network):
         parse=parsing.match_size,
     )
     enlarge: float | Literal["auto"] | None = option(
-        "The old name of --match-size.", metavar="auto|N", parse=parsing.match_size
+        "Old name of --match-size.", metavar="auto|N", parse=parsing.match_size
     )
 
     @property
     def name(self) -> str:
-        """Of the weights."""
+        """Name of the weights: those that are given, else the default."""
         return self.weights or DEFAULT_MATCHING
 
     def __post_init__(self) -> None:
@@ -120,8 +120,8 @@ class Matching(Network):
 class Upscaling(Network):
     """A network for super-resolution."""
 
-    scale: Literal["2", "4"] | None = option("How many times larger on each side, by default 4.")
-    ensemble: bool = flag("The mean over the flips of the pair: finer, in four times the time.")
+    scale: Literal["2", "4"] | None = option("Enlarge so many times on each side, by default 4.")
+    ensemble: bool = flag("Average over the flips of the pair: finer, in four times the time.")
 
     @property
     def factor(self) -> int | None:
@@ -130,7 +130,7 @@ class Upscaling(Network):
 
     @property
     def name(self) -> str:
-        """Of the weights."""
+        """Name of the weights: those that are given, else the default of the scale."""
         return self.weights or DEFAULT_UPSCALING[self.factor or DEFAULT_SCALE]
 
     def load(self, compute: Compute, console: Console) -> tuple[StereoUpscaler, Path]:

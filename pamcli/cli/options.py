@@ -16,7 +16,7 @@ from pamcli.files.finding import shown
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PackedLayout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
-PRECISION = "Of the convolutions; auto: bf16 for disparity on CPUs that have it, else fp32."
+PRECISION = "Compute convolutions so; auto: bf16 for disparity on CPUs that have it, else fp32."
 
 
 def _complete_data(incomplete: str) -> list[str]:
@@ -55,22 +55,23 @@ class Pairs(Limit):
         show_default=False,
     )
     pairs: str | None = option(
-        "A list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.", metavar="FILE"
+        "Read a list of pairs: left<TAB>right[<TAB>output] a line; - reads stdin as it arrives.",
+        metavar="FILE",
     )
-    null: bool = flag("The list is NUL-separated: left NUL right NUL.", "-0", "--null")
+    null: bool = flag("Read the list as NUL-separated: left NUL right NUL.", "-0", "--null")
     packed: PackedLayout | None = option(
         "One picture holds both views. lr: the left view on the left; rl: on the right "
         "(cross-eyed); tb: the left view on top; bt: below; -half: squeezed into the frame of one view; "
         "auto: as the file says, which .mpo and .jps do without being asked."
     )
-    side_by_side: bool = flag("The same as --packed lr.")
+    side_by_side: bool = flag("Read the left view on the left of one picture, as --packed lr does.")
     root: Path | None = option(
         "Results of a list, and of several --packed pictures, mirror the paths of the left pictures below "
         "this folder, by default the current one.",
         metavar="DIR",
     )
     shard: slice | None = option(
-        "Every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
+        "Process every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
         metavar="I/N",
         parse=parsing.shard,
     )
@@ -84,7 +85,7 @@ class Pairs(Limit):
 
     @property
     def layout(self) -> PackedLayout | None:
-        """Of pictures that hold both views; None: there are two pictures."""
+        """How one picture holds both views; None: there are two pictures."""
         return "lr" if self.side_by_side else self.packed
 
 
@@ -93,7 +94,7 @@ class Results(OptionGroup, panel="Output"):
 
     skip_existing: bool = flag("Leave out pairs whose results all exist.")
     overwrite: bool = flag("Replace results that exist.")
-    jsonl: bool = flag("One JSON object a pair on stdout, instead of the paths written.")
+    jsonl: bool = flag("Print one JSON object a pair, instead of the paths written.")
 
     def __post_init__(self) -> None:
         at_most_one({"--overwrite": self.overwrite, "--skip-existing": self.skip_existing})
@@ -118,7 +119,7 @@ class Pictures(Results):
         joins_main_folder=True,
     )
     format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
-        "Of pictures in a folder or on stdout; by default png.", "--format"
+        "Write pictures in this format, in a folder or on stdout; by default png.", "--format"
     )
 
 
@@ -126,7 +127,9 @@ class Device(OptionGroup, panel="Performance"):
     """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
 
     device: str = option(
-        "auto, cpu, cuda, cuda:N or mps; tensorrt for .onnx files.", default="auto", metavar="DEVICE"
+        "Compute on auto, cpu, cuda, cuda:N or mps; tensorrt for .onnx files.",
+        default="auto",
+        metavar="DEVICE",
     )
 
     def __post_init__(self) -> None:
@@ -139,7 +142,7 @@ class Compute(Device):
 
     precision: Precision = option(PRECISION, default="auto")
     max_memory: int | None = option(
-        "Memory that pam may take in all, as in 4GB, 1.5GiB or 800MB; by default what is free allows.",
+        "Take at most this much memory in all, as in 4GB, 1.5GiB or 800MB; by default what is free.",
         metavar="SIZE",
         parse=parsing.memory_size,
     )
@@ -155,16 +158,16 @@ class Cluster(OptionGroup, panel="Performance"):
     """Other machines that may work off a batch."""
 
     engine: Literal["local", "ray"] = option(
-        "ray: the batch over a cluster (pam guide clusters).", default="local"
+        "ray: spread the batch over a cluster (pam guide clusters).", default="local"
     )
     ray_address: str = option(
-        "Of the cluster; auto: the one that this machine belongs to; local: this machine alone.",
+        "Address of the cluster; auto: the one that this machine belongs to; local: this machine alone.",
         default="auto",
         metavar="auto|local|HOST",
         parse=parsing.name,
     )
     ray_cores: int | None = option(
-        "Of each of Ray's workers without a GPU, by default 4, to rectify 1.", min=1
+        "Cores for each of Ray's workers without a GPU; by default 4, to rectify 1.", min=1
     )
 
     @property
@@ -177,16 +180,18 @@ class Engine(Compute, Cluster):
     """Where to compute a batch with a network."""
 
 
-WORKERS = option("Processes.", min=1, show_default="processors, at most 8", rich_help_panel="Performance")
-JSON = flag("One JSON object instead of text.", rich_help_panel="Output")
-"""For commands with one answer; for those whose answer is a list:"""
-JSONL = flag("JSON instead of text, one object a line.", rich_help_panel="Output")
+WORKERS = option(
+    "Work in so many processes.", min=1, show_default="processors, at most 8", rich_help_panel="Performance"
+)
+JSON = flag("Print one JSON object instead of text.", rich_help_panel="Output")
+"""What commands with one answer take; those whose answer is a list take JSONL:"""
+JSONL = flag("Print JSON instead of text, one object a line.", rich_help_panel="Output")
 
 
 class Quiet(OptionGroup, panel="Messages"):
     """How much is said, for commands without details."""
 
-    quiet: bool = flag("No progress, only warnings and errors.", "-q")
+    quiet: bool = flag("Show no progress, only warnings and errors.", "-q")
 
     def console(self, *, jsonl: bool = False) -> Console:
         """The console that talks so. jsonl: results are to be JSON."""

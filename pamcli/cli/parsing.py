@@ -1,4 +1,4 @@
-"""From the text of an option to its value; each raises UsageError, which names the option."""
+"""Values of options, read from their texts; each raises UsageError, which names the option."""
 
 import math
 import re
@@ -27,7 +27,7 @@ def name(text: str, option: str) -> str:
 
 
 def path(text: str, option: str) -> Path:
-    """Of a file or folder."""
+    """Read the path of a file or folder."""
     return Path(name(text, option))
 
 
@@ -89,7 +89,7 @@ def _two_numbers(text: str, mark: str, digits: int = 5) -> tuple[int, int] | Non
 
 
 def rows_by_columns(text: str, option: str) -> tuple[int, int] | None:
-    """Of pictures, as tensors count them; None for "dynamic"."""
+    """Read a size in the order of tensors, rows x columns; None for "dynamic"."""
     size = _two_numbers(text, "x")
     if text != "dynamic" and (size is None or min(size) < 16):
         hint = "rows x columns from 16 on, as in 384x1248, or dynamic"
@@ -122,7 +122,7 @@ def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
 
 
 def shard(text: str, option: str) -> slice:
-    """Of all pairs, those of a share I/N."""
+    """Read a share I/N, as the slice of all pairs that it is."""
     share = _two_numbers(text, "/", digits=9)
     if share is None or not 1 <= share[0] <= share[1]:
         raise UsageError(

@@ -35,19 +35,19 @@ class Input(OptionGroup, panel="Input"):
         metavar="INPUT",
     )
     add: list[str] | None = option(
-        "Pairs of another data set, numbered before the others; middlebury is halved first.",
+        "Add pairs of another data set, numbered before the others; middlebury is halved first.",
         metavar="NAME:PATH",
     )
     list_file: Path | None = option(
         "Take these pairs alone: NAME or SOURCE/NAME a line, * for any.", "--list", metavar="FILE"
     )
-    split: Split = option("Which part of the published set is cut.", default="train")
+    split: Split = option("Cut this part of the published set.", default="train")
     from_stereograms: bool = flag("INPUT holds stereograms: rectify them to pairs; cut these with --scale.")
     layout: Literal["auto", "cross", "parallel"] | None = option(
-        "Of the stereograms: cross-eyed, parallel, or found out for each.", show_default="auto"
+        "How the stereograms lie: cross-eyed, parallel, or auto, found out for each.", show_default="auto"
     )
     infinity: Literal["yes", "no", "auto"] | None = option(
-        "Whether the farthest thing in them is infinitely far; auto sets aside the unclear."
+        "Say whether the farthest thing in them is infinitely far; auto sets aside the unclear."
     )
     skip_unpaired: bool = flag("Go on without pictures that have no partner.")
     skip_damaged: bool = flag("Finish without pictures that cannot be read.")
@@ -76,9 +76,9 @@ class Output(OptionGroup, panel="Output"):
     output: Path = option(
         "Patches go into x2, x4 or patches_x2 ... in it.", "-o", default=..., metavar="FOLDER"
     )
-    scale: Literal["2", "4"] | None = option("By how much the patches are reduced.")
+    scale: Literal["2", "4"] | None = option("Reduce the patches so many times, to learn x2 or x4.")
     store: Literal["packed", "folders"] = option(
-        "One file, quick to read; or the authors' tree of PNG files.", default="packed"
+        "Write one file, quick to read, or the authors' tree of PNG files.", default="packed"
     )
     jsonl: bool = JSONL
     workers: int | None = WORKERS

@@ -38,7 +38,7 @@ class Rectified(options.Pictures):
     """Where the rectified pictures go."""
 
     output_calibration: Path | None = option(
-        "Of the rectified pictures, for `pam disparity`; by default calibration.yaml beside them.",
+        "Calibration of the results, for `pam disparity`; by default calibration.yaml beside them.",
         metavar="FILE",
     )
 
@@ -54,7 +54,7 @@ class Views(Files):
         metavar="0...1",
     )
     size: tuple[int, int] | None = option(
-        "Of the rectified pictures, by default that of the given ones.",
+        "Size of the rectified pictures; by default that of the given ones.",
         metavar="WxH",
         parse=parsing.picture_size,
     )
@@ -65,7 +65,7 @@ class Views(Files):
         metavar="DEGREES",
     )
     fisheye: bool = flag(FISHEYE)
-    uncalibrated: bool = flag("Without a calibration, from what both pictures show: no distances.")
+    uncalibrated: bool = flag("Rectify by what both pictures show, without a calibration: no distances.")
 
     def __post_init__(self) -> None:
         if self.uncalibrated == bool(self.calibration):
@@ -134,7 +134,7 @@ class _Rectifying(Operation[_Result]):
         self.rectification: Rectification | None = None
         self.count = 0
         self.offsets = array("f")
-        """Of the pairs that were checked."""
+        """Vertical offset of each pair that was checked, pixels."""
         self.written = False
         self.same_for_all = rig is not None
 

@@ -16,7 +16,7 @@ class Submitted(Disparities):
     """Results to submit."""
 
     prediction_seconds: float | None = option(
-        "What the program took for a pair: Middlebury's and ETH3D's archives state it.",
+        "State these seconds for each pair, which the program took; for Middlebury and ETH3D.",
         metavar="S",
     )
 

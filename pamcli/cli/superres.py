@@ -22,13 +22,18 @@ class Larger(options.Pictures):
     """Where the larger pictures go."""
 
     output_packed: str | None = result(
-        "Both larger pictures in one.", PICTURE_OUTPUT_SUFFIXES, name="packed", folder_tag="_packed"
+        "Picture that holds both larger ones.", PICTURE_OUTPUT_SUFFIXES, name="packed", folder_tag="_packed"
     )
     packing: Packing = option(
-        "How: as of --packed; red-cyan is for glasses, red of the left, the rest of the right.", default="lr"
+        "Lay the pictures of --output-packed out as --packed has them; red-cyan: an anaglyph for glasses, "
+        "red from the left view.",
+        default="lr",
     )
     quality: int | None = option(
-        "Of JPEG and WebP, 1 to 100; by default JPEG at 95 and lossless WebP.", metavar="N", min=1, max=100
+        "Compress JPEG and WebP at this quality, 1 to 100; by default JPEG at 95 and lossless WebP.",
+        metavar="N",
+        min=1,
+        max=100,
     )
 
 

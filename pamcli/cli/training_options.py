@@ -18,70 +18,79 @@ class Run(OptionGroup, panel="Output"):
 
     output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
     resume: Path | None = option("Go on with a run that was stopped.", metavar="RUN")
-    max_minutes: float | None = option("Then stop cleanly; --resume goes on.", metavar="X")
-    checkpoint_every: int | None = option("Keep a checkpoint so often.", min=1, metavar="STEPS")
-    keep: int | None = option("Checkpoints that stay.", min=1)
-    log_every: int | None = option("Write a line of the log so often.", min=1, metavar="STEPS")
+    max_minutes: float | None = option("Stop cleanly after so many minutes; --resume goes on.", metavar="X")
+    checkpoint_every: int | None = option("Write a checkpoint every so many steps.", min=1, metavar="STEPS")
+    keep: int | None = option("Keep so many checkpoints, the latest.", min=1)
+    log_every: int | None = option("Write a line of the log every so many steps.", min=1, metavar="STEPS")
     wandb: str | None = option(
-        "The log to Weights & Biases, too, if installed.", metavar="PROJECT", parse=parsing.name
+        "Send the log to this project of Weights & Biases, too, if that is installed.",
+        metavar="PROJECT",
+        parse=parsing.name,
     )
-    as_json: bool = flag("Every line of the log on stdout, one JSON object a line.", "--jsonl")
+    as_json: bool = flag("Print every line of the log on stdout, one JSON object a line.", "--jsonl")
 
 
 class Source(OptionGroup, panel="Input"):
     """What is learned from, and measured on."""
 
     data: list[str] | None = option(
-        "What to learn from: a data set of `pam dataset list`; ?weight= mixes several.",
+        "Learn from this data set of `pam dataset list`; given several times, ?weight= mixes them.",
         **(DATA | {"metavar": FORM}),
     )
     crop: tuple[int, int] | None = option(
-        "Of the pictures that the network is given, pixels.", metavar="WxH", parse=parsing.crop
+        "Train on crops of this size, pixels.", metavar="WxH", parse=parsing.crop
     )
     validation: list[str] | None = option(
-        "What to measure on; the best weights are kept as best.", "--val", **DATA
+        "Measure the weights on this data set; the best are kept as best.", "--val", **DATA
     )
-    validate_every: int | None = option("Measure on --val so often.", min=1, metavar="STEPS")
+    validate_every: int | None = option("Measure on --val every so many steps.", min=1, metavar="STEPS")
 
 
 class Learning(OptionGroup, panel="Learning"):
     """The recipe, and what is changed in it."""
 
     recipe: str | None = option(
-        "Of this pam, or of a run folder. Options change it.", metavar="NAME|FILE.json", parse=parsing.name
+        "Train by one of pam's recipes (pam guide training), or a run's recipe.json; options change it.",
+        metavar="NAME|FILE.json",
+        parse=parsing.name,
     )
-    steps: int | None = option("How many batches to learn from; with --resume: more.", min=1)
-    epochs: float | None = option("The same, in passes over the data.")
-    batch: int | None = option("Pairs in a step, over all processes of torchrun.", min=1)
-    learning_rate: float | None = option("The highest of the schedule.", metavar="X")
+    steps: int | None = option("Learn from so many batches in all; with --resume: go on to so many.", min=1)
+    epochs: float | None = option("Learn from so many passes over the data, instead of --steps.")
+    batch: int | None = option("Take so many pairs in a step, over all processes of torchrun.", min=1)
+    learning_rate: float | None = option("Set the highest learning rate of the schedule.", metavar="X")
     learning_rate_schedule: Literal["constant", "step", "cosine", "one-cycle"] | None = option(
-        "How the rate moves, as --set schedule.KEY tunes."
+        "Choose how the learning rate moves; --set schedule.KEY tunes it."
     )
-    clip: float | None = option("Largest norm of the gradient.")
-    accumulate: int | None = option("Compute a batch in N parts: less memory.", min=1, metavar="N")
+    clip: float | None = option("Scale gradients down to at most this norm.")
+    accumulate: int | None = option("Compute a batch in N parts, in less memory.", min=1, metavar="N")
     ema: float | None = option(
-        "Of the average of weights, which is kept; 0.99 for short runs.", metavar="DECAY", parse=None
+        "Average the weights over steps with this decay (0.99 for short runs), and keep the average.",
+        metavar="DECAY",
+        parse=None,
     )
     loss: list[str] | None = option("Weigh a term of the loss; 0 switches it off.", metavar="NAME=WEIGHT")
     settings: list[str] | None = option(
-        "Of the recipe, as augmentation.noise=0.02.", "--set", metavar="KEY=VALUE"
+        "Set a value of the recipe, as in augmentation.noise=0.02.", "--set", metavar="KEY=VALUE"
     )
-    seed: int | None = option("Of the fresh weights and of the examples.", min=0)
+    seed: int | None = option("Draw fresh weights and examples from this seed.", min=0)
 
 
 class Start(OptionGroup, panel="Network"):
     """The weights to begin with, and which of them learn."""
 
     start: str | None = option(
-        "Weights to begin with, as of --weights.",
+        "Begin with these weights: a name of `pam weights list`, or a file.",
         "--from",
         parse=parsing.name,
         **(WEIGHTS | {"metavar": "WEIGHTS"}),
     )
     variant: str | None = option(
-        "Parts unlike the paper's, as blocks=2,refinement=none.", metavar="KEY=VALUE,..."
+        "Train a network with parts unlike the paper's, as in blocks=2,refinement=none.",
+        metavar="KEY=VALUE,...",
     )
-    only: str | None = option("Let parts of the network learn, as refine or pam.", metavar="PART,...")
+    only: str | None = option(
+        "Let only these parts of the network learn, as in refine or pam.", metavar="PART,..."
+    )
     anew: str | None = option("Begin a part with fresh weights in spite of --from.", metavar="PART")
 
 
@@ -89,9 +98,9 @@ class Machine(Device):
     """Where and how to compute."""
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
-        "auto: the fastest that the processor has."
+        "Compute in this precision; auto: the fastest that the processor has."
     )
-    workers: int | None = option("Processes that prepare examples (0: none of their own).", min=0, max=256)
+    workers: int | None = option("Prepare examples in N processes (0: none of their own).", min=0, max=256)
 
 
 class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network"):
@@ -99,33 +108,33 @@ class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network")
 
 
 class MatcherTraining(Training):
-    """Of pam train disparity."""
+    """Options of pam train disparity."""
 
     unsupervised: bool = flag("Learn from the pairs alone; no truth is opened.", rich_help_panel="Learning")
     network: str | None = option(
-        "Which matcher; else that of the recipe, or of --from.",
+        "Train this matcher; by default that of the recipe, or of --from.",
         metavar="|".join(names_of("disparity")),
         parse=parsing.one_of(*names_of("disparity")),
     )
     max_disparity: int | Literal["stored"] | None = option(
-        "A prior to train with: stored, too.",
+        "Train with this largest disparity as a prior, which is stored with the weights.",
         default="stored",
         metavar="N|none",
         parse=parsing.prior,
         show_default=False,
     )
-    freeze_batch_norm: bool | None = option("Normalise by the statistics that the weights came with.")
+    freeze_batch_norm: bool | None = option("Keep the batch-norm statistics that the weights came with.")
 
 
 class UpscalerTraining(Training):
-    """Of pam train superres."""
+    """Options of pam train superres."""
 
     network: str | None = option(
-        "Which network; else that of the recipe, or of --from.",
+        "Train this network; by default that of the recipe, or of --from.",
         metavar="|".join(names_of("superres")),
         parse=parsing.one_of(*names_of("superres")),
     )
-    scale: int | None = option("Enlargement to learn: 2, 3, 4 or 8.", metavar="2|3|4|8")
+    scale: int | None = option("Learn to enlarge 2, 3, 4 or 8 times on each side.", metavar="2|3|4|8")
 
 
 AnyTraining = MatcherTraining | UpscalerTraining

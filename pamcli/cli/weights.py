@@ -96,14 +96,14 @@ class Imported(OptionGroup, panel="Output"):
 
     output: Path = option("The file to write.", "-o", default=..., metavar="FILE.safetensors")
     max_disparity: int | None = option(
-        "The prior that a matching network was trained with: its tensors cannot show it.",
+        "Store the largest disparity that a matcher was trained with; its tensors cannot show it.",
         metavar="N|none",
         parse=parsing.number_or_none,
         show_default="none",
     )
-    training: str = option("Data and recipe, to be stored.", default="")
-    licence: str = option("Licence of the weights.", default="unknown")
-    version: str = option("Version of the weights.", default="")
+    training: str = option("Store in words what data and recipe the weights come from.", default="")
+    licence: str = option("Store the licence of the weights.", default="unknown")
+    version: str = option("Store the version of the weights.", default="")
     half: bool = flag("Store half precision, in half the bytes.")
     overwrite: bool = flag("Replace results that exist.")
 
@@ -147,12 +147,12 @@ class Exported(OptionGroup, panel="Output"):
 
     output: Path = option("The file to write.", "-o", default=..., metavar="FILE.onnx")
     size: tuple[int, int] | None = option(
-        "Rows x columns of the pictures, as in 384x1248; dynamic: of any.",
+        "Fix the pictures to rows x columns, as in 384x1248; dynamic: leave both open.",
         metavar="HxW|dynamic",
         show_default="dynamic",
         parse=parsing.rows_by_columns,
     )
-    half: bool = flag("Convolutions in half precision.")
+    half: bool = flag("Store convolutions in half precision.")
     overwrite: bool = flag("Replace results that exist.")
 
 

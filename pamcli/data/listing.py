@@ -29,14 +29,14 @@ class Part:
     """One thing that a data set knows about its pairs, in a file of its own."""
 
     name: str
-    """In `Files.parts`; where it is read, a field of `Sample`, too."""
+    """Key in `Files.parts`; where it is read, a field of `Sample`, too."""
     called: str = ""
     """How it is called where it is lacking: "truth (disp0GT.pfm)"; "" = its lack is not reported."""
     read: Callable[[Path], Any] | None = None
     """A module's function, so that a source can be pickled. None: for others to read; its result None: there
     is nothing after all."""
     file: str = ""
-    """Of `Patterns`: its file."""
+    """File of `Patterns` that holds it."""
 
 
 def truths(read: Callable[[Path], Any], left: str, right: str = "") -> tuple[Part, ...]:
@@ -174,9 +174,9 @@ class Patterns:
     labelled: str = ""
     """The split that has truth; "" = all."""
     calibration: Calibration | None = None
-    """Of all pairs, where no file tells it."""
+    """Calibration of all pairs, where no file tells it."""
     name: str = "{}"
-    """Of a pair: what its texts become."""
+    """What a pair is called: its texts are put into the braces."""
 
     def row(
         self,
@@ -187,7 +187,7 @@ class Patterns:
         keys: tuple[Key, ...] = (),
         unverified: str = "",
     ) -> SourceInfo:
-        """Of the table of data sets."""
+        """Make its row of the table of data sets."""
         return SourceInfo(name, about, splits, tree, partial(self.open, keys), keys, unverified)
 
     def open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:

@@ -21,7 +21,7 @@ class DataSpec:
     """A data set that was asked for, checked against the table of sources, not yet looked for on disk."""
 
     text: str
-    """As it was given."""
+    """The specification as it was given."""
     info: SourceInfo
     split: str
     path: Path | None

@@ -103,7 +103,7 @@ class Source(ABC):
         """Read one sample. Raises InputError naming the file that is missing or damaged."""
 
     def first(self, count: int) -> Source:
-        """The same data set with its first `count` samples alone."""
+        """Limit the data set to its first `count` samples."""
         fewer = copy.copy(self)
         fewer.names = self.names[:count]
         return fewer
@@ -114,7 +114,7 @@ class Source(ABC):
         return [round(index * (len(self) - 1) / max(count - 1, 1)) for index in range(count)]
 
     def draw(self, series: int, number: int, height: int, width: int) -> Sample:
-        """Of an endless data set: the sample `number` of a series, in pictures of height x width."""
+        """Draw sample `number` of a series of an endless data set, in pictures of height x width."""
         raise NotImplementedError
 
     def with_hard_cases(self, hard: HardCases) -> Source:
@@ -176,7 +176,7 @@ class SourceInfo:
     tree: tuple[str, ...]
     """Files of one sample as the publisher's archives unpack; left and right picture come first."""
     open: Callable[[Any, str, Mapping[str, str]], Source]
-    """From the folder (None only where none is needed), split and keys: lists the samples. A tree that is not
+    """Lists the samples of a folder (None only where none is needed), a split and keys. A tree that is not
     recognised gives none. Raises InputError, UsageError."""
     keys: tuple[Key, ...] = ()
     unverified: str = ""

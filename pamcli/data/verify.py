@@ -76,7 +76,7 @@ class Fit:
     error: float
     """Mean difference of high-passed grey values, cut off at three standard deviations, in these."""
     chance: float
-    """The same a few pixels to the left and the right of where the reading leads: a right one is better."""
+    """Mean difference a few pixels to the left and right of it: a right reading is better than that."""
 
 
 def judge(sample: Sample) -> str | None:

@@ -45,7 +45,7 @@ class ConfidenceTally:
     def __init__(self) -> None:
         self._errors = ErrorHistogram()
         self._by_level = np.zeros((3, _LEVELS))
-        """For each level of confidence: pixels, the sum of their errors, and how many are bad."""
+        """Pixels, the sum of their errors, and how many are bad, for each level of confidence."""
 
     def add(self, errors: NDArray[np.floating], confidence: NDArray[np.floating], *, name: str) -> None:
         """Add pixels. errors: (N,) px, finite. confidence: (N,) in [0, 1]. name: the sample, for messages.

@@ -42,7 +42,7 @@ class OutputPlan:
 
     main: OutputKind
     templates: Mapping[str, str]
-    """Of the file of each kind, by its name; `{}` stands for the key of a pair."""
+    """File of each kind, by the kind's name; `{}` stands for the key of a pair."""
     format_suffix: str | None = None
 
     def paths(self, pair: PairName) -> dict[str, Path]:

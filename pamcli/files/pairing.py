@@ -58,7 +58,7 @@ class Pairing:
     pairs: Collection[PairName]
     unpaired: tuple[Path, ...] = ()
     batch: bool = True
-    """Not one pair that was named by itself."""
+    """False for one pair that was named by itself."""
 
 
 def is_template(text: str) -> bool:

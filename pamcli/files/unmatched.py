@@ -56,7 +56,7 @@ class _Side:
 
     @property
     def template(self) -> str:
-        """With {} in between, as it is typed."""
+        """The names as a template, with {} in between, as it is typed."""
         return shlex.quote("{}".join(self.ends))
 
     @property

@@ -69,7 +69,7 @@ class Found:
     folders: tuple[str, ...]
     """The folders and archives on the way to it, the given place itself left out."""
     name: str
-    """Of the file, with its suffix."""
+    """Name of the file, with its suffix."""
     location: Location
 
 

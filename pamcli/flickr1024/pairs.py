@@ -28,7 +28,7 @@ class Pair:
     left: Location
     right: Location
     halved: bool = False
-    """To be reduced to half its size first, as the authors did with Middlebury."""
+    """Whether it is reduced to half its size first, as the authors did with Middlebury."""
 
     def __str__(self) -> str:
         return f"{self.source}/{self.name}"

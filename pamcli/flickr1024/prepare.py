@@ -1,4 +1,4 @@
-"""From pairs to a store of patches: planned, checked before anything is made, carried out, finished."""
+"""A store of patches made from pairs: planned, checked before anything is made, carried out, finished."""
 
 import os
 from collections.abc import Callable, Sequence

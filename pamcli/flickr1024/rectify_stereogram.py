@@ -1,4 +1,4 @@
-"""From a stereogram to a rectified pair, step by step (the paper's Section 5.3.1).
+"""A rectified pair made from a stereogram, step by step (the paper's Section 5.3.1).
 
 Photographers shift the views onto a common plane of focus, and so the disparity of what is infinitely far is
 lost: whether the farthest thing is infinitely far (no disparity) or near (40 px) must be said.
@@ -78,11 +78,11 @@ class RowFit:
 
     @property
     def angles(self) -> tuple[float, float]:
-        """By which either view is turned, radians."""
+        """Angles by which the views are turned, radians."""
         return self.second_rotation - self.rotation, self.second_rotation
 
     def maps(self, size: tuple[int, int]) -> tuple[Floats, Floats]:
-        """For each view, of height and width `size`, where the pixels of the straightened one lie in it."""
+        """Map the pixels of each straightened view, of height and width `size`, to where they lie in it."""
         angles = [angle if abs(angle) * max(size) / 2 > _STRAIGHT else 0.0 for angle in self.angles]
         zoom = self.zoom if abs(self.zoom) * size[0] / 2 > _STRAIGHT else 0.0
         whole = not any(angles) and not zoom and abs(self.offset - round(self.offset)) <= _STRAIGHT
@@ -140,7 +140,7 @@ class RectifiedPair:
     certainty: float
     """0.5 .. 1: how sure it is that the views are not exchanged; 1 where the layout was given."""
     vertical_offset: float
-    """By how many pixels the right view showed the middle of the picture lower than the left one."""
+    """How many pixels lower the right view showed the middle of the picture than the left one."""
     rotation: float
     """Degrees by which the right view was turned against the left one; positive: its right side was lower."""
     shift: int
@@ -148,7 +148,7 @@ class RectifiedPair:
     infinity: Literal["yes", "no"]
     """Whether the farthest thing was taken to be infinitely far."""
     smallest_disparity: float
-    """Of the pair as it is now, left x - right x, without outliers."""
+    """Smallest disparity of the pair as it is now, left x - right x, without outliers."""
     largest_disparity: float
     left_map: Floats
     """(2, 3): the pixel (x, y) of `left` shows the stereogram's place left_map @ (x, y, 1)."""
@@ -290,7 +290,7 @@ def _inside(places: Floats, size: tuple[int, int]) -> Box:
 
 
 def _from_pair(window: Box, places: Floats, box: Box) -> Floats:
-    """From the finished view to the stereogram: the window, the turn, the box of the view."""
+    """Lead from the finished view to the stereogram: by the window, the turn, the box of the view."""
     turn = places[:, :2]
     move = turn @ [window.left, window.top] + places[:, 2] + [box.left, box.top]
     return np.concatenate([turn, move[:, None]], axis=1)

@@ -34,7 +34,7 @@ _EXPLAINED = 0.35  # share of an edge that may differ from its match, beyond the
 _MOST = 40.0  # no edge counts for more than this difference
 _TILES = 8  # the picture is cut into 8 x 8 tiles, whose agreement says how sure the vote is
 _WEIGHTS = (5.0, 1.0, 2.0)
-"""Of vote, agreement and rows in the log-odds of the order; see scripts/check_stereograms.py."""
+"""Weights of vote, agreement and rows in the log-odds of the order; see scripts/check_stereograms.py."""
 
 
 @dataclass(frozen=True)

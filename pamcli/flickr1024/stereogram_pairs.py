@@ -1,4 +1,4 @@
-"""From a folder of stereograms to rectified pairs, with what became of every picture.
+"""A folder of stereograms made into rectified pairs, with what became of every picture.
 
 OUT/pairs/NAME_L.png, NAME_R.png      the pairs
 OUT/stereograms.csv, .json            a line for every picture: made into a pair with what was found and
@@ -41,7 +41,7 @@ class Report:
     reason: Text | None = None
     """Why it is no pair."""
     name: Text | None = None
-    """Of the pair's files, as all below."""
+    """Name of the pair's files; all below is of the pair, too."""
     width: Whole | None = None
     height: Whole | None = None
     layout: Literal["cross", "parallel"] | None = None
@@ -77,10 +77,10 @@ class StereogramItem(Item):
     picture: str
     """Its path below what was given."""
     name: str
-    """Of the pair."""
+    """Name of the pair."""
     location: Location
     options: Mapping[str, Any]
-    """Of `rectify_stereogram`."""
+    """Options of `rectify_stereogram`."""
 
     def result(self) -> Report:
         """What became of it."""

@@ -56,7 +56,7 @@ SCALES = (2, 4)
 FORMAT = 1
 HEADER = 128  # bytes before the pixels in pixels.npy
 VIEW_FILES = ("hr0.png", "hr1.png", "lr0.png", "lr1.png")
-"""Of a patch's folder, in the order of the fields of `Patch`."""
+"""Files of a patch's folder, in the order of the fields of `Patch`."""
 MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "width", "sha256")
 
 StoreName = Literal["packed", "folders"]
@@ -164,15 +164,15 @@ class PackedPicture:
     name: Text
     width: Side
     height: Side
-    """Of the high resolution, cut to a multiple of the scale."""
+    """Height of the high resolution, cut to a multiple of the scale."""
     first: Annotated[Whole, Field(ge=1)]
     """Number of its first patch, from 1."""
     patches: Whole
     offset: Whole
-    """Of its first pixel among all; of folders, what it would be."""
+    """Number of its first pixel among all; of folders, what it would be."""
 
     def boxes(self, scale: int) -> list[tuple[int, int]]:
-        """As `boxes`, of its low resolution."""
+        """Top left corners of its patches in the low resolution, as `boxes` has them."""
         return boxes(self.height // scale, self.width // scale)
 
 
@@ -211,7 +211,7 @@ class Index:
         return sum(picture.patches for picture in self.pictures)
 
     def names(self) -> tuple[str, ...]:
-        """Of the patches: their numbers, with gaps where a pair was left out."""
+        """Names of the patches: their numbers, with gaps where a pair was left out."""
         spans = ((picture.first, picture.first + picture.patches) for picture in self.pictures)
         return tuple(f"{number:06d}" for start, end in spans for number in range(start, end))
 

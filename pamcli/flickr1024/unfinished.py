@@ -52,7 +52,7 @@ class Item:
 
     number: int
     folder: Path
-    """Of all the work."""
+    """The folder of all the work."""
 
     @property
     def record(self) -> Path:
@@ -172,7 +172,7 @@ class Unfinished(Generic[AnItem]):
 
 
 def difference(old: Request, new: Request) -> str:
-    """In which way two requests differ, in words; "" where they do not."""
+    """Say in which way two requests differ; "" where they do not."""
     for name in {**old.options, **new.options}:
         before, now = (request.options.get(name) for request in (old, new))
         if before != now:
@@ -192,7 +192,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
-    """The same bytes for the same value. Raises OutputError."""
+    """Write a value as JSON, the same bytes for equal values. Raises OutputError."""
     write_atomically(path, (json.dumps(value, indent=indent) + "\n").encode())
 
 

@@ -30,7 +30,7 @@ ALWAYS = 1e-6
 
 PIXELS_AT_ONCE = 200_000
 EDGE_PIXELS_AT_ONCE = 16_000
-"""Of which the 25 reduced pixels around are looked at: so that they stay in the cache."""
+"""Edge pixels whose 25 reduced neighbours are looked at together: so many that these stay in the cache."""
 
 
 def along_edges(
@@ -82,7 +82,7 @@ class _Places:
         self.before = np.floor(self.at).astype(np.intp)
         self.behind = np.minimum(self.before + 1, short - 1)
         self.part = self.at - self.before.astype(np.float32)
-        """Of the way from the one before to the one behind."""
+        """Share of the way from the one before to the one behind."""
 
 
 def _linear(values: NDArray[np.float32], down: _Places, across: _Places, rows: slice) -> NDArray[np.float32]:

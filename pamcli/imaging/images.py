@@ -47,7 +47,7 @@ class Picture:
     grey: bool = False
     """The file had one colour channel; `pixels` repeats it three times."""
     icc_profile: bytes | None = None
-    """As found in the file; None where there was none, or where it described inks (CMYK)."""
+    """Colour profile of the file; None where there was none, or where it described inks (CMYK)."""
     orientation: int = 1
     """The EXIF orientation that was found (1..8); already applied to `pixels` and `alpha`."""
     exif: bytes = b""

@@ -134,7 +134,7 @@ def find_matches(
 def refine_matches(
     first: NDArray[Any], second: NDArray[Any], matches: Matches, factor: int, most: int
 ) -> Matches:
-    """At most so many of the matches, measured in the full-size views to a fraction of a pixel; see
+    """Measure at most `most` of the matches in the full-size views, to a fraction of a pixel; see
     `find_matches`."""
     import cv2
 

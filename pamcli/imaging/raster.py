@@ -70,7 +70,7 @@ _filter_lock = threading.Lock()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """For reading headers: Pillow warns about broken EXIF data, numpy about files from Python 2.
+    """Silence what headers provoke: Pillow warns about broken EXIF data, numpy about files from Python 2.
 
     Warning filters belong to the whole process. So this is held as short as possible, by one thread at a
     time, and names the modules, so that filters restored out of order by other code do little harm.

@@ -25,7 +25,7 @@ class Compute:
 
     @classmethod
     def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> "Compute":
-        """From the names of a device and a precision.
+        """Choose by the names of a device and a precision.
 
         "auto" takes the first GPU, else the CPU, and fp32; with `reduce`, what a CPU computes in hardware (on
         GPUs nobody has measured yet what a lower precision costs). Raises UsageError for a value that does
@@ -52,7 +52,7 @@ class Compute:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights and feature maps."""
+        """Type of the weights and feature maps."""
         return PRECISIONS[self.precision]
 
     def exactly(self) -> AbstractContextManager[object]:
@@ -101,7 +101,7 @@ def _device(text: str) -> torch.device:
 
 
 def training_compute(device: str, precision: str) -> Compute:
-    """From the names of a device and a precision; "auto" is the fastest that the processor really has.
+    """Choose by the names of a device and a precision; "auto" is the fastest that the processor really has.
 
     That is bf16 on a CPU with AVX512-BF16 or AMX and on a GPU that computes in it, fp16 on other NVIDIA GPUs,
     and else fp32: an emulated bf16 is many times slower. Raises UsageError and DeviceError as

@@ -38,7 +38,7 @@ def devices() -> dict[str, str]:
 
 
 def memory() -> str:
-    """Of the CPU."""
+    """Free memory of the CPU, for people."""
     free = free_memory(torch.device("cpu"))
     if free is None:
         return "not reported by the system"

@@ -20,7 +20,7 @@ from pamcli.streaming.rolling import folded
 
 
 def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]:
-    """For each of several pieces of work, one after the other: what its share is told to.
+    """Split the progress of several pieces of work, one after the other: what the share of each is told to.
 
     `work`: how long each takes, in any unit. `progress` is told the share of all.
     """

@@ -73,11 +73,11 @@ class StereoResult:
 
     @property
     def doubtful(self) -> bool:
-        """So few pixels are confident that the pictures are probably no pair."""
+        """Whether so few pixels are confident that the pictures are probably no pair."""
         return self.confident_share < DOUBTFUL
 
     def changed(self, left: _Change, right: _Change, *, disparity: _Change) -> "StereoResult":
-        """With the arrays of each view changed by a function of its own, and disparities by one more."""
+        """Change the arrays of each view by a function of its own, and disparities by one more."""
         return StereoResult(
             disparity(left(self.disparity)),
             None if self.right_disparity is None else disparity(right(self.right_disparity)),
@@ -235,7 +235,7 @@ class StereoMatcher(NetworkOnDevice):
         max_disparity: int | None,
         progress: Progress | None,
     ) -> StereoResult:
-        """Of views whose disparities are not negative."""
+        """Match views whose disparities are not negative."""
         PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
         height, width = left.shape[:2]
         rows, columns = matched_size(self.match_size, height, width, self.size)
@@ -303,7 +303,7 @@ class StereoMatcher(NetworkOnDevice):
         *,
         confidence: bool = False,
     ) -> StreamedMatching:
-        """Of the padded pair."""
+        """Match the padded pair."""
 
         def rows(first: int, last: int) -> Tensor:
             both = pair(first, last).to(self.compute.device)

@@ -130,7 +130,7 @@ class OnnxNetwork:
         return size if limit is None else 1.0
 
     def footprint(self, width: int, height: int) -> Footprint:
-        """Of a padded pair. A GPU's memory is ONNX Runtime's affair."""
+        """Memory that a padded pair takes; that of a GPU is ONNX Runtime's affair."""
         if self.session.get_providers()[0] != ON_CPU:
             return Footprint(fixed=0, per_row=1, rows=(height, height, height))
         return whole_footprint(self.spec, width, height)
@@ -146,14 +146,14 @@ class OnnxNetwork:
         confidence: bool = False,
         progress: Progress | None = None,
     ) -> StreamedMatching:
-        """As of `StreamedPASMnet.match`, of rows in [0, 1]."""
+        """Match a pair of rows in [0, 1], as `StreamedPASMnet.match` does."""
         disparity, received, sure = self._run(rows(0, height))
         return StreamedMatching(disparity, valid_mask(received), received, sure if confidence else None)
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
     ) -> None:
-        """As of `StreamedPASSRnet.enlarge`."""
+        """Enlarge a pair, as `StreamedPASSRnet.enlarge` does."""
         for view, picture in enumerate(self._run(rows(0, height))[: 2 if both else 1]):
             write(view, 0, picture[0])
 
@@ -203,7 +203,7 @@ class Exported:
     """Deviation from PyTorch, in `unit`."""
     unit: str
     seconds: tuple[float, float]
-    """Of ONNX Runtime and of PyTorch, for the same whole maps on the CPU."""
+    """Seconds that ONNX Runtime and PyTorch take for equal whole maps on the CPU."""
 
 
 class _Matching(nn.Module):

@@ -1,4 +1,4 @@
-"""From pictures to the networks' tensors, in the size in which they are matched best.
+"""Tensors for the networks made of pictures, in the size in which they are matched best.
 
 The finest attention has a quarter of the pictures' rows and columns: what is narrower than four pixels can be
 lost to what is behind it. Enlarged pictures lose less, for time that grows with their pixels. Of pictures
@@ -24,7 +24,7 @@ Pixels = NDArray[np.generic]
 """A picture (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
 
 MatchSize = float | Literal["auto"]
-"""In which size pictures are matched: up to `MOST` how many times as large on each side as they are; from
+"""Size in which pictures are matched: up to `MOST` how many times as large on each side as they are; from
 `NARROWEST` on a width in pixels; auto: see `matched_size`."""
 
 LEAST, MOST = 1 / 16, 4.0
@@ -32,8 +32,10 @@ NARROWEST = 64
 
 AUTO_MOST = 2.0
 AUTO_PIXELS = 850_000
-"""`auto` enlarges smaller pictures to so many pixels, and at most twice on each side: there the fewest errors
-are found on KITTI and Middlebury (scripts/training/README.md; scripts/training/ship.py measures other sizes)."""
+"""`auto` enlarges smaller pictures to so many pixels, and at most twice on each side.
+
+Chosen for the fewest errors on KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py
+measures other sizes."""
 
 AUTO_LARGEST = 1_750_000
 """`auto` reduces larger pictures to so many pixels (scripts/measure_match_size.py)."""

@@ -28,7 +28,7 @@ class Steps(Protocol):
         """Load the network. Raises PamError."""
 
     def begin(self, jobs: Iterator[Any]) -> Iterator[Any]:
-        """The same jobs, after what has to be known of them, here, before there are workers."""
+        """See what has to be known of the jobs, here, before there are workers; then yield them all."""
 
     def settled(self, job: Any) -> Outcome[Any, Any] | None:
         """The outcome of a job that needs no worker."""
@@ -124,11 +124,11 @@ def _spread(
 ) -> Generator[Outcome[Any, Any], None, None]:
     workers: dict[int, Any] = {}
     load: dict[int, int] = {}
-    """Of the workers that have started."""
+    """Work that each worker has in hand; those alone that have started."""
     starting: dict[Any, int] = {}
     running: dict[Any, tuple[int, Any, int]] = {}
     again: deque[tuple[Any, int]] = deque()
-    """With how often they were tried."""
+    """Jobs to try again, each with how often it was tried."""
     more, failures = True, 0
 
     def start() -> None:

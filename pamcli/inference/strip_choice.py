@@ -18,7 +18,7 @@ from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
 COMFORTABLE = 0.7  # share of the free memory that is taken without being asked for more
 
 MATCHING_LAG, MATCHING_ROW, MATCHING_COSTS = 4_500, 86, 216
-"""Of PASMnet's attention stages: numbers for each column of the pictures, whatever the strip; numbers for
+"""What PASMnet's attention stages hold: numbers for each column, whatever the strip; numbers for
 each pixel of a strip; and bytes for each pixel of a strip that are float32 in any precision.
 
 Rows wait for those below them that the convolutions of all stages still need; a strip's are the heads and
@@ -29,27 +29,27 @@ view with keys of the other have four times as many channels.
 MATCHING2_LAG, MATCHING2_LAG_COSTS, MATCHING2_ROWS = 17_000, 2_500, 900
 MATCHING2_ROW, MATCHING2_COSTS = 34, 180
 MATCHING2_COST_ROWS = 32, 30, 32
-"""The same of PASMnet 2, measured on what tensors take: for each column of pictures that have that many rows
+"""What PASMnet 2 holds, measured on what tensors take: for each column of pictures that have that many rows
 or more; for each pixel of a strip; and lines of costs at 1/4, 1/8 and 1/16.
 
 Its coarsest scale looks 900 rows ahead of the disparity that is given out. What is held of so many rows are
 the features at 1/4 of both views (64 channels), those at 1/8 (96), and 32 of E0's."""
 
 UPSCALING_LAG, UPSCALING_ROW, UPSCALING_COSTS = 19_500, 750, 1_500
-"""The same of PASSRnet.
+"""What PASSRnet holds, in that order.
 
 The six groups of dilated convolutions wait for 16 rows each (and their sums for 8), both views, 64 channels;
 a strip's are a group's input, sum, three branches and these joined; queries, keys and values of both views.
 """
 
 UPSCALING2_LAG, UPSCALING2_ROW, UPSCALING2_COSTS = 8_000, 450, 1_600
-"""The same of PASSRnet 2, fitted to what tensors take. Its blocks wait for two rows of 64 channels of both
+"""What PASSRnet 2 holds, fitted to what tensors take. Its blocks wait for two rows of 64 channels of both
 views; a strip's are features before and after a 3x3 convolution, their norm in float32."""
 
 MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 90, 380
 MATCHING2_WHOLE_ROW, MATCHING2_WHOLE_COSTS = 20, 160
 UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
-"""The same of a picture that is one strip. PASMnet's costs are those of the lines whose attention is looked
+"""What a picture holds that is one strip. PASMnet's costs are those of the lines whose attention is looked
 at at a time. PASSRnet's rows are counted for each view, and once more."""
 
 MATCHING_HEADS = 48
@@ -73,7 +73,7 @@ UPSCALING_STRIP, UPSCALING_WHOLE = 15_000, 30_000
 the second number is one strip, for without any edge between strips it takes a tenth less time."""
 
 UPSCALING2_STRIP = 7_500
-"""The same of PASSRnet 2, whose layers compute little for what they read: that is to stay in the cache."""
+"""Pixels of a strip of PASSRnet 2, whose layers compute little for what they read: it stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ class Footprint:
     fixed: int
     """Whatever the strip."""
     per_row: int
-    """For each row of the strip."""
+    """Bytes for each row of the strip."""
     rows: tuple[int, int, int]
-    """Of a strip: the least, the most that pays, and what it is a multiple of."""
+    """Rows of a strip: the least, the most that pays, and what it is a multiple of."""
     whole: tuple[int, int] | None = None
     """Rows of the whole picture, and bytes for it as one strip, where that pays."""
 
     def peak(self, strip: int) -> int:
-        """With strips of so many rows."""
+        """Bytes with strips of so many rows."""
         if self.whole is not None and strip >= self.whole[0]:
             return self.whole[1]
         return self.fixed + strip * self.per_row
@@ -101,7 +101,7 @@ class Footprint:
         return self.rows[1] if self.whole is None else self.whole[0]
 
     def with_results(self, count: int) -> "Footprint":
-        """So many bytes more."""
+        """Add bytes that the results take."""
         whole = None if self.whole is None else (self.whole[0], self.whole[1] + count)
         return replace(self, fixed=self.fixed + count, whole=whole)
 
@@ -114,7 +114,7 @@ def matching_footprint(
     confidence: bool = False,
     right: bool = False,
 ) -> Footprint:
-    """Of PASMnet on a pair of `width` x `height` px, multiples of 32."""
+    """Memory of PASMnet for `width` x `height` px, multiples of 32."""
     pixels = width * height
     # Both views: E1 (64 channels at 1/4), F2 (96 at 1/8), F1 (128 at 1/16).
     features = 2 * (64 * pixels // 16 + 96 * pixels // 64 + 128 * pixels // 256) * item
@@ -142,7 +142,7 @@ def matching_footprint(
 def matching2_footprint(
     width: int, height: int, item: int, *, confidence: bool = False, right: bool = False
 ) -> Footprint:
-    """Of PASMnet 2 on a pair of `width` x `height` px, multiples of 32."""
+    """Memory of PASMnet 2 for `width` x `height` px, multiples of 32."""
     pixels, quarter = width * height, width // 4
     # Disparity before it is cropped; received attention, confidence, and what is made of both.
     held = LIBRARIES + 4 * pixels + 16 * pixels // 16 + _results(pixels, confidence, right)
@@ -175,7 +175,7 @@ def _results(pixels: int, confidence: bool, right: bool) -> int:
 
 
 def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views: int) -> Footprint:
-    """Of PASSRnet on a pair of `width` x `height` px, of which `views` are enlarged."""
+    """Memory of PASSRnet for a pair of `width` x `height` px, of which `views` are enlarged."""
     pixels = width * height
     # Fused features; attention that both views receive; a mask and its clean-up.
     held = 64 * item * views * pixels + 8 * pixels + CLEANING * pixels
@@ -197,7 +197,7 @@ def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views
 
 
 def upscaling2_footprint(width: int, height: int, item: int, *, scale: int, views: int) -> Footprint:
-    """Of PASSRnet 2: it enlarges both views whatever is asked for, and holds nothing of the whole picture."""
+    """Memory of PASSRnet 2: it enlarges both views in any case, and holds nothing of the whole picture."""
     pictures = 2 * 3 * scale**2 * (item + 12) * width
     most = _useful(UPSCALING2_STRIP, width, height, 2)
     return Footprint(

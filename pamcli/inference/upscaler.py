@@ -21,7 +21,7 @@ from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
-"""Of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
+"""Flips of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
 SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.uint8): np.dtype(np.uint16),
     np.dtype(np.uint16): np.dtype(np.uint32),

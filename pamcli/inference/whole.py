@@ -25,7 +25,7 @@ from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import MEMORY_FORMAT, Rows
 
 COPIES = 2.25
-"""So many times the bytes of tensors are taken, with convolutions' own copies: 0.6 to 2.1 were measured."""
+"""Bytes taken for each byte of tensors, with convolutions' own copies: 0.6 to 2.1 were measured."""
 
 
 class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -74,7 +74,7 @@ class WholeNetwork:
         confidence: bool = False,
         progress: Progress | None = None,
     ) -> StreamedMatching:
-        """As of `StreamedPASMnet`; `strip` is of no effect."""
+        """Match a pair as `StreamedPASMnet` does; `strip` has no effect."""
         views = rows(0, height).contiguous(memory_format=MEMORY_FORMAT)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], max_disparity)
@@ -88,7 +88,7 @@ class WholeNetwork:
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
     ) -> None:
-        """As of `StreamedPASSRnet`; `strip` is of no effect."""
+        """Enlarge a pair as `StreamedPASSRnet` does; `strip` has no effect."""
         views = rows(0, height)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], both=both)
@@ -99,7 +99,7 @@ class WholeNetwork:
 
 @cache
 def whole_footprint(spec: ModelSpec, width: int, height: int) -> Footprint:
-    """Of a variant on a pair of `width` x `height` px: what tensors take, counted without computing them."""
+    """Memory of a variant for `width` x `height` px: what tensors take, counted without computing them."""
     with FakeTensorMode(), torch.inference_mode():
         network = build_network(spec).eval()
         left, right = torch.empty(2, 1, 3, height, width)

@@ -8,7 +8,7 @@
 | 13 (4.2.3) | L_PAM-p | `unsupervised.attention_photometric` |
 | 14 (4.2.3) | L_PAM-s | `unsupervised.attention_smoothness` |
 | 15 (4.2.3) | L_PAM-c | `unsupervised.attention_cycle` |
-| 16 (4.2.3) | L_unsup, PASMnet's sum | `total.matching_terms` |
+| 16 (4.2.3) | L_unsup, PASMnet's sum | `total._unsupervised_matching` |
 | 17 (5.2) | L_SR | `unsupervised.squared_error` |
 | 18 (5.2) | L, PASSRnet's sum | `total.superres_terms` |
 | none | from known disparities | `supervised` |

@@ -66,7 +66,7 @@ class Truth(NamedTuple):
         return self.disparity.isfinite()
 
     def below(self, limit: float) -> "Truth":
-        """The same, disparities from `limit` on unknown."""
+        """Make disparities from `limit` on unknown."""
 
         def limited(disparity: Tensor) -> Tensor:
             return torch.where(disparity < limit, disparity, torch.nan)
@@ -77,7 +77,7 @@ class Truth(NamedTuple):
         )
 
     def seen(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
-        """Of each view the disparity, and the pixels where it is known and the other view sees them too."""
+        """Disparity of each view, and the pixels where it is known and the other view sees them too."""
         left, right = self.disparity, self.right_disparity
         visible = visible_left(left, right) if self.visible is None else self.visible
         if right is None:
@@ -89,7 +89,7 @@ class Truth(NamedTuple):
 def matching_terms(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None = None
 ) -> Terms:
-    """PASMnet's terms: L_unsup (Equation 16) and the supervised ones, as `weights` says.
+    """PASMnet's terms: those of L_unsup (Equation 16) and the supervised ones, as `weights` says.
 
     `left`, `right` (B, 3, H, W) as the network was given them; `matching` with the maps of all three stages
     where an attention term is asked for. V_left of L_p is the mask of stage 3, enlarged by nearest. Which
@@ -139,7 +139,7 @@ def superres_terms(
         if weights.of_attention or weights.likelihood:
             raise ValueError("these loss weights need attention, and the network has none")
         return _by_name(entries)
-    entries += _pam(result.maps, left_low, right_low, 1, weights, 1.0, truth)
+    entries += _pam(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
     if weights.likelihood and truth is not None:
         seen = _within_limit(truth, weights).seen()
         entries += _likelihood(result.maps, 1, weights.likelihood, weights, *seen)
@@ -181,6 +181,7 @@ def _by_name(entries: Iterable[_Entry]) -> Terms:
 def _unsupervised_matching(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None
 ) -> Iterator[_Entry]:
+    """L_unsup (Equation 16): L_p + lambda_s L_s + lambda_PAM (0.2 L_PAM of stage 1 + 0.3 of 2 + 0.5 of 3)."""
     if weights.photometric:
         stride = STAGE_STRIDES[-1]
         valid = matching.maps[-1].valid_left.repeat_interleave(stride, -1).repeat_interleave(stride, -2)
@@ -191,7 +192,7 @@ def _unsupervised_matching(
         yield "smoothness", weights.smoothness, (edge_aware_smoothness(matching.disparity, left),)
     if weights.of_attention:
         for maps, stride, share in _stages(matching, STAGE_WEIGHTS):
-            yield from _pam(maps, left, right, stride, weights, share, truth)
+            yield from _pam(maps, left, right, stride, weights, weights.pam * share, truth)
 
 
 def _stages(matching: Matching, shares: Sequence[float]) -> Iterator[tuple[ParallaxMaps, int, float]]:
@@ -208,11 +209,10 @@ def _pam(
     right: Tensor,
     stride: int,
     weights: LossWeights,
-    share: float,
+    factor: float,
     truth: Truth | None,
 ) -> Iterator[_Entry]:
-    """L_PAM of one scale (Equation 12); `left`, `right` and `truth` have `stride` times its size."""
-    factor = weights.pam * share
+    """L_PAM of one scale (Equation 12), times `factor`; pictures and `truth` are `stride` times as large."""
     if factor and weights.pam_photometric:
         counted = maps
         if weights.mask_by_truth_below is not None and truth is not None:

@@ -36,7 +36,7 @@ class LossWeights:
     likelihood: FromZero = 0.0
     """Negative log-likelihood of the true position under the attention, supervised."""
     likelihood_shares: tuple[FromZero, FromZero, FromZero] = (0.2, 0.3, 0.5)
-    """Of `likelihood`, of the stages 1, 2, 3."""
+    """Shares of the stages 1, 2, 3 in `likelihood`."""
     likelihood_right: Share = 1.0
     """What the right view counts in it, beside the left one."""
     super_resolution: FromZero = 0.0

@@ -33,7 +33,7 @@ def conv_unit(
 
 
 def pointwise_dilation(x: Tensor) -> int:
-    """Of a 1x1 convolution of x, which it does not change.
+    """Dilation for a 1x1 convolution of x, which it does not change.
 
     With one thread of a CPU, torch computes those without dilation itself, others by oneDNN: twice as fast.
     """

@@ -162,10 +162,11 @@ def fill_occlusions(disparity: Tensor, valid: Tensor) -> Tensor:
 
 
 def consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD) -> Tensor:
-    """Left pixels whose match in the right view points back at them (Section 3.2): (..., H, W) bool.
+    """Left pixels whose match in the right view points back at them: (..., H, W) bool.
 
     `left`, `right` (..., H, W): disparities of both views in pixels, both positive. A match outside the right
-    view is not consistent.
+    view is not consistent. The paper has no such check of disparities: its left-right consistency (Section
+    3.2, Equation 1) holds between pictures, and is learned.
     """
     width = left.shape[-1]
     position = torch.arange(width, device=left.device) - left

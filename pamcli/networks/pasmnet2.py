@@ -53,7 +53,10 @@ LARGEST_RECEIVED = 2.0
 BORDER = 8
 """Received attention is cut off at the first; the left border of the row shows within so many pixels."""
 
-MOVED = 10.0  # where the updates move a disparity by so many pixels, its confidence is halved
+APART = 3.0
+SURENESS = 0.12
+"""Where a disparity and those of the coarser scales are so many pixels apart, the attention near it counts
+half. Confidence is a power of that: about that share of such pixels should be within 3 px of the truth."""
 
 
 class ScaleMatching(NamedTuple):
@@ -83,7 +86,7 @@ class ScaledMatching:
     disparity: Tensor
     """Disparity of the left view (B, 1, H, W), pixels of the pictures, >= 0."""
     scales: tuple[ScaleMatching, ...]
-    """Of 1/16, 1/8 and 1/4 of the size."""
+    """What is found at 1/16, 1/8 and 1/4 of the size."""
     confidence: Tensor
     """(B, H/4, W/4) in [0, 1], see `confidence`; detached."""
 
@@ -150,14 +153,15 @@ class PASMnet2(nn.Module):
         limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
         only = slice(len(left))  # the left view of both
         coarse, hidden = self.s1(torch.cat((v1, x3), 1)[only], *attention_logs(cost1, limits[0]))
-        told = coarser_of(coarse, hidden)
-        middle, hidden = self.s2(torch.cat((v2, x2), 1)[only], *attention_logs(cost2, limits[1]), told)
-        told = coarser_of(middle, hidden)
-        fine, hidden = self.s3(torch.cat((v3, x1), 1)[only], *attention_logs(cost3, limits[2]), told)
+        first = coarser_of(coarse, hidden)
+        middle, hidden = self.s2(torch.cat((v2, x2), 1)[only], *attention_logs(cost2, limits[1]), first)
+        second = coarser_of(middle, hidden)
+        fine, hidden = self.s3(torch.cat((v3, x1), 1)[only], *attention_logs(cost3, limits[2]), second)
 
         d = fine.updates[-1]
         mixture = self.mask(torch.cat((hidden, v3[only], self.x2(x0[only])), 1))
-        sure = confidence(*(x.detach() for x in (fine.right_to_left, d, fine.initial)))
+        told = second.disparity, 2 * upsample(first.disparity[:, None])[:, 0]
+        sure = confidence(fine.right_to_left.detach(), d.detach(), [x.detach() for x in told])
         return ScaledMatching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), sure)
 
 
@@ -372,21 +376,22 @@ def columns_around(disparity: Tensor, reach: int) -> tuple[Tensor, Tensor]:
 
 
 def between_columns(logs: Tensor, share: Tensor) -> Tensor:
-    """Of logarithms at the columns of `columns_around`, the values between them, (B, 2 reach + 1, h, w)."""
+    """Values between the columns of `columns_around`, of logarithms there: (B, 2 reach + 1, h, w)."""
     logs = logs.clamp(min=SMALLEST_LOG) * LOG_SCALE
     return torch.lerp(logs[..., :-1], logs[..., 1:], share).permute(0, 3, 1, 2)
 
 
-def confidence(logs: Tensor, disparity: Tensor, initial: Tensor) -> Tensor:
+def confidence(logs: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
     """How sure a disparity is, (B, h, w) in [0, 1]: the attention that goes near where it points.
 
-    Less where the updates have moved it far from the attention's own `initial`.
+    Less where the disparities of the coarser scales, `told` (B, h, w), are others.
     """
     k, counts = columns_near(disparity)
     near = logs.gather(-1, k.clamp(0, disparity.shape[-1] - 1)).exp() * counts
-    return confidence_of(near.sum(-1), disparity - initial)
+    return confidence_of(near.sum(-1), disparity, told)
 
 
-def confidence_of(near: Tensor, moved: Tensor) -> Tensor:
-    """From the attention near a disparity, and how far it was moved."""
-    return (near / (1 + moved.abs() / MOVED)).clamp(0, 1)
+def confidence_of(near: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
+    """Confidence by the attention near a disparity, and by what the coarser scales say there."""
+    apart = torch.stack([(disparity - other).abs() for other in told]).sum(0)
+    return (near / (1 + apart / APART)).clamp(0, 1) ** SURENESS

@@ -26,7 +26,7 @@ class SuperResolution:
     left: Tensor
     """(B, 3, scale H, scale W), RGB, about [0, 1]."""
     right: Tensor | None
-    """The same of the right view, if it was asked for."""
+    """The right picture alike, if it was asked for."""
     maps: ParallaxMaps | None
     """Attention over the whole row and valid masks, at low resolution; None: of a variant without any."""
 

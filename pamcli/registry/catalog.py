@@ -26,7 +26,7 @@ class Located:
 
     path: Path
     name: str
-    """As it was asked for."""
+    """Name by which it was asked for."""
     commit: str | None = None
     """Hub: the commit that was taken, when the user pinned none."""
 

@@ -32,7 +32,7 @@ def build_network(spec: ModelSpec) -> Network:
 
 
 def empty_network(spec: ModelSpec) -> Network:
-    """The same, its tensors without memory (on torch's meta device)."""
+    """Build the network that a file describes, its tensors without memory (on torch's meta device)."""
     with torch.device("meta"):
         return build_network(spec)
 
@@ -81,7 +81,7 @@ def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path) -> None:
 
 
 def _with_sorted_header(file: bytes) -> bytes:
-    """The same file with its metadata in alphabetical order: the library's changes from run to run."""
+    """Sort the metadata of a file by name: the library's order changes from run to run."""
     length = int.from_bytes(file[:8], "little")
     header = json.loads(file[8 : 8 + length])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))

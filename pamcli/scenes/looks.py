@@ -121,7 +121,7 @@ def shining(colours: Colours, gloss: NDArray[np.floating]) -> Tensor:
 
 
 def paint_colour(rng: Generator) -> Colours:
-    """Of a car: white, silver, grey, black, or a colour."""
+    """Draw the colour of a car: white, silver, grey, black, or a colour."""
     if rng.random() < 0.7:
         colour = np.full(3, rng.choice([0.03, 0.08, 0.3, 0.55, 0.85])) * rng.uniform(0.8, 1.15)
     else:

@@ -64,7 +64,7 @@ class Layer:
     """(4, h, w), colours times opacity, and opacity; or (5, h, w): and the share of the reflection, times
     opacity."""
     homography: NDArray[np.float64]
-    """As of a `Decal`."""
+    """Homography (3, 3) from (x, y, 1) to texels, as that of a `Decal`."""
     endless: bool = False
     """The texture, all opaque, goes on, mirrored, beyond its borders."""
     clips: tuple[tuple[float, float, float], ...] = ()
@@ -80,7 +80,7 @@ class Layer:
 
     @property
     def middle_disparity(self) -> float:
-        """Of the middle of its box, without waves."""
+        """Disparity in the middle of its box, without waves."""
         x0, y0, x1, y1 = self.box or (0, 0, 0, 0)
         return self.surface.disparity_at((x0 + x1) / 2, (y0 + y1) / 2)
 
@@ -93,7 +93,7 @@ class Views:
     """RGB, white is 1; light that is mirrored may be brighter."""
     right: Tensor
     disparity: Tensor
-    """Of the left view, pixels, >= 0, exact."""
+    """Disparity of the left view, pixels, >= 0, exact."""
     right_disparity: Tensor
     visible: Tensor
     """Bool: left pixels whose surface point the right view sees."""
@@ -250,7 +250,7 @@ class _Canvas:
         self._layer.view(-1)[place_of[solid]] = index
 
     def _texels(self, picture: Layer | Decal, x: Tensor, y: Tensor) -> tuple[Tensor | slice, Tensor]:
-        """On which of the left places (N,) a picture lies, (M,), and its texels there (C, M)."""
+        """Find on which of the left places (N,) a picture lies, (M,), and its texels there (C, M)."""
         h = picture.homography.tolist()
         inverse = 1 / (h[2][0] * x + h[2][1] * y + h[2][2]).clamp(min=1e-6)
         u = (h[0][0] * x + h[0][1] * y + h[0][2]) * inverse

@@ -33,7 +33,7 @@ class Scene:
 
     layers: tuple[Layer, ...]
     drift: tuple[float, float]
-    """See `render`."""
+    """Rows by which the pair is off, at x = 0, and their change over the width; see `render`."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _as_it_is(rng: Generator, layer: Layer) -> Layer:
 
 
 def _shaded(rng: Generator, layer: Layer) -> Layer:
-    """In a light of its own; backgrounds with shadows that fall on them, some objects with a reflection."""
+    """Light a layer; let shadows fall on backgrounds; let some objects reflect."""
     layer = replace(layer, light=layer.light * float(rng.uniform(0.6, 1.2)))
     if layer.endless:
         unshaded = layer.box is not None or rng.random() < 0.5

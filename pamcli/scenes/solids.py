@@ -57,7 +57,7 @@ class Camera:
         return x0, y0, x1, y1
 
     def frame(self, origin: Vector, across: Vector, down: Vector) -> tuple[Vector, Surface]:
-        """Of the plane through `origin` with two of its vectors: its homography from left (x, y, 1) to
+        """See the plane through `origin` with two of its vectors: its homography from left (x, y, 1) to
         (s, t, 1), where a point of it is origin + s across + t down; and its surface.
 
         Raises ValueError where it cannot be a `Surface`.
@@ -76,10 +76,10 @@ class Camera:
 
 @dataclass(frozen=True)
 class Light:
-    """Of the sun, which throws shadows, and of the sky."""
+    """Light of the sun, which throws shadows, and of the sky."""
 
     direction: Vector
-    """To where it shines; y > 0."""
+    """Direction in which it shines; y > 0."""
     ambient: float
     """Share of the light that comes from everywhere."""
 
@@ -150,7 +150,7 @@ class Block:
     foot: Vector
     """The middle of its base."""
     heading: float
-    """Of its length, radians from z to x."""
+    """Direction of its length, radians from z to x."""
     length: float
     width: float
     height: float
@@ -197,7 +197,7 @@ class Block:
 def shadow(
     camera: Camera, light: Light, base: Sequence[Vector] | Vector, height: float, darkness: float
 ) -> Decal | None:
-    """Of a thing with its base on the ground, thrown on the ground; None where it lies behind the camera."""
+    """Shadow of a thing with its base on the ground, thrown there; None where it lies behind the camera."""
     thrown = light.direction * (height / light.direction[1])
     points = np.array([[*base], [*(base + thrown)]]).reshape(-1, 3)[:, [0, 2]]
     size = np.maximum(1.2 * np.ptp(points, axis=0), 1e-3)

@@ -29,7 +29,7 @@ class Stage:
     """Disparity of the nearest things, pixels."""
     camera: Camera
     cases: frozenset[str] = frozenset()
-    """Of `hard_cases.CASES` those that the scene has."""
+    """Those of `hard_cases.CASES` that the scene has."""
     layers: list[Layer] = field(default_factory=list)
 
     def uniform(self, low: float, high: float) -> float:

@@ -33,13 +33,13 @@ class Street(Stage):
     shadows: list[Decal] = field(default_factory=list)
 
     def shine(self, disparity: float) -> Reflection:
-        """Of a surface at `disparity`: what it mirrors lies mostly far behind it."""
+        """Reflection of a surface at `disparity`: what it mirrors lies mostly far behind it."""
         scale = self.log_uniform(0.3, 2.0)
         density = scale, scale * self.uniform(0.5, 2)
         return Reflection(self.reflection, disparity * self.uniform(-0.4, 0.7), density)
 
     def texels(self, size: float, disparity: float, most: int = 320) -> int:
-        """For a length (baselines) seen at a disparity."""
+        """Texels for a length (baselines) seen at a disparity."""
         return int(np.clip(1.3 * size * disparity, 8, most))
 
     def cast(self, base: list[Vector] | Vector, height: float) -> None:
@@ -227,7 +227,7 @@ def make_street(
 
 
 def _ground(street: Street) -> None:
-    """With marks, and what shadows have fallen on it."""
+    """Add the ground, with marks, and what shadows have fallen on it."""
     rng, camera, metre = street.rng, street.camera, street.metre
     texel = metre * street.log_uniform(0.008, 0.03)
     smooth = rng.random() < 0.7 or "tunnels" in street.cases

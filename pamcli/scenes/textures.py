@@ -94,7 +94,7 @@ def _one_of(rng: Generator, paths: Sequence[Path]) -> Tensor:
 
 
 def _texture(pixels: Tensor) -> Tensor:
-    """From (3 or 4, H, W) uint8."""
+    """Make a texture of (3 or 4, H, W) uint8."""
     texture = pixels.float() / 255
     if len(texture) == 4:
         texture[:3] *= texture[3:]

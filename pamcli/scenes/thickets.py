@@ -36,7 +36,7 @@ def wires(stage: Stage) -> None:
 
 
 def fences(stage: Stage) -> None:
-    """Of bars, of netting, or of rails on posts, in one colour."""
+    """Put up fences of bars, of netting, or of rails on posts, in one colour."""
     rng = stage.rng
     for _ in range(int(rng.integers(1, 3))):
         rows, columns = _texels(stage, (0.25, 0.9), (0.5, 1.3))

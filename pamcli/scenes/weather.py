@@ -16,7 +16,7 @@ COARSER = 4  # what is smooth is drawn so much smaller, and enlarged
 
 
 def glaring(view: Tensor, reach: float) -> Tensor:
-    """With a glow of `reach` pixels around what is brighter than white."""
+    """Add a glow of `reach` pixels around what is brighter than white."""
     beyond = (view - 1).clamp(min=0).permute(1, 2, 0).contiguous().numpy()
     glow = 0.6 * cv2.GaussianBlur(beyond, (0, 0), reach) + 0.2 * cv2.GaussianBlur(beyond, (0, 0), 4 * reach)
     return view + torch.from_numpy(glow).permute(2, 0, 1)
@@ -46,7 +46,7 @@ def underexposed(rng: Generator, view: Picture, gain: float, noise: float, lift:
 
 
 def rainy(rng: Generator, view: Picture, drops: int, slant: float, light: float, haze: float) -> Picture:
-    """With streaks of falling drops, paler where it rains more."""
+    """Add streaks of falling drops, paler where it rains more."""
     height, width = view.shape[:2]
     mask = np.zeros((height, width), np.uint8)
     near = rng.random(drops) ** 2  # most drops are far away
@@ -60,7 +60,7 @@ def rainy(rng: Generator, view: Picture, drops: int, slant: float, light: float,
 
 
 def dazzled(rng: Generator, left: Picture, right: Picture) -> tuple[Picture, Picture]:
-    """With the sun in or beside the picture, its rays, and its images in the lens, which differ a little."""
+    """Add the sun in or beside the picture, its rays, and its images in the lens, which differ a little."""
     height, width = (side // COARSER for side in left.shape[:2])
     sun = np.array([rng.uniform(-0.1, 1.1) * width, rng.uniform(-0.3, 0.6) * height])
     reach, strength = rng.uniform(0.03, 0.3) * width, rng.uniform(100, 500)

@@ -68,7 +68,7 @@ def lowered(network: Network, precision: torch.dtype) -> Network:
 
 
 def unit(source: RollingMap, layers: nn.Module) -> RollingMap:
-    """As a convolution unit has it, whose batch norm is folded."""
+    """Result of a convolution unit whose batch norm is folded."""
     assert isinstance(layers, nn.Sequential)
     layer, _, rectifier = layers
     assert isinstance(rectifier, nn.LeakyReLU)

@@ -66,19 +66,19 @@ TOWARDS: tuple[Towards, Towards] = ("left", "right")
 Costs = tuple[CostStage, ...]  # queries and keys of the three stages, from coarse to fine
 
 READING, FEATURES, ATTENDING = 0.1, 0.3, 0.6
-"""Of the time: the share in which the pictures are read, the one after which there are all features, and of
-the rest the one that belongs to the attention and not to what follows it (measured at 1060 x 707)."""
+"""Shares of the time: in which the pictures are read, after which there are all features, and of the rest
+the one that belongs to the attention and not to what follows it (measured at 1060 x 707)."""
 
 Features = tuple[Tensor, Tensor, Tensor]
 """F1, F2 and E1's result, which is F4 of the left view; of both views."""
 
 StageWeights = list[tuple[nn.Sequential, tuple[Tensor, Tensor]]]
-"""Of each block of a stage, four or fewer: the head, whose features are the keys, and weight (C, C, 1, 1) and
+"""Each block of a stage, four or fewer: the head, whose features are the keys, and weight (C, C, 1, 1) and
 bias (C) of what makes queries of them, divided by C (see `attention.query_of_keys`)."""
 
 
 class StreamedPASMnet:
-    """Runs a network whose batch norm is folded (`rolling.folded`) strip by strip.
+    """PASMnet with folded batch norm (`rolling.folded`), matched strip by strip.
 
     In the precision of its weights (see `lowered`); attention and disparity are float32. The confidence looks
     at the attention a second time, near the refined disparity: in one strip, what the attention is made of is
@@ -164,7 +164,7 @@ class StreamedPASMnet:
         return initial, received
 
     def _confidence(self, cascade: "Cascade", disparity: Tensor) -> Tensor:
-        """See the top: (1, H/4, W/4) in [0, 1]. `disparity` (1, 1, H, W) is the refined one."""
+        """Confidence (1, H/4, W/4) in [0, 1], see the top. `disparity` (1, 1, H, W) is the refined one."""
         quarter = F.avg_pool2d(disparity, 4)[0, 0] / 4  # (H, W)
         confidence = torch.zeros_like(quarter)
         for lines, towards, costs in cascade.costs():
@@ -175,7 +175,7 @@ class StreamedPASMnet:
         return confidence[None]
 
     def _refine(self, initial: Tensor, features: Tensor, strip: int) -> Tensor:
-        """As `Refinement.forward`."""
+        """Refine the disparity, as `Refinement.forward` does."""
         net = self.network.refine
         if isinstance(net, Unrefined):
             return 4 * upsample(initial, 4)
@@ -199,7 +199,7 @@ class StreamedPASMnet:
 
 
 def features_below(net: Hourglass, quarter: Tensor, strip: int) -> Features:
-    """As `Hourglass.forward` from E1's result on, but for F3, which is not held."""
+    """Features as those of `Hourglass.forward` from E1's result on, but for F3, which is not held."""
     eighth = gathered(encoded(Whole(quarter), net.E2), strip // 8)
     x3 = encoded(Whole(eighth), net.E3)
     x4 = encoded(encoded(x3, net.E4), net.D0)
@@ -272,7 +272,7 @@ class RollingStage:
         self.readers = [head.reader() for head in self.heads]
 
     def features(self) -> RollingMap:
-        """Of the last block. Whoever asks for them must read them, for they are held until then."""
+        """Features of the last block. Whoever asks for them must read them, for they are held until then."""
         return added(self.heads[-1], self.source, kept=True) if self.heads else self.source
 
     def cost(self, view: int, first: int, last: int) -> CostStage:
@@ -312,7 +312,7 @@ def _enlarged4(scaled: Tensor, first: int, last: int) -> Tensor:
 
 
 class Cycle:
-    """Adds it up, for a strip of rows, from pieces of the two maps: first all of one, then of the other."""
+    """Confidence of a strip of rows, added up from pieces of both maps: first all of one, then the other."""
 
     def __init__(self, disparity: Tensor, first_row: int) -> None:
         """`disparity` (R, W) in its own pixels; `first_row`: row of the picture that it begins with."""
@@ -333,7 +333,7 @@ class Cycle:
             self.mass[step, *at] = found[..., 0] * inside
 
     def and_back(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-        """Times M_left->right(k, l) for l near j."""
+        """Multiply by M_left->right(k, l) for l near j."""
         at = slice(lines[0] - self.first_row, lines[1] - self.first_row)
         flat = attention.flatten(1)
         span = block.high - block.low

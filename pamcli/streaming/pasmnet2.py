@@ -49,6 +49,7 @@ from pamcli.streaming.rolling import (
     convolution,
     joined,
     left_view,
+    read_all,
     strips,
 )
 from pamcli.streaming.symmetric_attention import Attended, attended, product
@@ -79,7 +80,7 @@ class StreamedPASMnet2:
         confidence: bool = False,
         progress: Progress | None = None,
     ) -> StreamedMatching:
-        """As of `StreamedPASMnet.match`."""
+        """Match a pair as `StreamedPASMnet` does."""
         assert height % 32 == width % 32 == 0
         net, strip = self.network, height if strip is None else strip
         assert strip % 32 == 0
@@ -113,6 +114,7 @@ class StreamedPASMnet2:
         mixture = convolution(unit(joined(fine.hidden, matched, half), net.mask[0]), net.mask[1])
 
         weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader()
+        told = [map_.reader() for map_ in (fine.told, doubled(middle.told)) if confidence]
         disparity = torch.empty((1, 1, height, width), device=next(net.parameters()).device)
         received = disparity.new_empty((1, height // 4, width // 4))
         sure = torch.empty_like(received) if confidence else None
@@ -121,12 +123,15 @@ class StreamedPASMnet2:
             for low, high in strips(last - first, ENLARGED_AT_ONCE):
                 enlarged = convex_enlarged(d[:, low : high + 2], mixing[:, :, low:high])
                 disparity[:, :, 4 * (first + low) : 4 * (first + high)] = enlarged
-            initial, _, received[:, first:last] = found(first, last).unbind(1)
+            received[:, first:last] = found(first, last)[:, 2]
             if sure is not None:
                 own = d[:, 1:-1, 1:-1]
                 k, counts = columns_near(own)
                 near = attention3.logs(first, k.clamp(0, width // 4 - 1)).exp() * counts
-                sure[:, first:last] = confidence_of(near.sum(-1), own - initial)
+                others = [map_[:, 0] for map_ in read_all(told, first, last)]
+                sure[:, first:last] = confidence_of(near.sum(-1), own, others)
+                for reader in told:
+                    reader.forget(last)
             weights.forget(last)
             found.forget(last)
             telling(READING + (1 - READING) * 4 * last / height)
@@ -147,12 +152,19 @@ class Settled:
     hidden: RollingMap
     """(1, 48, h, w)."""
     attention: Attended
+    told: RollingMap | None
+    """What the coarser scale's disparity is in pixels of this one (1, 1, h, w); the coarsest has none."""
+
+
+def doubled(disparity: RollingMap) -> RollingMap:
+    """A disparity in the pixels of the next scale: (1, 1, h, w) to (1, 1, 2h, 2w)."""
+    return Mapped(lambda d: 2 * d, Enlarged(disparity))
 
 
 def settled(
     scale: Scale, described: RollingMap, attention: Attended, coarser: Settled | None = None
 ) -> Settled:
-    """As `Scale.forward`."""
+    """Disparity at one scale, as `Scale.forward` finds it."""
     update, layer = scale.upd, scale.h0[0]
     assert isinstance(layer, nn.Conv2d)
     context = unit(described, scale.ctx)
@@ -165,14 +177,14 @@ def settled(
         own, other = (part.contiguous() for part in layer.weight.tensor_split((channels,), 1))
         enlarged = Enlarged(Convolution(coarser.hidden, other))
         hidden = added(Convolution(described, own, layer.bias), enlarged, slope=0)
-        theirs = Mapped(lambda d: 2 * d, Enlarged(coarser.disparity))
+        theirs = doubled(coarser.disparity)
     d: RollingMap = Mapped(lambda found: found[:, :1], attention)
     for _ in range(scale.updates):
         seen = Seen(scale, d, theirs, attention, coarser)
         x = unit(joined(unit(seen, update.enc), context, hidden), update.mix)
         hidden = added(convolution(unit(x, update.a), update.b[0]), x, slope=0)
         d = Mixed(scale, d, theirs, convolution(hidden, update.out))
-    return Settled(d, hidden, attention)
+    return Settled(d, hidden, attention, theirs)
 
 
 class Seen(RollingMap):

@@ -89,7 +89,7 @@ class StreamedPASSRnet:
         return fused, received
 
     def _attend_strip(self, adapted: Tensor, views: Tensor, fused: Tensor, received: Tensor) -> None:
-        """Of both views (2, C, R, W); into `fused` (1 or 2, C, R, W), and added to `received` (2, R, W)."""
+        """Attend in both views (2, C, R, W), into `fused` (1 or 2, C, R, W); add to `received` (2, R, W)."""
         keys = adapted.permute(0, 2, 3, 1).float().contiguous()  # (2, R, W, C)
         queries = F.conv2d(adapted, *self.query).permute(0, 2, 3, 1).float().contiguous()
         values = F.conv2d(views, *self.value).permute(0, 2, 3, 1).float().contiguous()
@@ -121,7 +121,7 @@ class StreamedPASSRnet:
         return x
 
     def _upscale(self, fused: Tensor, strip: int, write: Callable[[int, Tensor], None]) -> None:
-        """As `upscale`."""
+        """Enlarge as `upscale` does."""
         *blocks, _, _, _, last = self.network.upscale
         scale = self.network.scale
         x: RollingMap = Whole(fused)
@@ -155,7 +155,7 @@ def _widened(network: PASSRnet) -> Tensor:
 
 
 def _pyramids(source: RollingMap, block: ResidualASPP) -> RollingMap:
-    """As `ResidualASPP.forward`."""
+    """Run a block as `ResidualASPP.forward` does."""
     out, inner = source, source
     for group in (1, 2, 3):
         joint: nn.Conv2d = getattr(block, f"b_{group}")

@@ -36,7 +36,7 @@ class StreamedPASSRnet2:
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
     ) -> None:
-        """As `StreamedPASSRnet.enlarge`."""
+        """Enlarge a pair, as `StreamedPASSRnet.enlarge` does."""
         strip = height if strip is None else strip
         network = self.network
         given = Given(rows, height)
@@ -59,7 +59,7 @@ class StreamedPASSRnet2:
 
 
 def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[..., Tensor]:
-    """For a few lines at a time: their attention maps are large. With `detail`, of features and pictures."""
+    """Exchange a few lines at a time: their maps are large. With `detail`, of features and pictures."""
 
     def some(views: Tensor, *pictures: Tensor) -> Tensor:
         views, maps = exchange(views, line_products)

@@ -272,7 +272,7 @@ class Shuffled(Larger):
 
 
 def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None) -> Convolution:
-    """As a layer has it, which is a convolution, followed by a leaky rectifier of the slope."""
+    """Run a layer, which is a convolution, followed by a leaky rectifier of the slope."""
     assert isinstance(layer, nn.Conv2d)
     stride, dilation = layer.stride[0], layer.dilation[0]
     return Convolution(source, layer.weight, layer.bias, stride=stride, dilation=dilation, slope=slope)
@@ -292,7 +292,7 @@ def gathered(map_: RollingMap, rows: int, into: Tensor | None = None) -> Tensor:
 def gathered_all(
     maps: Sequence[RollingMap], rows: int, into: Sequence[Tensor] | None = None
 ) -> Sequence[Tensor]:
-    """As `gathered`, of several maps of one height."""
+    """Compute all of several maps of one height, as `gathered` does of one."""
     readers, height = [map_.reader() for map_ in maps], maps[0].height
     if rows >= height and into is None:
         return read_all(readers, 0, height)

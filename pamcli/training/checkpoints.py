@@ -36,7 +36,7 @@ class Checkpoint:
     average: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
     scaler: dict[str, Any]
-    """Of the gradients' scale; empty unless fp16 is computed."""
+    """State of the gradients' scale; empty unless fp16 is computed."""
     random: dict[str, torch.Tensor]
     """States of torch's generators, by kind of device."""
     pairs: int = 0
@@ -134,7 +134,7 @@ def fitting(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def random_states() -> dict[str, torch.Tensor]:
-    """Of torch's generators on the CPU and, where there is one, the current GPU."""
+    """States of torch's generators on the CPU and, where there is one, the current GPU."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()

@@ -39,7 +39,7 @@ class Crops:
         return self.usual
 
     def pairs(self, batch: int, crop: tuple[int, int]) -> int:
-        """As many as have about as many pixels as `batch` pairs of the usual crop."""
+        """Pairs that have about as many pixels as `batch` pairs of the usual crop."""
         return max(1, round(batch * self.usual[0] * self.usual[1] / (crop[0] * crop[1])))
 
     def most(self, batch: int) -> int:

@@ -1,4 +1,4 @@
-"""From data sets to batches: what stands at a position of a run depends on seed and position alone.
+"""Batches of data sets: what stands at a position of a run depends on seed and position alone.
 
 So it does not matter how many processes prepare it, or whether the run was interrupted before. Positions
 count pairs from 0. Pictures travel as bytes between processes, and become numbers on the device.
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
         return batch._replace(truth=truth) if labelled else batch
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on a device, pictures as numbers; does not wait for the device."""
+        """Batch on a device, pictures as numbers; does not wait for the device."""
 
         def moved(values: Tensor) -> Tensor:
             values = values.to(device, non_blocking=True)
@@ -99,7 +99,7 @@ class Batch(NamedTuple):
         return self._each(moved)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """With every tensor changed, also those of the truth."""
+        """Change every tensor, also those of the truth."""
 
         def changed(values: Tensor | None) -> Tensor | None:
             return None if values is None else change(values)
@@ -189,7 +189,7 @@ class Examples(Dataset[Example]):
         return source.load(int(self._order[1][place]))
 
     def _place(self, position: int) -> int:
-        """Of the data set that a position is of, among the sources."""
+        """Place among the sources of the data set that a position takes."""
         rng = default_rng((self.seed, position, _CHOICE))
         return int(rng.choice(len(self.sources), p=self.shares))
 

@@ -72,7 +72,7 @@ class Line:
 
     step: Whole
     figure: Number | None = None
-    """Of a validation; None: no finite number, too."""
+    """Figure of a validation; None: no finite number, too."""
 
 
 def read_entries(log: Path) -> list[Entry]:

@@ -36,7 +36,7 @@ class KeptScenes:
     folder: Path | None
     """None: each is drawn whenever it is asked for."""
     prefix: str = ""
-    """Of the files' names: sources that share a folder have one each."""
+    """Beginning of the files' names: sources that share a folder have one each."""
 
     def number(self, position: int) -> int:
         """Which scene the example at a position takes: one of the newest `kept`, by chance."""

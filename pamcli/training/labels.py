@@ -34,7 +34,7 @@ class Labelled:
 
     @property
     def share(self) -> float:
-        """Of the pixels, that have a label."""
+        """Share of the pixels that have a label."""
         return float(np.isfinite(self.disparity).mean())
 
 

@@ -339,7 +339,7 @@ class _StoppedError(Exception):
 
 
 class _Sums:
-    """Of the terms and the gradient's norm over a few steps, on the device; and of the time they took."""
+    """Sums of terms, the gradient's norm and the time over a few steps, on the device."""
 
     def __init__(self) -> None:
         self.begin()

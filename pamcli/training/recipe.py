@@ -51,7 +51,7 @@ class Schedule:
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     final: Share = 0.0
     hold: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Until here a cosine stays at the peak."""
+    """Part of the run until which a cosine stays at the peak."""
 
     def __post_init__(self) -> None:
         if list(self.milestones) != sorted(self.milestones):
@@ -59,7 +59,7 @@ class Schedule:
 
 
 def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> float:
-    """Of step 0, 1, ..., steps - 1 of a run of `steps`."""
+    """Learning rate of step 0, 1, ..., steps - 1 of a run of `steps`."""
     done = step / steps
     if schedule.warmup and done < schedule.warmup:
         # The first step already moves: its rate is that of the end of its own stretch.
@@ -91,7 +91,7 @@ class Size:
     crop: tuple[Side, Side]
     """Height and width."""
     shares: tuple[Share, ...]
-    """Of the steps: in each of the run's phases."""
+    """Shares of the steps, in each of the run's phases."""
 
 
 @checked
@@ -144,7 +144,7 @@ class Recipe:
     """Without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: a PASSRnet that begins
     as a plain enlargement."""
     only: str | None = None
-    """Parts of the network, or modules inside them, with commas between: nothing else learns."""
+    """Some parts of the network, or modules inside them, with commas between: nothing else learns."""
     anew: str | None = None
     """A part of the network: begins with fresh weights, whatever `start` has."""
     rates: dict[str, FromZero] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class Recipe:
     phases: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     """Parts of the run at which the shares of the sizes change."""
     scenes: Drawing = field(default_factory=Drawing)
-    """Of data sets that are drawn as they are needed."""
+    """How data sets are drawn that are drawn as they are needed."""
     optimizer: Literal["adam", "adamw"] = "adam"
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: FromZero = 0.0
@@ -172,11 +172,11 @@ class Recipe:
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of the moving average that is validated and kept; None: the weights themselves."""
     average_from: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """From this part of the run on the moving average forgets nothing more: it is the mean of the end."""
+    """Part of the run from which on the moving average forgets nothing more: it is the mean of the end."""
     freeze_batch_norm: bool = False
     """Keep the running statistics that the weights came with, and normalise by them."""
     freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """From this part of the run on batch norm's statistics stand, and the batch is normalised by them."""
+    """Part of the run from which on batch norm's statistics stand, and the batch is normalised by them."""
     batch_norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.1
     """What a step counts in the running statistics."""
     augmentation: Augmentation = field(default_factory=Augmentation)

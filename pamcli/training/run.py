@@ -279,7 +279,7 @@ def _fingerprints(examples: Examples) -> list[str]:
 
 
 def _commit() -> str | None:
-    """Of the checkout that pam runs from, "-dirty" behind where files differ from it; None = no checkout."""
+    """Commit that pam runs from, "-dirty" behind it where files differ from it; None = no checkout."""
     root = Path(pamcli.__file__).parents[1]
     if not (root / ".git").exists():
         return None

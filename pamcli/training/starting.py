@@ -25,7 +25,7 @@ SMOOTHING = {
     4: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
     8: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
 }
-"""By scale: two windows, not yet divided by their sums, that after each other make copied pixels bilinear."""
+"""Windows by scale: two, not yet divided by their sums, that after each other make copied pixels bilinear."""
 
 
 def starting_network(recipe: Recipe) -> Network:

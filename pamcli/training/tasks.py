@@ -17,7 +17,7 @@ from pamcli.training.recipe import Recipe
 
 
 def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
-    """Of a network and a `Batch` on its device: this process's share of the loss, and its terms' values."""
+    """Loss of a network and a `Batch` on its device: this process's share of it, and its terms' values."""
 
     def loss(network: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         terms = _superres(network, batch) if recipe.task == "superres" else _disparity(network, batch)
@@ -44,7 +44,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
 
 
 def truth_of(batch: Batch) -> Truth:
-    """Of a batch without labels, too: nothing is known then. So all steps have the same terms."""
+    """Truth of a batch; nothing is known where it has no labels, so that all steps have the same terms."""
     if batch.truth is not None:
         return batch.truth
     unknown = torch.full_like(batch.left[:, 0], torch.nan)
@@ -59,7 +59,7 @@ def normalised(view: Tensor) -> Tensor:
 
 
 def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
-    """For all parameters that learn, in groups by their factor of the rate; the loop sets the rate."""
+    """Optimizer of all that learns, in groups by their factor of the rate, which the loop sets."""
     groups: dict[float, list[nn.Parameter]] = {}
     for key, parameter in network.named_parameters():
         if parameter.requires_grad:

@@ -37,7 +37,7 @@ class Validated:
     figure: float
     """The one that "best" goes by: the mean of the sets' figures."""
     figures: dict[str, dict[str, float]]
-    """Of each set, by its label: D1 and end-point error, pooled; or in dB, of the left view, PSNR,
+    """Figures of each set, by its label: D1 and end-point error, pooled; or in dB, of the left view, PSNR,
     bicubic's, and what the second view is worth."""
     pictures: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     """(H, W, 3) by name. Disparity: left view above the disparity in colours. Super-resolution: a cut of the
@@ -92,7 +92,7 @@ class Validator:
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
     ) -> Validated:
-        """Of weights as `stored_weights` has them, in float32. advance: called after each pair.
+        """Figures of weights as `stored_weights` has them, in float32. advance: called after each pair.
 
         Raises DeviceError where a pair does not fit into memory, InputError as the data does.
         """
@@ -117,7 +117,7 @@ class Validator:
 
 
 def save_pictures(folder: Path, validated: Validated) -> None:
-    """As PNG files. Raises OutputError."""
+    """Write PNG files. Raises OutputError."""
     for name, pixels in validated.pictures.items():
         path = folder / f"{name}.png"
         write_atomically(path, encode_picture(Picture(pixels), ".png", name=str(path)))

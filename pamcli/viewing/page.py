@@ -32,7 +32,7 @@ from pamcli.imaging.colormap import color_table, colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 
 MOST_PIXELS = 2_500_000
-"""Of a larger picture every second, third ... pixel of every second, third ... row is shown."""
+"""Pixels that a page shows; a larger picture is shown by every second, third ... pixel and row."""
 PICTURE_QUALITY = 88
 FINEST_STEP = 1 / 64
 """Pixels: disparities are stored in steps of this size, or coarser where 16 bits do not span the range."""
@@ -195,7 +195,7 @@ def write_index(place: Path) -> None:
 
 
 def _head(path: Path) -> bytes:
-    """Nothing of a file that cannot be read."""
+    """Read the beginning of a file; nothing of one that cannot be read."""
     with suppress(OSError), path.open("rb") as stream:
         return stream.read(_HEAD)
     return b""

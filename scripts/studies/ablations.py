@@ -96,7 +96,7 @@ def main() -> int:
 
 
 def folder_of(given: argparse.Namespace, row: Row) -> Path:
-    """Of the row's run: rows that several tables have are trained once."""
+    """Folder of the row's run: rows that several tables have are trained once."""
     folder: Path = given.folder / given.study
     return folder / ",".join((variant_of(given, row), *row.losses))
 
@@ -106,7 +106,7 @@ def variant_of(given: argparse.Namespace, row: Row) -> str:
 
 
 def train(given: argparse.Namespace, row: Row, folder: Path, more: Sequence[str]) -> None:
-    """As many steps as are asked for, in all."""
+    """Train a row for as many steps as are asked for, in all."""
     command = ["train", given.study]
     if (folder / "recipe.json").exists():
         if steps_of(folder) == given.steps:
@@ -192,7 +192,7 @@ def seconds(weights: Path) -> float:
 
 
 def table(study: Study, folders: Sequence[Path], sets: Sequence[str], resize: str | None) -> str:
-    """In Markdown: measured here, and in brackets as published."""
+    """The table in Markdown: measured here, and in brackets as published."""
     lines = []
     figures = [json.loads((folder / "figures.json").read_text()) for folder in folders]
     for row, folder, found in zip(study.rows, folders, figures, strict=True):

@@ -19,7 +19,7 @@ class Row:
 @dataclass(frozen=True)
 class Study:
     table: int
-    """Of the paper, counted from its beginning."""
+    """Number of the table in the paper, counted from its beginning."""
     title: str
     columns: tuple[str, ...]
     """Keys of figures, as `ablations.COLUMNS` has them."""

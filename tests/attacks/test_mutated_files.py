@@ -43,7 +43,7 @@ from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.viewing.page import render_page, write_index
 
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
-"""Of the processor's time: how busy the machine is does not count."""
+"""Limits: seconds of the processor, for how busy the machine is does not count, and bytes."""
 PIXELS = np.arange(24 * 40 * 3, dtype=np.uint8).reshape(24, 40, 3)
 DISPARITY = np.linspace(0, 30, 24 * 40, dtype=np.float32).reshape(24, 40)
 
@@ -73,7 +73,7 @@ def safetensors() -> bytes:
 
 
 def onnx_file() -> bytes:
-    """As large as it has to be: what it computes is a sum."""
+    """Make a file as large as it has to be: what it computes is a sum."""
     for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
     from onnx import TensorProto, helper

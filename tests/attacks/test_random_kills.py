@@ -137,7 +137,7 @@ def contents(run: Path) -> tuple[str, list[Any], list[Any]]:
 
 
 def plain(value: Any) -> Any:
-    """With digests for tensors, so that == compares all."""
+    """Replace tensors by digests, so that == compares all."""
     if isinstance(value, torch.Tensor):
         return (
             str(value.dtype),

@@ -21,7 +21,7 @@ R1, R2, P1, P2, Q, *_ = cv2.stereoRectify(
 
 
 def opencv(kind: int = cv2.FILE_STORAGE_FORMAT_YAML, **values: object) -> str:
-    """Of OpenCV's own writer."""
+    """Write values by OpenCV's own writer."""
     file = cv2.FileStorage("", cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | kind)
     for key, value in values.items():
         file.write(key, value)
@@ -42,7 +42,7 @@ def row(values: np.ndarray) -> str:
 
 
 def ros(name: str, k: np.ndarray, d: np.ndarray, r: np.ndarray, p: np.ndarray) -> str:
-    """As camera_calibration writes it."""
+    """Write a camera as camera_calibration does."""
     return f"""image_width: 640
 image_height: 480
 camera_name: narrow_stereo/{name}
@@ -70,7 +70,7 @@ ROS_LEFT, ROS_RIGHT = ros("left", K1, D1, R1, P1), ros("right", K2, D2, R2, P2)
 
 
 def camchain(cameras: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]], model: str = "radtan") -> str:
-    """As Kalibr writes it. cameras: matrix, distortion, and (3, 4), the step from the one before."""
+    """Write cameras as Kalibr does: matrix, distortion, and (3, 4), the step from the one before."""
     text = ""
     for number, (k, d, transform) in enumerate(cameras):
         text += f"cam{number}:\n"
@@ -130,7 +130,7 @@ P3: 7.188560000000e+02 0.000000000000e+00 6.071928000000e+02 -3.372877000000e+02
 0.000000000000e+00 7.188560000000e+02 1.852157000000e+02 2.369057000000e+00 \
 0.000000000000e+00 0.000000000000e+00 1.000000000000e+00 4.915215000000e-03
 """
-"""Of KITTI's odometry sequence 00."""
+"""Calibration of KITTI's odometry sequence 00."""
 
 MIDDLEBURY = """cam0=[3979.911 0 1244.772; 0 3979.911 1019.507; 0 0 1]
 cam1=[3979.911 0 1369.115; 0 3979.911 1019.507; 0 0 1]
@@ -145,7 +145,7 @@ vmax=257
 dyavg=0.918
 dymax=1.516
 """
-"""Of the Motorcycle scene of 2014 at full size."""
+"""Calibration of the Motorcycle scene of 2014 at full size."""
 
 ALL = {
     "opencv.yml": OPENCV_4,

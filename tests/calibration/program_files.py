@@ -108,7 +108,7 @@ ThDepth: 35
 
 
 def orb_slam3(fisheye: bool = False, old: bool = False) -> str:
-    """As it stands; old: of before version 1.0 of the files, with Tlr."""
+    """ORB-SLAM3's settings; old: those of before version 1.0 of the files, with Tlr."""
     lenses = (files.FISHEYE1, files.FISHEYE2) if fisheye else (D1, D2)
     names = ("k1", "k2", "k3", "k4") if fisheye else ("k1", "k2", "p1", "p2", "k3")
     lines = ["%YAML:1.0", "", 'File.version: "1.0"' * (not old), ""]
@@ -225,7 +225,7 @@ def realsense_library() -> str:
 
 
 def ost(*sides: str) -> str:
-    """As cameracalibrator prints it, both cameras one after the other."""
+    """Print cameras as cameracalibrator does, both one after the other."""
     text = ""
     for side in sides:
         k, d, r, p = (K1, D1, R1, P1) if side == "left" else (K2, D2, R2, P2)

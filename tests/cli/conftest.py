@@ -59,7 +59,7 @@ def load_once() -> Callable[[Path], object]:
 
 @pytest.fixture(scope="session")
 def folded_once() -> Callable[[Any], Any]:
-    """Of a network the copy for inference, which only a lower precision changes."""
+    """Copy a network for inference once, which only a lower precision changes."""
     from pamcli.streaming.rolling import folded
 
     return functools.cache(folded)

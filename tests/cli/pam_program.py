@@ -104,7 +104,7 @@ def process(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[by
 
 @contextmanager
 def forked(*arguments: str | Path, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """As `process`, with networks: a fork of this process, which has the libraries loaded."""
+    """Start a command as `process` does, with networks: fork this process, which has the libraries loaded."""
     environment = more.pop("env", {})
 
     def be_pam() -> None:

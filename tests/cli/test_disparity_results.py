@@ -250,7 +250,7 @@ def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
 def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
     pair: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the range of the whole batch it is written last, when the other results are there."""
+    """It is written last with the range of the whole batch, when the other results are there."""
 
     def write(path: Path, data: bytes) -> None:
         if path == Path("c/2.png"):

@@ -56,7 +56,7 @@ COMMANDS = {
     "dataset stats": "pairs:mine",
     "dataset prepare-flickr1024": "Flickr1024 -o out --scale 2 --workers 1",
 }
-"""Of each its arguments. Whatever they call out... is to be there afterwards."""
+"""Arguments of each command. Whatever they call out... is to be there afterwards."""
 
 
 def names_of(group: Any, *above: str) -> Iterator[str]:

@@ -187,7 +187,7 @@ def test_a_second_process(command: str) -> None:
 
 @pytest.mark.parametrize("command", BATCHES)
 def test_two_batches_into_one_folder_leave_what_one_would(command: str) -> None:
-    """As every result appears whole, whichever was there first."""
+    """Every result appears whole, whichever was there first."""
     words = COMMANDS[command].split()
     assert pam(*words).code == 0
     first = results()

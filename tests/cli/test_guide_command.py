@@ -17,7 +17,7 @@ GUIDE = Path(__file__).parents[2] / "pamcli" / "guide"
 def test_without_a_page_all_are_listed() -> None:
     lines = pam("guide").stdout.decode().splitlines()
     assert [line.split()[0] for line in lines] == sorted(page.stem for page in GUIDE.glob("*.md"))
-    assert "Many pairs" in next(line for line in lines if line.startswith("batches"))
+    assert "many pairs" in next(line for line in lines if line.startswith("batches"))
 
 
 def test_a_pipe_gets_the_page_as_it_is() -> None:

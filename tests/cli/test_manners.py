@@ -134,7 +134,7 @@ def test_skipped_pairs_are_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("after", [0.05 * step for step in range(1, 16)])
 @pytest.mark.usefixtures("pair")
 def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:
-    """From the first module on; before, Python itself has not begun to listen."""
+    """Ctrl-C is heard from the first module on; before, Python itself has not begun to listen."""
     seen = "import os, signal; os.write(1, b'!'); import runpy, sys; sys.argv[0] = 'pam'; "
     program = [sys.executable, "-P", "-c", seen + "import pamcli.__main__ as m; os.write(1, b'!'); m.main()"]
     with subprocess.Popen(

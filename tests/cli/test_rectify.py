@@ -135,7 +135,7 @@ def test_a_stated_baseline_says_its_unit(rig: Path) -> None:
 
 
 def test_ros_has_its_own_projections(rig: Path, taken: Photographs) -> None:
-    """Of a robot that rectifies at another focal length: the same matrices serve its pictures here."""
+    """A robot may rectify at another focal length: its matrices serve its pictures here."""
     left, right = taken.ros(focal_length=600.0)
     Path("left.yaml").write_text(left)
     Path("right.yaml").write_text(right)

@@ -236,4 +236,4 @@ TREES: dict[str, Callable[[Path], None]] = {
     "booster": booster,
     "holopix50k/val": holopix50k,
 }
-"""By what stands before the colon of `--data`."""
+"""Trees of the sources, by what stands before the colon of `--data`."""

@@ -117,7 +117,7 @@ def test_nothing_estimated_is_all_wrong() -> None:
 
 
 def test_regions() -> None:
-    """Of the last two pixels no truth is known, whatever else is."""
+    """No truth is known of the last two pixels, whatever else is."""
     visible, foreground = [[1, 1, 0, 0, 1, 0]], [[0, 1, 0, 1, 1, 0]]
     one = sample([[10, 20, 30, 40, NAN, NAN]], visible=visible, foreground=foreground)
     figures = measured(one, [[11, 22, 33, 44, 0, 0]])

@@ -22,7 +22,7 @@ def noise(height: int, width: int, seed: int = 0) -> np.ndarray:
 
 
 def slow_ssim(x: np.ndarray, y: np.ndarray, divisor: int) -> float:
-    """Of one channel in [0, 1], window by window."""
+    """SSIM of one channel in [0, 1], window by window."""
     values = []
     for top in range(x.shape[0] - 6):
         for left in range(x.shape[1] - 6):

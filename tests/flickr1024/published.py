@@ -40,7 +40,7 @@ def tree(root: Path, sizes: Mapping[str, tuple[int, int]]) -> Path:
 
 
 def files(sizes: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
-    """The same by their names."""
+    """The files of `tree` by their names."""
     found = {}
     for name, size in sizes.items():
         for side, view in zip("LR", views(size, seed_of(name)), strict=True):

@@ -1,4 +1,4 @@
-"""From a stereogram to a pair whose truth is known."""
+"""Stereograms become pairs whose truth is known."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rectified(layout: Literal["cross", "parallel"], down: float = 0.0, degrees: 
 
 
 def source_places(result: RectifiedPair, layout: str) -> tuple[np.ndarray, np.ndarray]:
-    """For the finished left and right view: the source columns and rows that each pixel shows, (2, H, W)."""
+    """Source columns and rows that each pixel of the finished left and right view shows, (2, H, W)."""
     x, y = np.meshgrid(np.arange(result.left.shape[1]), np.arange(result.left.shape[0]))
     ones = np.stack([x, y, np.ones_like(x)])
     view_width = layered_pair(seed=7)[0].shape[1] - PLANE - 16

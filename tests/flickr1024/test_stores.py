@@ -44,7 +44,7 @@ def pixels_of(source: Source) -> list[tuple[np.ndarray, ...]]:
 
 
 def wanted(published: Path) -> list[tuple[np.ndarray, ...]]:
-    """By the transcription of the authors' script."""
+    """Patches by the transcription of the authors' script."""
     patches: list[tuple[np.ndarray, ...]] = []
     for name in ("0001", "0002", "0003"):
         pictures = (np.asarray(Image.open(published / f"Train/{name}_{side}.png")) for side in "LR")

@@ -43,7 +43,7 @@ def test_a_plane_stays_one_whatever_is_painted_on_it() -> None:
 
 @pytest.mark.parametrize("edge", range(44, 52))
 def test_a_step_lies_where_the_colours_change(edge: int) -> None:
-    """To the pixel, wherever it lies between the reduced ones; to two where those are off by one."""
+    """The step is found to the pixel between the reduced ones; to two where those are off by one."""
     view = halves(edge)
     truth = np.where(view[..., 0] == WHITE, np.float32(20), np.float32(3))
     small = nearest(truth, 4)

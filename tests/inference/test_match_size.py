@@ -22,7 +22,8 @@ from pamcli.registry.load import load_network
     ("height", "width", "times"),
     [
         (240, 320, 2),
-        (375, 450, (AUTO_PIXELS / (375 * 450)) ** 0.5),
+        (375, 450, 2),
+        (497, 741, (AUTO_PIXELS / (497 * 741)) ** 0.5),
         (375, 1242, (AUTO_PIXELS / (375 * 1242)) ** 0.5),
         (1000, 1500, 1),
         (4000, 6000, (AUTO_LARGEST / 24e6) ** 0.5),

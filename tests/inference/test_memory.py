@@ -6,6 +6,8 @@ import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,11 +98,17 @@ def test_what_the_program_has_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert memory.taken_memory(CPU) == 250 * resource.getpagesize()
 
 
-@pytest.mark.parametrize("network", [StereoMatcher, StereoUpscaler])
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param(partial(StereoMatcher.load, match_size=1), id="StereoMatcher"),
+        pytest.param(StereoUpscaler.load, id="StereoUpscaler"),
+    ],
+)
 def test_a_pair_too_large_is_refused_with_both_figures(
-    system: Path, network: type[StereoMatcher] | type[StereoUpscaler], monkeypatch: pytest.MonkeyPatch
+    system: Path, load: Callable[..., StereoMatcher | StereoUpscaler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = network.load(device="cpu")
+    loaded = load(device="cpu")
 
     def must_not_run(*_: object, **__: object) -> None:
         raise AssertionError("the network was run")

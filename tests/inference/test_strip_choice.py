@@ -109,7 +109,7 @@ def test_sizes_are_rounded_up(count: int, text: str) -> None:
     [(1248, 384, 4, 300), (1248, 384, 2, 200), (3840, 2176, 4, 1000), (7680, 4320, 4, 3000)],
 )
 def test_what_pasmnet_takes_at_large_sizes(width: int, height: int, item: int, most: int) -> None:
-    """In MB, above the network: a limit that is missed is a promise that is broken."""
+    """What it takes in MB above the network: a limit that is missed is a promise that is broken."""
     for counted in (matching_footprint, matching2_footprint):
         footprint = counted(width, height, item)
         assert footprint.peak(footprint.comfortable) < most * 10**6

@@ -271,7 +271,7 @@ def test_a_perfect_answer_has_less_supervised_loss_than_any_other() -> None:
 
 
 def test_unequal_parts_of_a_batch_add_up_to_the_whole() -> None:
-    """With totals and counts summed, as over two processes: value and gradient of the joined batch."""
+    """Totals and counts are summed, as over two processes: value and gradient of the joined batch."""
     leaves, truth = example_leaves(3), example_truth(3)
     left, right = random_pictures(1, 3, HEIGHT, WIDTH)
     whole, whole_values = total_loss(matching_terms(example_matching(leaves), left, right, EVERY_TERM, truth))

@@ -56,7 +56,7 @@ def picture_pair(height: int, width: int, shift: int = 8, seed: int = 3) -> Tens
 
 
 def normalised(views: Tensor) -> Tensor:
-    """As PASMnet takes them."""
+    """Normalise views as PASMnet takes them."""
     mean, std = torch.tensor(IMAGE_MEAN).view(3, 1, 1), torch.tensor(IMAGE_STD).view(3, 1, 1)
     return (views - mean) / std
 

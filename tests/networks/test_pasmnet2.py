@@ -8,8 +8,10 @@ from random_networks import normalised, pasmnet2
 from torch import Tensor
 
 from pamcli.networks.pasmnet2 import (
+    APART,
     BORDER,
     REACH,
+    SURENESS,
     PASMnet2,
     ScaledMatching,
     Stage,
@@ -203,12 +205,14 @@ def test_a_mixture_enlarges_a_plane_and_never_leaves_what_is_around() -> None:
     )
 
 
-def test_confidence_is_the_attention_near_the_disparity() -> None:
+def test_confidence_is_the_attention_near_the_disparity_less_where_coarser_scales_say_another() -> None:
     logs, _ = random_logs(2, 12)
     d = torch.rand(1, 2, 12, generator=torch.Generator().manual_seed(3)) * 12
-    found = confidence(logs, d, d)
+    found = confidence(logs, d, [d, d])
     column = torch.arange(12)
     near = (column[:, None] - d[..., None] - column).abs() <= 1.5
-    assert torch.allclose(found, (logs.exp() * near).sum(-1).clamp(0, 1), atol=1e-6)
-    moved = confidence(logs, d, d + 10)
-    assert torch.allclose(moved, found / 2, atol=1e-6)
+    mass = (logs.exp() * near).sum(-1).clamp(0, 1)
+    assert torch.allclose(found, mass**SURENESS, atol=1e-6)
+    half = (mass / 2) ** SURENESS
+    assert torch.allclose(confidence(logs, d, [d + APART, d]), half, atol=1e-6)
+    assert torch.allclose(confidence(logs, d, [d + APART / 2, d - APART / 2]), half, atol=1e-6)

@@ -1,4 +1,4 @@
-"""From a `--weights` value to a file on this machine (the Hub: test_hub.py)."""
+"""A `--weights` value leads to a file on this machine (the Hub: test_hub.py)."""
 
 from __future__ import annotations
 

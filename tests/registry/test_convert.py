@@ -34,7 +34,7 @@ def write(path: Path, content: object, *, legacy: bool = False) -> Path:
 
 
 def parallel(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """As DataParallel names its tensors."""
+    """Name tensors as DataParallel does."""
     return OrderedDict((f"module.{key}", value) for key, value in state.items())
 
 

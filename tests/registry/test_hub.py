@@ -42,7 +42,7 @@ for address in sys.argv[2:]:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """With a Hub, an empty cache, and a token that must not be seen."""
+    """An environment with a Hub, an empty cache, and a token that must not be seen."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     with serve_hub(shipped("passrnet-x2").read_bytes()) as address:
         yield {

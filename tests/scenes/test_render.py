@@ -83,7 +83,7 @@ def test_a_board_that_leaves_the_right_view_is_not_visible() -> None:
 
 
 def brute_force(views: Views, surfaces: list[Surface], level_of: list[float]) -> np.ndarray:
-    """By hand: the right pixel nearest to the match shows the same surface, or one that is as near."""
+    """Visibility by hand: the pixel nearest to the match shows this surface, or one that is as near."""
     visible = np.zeros((HEIGHT, WIDTH), bool)
     for y in range(HEIGHT):
         for x in range(WIDTH):

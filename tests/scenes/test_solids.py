@@ -32,7 +32,7 @@ def faces(block: Block) -> list[Layer]:
 
 
 def depth_along(block: Block, ray: np.ndarray, eye: np.ndarray) -> float:
-    """By hand: where a ray first meets one of the faces; triangles of its corners."""
+    """Depth by hand: where a ray first meets one of the faces; triangles of its corners."""
     best = np.inf
     low, high = block.ring(False), block.ring(True)
     quads = [(low[i], low[(i + 1) % 4], high[(i + 1) % 4], high[i]) for i in range(4)] + [tuple(high)]

@@ -19,7 +19,7 @@ def matched(
     strip: int | None,
     confidence: bool = False,
 ) -> StreamedMatching:
-    """Of normalised views (2, 3, H, W)."""
+    """Match normalised views (2, 3, H, W) strip by strip."""
     _, _, height, width = views.shape
     rows = CountedRows(views)
     with torch.inference_mode():
@@ -29,7 +29,7 @@ def matched(
 
 
 def matched_whole(network: nn.Module, views: Tensor, prior: int | None) -> Matching:
-    """By the plain network."""
+    """Match by the plain network."""
     with torch.inference_mode():
         found: Matching = network(views[:1], views[1:], prior)
     return found

@@ -17,7 +17,7 @@ WIDTH = 12
 
 
 def confidence(disparity: Tensor, there: Tensor, back: Tensor, pieces: int = 1) -> Tensor:
-    """Of a disparity (R, W) in its own pixels and both maps (R, W, W), handed over in pieces."""
+    """Confidence of a disparity (R, W) in its own pixels; both maps (R, W, W) are handed over in pieces."""
     rows = len(disparity)
     cycle = Cycle(disparity, first_row=7)
     size = -(-WIDTH // pieces)

@@ -141,7 +141,7 @@ def test_a_lower_precision_spares_the_layer_that_reads_the_pictures() -> None:
 def test_channels_lie_side_by_side_wherever_a_convolution_reads(
     streamed: StreamedPASMnet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the other layout the large layers take three times as long."""
+    """The other layout takes the large layers three times as long."""
     seen: list[bool] = []
     convolve = F.conv2d
 

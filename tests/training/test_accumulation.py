@@ -15,7 +15,7 @@ from pamcli.training.loop import Trainer
 from pamcli.training.recipes import RECIPES
 
 PAIRS = 5
-"""Of one of several processes: they need not go up in the parts, nor be as many."""
+"""Pairs of one of several processes: they need not go up in the parts, nor be as many."""
 
 
 def taken(accumulate: int) -> tuple[dict[str, float], list[Tensor]]:

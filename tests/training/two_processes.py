@@ -116,7 +116,7 @@ def each_picture_by_itself() -> Iterator[None]:
 
 
 def after_two_steps(network: nn.Module, step: Callable[..., Any], batch: Batch) -> State:
-    """Of the second step, without a change of the weights: in the first one torch sets up its buckets."""
+    """Gradients of the second step, weights unchanged: in the first one torch sets up its buckets."""
     for _ in range(2):
         network.zero_grad()
         loss, values = step(*batch)
@@ -127,7 +127,7 @@ def after_two_steps(network: nn.Module, step: Callable[..., Any], batch: Batch) 
 
 @contextmanager
 def truly_double(dtype: torch.dtype) -> Iterator[None]:
-    """For a network in float64 nothing is computed in float32, as attention and losses would."""
+    """Compute nothing in float32 for a network in float64, as attention and losses would."""
     shorten = Tensor.float
     if dtype == torch.float64:
         Tensor.float = Tensor.double

@@ -147,7 +147,7 @@ def _focal_length(path: Path, camera: int) -> Calibration:
 
 
 def _of_millimetres(path: Path, camera: int) -> NDArray[np.float32] | None:
-    """From depth in steps of 0.1 mm; None where the focal length is not known."""
+    """Read depth in steps of 0.1 mm as disparity; None where the focal length is not known."""
     settings = path.with_name(_SETTINGS)
     if not settings.is_file():
         return None
@@ -265,7 +265,7 @@ _VIRTUALKITTI2 = Calibration(focal_length=725.0087, baseline=0.532725)
 
 
 def _of_centimetres(path: Path) -> NDArray[np.float32]:
-    """From depth; 655.35 m and beyond (sky) is unknown."""
+    """Read depth in centimetres as disparity; 655.35 m and beyond (sky) is unknown."""
     levels = read_levels(path).astype(np.float32)
     metres = np.where(levels < 65535, levels / np.float32(100), np.float32(np.nan))
     return disparity_of_depth(metres, _VIRTUALKITTI2)

@@ -75,7 +75,7 @@ class Scenes(Source):
         return True
 
     def fingerprint(self) -> str:
-        """Of the textures' names."""
+        """Digest of the textures' names."""
         return digest([path.name for files in self.files for path in files.parts.values()])
 
     def first(self, count: int) -> Scenes:
