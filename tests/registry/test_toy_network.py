@@ -1,5 +1,6 @@
 """A network is added in three files: its plain form, its streamed form, its row."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from imageio.v3 import imread, imwrite
 
 from pamcli.imaging.disparity_files import read_disparity
+from pamcli.registry.architectures import ARCHITECTURES
 
 PACKAGE = Path(__file__).parents[2] / "pamcli"
 
@@ -93,6 +95,17 @@ def test_a_network_is_added_in_three_files(house: Path) -> None:
 
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
-    toy_pam(house, "weights", "export", "run/last.safetensors", "-o", "toy.onnx", "--size", "96x64")
+    toy_pam(house, "weights", "export", "run/last.safetensors", "-o", "toy.onnx", "--size", "64x96")
     toy_pam(house, "disparity", "left.png", "right.png", "-o", "exported.pfm", "--weights", "toy.onnx")
     np.testing.assert_allclose(read_disparity(house / "exported.pfm"), found, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_networks_name_stands_in_its_row_alone(name: str) -> None:
+    said = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value == name and file.name != "architectures.py"
+    ]
+    assert said == []
