@@ -20,6 +20,8 @@ REGISTERED = {
 
 DEFAULT_MATCHING = "pasmnet2"  # what finds disparity where no weights are named
 
+DEFAULT_SCALE = 4
+
 DEFAULT_UPSCALING = {2: "passrnet2-x2", 4: "passrnet2-x4"}
 """What enlarges by a scale where no weights are named: what is measured best."""
 
