@@ -15,13 +15,12 @@ import tempfile
 import time
 from collections import deque
 from pathlib import Path
+from typing import Literal
 
-from pamcli.cli.console import Console
-from pamcli.cli.jobs import plan_jobs
-from pamcli.cli.options import Pairs, Results
+from pamcli.batch.plan import Plan, Request
 from pamcli.files.outputs import OutputKind
 
-DISPARITY = OutputKind("disparity", "--output", (".pfm",))
+DISPARITY = OutputKind("disparity", "`output`", (".pfm",))
 
 
 def main() -> None:
@@ -60,7 +59,8 @@ def write_pairs(first: int, end: int) -> None:
 def work_off(stream: bool) -> tuple[int, float]:
     """What it took: kB, and seconds of the processor."""
     start, before = time.process_time(), most_memory()
-    plan = plan_jobs(Pairs(pairs="list.tsv"), Results(), {DISPARITY: "out/"}, None, Console(), stream=stream)
+    engine: Literal["ray", "local"] = "ray" if stream else "local"  # a cluster does not wait for the list
+    plan = Plan.asked(Request(pairs="list.tsv", engine=engine), {DISPARITY: "out/"})
     deque(plan.jobs, maxlen=0)
     return most_memory() - before, time.process_time() - start
 

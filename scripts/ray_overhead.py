@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pamcli.inference.pipeline import Outcome, run_overlapped
-from pamcli.inference.ray_cluster import run_on_ray
+from pamcli.batch.overlapped import run_overlapped
+from pamcli.batch.ray_cluster import run_on_ray
 
 MOST = 20
 
@@ -37,15 +37,15 @@ class NoWork:
         return time.process_time()
 
 
-def milliseconds_each(outcomes: Iterable[Outcome[Any, Any]], jobs: int) -> list[float]:
+def milliseconds_each(outcomes: Iterable[tuple[Any, Any]], jobs: int) -> list[float]:
     """Milliseconds of each job after the first, with which all starts: as time passes, and of the processors.
 
     The latter of this process and of the worker, which other work on the machine leaves as they are.
     """
     results = iter(outcomes)
-    worker = next(results).saved or 0.0
+    worker = next(results)[1]
     start, here = time.perf_counter(), time.process_time()
-    found = [outcome.saved or 0.0 for outcome in results]
+    found = [seconds for _, seconds in results]
     assert len(found) == jobs - 1
     spent = (time.perf_counter() - start, time.process_time() - here, max(found) - worker)
     return [1000 * each / (jobs - 1) for each in spent]

@@ -63,7 +63,7 @@ def main(path: Path) -> None:
         below[f"{SCALE} times larger by {name}: {figures['left']['psnr']:.1f} dB"] = left[PART]
     above = {
         "the left picture": pair.left,
-        f"disparity, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high).pixels,
+        f"disparity, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high),
         "its points in metres, from the right": points,
     }
     drawing = stacked(row(above), row(below))

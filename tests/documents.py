@@ -11,9 +11,13 @@ import itertools
 import os
 import re
 import shlex
+import shutil
+import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import cv2
 import numpy as np
 import stereo_files
 import tifffile
@@ -23,6 +27,9 @@ from warm_python import WarmPython
 
 from pamcli.evaluation.submissions import rules_of
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
+
+sys.path.insert(0, str(Path(__file__).parent / "calibration"))
+from rendered_rigs import chessboard, held_up, made_up, pairs_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "pamcli" / "guide").glob("*.md"))]
@@ -136,6 +143,30 @@ def programs_of(command: str) -> list[str]:
     return programs
 
 
+@cache
+def board_pictures() -> list[tuple[np.ndarray, np.ndarray]]:
+    """What two cameras see of a board that somebody holds up."""
+    rig = made_up(2, size=(400, 250))
+    return pairs_of(rig, chessboard(9, 6, 0.025), held_up(rig, 24, 2, square=0.025), 2, {5: (9, 4)})
+
+
+def prepare_boards(folder: Path) -> None:
+    """Pictures and videos of a board in the places of other pairs, and no calibration."""
+    (folder / "rig.yaml").unlink()
+    for side, name in enumerate(("left", "right")):
+        shutil.rmtree(folder / f"{name}s")
+        (folder / f"{name}s").mkdir()
+        video = cv2.VideoWriter(str(folder / f"{name}.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (400, 250))
+        for number, pair in enumerate(board_pictures(), 1):
+            view = Image.fromarray(pair[side])
+            view.save(folder / f"{name}s" / f"{number:02}.png")
+            for _ in range(2):  # it is held still
+                video.write(cv2.cvtColor(pair[side], cv2.COLOR_GRAY2BGR))
+            if number == 1:
+                view.save(folder / f"photo_{name}.jpg", quality=95)
+        video.release()
+
+
 def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPython) -> dict[str, str]:
     """Fills the folder with small files of the names that the README uses; returns the environment."""
     left, right = (
@@ -225,6 +256,8 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     (folder / "calib.txt").write_text(
         f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
     )
+    if "calibration make" in block.text:
+        prepare_boards(folder)
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
     (folder / ".venv" / "bin").mkdir(parents=True)

@@ -21,13 +21,17 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "workers": ({"errors"}, set()),
     "files": ({"errors", "checked"}, {"pydantic"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2"}),
-    "calibration": ({"errors", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
+    "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
     "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
     "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
+    "batch": (
+        {"errors", "files", "imaging", "calibration", "registry", "inference", "viewing"},
+        {"numpy"},
+    ),
     "data": (
         {"errors", "workers", "files", "imaging", "calibration", "scenes", "flickr1024"},
         {"numpy", "PIL", "cv2"},
@@ -45,12 +49,15 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),
     "cli": (
         {
-            *("errors", "workers", "files", "imaging", "calibration", "registry", "inference"),
+            *("errors", "workers", "files", "imaging", "calibration", "registry", "inference", "batch"),
             *("flickr1024", "data", "evaluation", "viewing", "losses", "training"),
         },
         {"typer", "rich", "numpy"},
     ),
-    "__init__": ({"calibration", "errors", "imaging", "registry", "inference"}, set()),
+    "__init__": (
+        {"calibration", "errors", "imaging", "registry", "inference", "batch", "evaluation"},
+        set(),
+    ),
     "__main__": ({"cli", "errors"}, set()),
 }
 

@@ -151,6 +151,15 @@ def test_the_readme_is_read_in_one_sitting_and_links_every_page() -> None:
     }
 
 
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+def test_a_page_begins_with_its_question_and_shows_a_command_at_once(page: Path) -> None:
+    title, _, text = page.read_text(encoding="utf-8").partition("\n")
+    if page.name != "python.md":
+        assert title.endswith("?")
+    if page.name != "house.md":  # which is about the code
+        assert "```" in text.partition("\n## ")[0]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):

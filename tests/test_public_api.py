@@ -1,28 +1,45 @@
-"""What `import pamcli` offers: a handful of names, loaded when they are used."""
+"""What `import pamcli` offers: a few names, loaded when they are used, each with an example that runs."""
 
 from __future__ import annotations
 
 import ast
+import doctest
+import inspect
+import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import typer
+from PIL import Image
 
 import pamcli
 
-SAMPLE = Path(__file__).parents[1] / "scripts" / "sample"
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "scripts" / "sample"
 
 NAMES = {
+    "Batch",
     "Calibration",
+    "Outcome",
     "PamError",
+    "Picture",
     "StereoMatcher",
     "StereoResult",
     "StereoUpscaler",
     "__version__",
+    "disparity_metrics",
+    "enlarge_files",
+    "match_files",
     "read_calibration",
     "read_disparity",
     "read_picture",
+    "write_disparity",
+    "write_point_cloud",
 }
 
 
@@ -105,3 +122,226 @@ def test_type_checkers_see_the_same_names_in_the_same_modules() -> None:
     }
     assert seen == pamcli._LAZY
     assert set(seen) == NAMES - {"__version__"}
+
+
+# --- the examples of the docstrings ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the examples read: a small pair alone and in two folders, its truth and calibration."""
+    place = tmp_path_factory.mktemp("examples")
+    for side in ("left", "right"):
+        small = Image.open(SAMPLE / f"{side}.png").crop((300, 200, 364, 248))
+        small.save(place / f"{side}.png")
+        (place / f"{side}s").mkdir()
+        small.save(place / f"{side}s" / "one.png")
+    truth = pamcli.read_disparity(SAMPLE / "disparity.pfm")[200:248, 300:364]
+    pamcli.write_disparity(place / "disparity.pfm", truth)
+    text = (SAMPLE / "calib.txt").read_text().replace("width=741\nheight=500\n", "")
+    (place / "calib.txt").write_text(text)
+    return place
+
+
+@pytest.fixture(scope="module")
+def known(folder: Path) -> dict[str, Any]:
+    """What the examples have at hand."""
+    left, right = (pamcli.read_picture(folder / f"{side}.png").pixels for side in ("left", "right"))
+    matcher = pamcli.StereoMatcher.load(device="cpu", match_size=1)
+    return {
+        "pamcli": pamcli,
+        "Path": Path,
+        "StereoMatcher": pamcli.StereoMatcher,
+        "StereoUpscaler": pamcli.StereoUpscaler,
+        **{"left": left, "right": right, "result": matcher(left, right)},
+        "truth": pamcli.read_disparity(folder / "disparity.pfm"),
+        "calibration": pamcli.read_calibration(folder / "calib.txt").rectified,
+    }
+
+
+def described() -> list[str]:
+    """Names whose docstrings have to show an example: all but records that others return, and the error."""
+    return sorted(NAMES - {"__version__", "PamError", "Batch", "Outcome", "Picture", "StereoResult"})
+
+
+@pytest.mark.parametrize("name", described())
+def test_every_docstring_shows_an_example_that_runs(
+    name: str, folder: Path, known: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = inspect.getdoc(getattr(pamcli, name)) or ""
+    examples = doctest.DocTestParser().get_examples(text)
+    assert examples, f"{name} shows no example"
+    shutil.copytree(folder, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    names = dict(known)
+    for example in examples:
+        exec(compile(example.source, name, "single"), names)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"__version__"}))
+def test_every_name_says_what_it_raises_where_it_can(name: str) -> None:
+    thing = getattr(pamcli, name)
+    text = inspect.getdoc(thing) or ""
+    assert text
+    if inspect.isfunction(thing):
+        assert "Raises " in text, name
+
+
+# --- files, from Python ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".pfm", ".png", ".npy", ".tif"])
+def test_disparities_are_read_as_they_were_written(tmp_path: Path, suffix: str) -> None:
+    written = np.array([[1.5, np.nan, 20.25], [0.5, 3, 100]], np.float32)
+    path = tmp_path / "new" / f"d{suffix}"
+    pamcli.write_disparity(path, written)
+    np.testing.assert_array_equal(pamcli.read_disparity(path), written)
+    with pytest.raises(pamcli.PamError, match="exists already"):
+        pamcli.write_disparity(path, written)
+    pamcli.write_disparity(path, 2 * written, overwrite=True)
+    np.testing.assert_array_equal(pamcli.read_disparity(path), 2 * written)
+
+
+def test_what_no_disparity_file_holds_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, values, said in (
+        ("d.xyz", np.zeros((2, 2), np.float32), "no known format"),
+        ("d.png", np.full((2, 2), -1, np.float32), "negative"),
+        ("d.pfm", np.zeros((2, 2, 1), np.float32), r"\(H, W\)"),
+        ("d.pfm", np.zeros((2, 2), np.int32), "int32"),
+    ):
+        with pytest.raises(pamcli.PamError, match=said):
+            pamcli.write_disparity(tmp_path / path, values)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(logging.getLogger("pamcli"), "propagate", True)
+    pamcli.write_disparity(tmp_path / "far.png", np.full((2, 2), 300, np.float32))
+    assert "4 pixels are beyond 255.996 px" in caplog.text
+
+
+def test_metrics_of_arrays() -> None:
+    truth = np.array([[10, 20, 30, np.nan], [40, 50, 0, 60]], np.float32)
+    estimate = truth + np.array([[0, 2.5, -6, 0], [0, np.nan, 0, 0.25]], np.float32)
+    figures = pamcli.disparity_metrics(estimate, truth)
+    assert figures["pixels"] == 6  # neither where the truth is unknown nor where it is 0
+    assert figures["epe"] == pytest.approx((2.5 + 6 + 0.25) / 5)
+    assert figures["bad-2"] == pytest.approx(100 * 3 / 6)
+    assert figures["d1"] == pytest.approx(100 * 2 / 6)
+    assert figures["density"] == pytest.approx(100 * 5 / 6)
+    assert pamcli.disparity_metrics(estimate, truth, max_gt=25)["epe"] == pytest.approx(1.25)
+    visible = np.array([[1, 0, 1, 1], [1, 1, 1, 1]], bool)
+    assert pamcli.disparity_metrics(estimate, truth, visible=visible)["occluded epe"] == 2.5
+    with pytest.raises(pamcli.PamError, match="nothing is resized"):
+        pamcli.disparity_metrics(estimate[:, 1:], truth)
+    with pytest.raises(pamcli.PamError, match="nothing to measure"):
+        pamcli.disparity_metrics(estimate, np.full_like(truth, np.nan))
+
+
+def test_a_batch_from_python_is_that_of_the_command(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    shutil.copy("lefts/one.png", "lefts/two.png")
+    Path("rights/two.png").write_text("no picture")
+    how: dict[str, Any] = {"device": "cpu", "match_size": 1}
+    outcomes = list(pamcli.match_files("lefts/", "rights/", output="maps/", color_map="maps/", **how))
+    assert [outcome.status for outcome in outcomes] == ["ok", "failed"]
+    good, bad = outcomes
+    assert good.outputs == {"disparity": Path("maps/one.pfm"), "color_map": Path("maps/one_color.png")}
+    assert (good.facts["width"], good.facts["height"], good.error) == (64, 48, None)
+    assert isinstance(bad.error, pamcli.PamError)
+    assert "rights/two.png" in str(bad.error)
+    assert (bad.left, bad.outputs) == (Path("lefts/two.png"), {})
+    with pytest.raises(pamcli.PamError, match="`overwrite` replaces them"):
+        pamcli.match_files("lefts/", "rights/", output="maps/", **how)
+    again = list(pamcli.match_files("lefts/", "rights/", output="maps/", skip_existing=True, **how))
+    assert [outcome.status for outcome in again] == ["skipped", "failed"]
+    (handed,) = pamcli.match_files("left.png", "right.png", output="-", **how)
+    assert handed.data == Path("maps/one.pfm").read_bytes()
+    command = ["disparity", "lefts/", "rights/", "-o", "said/", "--device", "cpu", "--match-size", "1"]
+    done = subprocess.run([sys.executable, "-P", "-m", "pamcli", *command], capture_output=True, check=False)
+    assert done.returncode == 6
+    assert Path("said/one.pfm").read_bytes() == handed.data
+
+
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [
+        ("disparity", "pamcli.batch.matching.match_files"),
+        ("superres", "pamcli.batch.enlarging.enlarge_files"),
+        ("rectify", "pamcli.batch.rectifying.rectify_files"),
+        ("depth", "pamcli.batch.metres.depth_files"),
+    ],
+)
+def test_functions_take_the_names_of_the_options(command: str, function: str) -> None:
+    import importlib
+
+    from pamcli.batch.plan import FilesOptions
+    from pamcli.cli import app
+
+    module, _, name = function.rpartition(".")
+    parameters = dict(inspect.signature(getattr(importlib.import_module(module), name)).parameters)
+    taken = parameters.keys() - {"inputs", "options"}
+    if "options" in parameters:
+        taken |= FilesOptions.__annotations__.keys()
+    group: Any = typer.main.get_command(app)
+    options = {
+        max(each.opts, key=lambda one: (one.startswith("--"), one == "--match-size", len(one)))
+        for each in group.commands[command].params
+        if each.opts[0].startswith("-")
+    }
+    about_talking = {"--jsonl", "--quiet", "--verbose"}
+    assert {f"--{each.replace('_', '-')}" for each in taken} == options - about_talking
+
+
+OUTSIDE = '''
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import pamcli
+
+
+def deepest(folder: Path) -> float:
+    """The largest disparity of a folder's pairs."""
+    found: list[float] = []
+    for outcome in pamcli.match_files(folder / "l", folder / "r", output="maps/", skip_existing=True):
+        error: pamcli.PamError | None = outcome.error
+        if error is None:
+            found.append(float(np.nanmax(pamcli.read_disparity(outcome.outputs["disparity"]))))
+    return max(found)
+
+
+matcher: pamcli.StereoMatcher = pamcli.StereoMatcher.load(match_size=1)
+left, right = (pamcli.read_picture(name).pixels for name in ("left.png", "right.png"))
+result: pamcli.StereoResult = matcher(left, right)
+disparity: npt.NDArray[np.float32] = result.disparity
+pamcli.write_disparity("d.png", disparity, overwrite=True)
+figures: dict[str, float] = pamcli.disparity_metrics(disparity, pamcli.read_disparity("truth.pfm"))
+calibration = pamcli.read_calibration("calib.txt").rectified
+if calibration is not None:
+    depth: npt.NDArray[np.float32] = calibration.depth(disparity)
+    count: int = pamcli.write_point_cloud("points.ply", disparity, calibration, picture=left)
+for outcome in pamcli.enlarge_files("left.png", "right.png", output="larger/", scale=2):
+    print(outcome.status, outcome.outputs, figures["epe"])
+'''
+
+
+def test_a_program_outside_is_checked_strictly(tmp_path: Path) -> None:
+    """Torch, of which no signature speaks, is not looked into."""
+    pytest.importorskip("mypy", reason="mypy is not installed (pip install 'pamcli[test]')")
+    (tmp_path / "outside.py").write_text(OUTSIDE)
+    (tmp_path / "wrong.py").write_text('import pamcli\npamcli.match_files("l", "r", output="o/", scael=2)\n')
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-torch.*]\nfollow_imports = skip\n")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "outside.py", "wrong.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    complaints = [line for line in checked.stdout.splitlines() if "error:" in line]
+    assert [line.partition(":")[0] for line in complaints] == ["wrong.py"], checked.stdout
+    assert "scael" in complaints[0]

@@ -150,7 +150,11 @@ PAIR = ["left.png", "right.png"]
         (["disparity", "left.png", "left.png", "-o", "d.pfm"], 2, ["left.png"]),
         (["disparity", "left.png", "-o", "d.pfm"], 2, []),
         (["disparity", "lefts", "rights", "-o", "out/"], 2, ["b.png", "--skip-unpaired"]),
-        (["disparity", "lefts", "rights", "-o", "-", "--format", "pfm", "--skip-unpaired"], 2, ["-o -"]),
+        (
+            ["disparity", "lefts", "rights", "-o", "-", "--format", "pfm", "--skip-unpaired"],
+            2,
+            ["--output -"],
+        ),
         (["disparity", "none.png", "right.png", "-o", "d.pfm"], 3, ["none.png"]),
         (["superres", *PAIR, "-o", "l.png", "--overwrite", "--skip-existing"], 2, ["--overwrite"]),
         (["superres", *PAIR, "--scale", "3", "-o", "l.png"], 2, ["3"]),

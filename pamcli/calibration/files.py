@@ -37,18 +37,20 @@ from pamcli.calibration.parsing import (
     tree_of,
 )
 from pamcli.calibration.rectified import Calibration
-from pamcli.calibration.rig import StatedRectification
+from pamcli.calibration.rig import Rig, StatedRectification
 from pamcli.calibration.stored import StoredCalibration, camera_of, projected, rig_of
 from pamcli.errors import InputError, UsageError
 
 Floats = NDArray[np.float64]
 
-KNOWN = "`pam guide depth` lists the programs whose files can be read"
+KNOWN = "`pam guide calibration` lists the programs whose files can be read"
 NUMBERED = "leave out `cameras`, or exchange the two with 1:0"
 
 
 def read_calibration(*paths: str | Path, cameras: tuple[int, int] | None = None) -> StoredCalibration:
     """Read a calibration, recognised by its content. Lengths are in metres, save OpenCV's, as they are.
+
+    >>> calibration = pamcli.read_calibration("calib.txt").rectified
 
     paths: one file, or two that belong together: of the left and of the right camera (ROS, EuRoC), of
     intrinsics and extrinsics (OpenCV), of cameras and rigs (COLMAP). cameras: the numbers of the left and the
@@ -171,6 +173,31 @@ def encode_calibration(calibration: Calibration) -> bytes:
     for key, values in zip(("P1", "P2"), calibration.projections(), strict=True):
         file.write(key, values)
     file.write("Q", calibration.reprojection())
+    text: str = file.releaseAndGetString()
+    return text.encode()
+
+
+def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:
+    """OpenCV's YAML with K1, D1, K2, D2, R, T in millimetres, the size, and facts by their names.
+
+    Needs `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
+    """
+    import cv2
+
+    assert rig.size is not None
+    mode = cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | cv2.FILE_STORAGE_FORMAT_YAML
+    file = cv2.FileStorage("", mode)
+    for key, side in zip(("image_width", "image_height"), rig.size, strict=True):
+        file.write(key, side)
+    file.write("distortion_model", "fisheye" if rig.left.fisheye else "pinhole")
+    file.write("length_unit", "mm")
+    for index, camera in enumerate((rig.left, rig.right), 1):
+        file.write(f"K{index}", camera.matrix)
+        file.write(f"D{index}", camera.distortion.reshape(1, -1))
+    file.write("R", rig.rotation)
+    file.write("T", 1000 * rig.translation.reshape(3, 1))
+    for key, value in facts.items():
+        file.write(key, value)
     text: str = file.releaseAndGetString()
     return text.encode()
 

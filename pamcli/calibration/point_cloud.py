@@ -1,16 +1,53 @@
 """Coloured points in metres, as a PLY file."""
 
 import io
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
+from pamcli.errors import UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
 
 AXES = "metres in the left camera's coordinates: x to the right, y down, z ahead"
 
 _ROWS_AT_ONCE = 64
+
+
+def write_point_cloud(
+    path: str | Path,
+    disparity: NDArray[np.generic],
+    calibration: Calibration,
+    *,
+    picture: NDArray[Any] | None = None,
+    confidence: NDArray[np.generic] | None = None,
+    max_depth: float | None = None,
+    stride: int = 1,
+    overwrite: bool = False,
+) -> int:
+    """Write a binary PLY with a vertex, in metres, for every pixel of known depth; return how many there are.
+
+    >>> count = pamcli.write_point_cloud("points.ply", result.disparity, calibration, picture=left)
+
+    disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16, for the
+    colours. confidence: (H, W) in [0, 1], kept as a property. max_depth: metres, beyond which there are no
+    points. stride: every how many rows and columns a pixel is taken. overwrite: replace a file that exists.
+    Raises UsageError: another suffix, a file that exists; InputError: the calibration is for pictures of
+    another aspect, or has no baseline; OutputError: it cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".ply":
+        raise UsageError(f"{shown(path)} must end in .ply")
+    if os.path.lexists(path) and not overwrite:
+        raise UsageError(f"{shown(path)} exists already", "`overwrite` replaces it")
+    how: dict[str, Any] = {"confidence": confidence, "max_depth": max_depth, "stride": stride}
+    data, count = encode_point_cloud(disparity, calibration, picture=picture, **how)
+    write_atomically(path, data)
+    return count
 
 
 def encode_point_cloud(

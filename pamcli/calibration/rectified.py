@@ -21,6 +21,9 @@ SAME_SIZE = 1.0  # pixels by which a side may be off where a picture has the asp
 class Calibration:
     """Two cameras that look the same way, the right one `baseline` to the right of the left one.
 
+    >>> calibration = pamcli.Calibration(focal_length=1050.0, baseline=0.12)
+    >>> depth = calibration.depth(result.disparity)  # (H, W) float32, metres
+
     A left pixel of disparity d lies at the depth focal_length * baseline / (d + offset). Coordinates are
     those of the left camera: x to the right, y down, z ahead; whole pixel numbers are the centres of pixels.
     Raises InputError: no finite numbers, a focal length not above 0, a negative baseline.

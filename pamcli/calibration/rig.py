@@ -45,6 +45,10 @@ class Camera:
 
         if not self.fisheye:
             flat = cv2.undistortPoints(points.reshape(-1, 1, 2), self.matrix, self.distortion).reshape(-1, 2)
+            for _ in range(3):  # OpenCV stops early: Newton's method on what it projects
+                there = [self._seen(flat + step) for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
+                slope = np.stack([(there[1] - there[0]) / 1e-6, (there[2] - there[0]) / 1e-6], axis=-1)
+                flat = flat + (np.linalg.pinv(slope) @ (points - there[0])[..., None])[..., 0]
             rays = np.column_stack([flat, np.ones(len(flat))])
             found: Floats = rays / np.linalg.norm(rays, axis=1, keepdims=True)
             return found
@@ -59,6 +63,14 @@ class Camera:
         return np.column_stack(
             [np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)]
         )
+
+    def _seen(self, flat: Floats) -> Floats:
+        """Pixels (N, 2) of a pinhole's points (N, 2) on the plane one ahead."""
+        import cv2
+
+        zero, points = np.zeros(3), np.column_stack([flat, np.ones(len(flat))])
+        found: Floats = cv2.projectPoints(points, zero, zero, self.matrix, self.distortion)[0].reshape(-1, 2)
+        return found
 
     def field_of_view(self, size: tuple[int, int]) -> tuple[float, float]:
         """Degrees that a picture of (width, height) spans along its middle row and column; NaN: not known."""
@@ -262,7 +274,11 @@ class Rig:
         left, right = (
             partial(cv2.remap, map1=map1, map2=map2, interpolation=cv2.INTER_LINEAR) for map1, map2 in maps
         )
-        return Rectification(left, right, Calibration.of(p1, p2, size))
+        points = [
+            partial(_rectified_points, camera=camera, turn=r, projection=p)
+            for camera, r, p in ((self.left, r1, p1), (self.right, r2, p2))
+        ]
+        return Rectification(left, right, Calibration.of(p1, p2, size), points[0], points[1])
 
     def _turned(
         self, k1: Floats, d1: Floats, k2: Floats, d2: Floats, alpha: float, size: tuple[int, int]
@@ -327,6 +343,13 @@ def rotation_of(vector: Floats) -> Floats:
     return rotation
 
 
+def _rectified_points(points: Floats, *, camera: Camera, turn: Floats, projection: Floats) -> Floats:
+    rays = camera.rays(points) @ turn.T
+    rays[rays[:, 2] <= 0] = np.nan  # behind the rectified camera
+    flat = rays[:, :2] / rays[:, 2:]
+    return flat * projection[[0, 1], [0, 1]] + projection[:2, 2]
+
+
 @dataclass(frozen=True)
 class Rectification:
     """What makes rectified pictures of a rig's: (H, W) or (H, W, C), uint8 or uint16, black outside."""
@@ -335,6 +358,10 @@ class Rectification:
     right: Callable[[Pixels], Pixels]
     calibration: Calibration | None
     """Calibration of the rectified pictures; None where their scale is not known."""
+    left_points: Callable[[Floats], Floats] | None = None
+    """Places (N, 2) of left pixels (N, 2) in the rectified picture, NaN: nowhere; None: not known."""
+    right_points: Callable[[Floats], Floats] | None = None
+    """Places of right pixels, as `left_points`."""
 
 
 def _scaled(matrix: Floats, x: float, y: float) -> Floats:

@@ -14,6 +14,7 @@ from typer import TyperException
 from pamcli import __version__
 from pamcli.cli import (
     calibration,
+    calibration_making,
     dataset,
     depth,
     disparity,
@@ -31,34 +32,35 @@ from pamcli.cli.groups import argument, command, group
 from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError, missing_package
 
 app = group(
-    "Stereo images: where each pixel of the left picture sits in the right one, and larger pictures "
-    "with detail borrowed from each other.",
+    "Find where each pixel of a left picture sits in the right one, and make both pictures larger with "
+    "detail borrowed from each other.",
     completion=True,
 )
 measure = group("Measure on data sets with ground truth.")
 learn = group("Train the networks, with ground truth or without.")
-command(app, "disparity", "Where each left pixel sits in the right picture.")(disparity.command)
-command(app, "rectify", "Pictures in whose rows points match, from those of a rig.")(rectify.command)
-command(app, "depth", "Disparities that are there already, in metres.")(depth.command)
-command(app, "superres", "Both pictures 2 or 4 times larger.")(superres.command)
-command(measure, "disparity", "Errors, as the benchmarks define them.")(evaluate.disparity)
-command(measure, "superres", "PSNR and SSIM, beside bicubic.")(evaluate.superres)
+command(app, "disparity", "Find where each left pixel sits in the right picture.")(disparity.command)
+command(app, "rectify", "Bring a point into the same row of both pictures.")(rectify.command)
+command(app, "depth", "Turn disparities that are there already into metres.")(depth.command)
+command(app, "superres", "Make both pictures 2 or 4 times larger.")(superres.command)
+command(measure, "disparity", "Measure disparity as the benchmarks define it.")(evaluate.disparity)
+command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(evaluate.superres)
 app.add_typer(measure, name="eval")
-command(app, "submit", "Archives for the benchmarks' servers.")(submit.command)
-command(learn, "disparity", "PASMnet, which finds disparity.")(train.disparity)
-command(learn, "superres", "PASSRnet, which enlarges both pictures.")(train.superres)
+command(app, "submit", "Write archives for the benchmarks' servers.")(submit.command)
+command(learn, "disparity", "Train PASMnet or PASMnet 2, which find disparity.")(train.disparity)
+command(learn, "superres", "Train PASSRnet or PASSRnet 2, which enlarge pictures.")(train.superres)
 app.add_typer(learn, name="train")
-command(app, "guide", "Pages of the guide.")(guide.command)
-command(app, "doctor", "Whether pam works here.")(doctor.command)
+command(app, "guide", "Show pages of the guide.")(guide.command)
+command(app, "doctor", "Check whether pam works here.")(doctor.command)
+command(calibration.app, "make", "Make a rig's calibration from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 
 
-@command(app, "help", "Help on a command.")
+@command(app, "help", "Show help on a command.")
 def show_help(
     context: typer.Context,
-    words: list[str] | None = argument("Its words, as eval disparity.", metavar="COMMAND"),
+    words: list[str] | None = argument("Name of the command, as in eval disparity.", metavar="COMMAND"),
 ) -> None:
     """Show what `pam COMMAND --help` shows.
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, as_options
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
 from pamcli.cli.options import JSON, Messages
-from pamcli.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pamcli.calibration.rectified import Calibration
     from pamcli.calibration.rig import Rig
-    from pamcli.calibration.stored import StoredCalibration
 
 app = group("Calibrations of stereo cameras.")
 FISHEYE = "Take the coefficients in an OpenCV file as those of its fisheye model."
@@ -25,7 +21,7 @@ class Files(OptionGroup, panel="Calibration"):
 
     calibration: list[str] | None = option(
         "Read the calibration from a file of OpenCV, ROS, Kalibr, ZED, RealSense, MATLAB, COLMAP, "
-        "KITTI ... (pam guide depth). Twice for two files: left and right camera, or intrinsics and "
+        "KITTI ... (pam guide calibration). Twice for two files: left and right camera, or intrinsics and "
         "extrinsics.",
         metavar="FILE",
     )
@@ -38,22 +34,6 @@ class Files(OptionGroup, panel="Calibration"):
         "Take this distance of the cameras instead of the file's.", metavar="METRES"
     )
 
-    def read(self, console: Console) -> StoredCalibration:
-        """What the files say. Raises InputError, UsageError."""
-        from pamcli.calibration.files import read_calibration
-
-        if "" in (self.calibration or ()):
-            raise parsing.empty("--calibration")
-        stored = read_calibration(*map(Path, self.calibration or []), cameras=self.cameras)
-        unit = stored.unit_note if self.baseline is None else None
-        for note in (*stored.notes, *([unit] if unit else [])):
-            console.inform(f"{self.name}: {as_options(note)}")
-        return stored
-
-    @property
-    def name(self) -> str:
-        return ", ".join(self.calibration or [])
-
 
 class Cameras(Files):
     """The calibration of rectified pictures, in files or by hand."""
@@ -63,32 +43,8 @@ class Cameras(Files):
         "x of the right principal point minus that of the left one.", metavar="PX", parse=parsing.number
     )
 
-    def rectified(self, console: Console) -> Calibration | None:
-        """None where none of the options is given. Raises InputError, UsageError."""
-        from pamcli.calibration.rectified import Calibration
 
-        given = {"focal_length": self.focal, "baseline": self.baseline, "offset": self.doffs}
-        by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if self.calibration:
-            found = self.read(console).rectified
-            if found is None:
-                raise InputError(
-                    f"{self.name} describes cameras whose pictures are not rectified",
-                    "`pam rectify` makes rectified ones, and their calibration.yaml",
-                )
-            calibration = found.replaced(**by_hand)
-        elif not by_hand:
-            return None
-        elif self.focal is None or self.baseline is None:
-            raise UsageError("depth takes --focal and --baseline", "or a file, with --calibration")
-        else:
-            calibration = Calibration(**by_hand)
-        for warning in calibration.warnings():
-            console.warn(f"{self.name or 'the calibration'}: {warning}")
-        return calibration
-
-
-@command(app, "show", "What a file says, in metres, pixels and degrees.")
+@command(app, "show", "Show what a file says, in metres, pixels and degrees.")
 def show(
     messages: Messages,
     files: list[str] = argument("One file, or two that belong together.", default=..., metavar="FILE"),
@@ -100,19 +56,20 @@ def show(
     fisheye: bool = flag(FISHEYE),
     json: bool = JSON,
 ) -> None:
-    """Show what was understood of a calibration, of any of the programs in pam guide depth.
+    """Show what was understood of a calibration, of any of the programs in pam guide calibration.
 
     $ pam calibration show calib.txt
     $ pam calibration show rig.yaml --json
     """
     console = messages.console(jsonl=json)
-    given = Files(calibration=files, cameras=cameras)
-    stored = given.read(console)
+    from pamcli.batch.metres import named, read_calibrations
+
+    stored = read_calibrations(files, cameras, None)
     facts: dict[str, Any] = {"kind": stored.kind}
     if stored.rig is not None:
         from pamcli.calibration.files import naming
 
-        with naming(given.name):
+        with naming(named(files)):
             facts |= {"rig": _rig(stored.rig.as_fisheye() if fisheye else stored.rig)}
         facts["rig"] |= _other_sizes(stored.rig)
     if stored.rectified is not None:

@@ -16,9 +16,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
-from pamcli.errors import InputError, OutputError, PamError
+from pamcli.errors import OutputError, PamError
 
 CLOSED_PIPE = 141
 """Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
@@ -68,22 +68,6 @@ class _StandardStream(io.FileIO):
             raise OutputError(f"cannot write to {self.name}: {error.strerror}") from error
 
 
-@contextmanager
-def reading_stdin() -> Iterator[BinaryIO]:
-    """Stdin, for a thread that may still be waiting for it when the program ends.
-
-    Not sys.stdin itself: the interpreter closes that one at its end, and aborts where a thread reads from it.
-    Raises InputError.
-    """
-    if sys.stdin is None:
-        raise InputError("cannot read standard input: it is closed")
-    try:
-        with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
-            yield stream
-    except OSError as error:
-        raise InputError(f"cannot read standard input: {error.strerror}") from error
-
-
 def complain(message: str, error: BaseException | None = None) -> None:
     """An error, on one line of stderr; with PAM_TRACEBACK=1 after where it came from."""
     if error is not None and os.environ.get("PAM_TRACEBACK"):
@@ -93,12 +77,13 @@ def complain(message: str, error: BaseException | None = None) -> None:
 
 def as_options(text: str) -> str:
     """What the library calls `max_pixels` is --max-pixels on the command line."""
-    return re.sub(r"`([a-z_]+)`", lambda match: "--" + match[1].replace("_", "-"), text)
+    # A mark inside of a name of a file stays.
+    return re.sub(r"(?<![\w./])`([a-z_]+)`(?![\w./])", lambda word: "--" + word[1].replace("_", "-"), text)
 
 
 def said(error: PamError) -> str:
     """Message and hint, on the command line."""
-    return f"{error.message} ({as_options(error.hint)})" if error.hint else error.message
+    return as_options(f"{error.message} ({error.hint})" if error.hint else error.message)
 
 
 def one_line(text: str) -> str:
@@ -290,3 +275,23 @@ def rich_bar(before: str, behind: str, *, width: int | None = 40) -> Any:
     columns += [progress.MofNCompleteColumn(), Text(behind)]
     # Results that go to a pipe must not be caught for display above the bar.
     return progress.Progress(*columns, console=Terminal(stderr=True), redirect_stdout=sys.stdout.isatty())
+
+
+def listen(console: Console) -> None:
+    """Have a console say what the library logs, and nothing twice."""
+    import logging  # not for `pam --help`
+
+    levels = {"DEBUG": console.detail, "INFO": console.inform, "WARNING": console.warn}
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            levels.get(record.levelname, console.error)(as_options(record.getMessage()))
+
+    log = logging.getLogger("pamcli")
+    log.handlers, log.propagate = [Listening()], False
+    log.setLevel(logging.DEBUG)
+    # The Hub's library talks on stderr, too: what is wrong comes from pam, once. A value that is set stays.
+    if not console.verbose:
+        os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    if console.quiet:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

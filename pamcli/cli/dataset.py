@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pamcli.data.source import SourceInfo
     from pamcli.data.statistics import SetFigures
 
-app = group("Data sets: list, verify, preview, measure, label, prepare.")
+app = group("List, check, preview, measure, label and prepare data sets.")
 
 GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`.", default=..., **DATA)
 
@@ -38,9 +38,11 @@ _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
 _PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
 
 
-@command(app, "list", "What can be read.")
+@command(app, "list", "List the data sets that can be read.")
 def list_sources(
-    name: str | None = argument("One data set; by default all.", metavar="NAME", show_default=False),
+    name: str | None = argument(
+        "Name of one data set; by default all are shown.", metavar="NAME", show_default=False
+    ),
     jsonl: bool = JSONL,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree.
@@ -84,7 +86,7 @@ def _description(row: SourceInfo) -> Iterator[str]:
     yield from entry("unverified", row.unverified)
 
 
-@command(app, "verify", "Whether data sets are whole and sound.")
+@command(app, "verify", "Check whether data sets are whole and sound.")
 def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> None:
     """Check that data sets are whole and sound.
 
@@ -131,14 +133,17 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
 class Sheet(OptionGroup, panel="Output"):
     """The contact sheet."""
 
-    output: Path = option("The picture: .png, .jpg, .webp, .tif.", "-o", default=..., metavar="FILE")
+    output: Path = option("Picture to write: .png, .jpg, .webp, .tif.", "-o", default=..., metavar="FILE")
     count: int = option(
-        "Samples, spread evenly over the set (or its ?first=N).", default=8, min=1, max=_MOST_ROWS
+        "Draw so many samples, spread evenly over the set.",
+        default=8,
+        min=1,
+        max=_MOST_ROWS,
     )
     overwrite: bool = flag("Replace results that exist.")
 
 
-@command(app, "preview", "A contact sheet.")
+@command(app, "preview", "Draw pairs of a data set in one picture.")
 def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     """Draw a contact sheet of a data set.
 
@@ -174,7 +179,7 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     console.path(output)
 
 
-@command(app, "stats", "Sizes, disparities, sharpness, duplicates.")
+@command(app, "stats", "Measure sizes, disparities, sharpness, duplicates.")
 def stats(
     messages: Quiet,
     data: list[str] = argument(f"{FORM}, or a folder of prepare-flickr1024.", default=..., **DATA),
@@ -257,5 +262,5 @@ def _beside_the_papers(rows: list[tuple[str, SetFigures]]) -> str:
     return text_table(Table(columns, tuple(found)))
 
 
-command(app, "label", "Disparities to learn from, for pairs without a truth.")(label_pairs)
-command(app, "prepare-flickr1024", "Training patches for super-resolution.")(prepare.command)
+command(app, "label", "Find disparities to learn from, for pairs without a truth.")(label_pairs)
+command(app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pamcli.cli import options, parsing
 from pamcli.cli.console import Console, Progress
 from pamcli.cli.groups import OptionGroup, flag, option, set_options
-from pamcli.cli.network import DEFAULT_SCALE, Matching, Upscaling
+from pamcli.cli.network import Matching, Upscaling
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
 from pamcli.errors import UsageError
 from pamcli.files.atomic import Kept, check_writable, write_atomically
 from pamcli.files.finding import shown as named
 from pamcli.files.outputs import check_collisions, check_existing
 from pamcli.files.pairing import PairName
+from pamcli.registry.catalog import DEFAULT_SCALE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,12 +42,12 @@ class DataSets(OptionGroup, panel="Input"):
     """Data sets, and whose results. Raises UsageError for what goes with files alone."""
 
     data: list[str] = option(
-        "A data set of `pam dataset list`; may be given several times.",
+        "Take the pairs of this data set of `pam dataset list`; may be given several times.",
         default=...,
         **(DATA | {"metavar": FORM}),
     )
     predictions: Path | None = option(
-        "Measure these files, which any program may have made, instead of a network.", metavar="FOLDER"
+        "Take the results in this folder, which any program may have made, not a network's.", metavar="FOLDER"
     )
 
     def __post_init__(self) -> None:
@@ -236,7 +237,7 @@ def superres(
     from pamcli.evaluation.superres import Superres
 
     methods: list[Method] = []
-    factor = network.factor or DEFAULT_SCALE
+    factor = network.scale or DEFAULT_SCALE
     if predictions is not None:
         one_set(sets, "--predictions")
         methods.append(FilesMethod(predictions, allow_missing=given.allow_missing))

@@ -21,7 +21,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from pamcli.cli import parsing
-from pamcli.files.outputs import OutputKind
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -58,23 +57,20 @@ def option(help_text: str, *names: str, default: Any = None, **more: Any) -> Any
     return argument(help_text, default=default, names=names, **more)
 
 
-def result(help_text: str, suffixes: tuple[str, ...], *names: str, **more: Any) -> Any:
-    """A field that becomes an option for a result of each pair: a file, a folder, a template.
-
-    suffixes: of its files. more: fields of `OutputKind`, as folder_tag="_right", and as of `option`.
-    """
-    kind = {key: more.pop(key) for key in ("name", "folder_tag", "joins_main_folder") if key in more}
-    return option(help_text, *names, result={"suffixes": suffixes, **kind}, **{"metavar": "FILE|...", **more})
+def result(help_text: str, *names: str, **more: Any) -> Any:
+    """A field that becomes an option for a result of each pair: a file, a folder, a template."""
+    return option(help_text, *names, **{"metavar": "FILE|...", **more})
 
 
-def asked_results(group: Any) -> dict[OutputKind, str | None]:
-    """What is asked for by each of a group's fields that are made by `result`, in their order."""
-    found = {}
-    for each in fields(group):
-        if kind := each.metadata.get("result"):
-            named = {"name": each.name, "option": _names(each.name, each)[0], **kind}
-            found[OutputKind(**named)] = getattr(group, each.name)
-    return found
+def as_keywords(*groups: Any) -> dict[str, Any]:
+    """Values of groups by the names of their options, as functions of `pamcli` take them: max_pixels ..."""
+    given = {}
+    for group in groups:
+        for each in fields(group):
+            names = [name for name in _names(each.name, each) if name.startswith("--")]
+            if names and each.name != "jsonl":  # which is about what a command prints
+                given[names[0].removeprefix("--").replace("-", "_")] = getattr(group, each.name)
+    return given
 
 
 def flag(help_text: str, *names: str, **more: Any) -> Any:
@@ -165,8 +161,7 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     metavar, parse = _TYPES.get(kind, (None, None))
     more = {"rich_help_panel": panel, "metavar": metavar, **made.metadata}
     parse, names = more.pop("parse", None if "min" in more else parse), _names(name, made)
-    for key in ("names", "result"):
-        more.pop(key, None)
+    more.pop("names", None)
     if parse is not None:
         more["parser"], hint = _parser(parse, names[0] if names else name.upper()), str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)

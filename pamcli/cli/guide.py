@@ -21,7 +21,7 @@ def _completed(incomplete: str) -> list[str]:
 
 def command(
     page: str | None = argument(
-        "Its name; by default a list of them.",
+        "Name of the page; by default all are listed.",
         metavar="PAGE",
         show_default=False,
         autocompletion=_completed,

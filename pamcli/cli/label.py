@@ -26,7 +26,9 @@ LEAST = 0.3  # share of the pixels that must have a label, or the pair is left o
 class To(OptionGroup, panel="Output"):
     """The labelled pairs."""
 
-    output: Path = option("Gets folders left, right and disparity.", "-o", default=..., metavar="FOLDER")
+    output: Path = option(
+        "Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER"
+    )
     overwrite: bool = flag("Label pairs anew that are labelled there.")
     jsonl: bool = JSONL
 

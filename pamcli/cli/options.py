@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console
+from pamcli.cli.console import Console, listen
 from pamcli.cli.groups import OptionGroup, argument, flag, option, result
 from pamcli.errors import UsageError
 from pamcli.files.atomic import check_writable
 from pamcli.files.finding import shown
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PackedLayout
+from pamcli.files.suffixes import PackedLayout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
-PRECISION = "Compute convolutions so; auto: bf16 for disparity on CPUs that have it, else fp32."
+PRECISION = "Compute in this precision; auto: bf16 for disparity on CPUs that have it, else fp32."
 
 
 def _complete_data(incomplete: str) -> list[str]:
@@ -46,10 +46,10 @@ class Limit(OptionGroup, panel="Input"):
 
 
 class Pairs(Limit):
-    """Which pictures belong together. Raises UsageError for what contradicts itself."""
+    """Which pictures belong together."""
 
     inputs: list[str] | None = argument(
-        "Two pictures, two folders (paired by equal stem), or two templates in which {} stands for "
+        "Two pictures, two folders (paired by equal names), or two templates in which {} stands for "
         "the same text. With --packed: pictures or folders that hold both views, or - for stdin.",
         metavar="LEFT RIGHT",
         show_default=False,
@@ -64,60 +64,36 @@ class Pairs(Limit):
         "(cross-eyed); tb: the left view on top; bt: below; -half: squeezed into the frame of one view; "
         "auto: as the file says, which .mpo and .jps do without being asked."
     )
-    side_by_side: bool = flag("Read the left view on the left of one picture, as --packed lr does.")
     root: Path | None = option(
         "Results of a list, and of several --packed pictures, mirror the paths of the left pictures below "
         "this folder, by default the current one.",
         metavar="DIR",
     )
-    shard: slice | None = option(
+    shard: tuple[int, int] | None = option(
         "Process every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
         metavar="I/N",
         parse=parsing.shard,
     )
     skip_unpaired: bool = flag("Go on without pictures that have no partner.")
 
-    def __post_init__(self) -> None:
-        if self.packed != "lr":
-            at_most_one({"--side-by-side": self.side_by_side, f"--packed {self.packed}": self.packed})
-        if self.root is not None and not self.root.is_dir():
-            raise UsageError(f"--root {shown(self.root)} is no folder")
-
-    @property
-    def layout(self) -> PackedLayout | None:
-        """How one picture holds both views; None: there are two pictures."""
-        return "lr" if self.side_by_side else self.packed
-
 
 class Results(OptionGroup, panel="Output"):
-    """What happens to results that exist, and how the new ones are reported. Raises UsageError."""
+    """What happens to results that exist, and how the new ones are reported."""
 
     skip_existing: bool = flag("Leave out pairs whose results all exist.")
     overwrite: bool = flag("Replace results that exist.")
     jsonl: bool = flag("Print one JSON object a pair, instead of the paths written.")
-
-    def __post_init__(self) -> None:
-        at_most_one({"--overwrite": self.overwrite, "--skip-existing": self.skip_existing})
 
 
 class Pictures(Results):
     """Results that are both pictures of a pair."""
 
     output: str | None = result(
-        "The left picture (.png, .tif, .jpg, .webp); a folder receives both.",
-        PICTURE_OUTPUT_SUFFIXES,
+        "Left picture of the result (.png, .tif, .jpg, .webp); a folder receives both.",
         "-o",
-        name="left",
-        folder_tag="_left",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
-    output_right: str | None = result(
-        "The right picture.",
-        PICTURE_OUTPUT_SUFFIXES,
-        name="right",
-        folder_tag="_right",
-        joins_main_folder=True,
-    )
+    output_right: str | None = result("Right picture of the result.")
     format_name: Literal["png", "tif", "jpg", "webp"] | None = option(
         "Write pictures in this format, in a folder or on stdout; by default png.", "--format"
     )
@@ -170,11 +146,6 @@ class Cluster(OptionGroup, panel="Performance"):
         "Cores for each of Ray's workers without a GPU; by default 4, to rectify 1.", min=1
     )
 
-    @property
-    def remote(self) -> bool:
-        """Other machines do the work."""
-        return self.engine == "ray"
-
 
 class Engine(Compute, Cluster):
     """Where to compute a batch with a network."""
@@ -194,8 +165,10 @@ class Quiet(OptionGroup, panel="Messages"):
     quiet: bool = flag("Show no progress, only warnings and errors.", "-q")
 
     def console(self, *, jsonl: bool = False) -> Console:
-        """The console that talks so. jsonl: results are to be JSON."""
-        return Console(quiet=self.quiet, verbose=isinstance(self, Messages) and self.verbose, jsonl=jsonl)
+        """The console that talks so, for the library, too. jsonl: results are to be JSON."""
+        console = Console(self.quiet, isinstance(self, Messages) and self.verbose, jsonl)
+        listen(console)
+        return console
 
 
 class Messages(Quiet):

@@ -10,6 +10,7 @@ from typing import Literal
 from pamcli.errors import UsageError, did_you_mean
 
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "in": 0.0254}
 LARGEST_RANGE = 1e6
 """Pixels; beyond it colours and their rounding say nothing."""
 
@@ -121,15 +122,38 @@ def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
     return size
 
 
-def shard(text: str, option: str) -> slice:
-    """Read a share I/N, as the slice of all pairs that it is."""
+def length(text: str, option: str) -> float:
+    """Metres, from a number with its unit."""
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?) ?([a-z]+)", text.strip().lower())
+    if found is None or found[2] not in LENGTHS or not 0 < float(found[1]) < 1e9:
+        raise UsageError(f"{option} {text!r} is no length", "a number and mm, cm, m or in, as in 25mm")
+    return float(found[1]) * LENGTHS[found[2]]
+
+
+def board(text: str, option: str) -> tuple[int, int]:
+    """Columns and rows."""
+    size = _two_numbers(text.lower(), "x", digits=3)
+    if size is None or min(size) < 2:
+        raise UsageError(f"{option} {text!r} is no board", "COLUMNSxROWS, as in 9x6")
+    return size
+
+
+def shard(text: str, option: str) -> tuple[int, int]:
+    """Read a share I/N of all pairs."""
     share = _two_numbers(text, "/", digits=9)
     if share is None or not 1 <= share[0] <= share[1]:
         raise UsageError(
             f"{option} {text} is none: I/N with I from 1 to N",
             f"with an index that counts from 0, {option} $((INDEX + 1))/N",
         )
-    return slice(share[0] - 1, None, share[1])
+    return share
+
+
+def scale(text: str, option: str) -> int:
+    """Read an enlargement of both sides."""
+    if text not in ("2", "4"):
+        raise UsageError(f"{option} {text} is none: 2 or 4")
+    return int(text)
 
 
 def cameras(text: str, option: str) -> tuple[int, int]:

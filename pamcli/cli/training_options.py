@@ -43,7 +43,6 @@ class Source(OptionGroup, panel="Input"):
     validation: list[str] | None = option(
         "Measure the weights on this data set; the best are kept as best.", "--val", **DATA
     )
-    validate_every: int | None = option("Measure on --val every so many steps.", min=1, metavar="STEPS")
 
 
 class Learning(OptionGroup, panel="Learning"):
@@ -123,7 +122,6 @@ class MatcherTraining(Training):
         parse=parsing.prior,
         show_default=False,
     )
-    freeze_batch_norm: bool | None = option("Keep the batch-norm statistics that the weights came with.")
 
 
 class UpscalerTraining(Training):

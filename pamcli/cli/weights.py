@@ -16,12 +16,14 @@ from pamcli.files.outputs import check_beside
 from pamcli.registry.catalog import REGISTERED, locate, sha256
 from pamcli.registry.spec import WeightsFile, read_header
 
-app = group("The networks' weights: list, check, import, export.")
+app = group("List, show, check, import and export the networks' weights.")
 
-ONE = argument("A registered name, a file, or a Hub address.", default=..., **WEIGHTS)
+ONE = argument(
+    "Name of `pam weights list`, a file, or an address on the Hugging Face Hub.", default=..., **WEIGHTS
+)
 
 
-@command(app, "list", "The networks that come with pam.")
+@command(app, "list", "List the networks that come with pam.")
 def list_weights(jsonl: bool = JSONL) -> None:
     """Show the networks that come with pam.
 
@@ -39,7 +41,7 @@ def list_weights(jsonl: bool = JSONL) -> None:
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
-@command(app, "info", "What a file says about itself.")
+@command(app, "info", "Show what a file says about itself.")
 def info(weights: str = ONE, json: bool = JSON) -> None:
     """Show what a weights file says about itself.
 
@@ -56,14 +58,14 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     console.answer(values, *(f"{key.replace('_', ' '):14} {value}" for key, value in shown.items()))
 
 
-@command(app, "verify", "Whether weights are whole.")
+@command(app, "verify", "Check whether weights are whole.")
 def verify(
-    weights: list[str] | None = argument("What to check; by default all that come with pam.", **WEIGHTS),
+    weights: list[str] | None = argument("Weights to check; by default all that come with pam.", **WEIGHTS),
 ) -> None:
     """Check that weights are whole.
 
-    Of a registered name the recorded sha256, of any file that its tensors are those of its network, of an
-    ONNX file that ONNX Runtime can load it, and that its bytes are those of its export.
+    Weights that come with pam must have the recorded sha256, other files the tensors of their network; an
+    ONNX file must be as it was written, and ONNX Runtime must be able to load it.
 
     $ pam weights verify
     $ pam weights verify passrnet-x2
@@ -108,7 +110,7 @@ class Imported(OptionGroup, panel="Output"):
     overwrite: bool = flag("Replace results that exist.")
 
 
-@command(app, "import", "Checkpoints of the authors.")
+@command(app, "import", "Convert checkpoints of the authors.")
 def import_checkpoint(
     given: Imported,
     checkpoint: Path = argument(
@@ -156,7 +158,7 @@ class Exported(OptionGroup, panel="Output"):
     overwrite: bool = flag("Replace results that exist.")
 
 
-@command(app, "export", "ONNX, for other runtimes.")
+@command(app, "export", "Write a network as ONNX, for other runtimes.")
 def export_network(given: Exported, messages: Messages, weights: str = ONE) -> None:
     """Write a network as an ONNX file, which `--weights` takes too, and hold it against PyTorch.
 

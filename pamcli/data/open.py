@@ -50,6 +50,8 @@ def parse_data(text: str) -> DataSpec:
     place: str | None = None
     if alone in SOURCES and not SOURCES[alone].needs_folder:
         info, split = SOURCES[alone], SOURCES[alone].splits[0]
+    elif not colon and name in SOURCES:
+        raise UsageError(f"{text!r} names no folder", f"give NAME:PATH, as in {name}:FOLDER")
     elif not colon or (name not in SOURCES and not re.fullmatch(r"\w+", name)):
         hint = f"give NAME:PATH, NAME one of {', '.join(SOURCES)}"
         raise UsageError(f"{text!r} does not begin with the name of a data set", hint)
@@ -97,7 +99,7 @@ def open_data(data: str | DataSpec) -> Source:
         asked = "".join(f", {key}={value}" for key, value in spec.keys.items())
         unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
         raise InputError(
-            f"{shown(spec.path)} holds no pair of {spec.label}{asked}{unpaired}",
+            f"{shown(spec.path)} holds no pair of the data set {spec.label}{asked}{unpaired}",
             f"expected {spec.info.expected(spec.split)}",
         )
     if spec.first is not None:

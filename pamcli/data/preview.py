@@ -49,7 +49,7 @@ def _row(sample: Sample, width: int) -> NDArray[np.uint8]:
     else:
         known = sample.disparity[np.isfinite(sample.disparity)]
         low, high = np.percentile(known, [1, 99]) if known.size else (0.0, 0.0)
-        colored = colorize(sample.disparity, float(low), float(high)).pixels
+        colored = colorize(sample.disparity, float(low), float(high))
         cells += [nearest(colored, width, height).astype(np.uint8)]
         text += f"   disparity {low:.1f} to {high:.1f} px, {known.size / sample.disparity.size:.0%} known"
     if sample.visible is not None:  # black where the truth is known and the mask says no

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.error_distributions import ConfidenceCurve, ConfidenceTally, ErrorHistogram
-from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, flat, mean_figures
 from pamcli.evaluation.protocols import DisparityProtocol, interpolate_background
 
 BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5)
@@ -212,6 +212,33 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             times = f"{typical:.3g} times" if typical >= 0.01 else small
             asked = "are they in pixels, not multiplied or divided?"
             yield f"the estimates are typically {times} the truth: {asked}"
+
+
+def disparity_metrics(
+    estimate: NDArray[np.floating],
+    truth: NDArray[np.floating],
+    *,
+    visible: NDArray[np.bool_] | None = None,
+    confidence: NDArray[np.floating] | None = None,
+    max_gt: float | None = None,
+) -> dict[str, float]:
+    """Measure one disparity map by its truth: the figures of `METRICS`, as "epe", "d1", "bad-2", "rms".
+
+    >>> figures = pamcli.disparity_metrics(result.disparity, truth)
+    >>> figures["epe"], figures["bad-2"]  # pixels, percent
+
+    estimate, truth: (H, W) floating point, pixels of the left view; NaN or inf = no estimate, or not known.
+    Counted is where the truth is known, above 0, and below max_gt px. A pixel without an estimate is wrong by
+    every threshold, and left out of means. visible: (H, W), seen by the right view too: with it, figures of
+    those alone are there as "noc epe" ..., of the others as "occluded epe" ... confidence: (H, W) in [0, 1],
+    for "ause-epe" and "ause-bad-2".
+    Raises InputError: other shapes than the truth's, a confidence outside [0, 1], no pixel to count.
+    """
+    picture = np.zeros((*truth.shape, 3), np.uint8)
+    sample = Sample("the estimate", picture, picture, np.asarray(truth, np.float32), visible=visible)
+    meter = DisparityMeter(DisparityProtocol(max_gt=max_gt))
+    meter.add(sample, Estimate(estimate, confidence=confidence))
+    return flat(meter.summary().pooled)
 
 
 def _typical_ratio(disparity: NDArray[np.floating], truth: NDArray[np.float32]) -> float:

@@ -8,7 +8,7 @@ pam itself calls them.
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +49,8 @@ class NetworkMethod:
     """Super-resolution: is given name, left and right view of every pair that was enlarged."""
     watch: Callable[[int], Callable[[float], None]] | None = None
     """Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
+    departures: dict[str, None] = field(default_factory=dict, init=False)
+    """What an exported network did to pictures that the network itself does not do, in words."""
 
     @property
     def row(self) -> str:
@@ -64,8 +66,15 @@ class NetworkMethod:
         return [*found, ("device", f"{described['device']}, {described['precision']}")]
 
     def notes(self) -> list[str]:
-        """State what a reader of the figures must know."""
-        return []
+        """State what a reader of the figures must know of what was measured since the last call."""
+        said = [listed(self.departures, "; ", most=2)] if self.departures else []
+        self.departures.clear()
+        return said
+
+    def _note_departure(self, picture: NDArray[np.generic]) -> None:
+        height, width = picture.shape[:2]
+        if said := self.network.departure(height, width):
+            self.departures[said] = None
 
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
         """Make ready for a data set. Files raise UsageError, InputError as `find_files`.
@@ -83,6 +92,7 @@ class NetworkMethod:
         self, left: NDArray[np.generic], right: NDArray[np.generic], extras: Iterable[str] = ()
     ) -> Estimate:
         """Match one pair, and take the time. extras: what is asked for beside the disparity."""
+        self._note_departure(left)
         run = partial(self.network, left, right)
         start = time.perf_counter()
         found = run(extras=extras, **self._watched(left))
@@ -95,6 +105,7 @@ class NetworkMethod:
 
     def enlarge(self, pair: SuperresPair) -> Enlarged:
         """Enlarge one pair, and take the time."""
+        self._note_departure(pair.low_left)
         start = time.perf_counter()
         second = pair.low_left if self.right_view == "left" else pair.low_right
         left, right = self.network(pair.low_left, second, **self._watched(pair.low_left))

@@ -65,8 +65,8 @@ def shown_disparity(
         caption,
         (
             Panel("Left view", left),
-            Panel(f"Disparity, dark {low} to bright {high} px", colorize(disparity, low, high).pixels, "map"),
-            Panel("Truth, in the same colours", colorize(truth, low, high).pixels, "map"),
+            Panel(f"Disparity, dark {low} to bright {high} px", colorize(disparity, low, high), "map"),
+            Panel("Truth, in the same colours", colorize(truth, low, high), "map"),
             Panel("Error", errors, "errors"),
         ),
     )
@@ -88,8 +88,8 @@ def consistency_panels(
     difference = np.where(inside, difference, np.nan).astype(np.float32)
     cycle = (1 - confidence).astype(np.float32)
     return (
-        Panel("Left-right difference, dark 0 to bright 3 px", colorize(difference, 0.0, 3.0).pixels, "map"),
-        Panel("Cycle error, dark 0 to bright 1", colorize(cycle, 0.0, 1.0).pixels, "map"),
+        Panel("Left-right difference, dark 0 to bright 3 px", colorize(difference, 0.0, 3.0), "map"),
+        Panel("Cycle error, dark 0 to bright 1", colorize(cycle, 0.0, 1.0), "map"),
     )
 
 

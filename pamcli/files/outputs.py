@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +34,16 @@ class OutputKind:
     """What follows the key in a folder's file names: "", "_right", "_color" ..."""
     joins_main_folder: bool = False
     """Written too, without being asked for, where the main option names a folder."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The bytes of a result's file, and what there is to say about them."""
+
+    data: bytes
+    warnings: Sequence[str] = ()
+    saturated: int = 0
+    """Known pixels whose value the format could not hold."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +80,8 @@ class OutputPlan:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
         return paths
 
-    def all_paths(self, pairs: Collection[PairName]) -> Iterable[Mapping[str, Path]]:
-        """`paths` of every pair, made anew each time: there may be a million.
-
-        Raises one UsageError with the first five bad lines and their count.
-        """
+    def check(self, pairs: Iterable[PairName]) -> None:
+        """Raise one UsageError with the first five pairs that have no `paths`, and their count."""
         errors = []
         for pair in pairs:
             try:
@@ -83,16 +90,6 @@ class OutputPlan:
                 errors.append(error)
         if errors:
             raise UsageError(listed([error.message for error in errors], "; "), errors[0].hint)
-        return _AllPaths(self, pairs)
-
-
-@dataclass(frozen=True)
-class _AllPaths:
-    plan: OutputPlan
-    pairs: Collection[PairName]
-
-    def __iter__(self) -> Iterator[dict[str, Path]]:
-        return map(self.plan.paths, self.pairs)
 
 
 def plan_outputs(
@@ -162,15 +159,14 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
     """what: how to call the name in messages, by default by the option that gave it."""
     suffix = os.path.splitext(text)[1].lower()
     if suffix not in kind.suffixes:
-        has = f"the suffix {shown(suffix)}" if suffix else "no suffix"
+        has = f"the suffix {shown(suffix)}, not one of results" if suffix else "no suffix to tell its format"
         hint = None
         if is_template(text):
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
         elif what is None and not suffix:
             hint = "a folder that does not exist yet needs a slash at its end"
         raise UsageError(
-            f"{what or kind.option} {shown(text)} has {has}, which says no format: "
-            f"use {', '.join(kind.suffixes)}",
+            f"{what or kind.option} {shown(text)} has {has}: use {', '.join(kind.suffixes)}",
             hint,
         )
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
@@ -302,4 +298,4 @@ def check_existing(
     if existing:
         count = "1 result exists" if len(existing) == 1 else f"{len(existing)} results exist"
         skipping = "" if skip_existing is None else ", `skip_existing` leaves them out"
-        raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces them{skipping}")
+        raise UsageError(f"{count} already: {listed(existing)}", f"`overwrite` replaces these{skipping}")

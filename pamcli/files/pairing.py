@@ -1,6 +1,7 @@
 """Which pictures belong together: always by name, never guessed, and decided before any work."""
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.files.unmatched import way_to_pair
 
 _PACKED = " and ".join(PACKED_SUFFIXES)
+STDIN, STDIN_NAME = Path("-"), "standard input"
+"""Name of a list, or of a picture that holds both views, that comes in on stdin; what messages call it."""
 
 LONGEST_LINE = 3 * 4096
 """Bytes of a line of a list: three paths, as long as Linux takes them. What is longer is no list, and may
@@ -113,8 +116,8 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
     both = left_by_stem.keys() & right_by_stem.keys()
     if not both:
         raise UsageError(
-            f"no picture in {shown(lefts)} ({len(left_by_stem)}) has the stem of one in {shown(rights)} "
-            f"({len(right_by_stem)}): {shown(min(left_by_stem, key=natural))} and "
+            f"no picture in {shown(lefts)} ({len(left_by_stem)}) is called like one in {shown(rights)} "
+            f"({len(right_by_stem)}), suffixes aside: {shown(min(left_by_stem, key=natural))} and "
             f"{shown(min(right_by_stem, key=natural))}, for example",
             way_to_pair(left_by_stem.values(), right_by_stem.values()),
         )
@@ -203,15 +206,6 @@ def require_all_paired(pairing: Pairing) -> None:
 
 
 @dataclass(frozen=True)
-class BadLine:
-    """A line of a streamed pair list that names no usable pair."""
-
-    line: int
-    error: PamError
-    """UsageError, or InputError for a missing file; its message begins with the line number."""
-
-
-@dataclass(frozen=True)
 class PairList:
     """The pairs of a list in a file, in its order, read anew each time that they are asked for.
 
@@ -231,9 +225,9 @@ class PairList:
 
     def __iter__(self) -> Iterator[PairName]:
         with open_pair_list(self.path) as stream:
-            for item in iter_pair_list(stream, self.nul, self.root, look=False):
-                if isinstance(item, BadLine):
-                    raise item.error
+            for _, item in iter_pair_list(stream, self.nul, self.root, look=False):
+                if isinstance(item, PamError):
+                    raise item
                 yield item
 
 
@@ -250,10 +244,10 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
     count = 0
     bad: list[str] = []
     with open_pair_list(path) as stream:
-        for item in iter_pair_list(stream, nul, root):
+        for _, item in iter_pair_list(stream, nul, root):
             count += 1
-            if isinstance(item, BadLine):
-                bad.append(item.error.message)
+            if isinstance(item, PamError):
+                bad.append(item.message)
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
         raise UsageError(
@@ -266,8 +260,28 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
 
 
 @contextmanager
+def reading_stdin() -> Iterator[BinaryIO]:
+    """Stdin, for a thread that may still be waiting for it when the program ends.
+
+    Not sys.stdin itself: the interpreter closes that one at its end, and aborts where a thread reads from it.
+    Raises InputError.
+    """
+    if sys.stdin is None:
+        raise InputError("cannot read standard input: it is closed")
+    try:
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
+            yield stream
+    except OSError as error:
+        raise InputError(f"cannot read standard input: {error.strerror}") from error
+
+
+@contextmanager
 def open_pair_list(path: Path) -> Iterator[BinaryIO]:
-    """A list's file. Raises InputError where it cannot be read."""
+    """A list's file, or stdin. Raises InputError where it cannot be read."""
+    if path == STDIN:
+        with reading_stdin() as stdin:
+            yield stdin
+        return
     check_regular(path)
     try:
         with open(path, "rb") as stream:
@@ -280,11 +294,12 @@ def open_pair_list(path: Path) -> Iterator[BinaryIO]:
 
 def iter_pair_list(
     stream: BinaryIO, nul: bool = False, root: Path | None = None, *, look: bool = True
-) -> Iterator[PairName | BadLine]:
+) -> Iterator[tuple[int, PairName | PamError]]:
     """The pairs of a list that may never end, each as soon as its line is complete; a bad line stops nothing.
 
-    Formats and keys as of `read_pair_list`. look: whether the pictures are there. Raises UsageError where the
-    first line has one column, or a line is longer than `LONGEST_LINE`.
+    Each comes with its line, where it is bad as what is wrong with it; formats and keys as of
+    `read_pair_list`. look: whether the pictures are there. Raises UsageError where the first line has one
+    column, or a line is longer than `LONGEST_LINE`.
     """
     base, first = os.path.abspath(root or os.getcwd()), True
     for line, columns in _nul_pairs(stream) if nul else _tab_lines(stream):
@@ -294,13 +309,12 @@ def iter_pair_list(
                 "a line is left<TAB>right[<TAB>output]; packed pictures are named as arguments",
             )
         first = False
-        item: PairName | BadLine
+        item: PairName | PamError
         try:
             item = _listed_pair(columns, line, base, nul, look)
         except PamError as error:
-            error.message = f"line {line}: {error.message}"
-            item = BadLine(line, error)
-        yield item
+            error.message, item = f"line {line}: {error.message}", error
+        yield line, item
 
 
 def _not_too_long(size: int, line: int) -> None:

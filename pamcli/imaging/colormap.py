@@ -8,7 +8,6 @@ colour blindness, while the hue turns; the far end is not black, which stands fo
 
 import base64
 import math
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -30,21 +29,11 @@ _TABLE = (
 """256 times red, green and blue, from far to near."""
 
 
-@dataclass(frozen=True)
-class Colored:
-    """A disparity map in colours."""
-
-    pixels: np.ndarray
-    """(H, W, 3) uint8, RGB; unknown disparities are black."""
-    saturated: int
-    """Known pixels outside the range, shown in the colour of its nearer end."""
-
-
-def colorize(disparity: np.ndarray, low: float, high: float) -> Colored:
+def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
     """Colour a disparity map: `low` and what lies below is darkest, `high` and what lies above brightest.
 
-    disparity: (H, W) float32, pixels; NaN or inf = unknown. low, high: pixels; where they are equal, as in
-    a map that is the same everywhere, all of it is darkest.
+    disparity: (H, W) float32, pixels; NaN or inf = unknown, which is black. low, high: pixels; where they are
+    equal, as in a map that is the same everywhere, all of it is darkest. Returns (H, W, 3) uint8, RGB.
     Raises UsageError: low above high, or one of them not a finite number.
     """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
@@ -55,8 +44,13 @@ def colorize(disparity: np.ndarray, low: float, high: float) -> Colored:
     steps = (np.clip(values, low, high) - low) * (255 / max(high - low, 1e-9))
     pixels = color_table()[np.rint(steps).astype(np.uint8)]
     pixels[~known] = 0
-    outside = known & ((values < float(low)) | (values > float(high)))
-    return Colored(pixels, int(np.count_nonzero(outside)))
+    return pixels
+
+
+def count_outside(disparity: np.ndarray, low: float, high: float) -> int:
+    """Count known disparities outside a range, pixels; they have the colour of its nearer end."""
+    known = disparity[np.isfinite(disparity)]
+    return int(np.count_nonzero((known < float(low)) | (known > float(high))))
 
 
 @cache

@@ -11,15 +11,19 @@ In memory a disparity map is (H, W) float32, in pixels, NaN = unknown. In the fi
 """
 
 import io
+import logging
 import math
+import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 import numpy as np
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
+from pamcli.files.outputs import Encoded
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
@@ -28,20 +32,18 @@ PNG_UNITS_PER_PIXEL = 256
 NEGATIVE = "a disparity PNG cannot hold negative disparities"
 NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
+FAR = {
+    True: "{} pixels are beyond 255.996 px, the most that a disparity PNG can hold; "
+    ".pfm, .npy and .tif hold any",
+    False: "{} pixels are beyond 65.535 m, the most that a depth PNG can hold, and unknown in it; "
+    ".tif and .npy hold any",
+}
+"""What is said of pixels that a PNG cannot hold: they become its largest value (True), or unknown."""
 
 _PFM_LONGEST_HEADER, _PFM_LONGEST_WORD = 512, 65
 
 
-@dataclass(frozen=True)
-class EncodedDisparity:
-    """The bytes of a disparity or depth file."""
-
-    data: bytes
-    saturated: int
-    """Known pixels whose value the format could not hold; disparities become its largest, depths unknown."""
-
-
-def encode_disparity(disparity: np.ndarray, suffix: str) -> EncodedDisparity:
+def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
     """The bytes of a disparity file.
 
     disparity: (H, W) float32, pixels; NaN or inf = unknown. suffix: one of `DISPARITY_SUFFIXES`, in either
@@ -56,10 +58,10 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> EncodedDisparity:
         return _encode_png(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)
     unknown = np.inf if suffix == ".pfm" else np.nan
     values = np.where(np.isfinite(disparity), disparity, np.float32(unknown)).astype(np.float32)
-    return EncodedDisparity(_encode_floats(values, suffix, DISPARITY_SUFFIXES), 0)
+    return Encoded(_encode_floats(values, suffix, DISPARITY_SUFFIXES))
 
 
-def encode_depth(depth: np.ndarray, suffix: str) -> EncodedDisparity:
+def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
     """The bytes of a depth file: float32 metres, NaN = unknown; in a `.png` 16-bit millimetres, 0 = unknown.
 
     depth: (H, W) metres, above 0. suffix: one of `DEPTH_SUFFIXES`, in either case. A PNG holds up to
@@ -68,7 +70,7 @@ def encode_depth(depth: np.ndarray, suffix: str) -> EncodedDisparity:
     suffix = suffix.lower()
     if suffix == ".png":
         return _encode_png(depth, 1000, keep_far=False)
-    return EncodedDisparity(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES), 0)
+    return Encoded(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES))
 
 
 def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
@@ -85,6 +87,8 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
 
 def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> np.ndarray:
     """Read a disparity file in the format that the suffix of `path` stands for.
+
+    >>> truth = pamcli.read_disparity("disparity.pfm")
 
     Returns (H, W) float32, pixels; NaN = unknown, whichever way the file says it (inf and NaN in floating
     point, 0 in PNG). Nothing else is changed: a file of negative disparities is returned as it is.
@@ -108,14 +112,40 @@ def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIX
     return disparity
 
 
-def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> EncodedDisparity:
+def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool = False) -> None:
+    """Write a disparity file, whole or not at all, in the format that the suffix of `path` stands for.
+
+    >>> pamcli.write_disparity("disparity.png", result.disparity)
+
+    disparity: (H, W) floating point, pixels; NaN or inf = unknown. A PNG holds 16 bits, 256 for a pixel, as
+    KITTI has it: what is beyond 255.996 px becomes that, with a warning in the log "pamcli". Missing folders
+    are made. overwrite: replace a file that exists.
+    Raises UsageError: unknown suffix, a file that exists, negative disparities in a PNG; InputError: not
+    (H, W) or not floating point; OutputError: it cannot be written.
+    """
+    path = Path(path)
+    if disparity.ndim != 2 or disparity.dtype.kind != "f":
+        raise InputError(
+            f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
+        )
+    if os.path.lexists(path) and not overwrite:
+        raise UsageError(f"{shown(path)} exists already", "`overwrite` replaces it")
+    file = encode_disparity(disparity, path.suffix)
+    for warning in file.warnings:
+        logging.getLogger("pamcli").warning("%s: %s", path, warning)
+    write_atomically(path, file.data)
+
+
+def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
     """16 bits, so many for 1, 0 = unknown; what is beyond them becomes the largest, or unknown."""
     known = np.isfinite(values)
     with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits
         rounded = np.rint(np.where(known, values, 0) * np.float32(units))
     far = rounded > _PNG_MAX
     stored = np.where(known if keep_far else known & ~far, np.clip(rounded, 1, _PNG_MAX), 0)
-    return EncodedDisparity(png.encode_png(stored.astype(np.uint16)), int(np.count_nonzero(far)))
+    data, count = png.encode_png(stored.astype(np.uint16)), int(np.count_nonzero(far))
+    said = FAR[keep_far].format(count)
+    return Encoded(data, [said] if count else [], count)
 
 
 def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...]) -> bytes:

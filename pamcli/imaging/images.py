@@ -59,6 +59,8 @@ def read_picture(
 ) -> Picture:
     """Read a PNG, JPEG, TIFF, WebP, BMP or PPM file, recognised by its content, not by its suffix.
 
+    >>> left = pamcli.read_picture("left.png").pixels
+
     source: a path, or the bytes of a file. max_pixels: the largest width x height, checked in the header
     before anything is decoded; None = no limit. name: what messages call the source, by default the path.
 

@@ -78,10 +78,11 @@ def read_packed_pair(
         if layout == "auto":
             layout = jps_layout(stream, name, Path(name).suffix.lower() == JPS_SUFFIX)
         picture = decode_picture(stream, name, max_pixels)
-    return _halved(picture, layout, name)
+    return halved(picture, layout, name)
 
 
-def _halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
+def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
+    """The views of a picture that holds both; not `auto`. Raises InputError where it cannot be halved."""
     order, _, half = layout.partition("-")
     axis = 1 if order in ("lr", "rl") else 0
     length = picture.pixels.shape[axis]

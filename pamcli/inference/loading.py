@@ -70,6 +70,19 @@ class NetworkOnDevice:
         keep_freed_memory()
         self._taken = taken_memory(compute.device)
 
+    def departure(self, height: int, width: int) -> str | None:
+        """Say what is done to pictures of a size (px) that the network itself does not do; None: nothing.
+
+        Only a network that was exported for one size departs from itself.
+        """
+        if self.size in (None, (height, width)):
+            return None
+        return f"pictures of {width} x {height} px are {self._padded()}"
+
+    def _padded(self) -> str:
+        assert self.size is not None
+        return f"padded to {self.size[1]} x {self.size[0]}, the size that the network was exported for"
+
     def _strip(self, pair: PairRows, given: tuple[Pixels, Pixels], results: int = 0, **asked: Any) -> int:
         """Rows of a pair to compute at a time, where this is `asked` for.
 

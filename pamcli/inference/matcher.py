@@ -136,7 +136,7 @@ class StereoMatcher(NetworkOnDevice):
         super().__init__(network, spec, compute, max_memory)
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        self.match_size = check_match_size(match_size)
+        self.match_size = self._asked_size = check_match_size(match_size)
         mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)
         if isinstance(network, OnnxNetwork):
             self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
@@ -186,6 +186,29 @@ class StereoMatcher(NetworkOnDevice):
             match_size=match_size,
             min_disparity=min_disparity,
         )
+
+    def departure(self, height: int, width: int) -> str | None:
+        """Say what is done to pictures of a size (px) that the network itself does not do; None: nothing.
+
+        Only an exported network departs from itself: its size or its search is fixed.
+        """
+        views = height, width + abs(self.min_disparity)
+        rows, columns = matched_size(self.match_size, *views, self.size)
+        wanted = matched_size(self._asked_size, *views)
+        multiple = self.spec.row.multiple
+        full = tuple(-(-side // multiple) * multiple for side in (rows, columns))
+        said = []
+        if (rows, columns) != wanted:
+            taken = "as they are" if (rows, columns) == views else f"at {columns} x {rows}"
+            said.append(f"matched {taken}, by the network itself at {wanted[1]} x {wanted[0]}")
+        if self.size not in (None, full):
+            said.append(self._padded())
+        if not said:
+            return None
+        better = ""
+        if (rows, columns) != wanted and self.size is not None:
+            better = f": export it for {wanted[0]}x{wanted[1]}, rows x columns, or for any size"
+        return f"pictures of {width} x {height} px are {', and '.join(said)}{better}"
 
     def __call__(
         self,

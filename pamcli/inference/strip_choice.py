@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from pamcli.errors import DeviceError
+from pamcli.inference import PAIRS_AT_ONCE
 from pamcli.inference.memory import HINT, free_memory
-from pamcli.inference.pipeline import AT_ONCE
 from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
 
 COMFORTABLE = 0.7  # share of the free memory that is taken without being asked for more
@@ -225,12 +225,12 @@ def choose_strip(
     """
     least, most, multiple = footprint.rows
     free = free_memory(device)
-    allowed = None if max_memory is None else max_memory - taken - AT_ONCE * pictures
+    allowed = None if max_memory is None else max_memory - taken - PAIRS_AT_ONCE * pictures
     needed = min(footprint.peak(least), footprint.peak(footprint.comfortable))
     if allowed is not None and needed > allowed:
         raise DeviceError(
             f"a pair of {width} x {height} pixels does not fit into {readable(max_memory)} of memory",
-            f"`max_memory` {readable(taken + AT_ONCE * pictures + needed)} is the least that would do",
+            f"`max_memory` {readable(taken + PAIRS_AT_ONCE * pictures + needed)} is the least that would do",
         )
     if free is not None and needed > free:
         raise DeviceError(

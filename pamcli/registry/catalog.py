@@ -14,6 +14,8 @@ REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row
 
 DEFAULT_MATCHING = default_weights("disparity")  # what finds disparity where no weights are named
 
+DEFAULT_SCALE = 4
+
 DEFAULT_UPSCALING = {scale: default_weights("superres", scale) for scale in (2, 4)}
 """What enlarges by a scale where no weights are named: what is measured best."""
 

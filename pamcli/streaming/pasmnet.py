@@ -153,7 +153,7 @@ class StreamedPASMnet:
         received = torch.zeros_like(initial)
 
         def regress(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            found = regress_disparity(attention, (block.first, block.low))
+            found = regress_disparity(attention) + (block.first - block.low)  # each row sums to one
             initial[0, lines[0] : lines[1], block.first : block.last] = found
 
         def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:

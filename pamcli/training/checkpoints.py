@@ -40,7 +40,7 @@ class Checkpoint:
     random: dict[str, torch.Tensor]
     """States of torch's generators, by kind of device."""
     pairs: int = 0
-    """That the run has seen."""
+    """Pairs that the run has seen."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
@@ -107,7 +107,8 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     try:
         # The archive carries a checksum of each of its parts, which torch does not look at.
         with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
+            # What is marked as a folder, which takes one bit, torch reads as whatever lies in memory.
+            if archive.testzip() is not None or any(part.external_attr for part in archive.infolist()):
                 return None
         content = torch.load(path, map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:

@@ -143,7 +143,7 @@ def _disparity_picture(sample: Sample, disparity: NDArray[np.float32]) -> NDArra
     assert sample.disparity is not None
     known = sample.disparity[np.isfinite(sample.disparity)]
     high = float(np.percentile(known, 99)) if known.size else float(disparity.max())
-    return np.concatenate([eight_bits(sample.left), colorize(disparity, 0.0, max(high, 1.0)).pixels])
+    return np.concatenate([eight_bits(sample.left), colorize(disparity, 0.0, max(high, 1.0))])
 
 
 def _superres(

@@ -81,7 +81,7 @@ def render_page(
     known = shown[np.isfinite(shown)]
     low, middle, high = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 1.0, 1.0)
     values, lowest, step = _packed(shown, sure)
-    thumbnail = Image.fromarray(colorize(shown, low, high).pixels)
+    thumbnail = Image.fromarray(colorize(shown, low, high))
     thumbnail.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
     summary = {"size": f"{full_width} x {full_height} px", "disparities": f"{low:.1f} to {high:.1f} px"}
     if stride > 1:

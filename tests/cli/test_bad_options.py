@@ -18,8 +18,8 @@ def placeholders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("not a picture")
     Path("list.tsv").write_text("left.png\tright.png\n")
-    monkeypatch.setattr("pamcli.cli.network.Matching.load", None)
-    monkeypatch.setattr("pamcli.cli.network.Upscaling.load", None)
+    monkeypatch.setattr("pamcli.batch.networks.load_matcher", None)
+    monkeypatch.setattr("pamcli.batch.networks.load_upscaler", None)
 
 
 def check(*arguments: str, texts: list[str], stdin: bytes = b"") -> None:
@@ -32,7 +32,7 @@ def check(*arguments: str, texts: list[str], stdin: bytes = b"") -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_result_is_asked_for(command: str) -> None:
-    check(command, *PAIR, texts=["no result is asked for", "-o "])
+    check(command, *PAIR, texts=["no result is asked for", "--output "])
     check(command, *PAIR, "-o", "", texts=["no result is asked for"])
 
 
@@ -101,7 +101,7 @@ def test_a_format_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_bytes_on_stdout_are_of_one_pair(command: str) -> None:
-    said = "-o - takes one pair, not a batch"
+    said = "--output - takes one pair, not a batch"
     check(command, "l", "r", "-o", "-", texts=[said])
     check(command, "l/{}.png", "r/{}.png", "-o", "-", texts=[said])
     check(command, "--pairs", "list.tsv", "-o", "-", texts=[said])
@@ -111,15 +111,23 @@ def test_bytes_on_stdout_are_of_one_pair(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_bytes_on_stdout_leave_no_room_for_records(command: str) -> None:
-    check(command, *PAIR, "-o", "-", "--jsonl", texts=["-o - and --jsonl would both go to stdout"])
+    check(command, *PAIR, "-o", "-", "--jsonl", texts=["--output - and --jsonl would both go to stdout"])
 
 
 def test_one_result_on_stdout() -> None:
-    said = ["-o - and --color-map - would both go to stdout"]
+    said = ["--output - and --color-map - would both go to stdout"]
     check("disparity", *PAIR, "-o", "-", "--color-map", "-", texts=said)
     said = ["--visible - and --confidence - would both go to stdout"]
     check("disparity", *PAIR, "--visible", "-", "--confidence", "-", "-o", "x.pfm", texts=said)
-    check("superres", *PAIR, "-o", "-", "--output-right", "-", texts=["-o - and --output-right - would both"])
+    check(
+        "superres",
+        *PAIR,
+        "-o",
+        "-",
+        "--output-right",
+        "-",
+        texts=["--output - and --output-right - would both"],
+    )
 
 
 # --- which pairs ----------------------------------------------------------------------------------------
@@ -130,7 +138,6 @@ def test_ways_to_name_pairs_that_exclude_each_other(command: str) -> None:
     check(command, *PAIR, "--pairs", "list.tsv", "-o", "o/", texts=["--pairs and the argument left.png"])
     check(command, "--pairs", "list.tsv", "--packed", "lr", "-o", "o/", texts=["--pairs and --packed"])
     check(command, *PAIR, "-0", "-o", "x.png", texts=["--null is about the list of --pairs"])
-    check(command, "--packed", "rl", "--side-by-side", "packed.png", "-o", "x.png", texts=["--side-by-side"])
     check(command, "--packed", "lr", "-", "left.png", "-o", "o/", texts=["- stands for one picture on stdin"])
     check(command, "l/{}.png", "r/a.png", "-o", "o/", texts=["r/a.png", "contains {}"])
     check(command, "l", "left.png", "-o", "o/", texts=["l is a folder and left.png is a file"])
@@ -184,10 +191,14 @@ def test_a_confidence_that_is_none(text: str) -> None:
         ("disparity", "--unknown", "sky"),
         ("disparity", "--packed", "up"),
         ("disparity", "--precision", "int8"),
-        ("superres", "--scale", "3"),
         ("superres", "--color-map", "c.png"),
     ],
 )
 def test_values_that_do_not_exist(command: str, option: str, value: str) -> None:
     with unchanged():
         refuse_options(pam(command, *PAIR, "-o", "x.png", option, value), option)
+
+
+@pytest.mark.parametrize("scale", ["3", "", "two"])
+def test_what_is_no_scale(scale: str) -> None:
+    check("superres", *PAIR, "-o", "x.png", "--scale", scale, texts=[f"--scale {scale} is none: 2 or 4"])

@@ -316,7 +316,10 @@ def test_preview_of_a_damaged_picture_writes_nothing(here: Path) -> None:
         (
             "eth3d:kitti",
             3,
-            ["kitti holds no pair of eth3d/training", "expected two_view_training/delivery_area_1l/im0.png"],
+            [
+                "kitti holds no pair of the data set eth3d/training",
+                "expected two_view_training/delivery_area_1l/im0.png",
+            ],
         ),
     ],
 )

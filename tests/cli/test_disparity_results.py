@@ -11,16 +11,13 @@ import pytest
 from pam_program import Run, names, pam
 from PIL import Image
 
-from pamcli.cli.console import Console
-from pamcli.cli.disparity import Maps, _Matching
-from pamcli.cli.jobs import Job
-from pamcli.cli.network import Matching
-from pamcli.cli.options import Engine
+from pamcli.batch.job import Job
+from pamcli.batch.matching import match_files
 from pamcli.errors import OutputError
 from pamcli.files import atomic
 from pamcli.files.atomic import write_atomically
 from pamcli.files.pairing import PairName
-from pamcli.imaging.colormap import colorize
+from pamcli.imaging.colormap import colorize, count_outside
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.inference.matcher import StereoMatcher, StereoResult
@@ -128,14 +125,14 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
     pair: Path, result: StereoResult
 ) -> None:
     assert disparity("--color-map", "c.png", "--range", "0:192").stderr == ""
-    assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, 0, 192).pixels)
+    assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, 0, 192))
     middle = float(np.median(result.disparity))
-    colored = colorize(result.disparity, 2.5, middle)
+    outside = count_outside(result.disparity, 2.5, middle)
     run = disparity("--color-map", "c.png", "--range", f"2.5:{middle!r}")
-    assert np.array_equal(np.asarray(Image.open("c.png")), colored.pixels)
-    share = 100 * colored.saturated / result.disparity.size
+    assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, 2.5, middle))
+    share = 100 * outside / result.disparity.size
     assert run.complaints == [
-        f"warning: left.png: {colored.saturated} pixels ({share:.1f} %) of the colour map lie outside "
+        f"warning: left.png: {outside} pixels ({share:.1f} %) of the colour map lie outside "
         f"2.5:{middle:g} px (--range)"
     ]
 
@@ -145,11 +142,11 @@ def test_colours_of_a_pair_run_over_its_own_range(pair: Path, result: StereoResu
     run = disparity("--color-map", "c.png")
     said = f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of left.png)"
     assert run.complaints == [said]
-    assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, low, high).pixels)
+    assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, low, high))
     known = result.disparity_where(min_confidence=0.9)
     low, high = np.percentile(known[np.isfinite(known)], (1, 99))
     disparity("--color-map", "k.png", "--min-confidence", "0.9")
-    assert np.array_equal(np.asarray(Image.open("k.png")), colorize(known, low, high).pixels)
+    assert np.array_equal(np.asarray(Image.open("k.png")), colorize(known, low, high))
 
 
 def put_unlike_pairs() -> None:
@@ -182,8 +179,9 @@ def test_colours_of_a_batch_run_over_the_range_of_its_first_pair(pair: Path) -> 
     colored = {name: colorize(values, low, high) for name, values in maps.items()}
     for name, each in colored.items():
         assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), each.pixels)
-    outside = f"{colored['3'].saturated} pixels ({100 * colored['3'].saturated / maps['3'].size:.1f} %)"
-    assert colored["3"].saturated > 0.1 * maps["3"].size
+    count = count_outside(maps["3"], low, high)
+    outside = f"{count} pixels ({100 * count / maps['3'].size:.1f} %)"
+    assert count > 0.1 * maps["3"].size
     assert set(run.complaints) == {
         "error: l/0.png is empty",
         f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of l/1.png)",
@@ -208,14 +206,13 @@ def test_colours_are_the_same_after_an_interruption_and_in_shards(pair: Path) ->
 
 
 def test_what_goes_to_other_machines_is_the_range_and_no_network(pair: Path) -> None:
-    output, network, compute = Maps(color_map="c/"), Matching(), Engine(device="cpu")
-    here = _Matching(output, None, Path(), None, network, compute, Console(quiet=True))
+    here = match_files("left.png", "right.png", color_map="c/", device="cpu").operation
     job = Job(PairName(Path("left.png"), Path("right.png"), "left"))
     here.begin(job, here.read(job, None, None))
     assert "network" in vars(here)
     there = pickle.loads(pickle.dumps(here))
-    assert there.colors == here.colors
     assert there.colors is not None
+    assert there.colors == vars(here)["colors"]
     assert not there.same_for_all
     assert "network" not in vars(there)
 
@@ -236,9 +233,7 @@ def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
     low, high = min(edge[0] for edge in edges), max(edge[1] for edge in edges)
     assert edges[0][1] > edges[1][1] + 1  # each with a range of its own would look different
     for name, values in zip(("near", "small"), maps, strict=True):
-        assert np.array_equal(
-            np.asarray(Image.open(f"c/{name}_color.png")), colorize(values, low, high).pixels
-        )
+        assert np.array_equal(np.asarray(Image.open(f"c/{name}_color.png")), colorize(values, low, high))
     assert run.complaints == [
         "error: l/bad.png is empty",
         f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of the batch)",

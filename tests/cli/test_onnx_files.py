@@ -138,6 +138,32 @@ def test_enlarging_in_half_precision_pads_what_is_smaller(
         assert size != (48, 32) or np.abs(one - other).max() <= 2
 
 
+def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: Path) -> None:
+    """The network itself matches pictures of 96 x 64 at twice their size."""
+    assert pam("weights", "export", "pasmnet2", "-o", "net.onnx", "--size", "128x224").code == 0
+    for name in ("a", "b"):
+        for side in ("left", "right"):
+            Path(f"{side}s").mkdir(exist_ok=True)
+            Path(f"{side}s/{name}.png").write_bytes(Path(f"{side}.png").read_bytes())
+    batch = pam("disparity", "lefts", "rights", "-o", "out/", "--format", "npy", "--weights", "net.onnx")
+    assert batch.code == 0, batch.stderr
+    size = "224 x 128, the size that the network was exported for"
+    assert batch.complaints == [f"pictures of 96 x 64 px are padded to {size}", "2 ok"]
+    command = ["disparity", "left.png", "right.png", "--overwrite", "-o", "x.npy"]
+    itself, plain = (
+        np.load("x.npy") for more in ([], ["--match-size", "1"]) if pam(*command, *more).code == 0
+    )
+    apart, otherwise = (np.abs(each - itself).mean() for each in (np.load("out/a.npy"), plain))
+    assert apart < otherwise / 4, "it was not matched at twice its size"
+    for name in ("left.png", "right.png"):
+        Image.open(name).resize((192, 128)).save(name)
+    run = pam(*command, "--weights", "net.onnx")
+    assert run.complaints[0] == (
+        f"pictures of 192 x 128 px are matched as they are, by the network itself at 384 x 256, and padded "
+        f"to {size}: export it for 256x384, rows x columns, or for any size"
+    )
+
+
 def test_larger_pictures_do_not_fit(pair: Path, halved: Path) -> None:
     with unchanged():
         refuse(pam(*SUPERRES, "--weights", halved), 3, "pictures of 96 x 64 do not fit", "for 48 x 32")

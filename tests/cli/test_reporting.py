@@ -283,4 +283,7 @@ def test_bytes_are_not_written_to_a_terminal() -> None:
         assert running.wait() == 2
         assert running.stderr is not None
         complaint = running.stderr.read().decode()
-    assert complaint == "pam: error: -o - would write binary data to the terminal (pipe it, or name a file)\n"
+    assert (
+        complaint
+        == "pam: error: --output - would write binary data to the terminal (pipe it, or name a file)\n"
+    )

@@ -26,7 +26,7 @@ def truth_of(files: Files) -> Path:
 @pytest.mark.parametrize("data", TREES)
 def test_a_tree_that_is_not_recognised_gets_one_line_of_what_was_expected(data: str, tmp_path: Path) -> None:
     picture(tmp_path / "holidays/0001.png")
-    with pytest.raises(InputError, match=f"holds no pair of {data.partition('/')[0]}") as caught:
+    with pytest.raises(InputError, match=f"holds no pair of the data set {data.partition('/')[0]}") as caught:
         opened(data, tmp_path)
     spec = parse_data(f"{data}:x")
     assert caught.value.hint == f"expected {spec.info.expected(spec.split)}"

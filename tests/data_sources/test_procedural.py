@@ -52,7 +52,7 @@ def test_it_needs_no_folder_and_takes_keys_all_the_same() -> None:
         ("procedural:", "procedural alone"),
         ("procedural?size=1x1", "unknown size of procedural: '1x1'"),
         ("procedural?frist=1", "did you mean first?"),
-        ("kitti2015", "does not begin with the name of a data set"),
+        ("kitti2015", "names no folder (give NAME:PATH, as in kitti2015:FOLDER)"),
         ("kitti2015?first=2", "does not begin with the name of a data set"),
     ],
 )

@@ -155,6 +155,9 @@ class Network:
     def peak_memory(self) -> int:
         return 1
 
+    def departure(self, height: int, width: int) -> str:
+        return f"pictures of {width} x {height} px are padded"
+
     def __call__(self, left: np.ndarray, right: np.ndarray, *, extras: object = ()) -> Estimate:
         self.sizes.append(left.shape[:2])
         rows = np.linspace(0, TRUTH.shape[0] - 1, left.shape[0]).round().astype(int)
@@ -171,6 +174,8 @@ def test_a_study_of_the_resolution_gives_the_network_other_sizes_and_measures_th
     found = evaluate(Disparity(study="resolution"), [Held(sample())], [NetworkMethod(network)], worst=0)
     rows = {row["resolution"]: row for row in found.json()["study"]["rows"]}
     assert list(rows) == [0.25, 0.5, 1.0, 1.5, 2.0]
+    said = "pictures of 32 x 24 px are padded; pictures of 16 x 16 px are padded and 2 more"
+    assert said in found.notes, "of an exported network"
     assert network.sizes == [(24, 32), (16, 16), (16, 16), (36, 48), (48, 64)]
     assert rows[1.0]["epe"] == 0
     assert rows[2.0]["epe"] < 0.5

@@ -70,8 +70,8 @@ def test_disparity_and_truth_share_their_colors() -> None:
     assert (example.name, example.caption) == ("a", "c")
     assert photo.pixels is left
     assert disparity.title == "Disparity, dark 10 to bright 60 px"
-    np.testing.assert_array_equal(disparity.pixels, colorize(estimate, 10, 60).pixels)
-    np.testing.assert_array_equal(true.pixels, colorize(truth, 10, 60).pixels)
+    np.testing.assert_array_equal(disparity.pixels, colorize(estimate, 10, 60))
+    np.testing.assert_array_equal(true.pixels, colorize(truth, 10, 60))
     np.testing.assert_array_equal(errors.pixels, error_map(estimate, truth))
     assert errors.kind == "errors"
 

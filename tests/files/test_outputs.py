@@ -160,14 +160,14 @@ def test_the_third_column_replaces_the_main_name() -> None:
 def test_bad_third_columns_are_collected() -> None:
     lines = [pair(output=Path(f"m{i}.exr"), line=i) for i in range(1, 8)]
     with pytest.raises(UsageError) as error:
-        plan("out/", batch=True).all_paths([*lines, pair(line=9)])
+        plan("out/", batch=True).check([*lines, pair(line=9)])
     text = str(error.value)
     assert "line 5: the result m5.exr" in text
     assert "line 6" not in text
     assert "and 2 more" in text
     with pytest.raises(UsageError, match="line 9: no output"):
-        plan(batch=True).all_paths([pair(output=Path("ok.pfm"), line=8), pair(line=9)])
-    assert list(plan("out/", batch=True).all_paths([pair()])) == [{"disparity": Path("out/a.pfm")}]
+        plan(batch=True).check([pair(output=Path("ok.pfm"), line=8), pair(line=9)])
+    plan("out/", batch=True).check([pair()])
 
 
 # --- collisions -----------------------------------------------------------------------------------------
@@ -175,17 +175,17 @@ def test_bad_third_columns_are_collected() -> None:
 
 def test_results_apart_from_each_other_are_fine() -> None:
     pairs = [pair("in/a.png", "in/b.png", "a"), pair("in/c.png", "in/d.png", "c")]
-    check_collisions(pairs, plan("out/", "out/", batch=True).all_paths(pairs))
+    check_collisions(pairs, map(plan("out/", "out/", batch=True).paths, pairs))
 
 
 def test_two_results_of_one_name() -> None:
     pairs = [pair("in/a.png", key="a"), pair("in/a.jpg", key="a", line=7)]
     with pytest.raises(UsageError) as error:
-        check_collisions(pairs, plan("out/", batch=True).all_paths(pairs))
+        check_collisions(pairs, map(plan("out/", batch=True).paths, pairs))
     assert "out/a.pfm would come from in/a.png and from in/a.jpg (line 7)" in str(error.value)
     one = [pair()]
     with pytest.raises(UsageError, match=r"x\.png would be both disparity and color_map"):
-        check_collisions(one, plan("x.png", None, "./x.png").all_paths(one))
+        check_collisions(one, map(plan("x.png", None, "./x.png").paths, one))
 
 
 def test_one_place_by_two_ways() -> None:
@@ -223,12 +223,12 @@ def test_a_link_to_an_input_is_an_input(here: Path) -> None:
 def test_many_collisions_are_counted() -> None:
     pairs = [pair(f"in/{i}.png", key="a") for i in range(9)]
     with pytest.raises(UsageError, match="and 3 more"):
-        check_collisions(pairs, plan("out/", batch=True).all_paths(pairs))
+        check_collisions(pairs, map(plan("out/", batch=True).paths, pairs))
 
 
 def test_case_counts_where_the_file_system_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [pair(key="A"), pair("in/c.png", key="a")]
-    paths = plan("out/", batch=True).all_paths(pairs)
+    paths = [*map(plan("out/", batch=True).paths, pairs)]
     monkeypatch.setattr(module, "_CASE_FOLDS", False)
     check_collisions(pairs, paths)
     monkeypatch.setattr(module, "_CASE_FOLDS", True)

@@ -11,7 +11,6 @@ from pair_files import make, one_line
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.pairing import (
-    BadLine,
     PairName,
     iter_pair_list,
     read_pair_list,
@@ -156,7 +155,7 @@ def test_a_line_that_does_not_end_is_not_read_to_its_end(mark: bytes, nul: bool)
     make("a.png", "b.png")
     good = b"a.png" + mark + b"b.png" + (mark if nul else b"\n")
     items = iter_pair_list(Endless(good), nul)
-    assert next(items) == PairName(Path("a.png"), Path("b.png"), "a", None, 1)
+    assert next(items) == (1, PairName(Path("a.png"), Path("b.png"), "a", None, 1))
     with pytest.raises(UsageError, match="line 2 of the list is longer than three paths can be"):
         next(items)
 
@@ -170,21 +169,17 @@ def test_a_stream_goes_on_past_bad_lines(here: Path) -> None:
         + b"\tin/a.png"
     )
     items = list(iter_pair_list(io.BytesIO(data)))
-    assert items[0] == PairName(Path("in/a.png"), Path("b.png"), "in/a", None, 1)
+    assert items[0][1] == PairName(Path("in/a.png"), Path("b.png"), "in/a", None, 1)
     bad = items[1:4]
-    assert [type(item.error) for item in bad if isinstance(item, BadLine)] == [
-        InputError,
-        UsageError,
-        UsageError,
-    ]
-    assert [item.line for item in bad] == [2, 4, 5]
-    assert isinstance(items[1], BadLine)
-    assert items[1].error.message == "line 2: no such file: lost.png"
-    outside = items[4]
+    assert [type(item) for _, item in bad] == [InputError, UsageError, UsageError]
+    assert [line for line, _ in bad] == [2, 4, 5]
+    assert isinstance(items[1][1], InputError)
+    assert items[1][1].message == "line 2: no such file: lost.png"
+    outside = items[4][1]
     assert isinstance(outside, PairName)
     assert outside.key is None
     assert outside.output == Path("o.pfm")
-    inside = items[5]
+    inside = items[5][1]
     assert isinstance(inside, PairName)
     assert inside.key == "b"
 
@@ -198,9 +193,9 @@ def test_a_pair_is_there_as_soon_as_its_line_is_complete(nul: bool) -> None:
         items = iter_pair_list(stream, nul)
         for number in (1, 2):  # would never come back if it waited for more than one pair
             os.write(writing, b"a.png" + between + b"b.png" + end)
-            item = next(items)
+            line, item = next(items)
             assert isinstance(item, PairName)
-            assert item.line == number
+            assert line == item.line == number
         os.close(writing)
         assert list(items) == []
 

@@ -153,3 +153,30 @@ def test_progress_rises_strip_by_strip(
     assert told == sorted(told)
     assert told[-1] == 1
     assert max(np.diff(told)) < 0.35, "nothing is left unsaid for long"
+
+
+@pytest.mark.parametrize(
+    ("exported", "size", "said"),
+    [
+        (None, (64, 96), None),
+        ((128, 192), (64, 96), None),
+        (
+            (64, 96),
+            (60, 90),
+            "as they are, by the network itself at 180 x 120: export it for 120x180",
+        ),
+        (
+            (96, 224),
+            (60, 90),
+            "at 144 x 96, by the network itself at 180 x 120, and padded to 224 x 96",
+        ),
+        ((800, 992), (700, 900), "padded to 992 x 800, the size that the network was exported for"),
+    ],
+)
+def test_what_an_exported_network_does_otherwise(
+    exported: tuple[int, int] | None, size: tuple[int, int], said: str | None
+) -> None:
+    matcher = StereoMatcher.load("pasmnet2", device="cpu")
+    matcher.size = exported
+    found = matcher.departure(*size)
+    assert found is None if said is None else found is not None and said in found

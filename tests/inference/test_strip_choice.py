@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from pamcli.errors import DeviceError
-from pamcli.inference import strip_choice
+from pamcli.inference import PAIRS_AT_ONCE, strip_choice
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.pipeline import AT_ONCE
 from pamcli.inference.strip_choice import (
     LIBRARIES,
     Footprint,
@@ -77,7 +76,7 @@ def test_less_than_the_thinnest_strip_needs(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_limit_is_for_all_that_the_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, pictures = 50_000, AT_ONCE * 100
+    taken, pictures = 50_000, PAIRS_AT_ONCE * 100
     for extra, strip in ((1320, 32), (1639, 32), (1640, 64), (2600, 160), (10**6, 160)):
         limit = taken + pictures + extra
         assert choose(10**9, monkeypatch, max_memory=limit, taken=taken) == strip

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pamcli.errors import InputError, ModelError
-from pamcli.inference.pipeline import Outcome
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class WriteSteps:
     def begin(self, jobs: Iterator[int]) -> Iterator[int]:
         return jobs
 
-    def settled(self, job: int) -> Outcome[int, str] | None:
-        return Outcome(job, "skipped", None) if job < 0 else None
+    def settled(self, job: int) -> str | None:
+        return "skipped" if job < 0 else None
 
     def load(self, job: int) -> int:
         if job % 100 == 99:

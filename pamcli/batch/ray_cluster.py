@@ -7,11 +7,10 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
 from typing import Any, Protocol
 
+from pamcli.batch.overlapped import attempt
 from pamcli.errors import DeviceError, PamError, UsageError
-from pamcli.inference.pipeline import Outcome, attempt
 
 AT_ONCE = 2  # jobs that a worker does: while one is computed, another is read or written
 HELD = 4  # jobs that a worker has: so it need not wait for an answer from far away before it takes the next
@@ -30,8 +29,8 @@ class Steps(Protocol):
     def begin(self, jobs: Iterator[Any]) -> Iterator[Any]:
         """See what has to be known of the jobs, here, before there are workers; then yield them all."""
 
-    def settled(self, job: Any) -> Outcome[Any, Any] | None:
-        """The outcome of a job that needs no worker."""
+    def settled(self, job: Any) -> Any:
+        """What comes of a job that needs no worker, or PamError; None: it needs one."""
 
     def load(self, job: Any) -> Any: ...
     def compute(self, job: Any, loaded: Any) -> Any: ...
@@ -54,21 +53,19 @@ class Worker:
             raise DeviceError(place, "all nodes must see the same folders") from error
         self.steps.start()
 
-    def run(self, job: Any) -> Outcome[Any, Any]:
-        """Without the job, which the caller has."""
+    def run(self, job: Any) -> Any:
+        """What was saved, or PamError."""
         loaded = attempt(self.steps.load, job)
         with self.computing:
             computed = attempt(self.steps.compute, job, loaded)
         del loaded
-        saved = attempt(self.steps.save, job, computed)
-        failed = isinstance(saved, PamError)
-        return Outcome(None, None if failed else saved, saved if failed else None)
+        return attempt(self.steps.save, job, computed)
 
 
 def run_on_ray(
     jobs: Iterable[Any], steps: Steps, *, address: str = "auto", cores: int | None = None, gpus: bool = True
-) -> Generator[Outcome[Any, Any], None, None]:
-    """Run the steps for every job on a cluster and yield the outcomes as they come.
+) -> Generator[tuple[Any, Any], None, None]:
+    """Run the steps for every job on a cluster and yield each as it is done, with what came of it.
 
     `address`: of the cluster; auto: the one that this machine belongs to; local: this machine alone. `cores`:
     of each worker, where it gets no GPU; with `gpus` each has one if the cluster has any. No more jobs are
@@ -121,7 +118,7 @@ def _placed(nodes: list[dict[str, float]], cores: int | None, gpus: bool) -> tup
 
 def _spread(
     ray: Any, jobs: Any, steps: Steps, new_worker: Any, count: int
-) -> Generator[Outcome[Any, Any], None, None]:
+) -> Generator[tuple[Any, Any], None, None]:
     workers: dict[int, Any] = {}
     load: dict[int, int] = {}
     """Work that each worker has in hand; those alone that have started."""
@@ -149,8 +146,8 @@ def _spread(
             except StopIteration:
                 more = False
                 break
-            if (outcome := steps.settled(job)) is not None:
-                yield outcome
+            if (settled := steps.settled(job)) is not None:
+                yield job, settled
                 continue
             number = min(free, key=load.__getitem__)
             load[number] += weight
@@ -163,27 +160,28 @@ def _spread(
         if not ready and not running:
             raise DeviceError(f"no node of the cluster took a worker within {PATIENCE:.0f} s")
         for ref in ready:
+            result = ended = None
             try:
                 result = ray.get(ref)
             except PamError as error:  # of `start`
                 raise getattr(error, "cause", error) from None
             except ray.exceptions.RayError as error:
-                result = error
+                ended = error
             if ref in starting:
                 number = starting.pop(ref)
-                if not isinstance(result, Exception):
+                if ended is None:
                     load[number] = 0
                     continue
                 failures += 1
                 if failures > TRIES * count:
-                    reason = str(result).strip().partition("\n")[0]
-                    raise DeviceError(f"workers of the cluster do not start: {reason}") from result
+                    reason = str(ended).strip().partition("\n")[0]
+                    raise DeviceError(f"workers of the cluster do not start: {reason}") from ended
                 start()
                 continue
             number, job, tries = running.pop(ref)
-            if not isinstance(result, Exception):
+            if ended is None:
                 load[number] -= 1 if tries == 1 else HELD
-                yield replace(result, job=job)
+                yield job, result
                 continue
             if load.pop(number, None) is not None:  # the first to tell that this worker is lost
                 start()
@@ -193,4 +191,4 @@ def _spread(
                 lost = DeviceError(
                     f"its worker ended {TRIES} times", "too little memory on its node, perhaps"
                 )
-                yield Outcome(job, None, lost)
+                yield job, lost

@@ -5,26 +5,15 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pamcli.errors import DeviceError, PamError
+from pamcli.inference import PAIRS_AT_ONCE
 
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 Computed = TypeVar("Computed")
 Saved = TypeVar("Saved")
-
-AT_ONCE = 3  # jobs in the pipeline: one being loaded, one computed, one saved
-
-
-@dataclass(frozen=True)
-class Outcome(Generic[Item, Saved]):
-    """What became of one job: `saved` where it went well, else `error`."""
-
-    job: Item
-    saved: Saved | None
-    error: PamError | None
 
 
 def run_overlapped(
@@ -32,8 +21,8 @@ def run_overlapped(
     load: Callable[[Item], Loaded],
     compute: Callable[[Item, Loaded], Computed],
     save: Callable[[Item, Computed], Saved],
-) -> Generator[Outcome[Item, Saved], None, None]:
-    """Run three steps for every job and yield the outcomes in the order of the jobs.
+) -> Generator[tuple[Item, Saved | PamError], None, None]:
+    """Run three steps for every job and yield, in their order, each with what was saved or went wrong.
 
     `load` runs in one thread, which also iterates `jobs` (a slow producer holds up nobody), `compute` in the
     caller's, `save` in a third. A step that raises ends its own job only. What `jobs` itself raises is raised
@@ -44,7 +33,7 @@ def run_overlapped(
     events: queue.PriorityQueue[tuple[int, int, str, Any, Any]] = queue.PriorityQueue()
     order = itertools.count()
     computed: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
-    room = threading.Semaphore(AT_ONCE)
+    room = threading.Semaphore(PAIRS_AT_ONCE)
     stopped = threading.Event()
     loading_one = threading.Lock()
 
@@ -85,8 +74,7 @@ def run_overlapped(
                 unsaved += 1
             elif event == "saved":
                 unsaved -= 1
-                failed = isinstance(value, PamError)
-                yield Outcome(job, None if failed else value, value if failed else None)
+                yield job, value
             else:
                 loading, failure = False, value
     finally:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from pamcli.batch.overlapped import run_overlapped
 from pamcli.errors import DeviceError, InputError, PamError
-from pamcli.inference.pipeline import AT_ONCE, Outcome, run_overlapped
+from pamcli.inference import PAIRS_AT_ONCE
 
 PATIENCE = 300
 """Seconds after which what never comes is a failure."""
@@ -34,7 +35,7 @@ def failing(number: int, error: Exception) -> Callable[..., int]:
 
 def test_every_step_gets_what_the_one_before_made() -> None:
     outcomes = run_overlapped(range(20), lambda job: job + 100, lambda job, x: (job, x), lambda job, x: [x])
-    assert list(outcomes) == [Outcome(job, [(job, job + 100)], None) for job in range(20)]
+    assert list(outcomes) == [(job, [(job, job + 100)]) for job in range(20)]
 
 
 @pytest.mark.parametrize("broken", [0, 1, 2], ids=["load", "compute", "save"])
@@ -53,11 +54,10 @@ def test_an_error_ends_its_own_job_only(
     steps: list[Callable[..., int]] = [same, same, same]
     steps[broken] = failing(3, error)
     outcomes = list(run_overlapped(range(6), *steps))
-    assert [outcome.job for outcome in outcomes] == list(range(6))
-    assert [outcome.saved for outcome in outcomes] == [0, 1, 2, None, 4, 5]
-    assert [outcome.job for outcome in outcomes if outcome.error] == [3]
-    assert type(outcomes[3].error) is kind
-    assert str(outcomes[3].error).startswith(said)
+    assert [job for job, _ in outcomes] == list(range(6))
+    assert [saved for job, saved in outcomes if job != 3] == [0, 1, 2, 4, 5]
+    assert type(outcomes[3][1]) is kind
+    assert str(outcomes[3][1]).startswith(said)
 
 
 def test_what_failed_does_not_stay_in_memory() -> None:
@@ -76,7 +76,7 @@ def test_what_failed_does_not_stay_in_memory() -> None:
 
     outcomes = list(run_overlapped(range(2), load, same, same))
     gc.collect()
-    assert [type(outcome.error) for outcome in outcomes] == [PamError, InputError]
+    assert [type(found) for _, found in outcomes] == [PamError, InputError]
     assert [picture() for picture in kept] == [None, None]
 
 
@@ -96,7 +96,7 @@ def test_an_error_that_came_with_its_job_does_not_end_the_jobs() -> None:
         return job[0]
 
     outcomes = list(run_overlapped(jobs(), load, lambda job, value: value, lambda job, value: value))
-    assert [outcome.saved for outcome in outcomes] == [0, None, 2, None]
+    assert [found if isinstance(found, int) else None for _, found in outcomes] == [0, None, 2, None]
 
 
 def test_the_steps_overlap() -> None:
@@ -117,7 +117,7 @@ def test_the_steps_overlap() -> None:
         return job
 
     outcomes = list(run_overlapped(range(4), load, compute, save))
-    assert [outcome.error for outcome in outcomes] == [None] * 4
+    assert not [found for _, found in outcomes if isinstance(found, PamError)]
 
 
 def test_only_a_few_jobs_are_begun_ahead() -> None:
@@ -127,8 +127,8 @@ def test_only_a_few_jobs_are_begun_ahead() -> None:
         begun.append(job)
         return job
 
-    for outcome in run_overlapped(range(50), load, same, same):
-        assert len(begun) <= outcome.job + 1 + 2 * AT_ONCE
+    for job, _ in run_overlapped(range(50), load, same, same):
+        assert len(begun) <= job + 1 + 2 * PAIRS_AT_ONCE
 
 
 def test_an_outcome_does_not_wait_for_the_next_job() -> None:
@@ -140,8 +140,8 @@ def test_an_outcome_does_not_wait_for_the_next_job() -> None:
 
     reported = threading.Event()
     seen = []
-    for outcome in run_overlapped(jobs(), same, same, same):
-        seen.append(outcome.job)
+    for job, _ in run_overlapped(jobs(), same, same, same):
+        seen.append(job)
         reported.set()
     assert seen == [0, 1, 2]
 
@@ -154,7 +154,7 @@ def test_what_the_jobs_raise_is_raised_after_those_before_it() -> None:
 
     done: list[int] = []
     with pytest.raises(InputError, match="the list is torn"):
-        done.extend(outcome.job for outcome in run_overlapped(jobs(), same, same, same))
+        done.extend(job for job, _ in run_overlapped(jobs(), same, same, same))
     assert done == [0, 1]
 
 
@@ -174,7 +174,7 @@ def test_a_caller_that_stops_gets_nothing_more_saved() -> None:
         return job
 
     outcomes = run_overlapped(range(9), same, same, save)
-    assert next(outcomes).job == 0
+    assert next(outcomes)[0] == 0
     assert saving.wait(PATIENCE)
     threading.Timer(0, go_on.set).start()
     outcomes.close()  # which waits until what is being saved is saved

@@ -1,0 +1,339 @@
+"""Disparities of pairs of pictures, in files."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from pamcli.batch import LOG
+from pamcli.batch.job import Job
+from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, in_metres, rectified_calibration
+from pamcli.batch.networks import load_matcher
+from pamcli.batch.operation import NetworkOperation
+from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.run import Batch
+from pamcli.errors import UsageError
+from pamcli.files.outputs import Encoded, OutputKind
+from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+from pamcli.registry.catalog import DEFAULT_MATCHING
+
+if TYPE_CHECKING:
+    from pamcli.calibration.rectified import Calibration
+    from pamcli.imaging.stereo_pair import StereoPair
+    from pamcli.inference.matcher import StereoMatcher, StereoResult
+
+DISPARITY = OutputKind("disparity", "`output`", DISPARITY_SUFFIXES)
+RIGHT_DISPARITY = OutputKind("right_disparity", "`output_right`", DISPARITY_SUFFIXES, "_right")
+COLOR_MAP = OutputKind("color_map", "`color_map`", PICTURE_OUTPUT_SUFFIXES, "_color")
+VISIBLE = OutputKind("visible", "`visible`", (".png",), "_visible")
+CONFIDENCE = OutputKind("confidence", "`confidence`", CONFIDENCE_SUFFIXES, "_confidence")
+PAGE = OutputKind("page", "`page`", (".html",))
+
+ColorRange = tuple[float, float] | Literal["auto"]
+EVEN_RANGE = (0.0, 192.0)
+"""Range of the colours, where all disparities are equal, or none is known."""
+PERCENTILES = (1, 99)
+"""Colours run from the 1st to the 99th percentile of a map, with the range `auto` from the lowest to the
+highest of them all."""
+OUTSIDE = 0.1
+"""Share of a map that may lie outside of another one's range before that is said."""
+
+
+def match_files(
+    *inputs: Place,
+    output: Place | None = None,
+    output_right: Place | None = None,
+    color_map: Place | None = None,
+    visible: Place | None = None,
+    confidence: Place | None = None,
+    page: Place | None = None,
+    depth: Place | None = None,
+    depth_error: Place | None = None,
+    point_cloud: Place | None = None,
+    format: Literal["pfm", "png", "npy", "tif"] | None = None,
+    range: ColorRange | None = None,
+    unknown: Literal["occluded", "none"] = "none",
+    min_confidence: float | None = None,
+    disparity_error: float = 0.5,
+    max_depth: float | None = None,
+    stride: int = 1,
+    calibration: Calibration | Place | Sequence[Place] | None = None,
+    cameras: tuple[int, int] | None = None,
+    baseline: float | None = None,
+    focal: float | None = None,
+    doffs: float | None = None,
+    weights: Place | None = None,
+    max_disparity: int | Literal["stored"] | None = "stored",
+    min_disparity: int = 0,
+    match_size: float | Literal["auto"] | None = None,
+    device: str = "auto",
+    precision: str = "auto",
+    max_memory: int | None = None,
+    **options: Unpack[FilesOptions],
+) -> Batch:
+    """Match pairs of pictures in files, as `pam disparity` does: iterate over it, for an outcome each.
+
+    >>> for outcome in pamcli.match_files("lefts/", "rights/", output="maps/", skip_existing=True):
+    ...     print(outcome.status, outcome.left, outcome.outputs.get("disparity"), outcome.error)
+
+    Arguments are the command's, under the names of its options (`pam disparity --help`; `BatchOptions` of
+    `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
+    `{}`. output: disparities of the left view, pixels, in the format of the suffix, of a folder in `format`;
+    `-` hands the bytes back in `Outcome.data`. range, max_disparity, min_disparity, focal, doffs,
+    disparity_error: pixels. min_confidence: 0 to 1. baseline, max_depth: metres. max_memory: bytes.
+    Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
+    while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
+    """
+    request = Request(inputs=inputs, **options)
+    maps = {
+        DISPARITY: output,
+        RIGHT_DISPARITY: output_right,
+        COLOR_MAP: color_map,
+        VISIBLE: visible,
+        CONFIDENCE: confidence,
+        PAGE: page,
+    }
+    metric = {DEPTH: depth, DEPTH_ERROR: depth_error, POINT_CLOUD: point_cloud}
+    if min_confidence is not None and not 0 <= min_confidence <= 1:  # also true for NaN
+        raise UsageError(f"`min_confidence` {min_confidence:g} is not between 0 and 1")
+    _check_range(range, color_map, request)
+    for kind, place in maps.items():
+        ends = f".{format}" if format else Path(place or "").suffix
+        if min_disparity < 0 and place and kind.suffixes == DISPARITY_SUFFIXES and ends.lower() == ".png":
+            raise UsageError(
+                f"{kind.option} {place}: a PNG cannot hold negative disparities", "take .pfm, .npy or .tif"
+            )
+    files: Sequence[Place] = ()
+    if isinstance(calibration, str | Path):
+        files = [calibration]
+    elif isinstance(calibration, Sequence):
+        files = calibration
+    batch = Batch.asked(request, {**maps, **metric}, format, read=[*files, weights])
+    if calibration is None or isinstance(calibration, str | Path | Sequence):
+        calibration = rectified_calibration(
+            files, cameras=cameras, baseline=baseline, focal=focal, doffs=doffs
+        )
+    metres = in_metres(metric, calibration, disparity_error, max_depth, stride)
+    index = None
+    if batch.many and page is not None:
+        from pamcli.viewing.page import check_index, index_place
+
+        index = index_place(str(page))
+        check_index(index, batch.outputs)
+    settings = {
+        **{"max_disparity": max_disparity, "min_disparity": min_disparity, "match_size": match_size},
+        **{"device": device, "precision": precision, "max_memory": max_memory},
+    }
+    operation = _Matching(partial(_load, weights or DEFAULT_MATCHING, settings), range, metres, index)
+    operation.min_disparity = min_disparity
+    operation.occluded, operation.min_confidence = unknown == "occluded", min_confidence
+    operation.first_of_all = color_map is not None and range is None
+    wanted = {
+        "right_disparity": output_right is not None,
+        "visible": visible is not None or unknown == "occluded",
+        "confidence": (confidence, min_confidence, page) != (None, None, None),
+    }
+    operation.extras = {name for name, asked in wanted.items() if asked}
+    return batch.working(operation, gpus=device != "cpu")
+
+
+def _check_range(range: ColorRange | None, color_map: Place | None, request: Request) -> None:
+    if range is not None and color_map is None:
+        raise UsageError("`range` is about the colours of `color_map`, which is not asked for")
+    parts = {
+        "`skip_existing`": request.skip_existing,
+        "`pairs` -": str(request.pairs) == "-",
+        "`shard`": request.shard,
+        "`engine` ray": request.remote,
+    }
+    if range == "auto" and (partly := [option for option, given in parts.items() if given]):
+        raise UsageError(f"`range` auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
+
+
+def _load(weights: Place, settings: dict[str, Any]) -> StereoMatcher:
+    return load_matcher(weights, **settings)[0]
+
+
+class _Matching(NetworkOperation["StereoResult"]):
+    extras: Collection[str] = ()
+    """What the network has to find besides the disparity."""
+    occluded = False
+    """Whether pixels of the left view that the right one does not see are to be unknown."""
+    min_confidence: float | None = None
+
+    def __init__(
+        self,
+        load: partial[StereoMatcher],
+        color_range: ColorRange | None,
+        metric: InMetres | None,
+        index: Path | None,
+    ) -> None:
+        """index: that of the pages of a batch."""
+        super().__init__(load)
+        self.asked_range, self.metric, self.index = color_range, metric, index
+        self.whole_batch_first = color_range == "auto"
+        self.colors = None if color_range == "auto" else color_range
+        """Disparities between which the colours run; None: not yet known."""
+        self.spool: tempfile.TemporaryDirectory[str] | None = None
+        """Folder in which disparities wait for the range of the whole batch."""
+        self.kept: dict[Path, Path] = {}
+        """The files of these, by the pictures to make of them."""
+        self.low, self.high = math.inf, -math.inf
+        self.said: set[str] = set()
+        """Sizes of pictures of which it was said that they are reduced."""
+
+    @property
+    def same_for_all(self) -> bool:  # type: ignore[override]
+        """The colours' range, which is the first pair's."""
+        return self.first_of_all and self.colors is None
+
+    def begin(self, job: Job, pair: StereoPair) -> None:
+        self.apply(job, pair)
+
+    def apply(self, job: Job, pair: StereoPair) -> StereoResult:
+        found: StereoResult = self.network(
+            pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
+        )
+        if self.same_for_all:
+            self._settle_range(_range(self._shown(found)), f"of {job.names[0]}")
+        return found
+
+    def facts(self, result: StereoResult) -> Mapping[str, Any]:
+        height, width = result.matched_size or result.disparity.shape
+        return {"matched_width": width, "matched_height": height}
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        if facts.get("matched_width", math.inf) >= facts.get("width", 0):
+            return
+        given, taken = (
+            "{} x {}".format(*(facts[f"{of}{side}"] for side in ("width", "height")))
+            for of in ("", "matched_")
+        )
+        if given not in self.said:
+            self.said.add(given)
+            LOG.info(
+                f"pictures of {given} px are matched at {taken}, and the result is brought back to their "
+                "size along the edges of the left one (`match_size` 1 matches them as they are)"
+            )
+
+    def doubts(self, result: StereoResult) -> list[str]:
+        if "confidence" not in self.extras or not result.doubtful:
+            return []
+        share = f"only {100 * result.confident_share:.0f} % of the pixels are confident"
+        return [f"{share}: the pictures seem to be no pair, or to show hardly any texture"]
+
+    def check(self, name: str, place: Path, pair: StereoPair) -> None:
+        from pamcli.imaging.images import check_encodable
+
+        if self.metric is not None:
+            self.metric.check(pair.width, pair.height)
+        if name == COLOR_MAP.name:
+            check_encodable(
+                place.suffix, height=pair.height, width=pair.width, bits=8, alpha=False, name=str(place)
+            )
+
+    def encode(self, name: str, place: Path, pair: StereoPair, result: StereoResult) -> Encoded | None:
+        from pamcli.imaging.disparity_files import encode_confidence, encode_disparity
+        from pamcli.imaging.images import encode_mask
+
+        suffix = place.suffix.lower()
+        if name == VISIBLE.name:
+            assert result.visible is not None
+            return Encoded(encode_mask(result.visible))
+        if name == CONFIDENCE.name:
+            assert result.confidence is not None
+            return Encoded(encode_confidence(result.confidence, suffix))
+        if name == RIGHT_DISPARITY.name:
+            assert result.right_disparity is not None
+            return encode_disparity(result.right_disparity, suffix)
+        disparity = self._shown(result)
+        if name == PAGE.name:
+            from pamcli.viewing.page import render_page
+
+            calibration = self.metric.calibration if self.metric else None
+            picture, confidence = pair.left.pixels, result.confidence
+            return Encoded(
+                render_page(pair.name, picture, disparity, confidence=confidence, calibration=calibration)
+            )
+        if name == COLOR_MAP.name:
+            if self.colors is not None:
+                return _colored(disparity, self.colors, place, 0 if self.asked_range else OUTSIDE)
+            self._keep(disparity, place)
+            return None
+        if name == DISPARITY.name:
+            return encode_disparity(disparity, suffix)
+        assert self.metric is not None
+        return self.metric.encode(name, suffix, disparity, pair.left.pixels, result.confidence)
+
+    def _shown(self, result: StereoResult) -> Any:
+        """The disparity, NaN where it is to be unknown."""
+        return result.disparity_where(visible=self.occluded, min_confidence=self.min_confidence)
+
+    def _settle_range(self, found: tuple[float, float] | None, whose: str) -> None:
+        even = found is None or found[0] >= found[1]
+        self.colors = low, high = EVEN_RANGE if even or found is None else found
+        source = "" if even else f" (1st to 99th percentile {whose})"
+        LOG.info(f"colours run from {low:.2f} to {high:.2f} px{source}")
+
+    def end_batch(self) -> None:
+        if self.index is not None:
+            from pamcli.viewing.page import write_index
+
+            write_index(self.index)
+
+    def close(self) -> None:
+        if self.spool is not None:
+            self.spool.cleanup()
+
+    def _keep(self, disparity: Any, place: Path) -> None:
+        """Store it until the range of the whole batch is known."""
+        from pamcli.files.atomic import write_atomically
+        from pamcli.imaging.disparity_files import encode_disparity
+
+        if (found := _range(disparity)) is not None:
+            self.low, self.high = min(self.low, found[0]), max(self.high, found[1])
+        self.spool = self.spool or tempfile.TemporaryDirectory(prefix="pam-")
+        stored = Path(self.spool.name, f"{len(self.kept)}.npy")
+        write_atomically(stored, encode_disparity(disparity, ".npy").data)
+        self.kept[place] = stored
+
+    def encode_at_the_end(self, name: str, place: Path) -> Encoded | None:
+        from pamcli.imaging.disparity_files import read_disparity
+
+        if name != COLOR_MAP.name:
+            return None
+        if self.colors is None:
+            self._settle_range((self.low, self.high), "of the batch")
+            assert self.colors is not None
+        disparity = read_disparity(self.kept[place], max_pixels=None)
+        return _colored(disparity, self.colors, place, 1)
+
+
+def _range(disparity: Any) -> tuple[float, float] | None:
+    """The `PERCENTILES` of what is known; None where nothing is."""
+    import numpy as np
+
+    known = disparity[np.isfinite(disparity)]
+    if not known.size:
+        return None
+    low, high = np.percentile(known, PERCENTILES).tolist()
+    return low, high
+
+
+def _colored(disparity: Any, colors: tuple[float, float], place: Path, outside: float) -> Encoded:
+    """outside: share of what is known that may lie outside of the range before that is said."""
+    import numpy as np
+
+    from pamcli.imaging.colormap import colorize, count_outside
+    from pamcli.imaging.images import Picture, encode_picture
+
+    data = encode_picture(Picture(colorize(disparity, *colors)), place.suffix, name=str(place))
+    known, saturated = int(np.isfinite(disparity).sum()), count_outside(disparity, *colors)
+    if saturated <= outside * known:
+        return Encoded(data)
+    pixels = f"{saturated} pixels ({100 * saturated / known:.1f} %) of the colour map"
+    return Encoded(data, ["{} lie outside {:g}:{:g} px (`range`)".format(pixels, *colors)])

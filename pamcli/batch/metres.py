@@ -1,0 +1,263 @@
+"""Results in metres: of pairs that are matched, and of disparities in files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pamcli.batch import LOG
+from pamcli.batch.job import Job
+from pamcli.batch.operation import Operation
+from pamcli.batch.plan import MAX_PIXELS, Place, Request
+from pamcli.batch.run import Batch
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
+from pamcli.files.outputs import Encoded, OutputKind
+from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
+from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pamcli.calibration.rectified import Calibration
+    from pamcli.calibration.stored import StoredCalibration
+
+DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
+DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
+POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", (".ply",), "_cloud")
+
+
+def read_calibrations(
+    files: Sequence[Place], cameras: tuple[int, int] | None, baseline: float | None
+) -> StoredCalibration:
+    """What files of a calibration say; what they leave open is logged. Raises InputError, UsageError.
+
+    cameras: left and right one of several. baseline: metres, given instead of the file's.
+    """
+    from pamcli.calibration.files import read_calibration
+
+    if "" in files:
+        raise UsageError("`calibration` is empty", "an unset variable of the shell, perhaps?")
+    stored = read_calibration(*map(Path, files), cameras=cameras)
+    unit = stored.unit_note if baseline is None else None
+    for note in (*stored.notes, *([unit] if unit else [])):
+        LOG.info("%s: %s", named(files), note)
+    return stored
+
+
+def named(files: Sequence[Place]) -> str:
+    """Files, for a message."""
+    return ", ".join(map(str, files))
+
+
+def rectified_calibration(
+    files: Sequence[Place],
+    *,
+    cameras: tuple[int, int] | None = None,
+    baseline: float | None = None,
+    focal: float | None = None,
+    doffs: float | None = None,
+) -> Calibration | None:
+    """Calibration of rectified pictures, in files or by hand; None where nothing of it is given.
+
+    baseline: metres. focal, doffs: pixels. Raises InputError, UsageError.
+    """
+    from pamcli.calibration.rectified import Calibration
+
+    given = {"focal_length": focal, "baseline": baseline, "offset": doffs}
+    by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if files:
+        found = read_calibrations(files, cameras, baseline).rectified
+        if found is None:
+            raise InputError(
+                f"{named(files)} describes cameras whose pictures are not rectified",
+                "`pam rectify` makes rectified ones, and their calibration.yaml",
+            )
+        calibration = found.replaced(**by_hand)
+    elif not by_hand:
+        return None
+    elif focal is None or baseline is None:
+        raise UsageError("depth takes `focal` and `baseline`", "or a file, with `calibration`")
+    else:
+        calibration = Calibration(**by_hand)
+    for warning in calibration.warnings():
+        LOG.warning("%s: %s", named(files) or "the calibration", warning)
+    return calibration
+
+
+class InMetres:
+    """Makes files of depth and points from disparities."""
+
+    def __init__(
+        self, calibration: Calibration, disparity_error: float, max_depth: float | None, stride: int
+    ) -> None:
+        self.calibration, self.disparity_error = calibration, disparity_error
+        self.max_depth, self.stride = max_depth, stride
+        self.scaled_sizes: set[tuple[int, int]] = set()
+
+    def check(self, width: int, height: int) -> None:
+        """Raise InputError where the calibration is for other pictures, and log where it is scaled."""
+        scaled = self.calibration.for_size(width, height)
+        scaled.reprojection()  # knows the baseline
+        size = self.calibration.size
+        if size and scaled.size not in (*self.calibration.sizes, *self.scaled_sizes):
+            self.scaled_sizes.add((width, height))
+            LOG.info(
+                f"the calibration of {size[0]} x {size[1]} is scaled to {width} x {height}: "
+                f"focal length {scaled.focal_length:g} px"
+            )
+
+    def encode(self, name: str, suffix: str, disparity: Any, picture: Any, confidence: Any = None) -> Encoded:
+        """disparity: (H, W) pixels, NaN = unknown."""
+        import numpy as np
+
+        height, width = disparity.shape
+        calibration = self.calibration.for_size(width, height)
+        if name == POINT_CLOUD.name:
+            from pamcli.calibration.point_cloud import encode_point_cloud
+
+            data, count = encode_point_cloud(
+                disparity,
+                calibration,
+                picture=picture,
+                confidence=confidence,
+                max_depth=self.max_depth,
+                stride=self.stride,
+            )
+            return Encoded(data, [] if count else ["the point cloud is empty: no depth is known"])
+        from pamcli.imaging.disparity_files import encode_depth
+
+        metres = calibration.depth(disparity)
+        known = metres <= (self.max_depth or math.inf)
+        if name == DEPTH_ERROR.name:
+            metres = calibration.depth_error(disparity, self.disparity_error)
+        file = encode_depth(np.where(known, metres, np.float32("nan")), suffix)
+        return file if known.any() else replace(file, warnings=["no depth is known", *file.warnings])
+
+
+def in_metres(
+    asked: Mapping[OutputKind, Place | None],
+    calibration: Calibration | None,
+    disparity_error: float,
+    max_depth: float | None,
+    stride: int,
+) -> InMetres | None:
+    """What makes results in metres; None without a calibration. Raises UsageError where it is needed."""
+    if calibration is not None:
+        return InMetres(calibration, disparity_error, max_depth, stride)
+    if kinds := [kind.option for kind, place in asked.items() if place is not None]:
+        raise UsageError(f"{kinds[0]} needs a calibration", "give `calibration`, or `focal` and `baseline`")
+    return None
+
+
+def depth_files(
+    *inputs: Place,
+    picture: Place | None = None,
+    depth: Place | None = None,
+    depth_error: Place | None = None,
+    point_cloud: Place | None = None,
+    disparity_error: float = 0.5,
+    max_depth: float | None = None,
+    stride: int = 1,
+    calibration: Sequence[Place] | None = None,
+    cameras: tuple[int, int] | None = None,
+    baseline: float | None = None,
+    focal: float | None = None,
+    doffs: float | None = None,
+    max_pixels: int | None = MAX_PIXELS,
+    skip_existing: bool = False,
+    overwrite: bool = False,
+) -> Batch:
+    """Convert disparities in files to depth and points, as `pam depth` does, under its options' names.
+
+    Raises UsageError and InputError before any work; what is wrong with a file is its outcome's `error`.
+    """
+    request = Request(max_pixels=max_pixels, skip_existing=skip_existing, overwrite=overwrite)
+    places = {DEPTH: depth, DEPTH_ERROR: depth_error, POINT_CLOUD: point_cloud}
+    found, files = (
+        _stored(list(map(str, inputs)), None if picture is None else str(picture)),
+        calibration or (),
+    )
+    batch = Batch.asked(request, places, found=found, read=files)
+    by_hand = {"cameras": cameras, "baseline": baseline, "focal": focal, "doffs": doffs}
+    known: Any = rectified_calibration(files, **by_hand)  # type: ignore[arg-type]
+    metric = in_metres(places, known, disparity_error, max_depth, stride)
+    assert metric is not None  # a plan has results
+    return batch.working(_Converting(metric))
+
+
+def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
+    """Disparities with the left pictures that they belong to (None: without).
+
+    Raises UsageError where a picture has no name of its own, InputError for what does not exist.
+    """
+    if "" in inputs:
+        raise UsageError("DISPARITY is empty", "an unset variable of the shell, perhaps?")
+    if len(inputs) == 1 and is_template(inputs[0]):
+        found = files_by_text(inputs[0])
+        if not found:
+            raise UsageError(f"no file matches {inputs[0]}")
+        names = [PairName(path, None, key) for key, path in found.items()]
+        pairing = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key)))))
+    else:
+        pairing = resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES)
+    if picture is None:
+        return pairing
+    if pairing.batch and not (is_template(picture) or os.path.isdir(picture)):
+        raise UsageError(f"`picture` {picture} is one file for many", "name a folder or a template")
+    if os.path.isdir(picture):
+        by_stem = pictures_by_stem(Path(picture))
+        if alone := [pair.left for pair in pairing.pairs if pair.left.stem not in by_stem]:
+            raise UsageError(f"no picture in {picture} for {listed(alone)}")
+        pictures = [by_stem[pair.left.stem] for pair in pairing.pairs]
+    else:
+        pictures = [Path(picture.replace("{}", pair.key or "")) for pair in pairing.pairs]
+    for each in pictures:
+        require_file(each)
+    pairs = (replace(pair, right=each) for pair, each in zip(pairing.pairs, pictures, strict=True))
+    return replace(pairing, pairs=tuple(pairs), unpaired=())
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A stored disparity, and the left picture."""
+
+    disparity: np.ndarray
+    picture: np.ndarray | None
+    width: int
+    height: int
+
+
+class _Converting(Operation[None]):
+    def __init__(self, metric: InMetres) -> None:
+        self.metric = metric
+
+    def read(self, job: Job, layout: Any, max_pixels: int | None) -> Any:
+        from pamcli.imaging.disparity_files import read_disparity
+        from pamcli.imaging.images import read_picture
+
+        assert job.pair is not None
+        disparity = read_disparity(job.pair.left, max_pixels=max_pixels)
+        picture = None
+        if job.pair.right is not None:
+            picture = read_picture(job.pair.right, max_pixels=max_pixels).pixels
+            if picture.shape[:2] != disparity.shape:
+                raise InputError(
+                    f"{job.pair.right} has {picture.shape[1]} x {picture.shape[0]} pixels, "
+                    f"{job.pair.left} {disparity.shape[1]} x {disparity.shape[0]}"
+                )
+        height, width = disparity.shape
+        return _Map(disparity, picture, width, height)
+
+    def check(self, name: str, place: Path, pair: Any) -> None:
+        self.metric.check(pair.width, pair.height)
+
+    def apply(self, job: Job, pair: Any) -> None:
+        return None
+
+    def encode(self, name: str, place: Path, pair: Any, result: None) -> Encoded:
+        return self.metric.encode(name, place.suffix.lower(), pair.disparity, pair.picture)

@@ -1,0 +1,70 @@
+"""The networks that a batch runs: found, loaded, and what they are said in the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pamcli.batch import LOG
+from pamcli.errors import UsageError
+from pamcli.registry.catalog import DEFAULT_SCALE, DEFAULT_UPSCALING, locate
+from pamcli.registry.spec import read_header
+
+if TYPE_CHECKING:
+    from pamcli.inference.matcher import StereoMatcher
+    from pamcli.inference.upscaler import StereoUpscaler
+
+
+def find_weights(weights: str | Path, *, check: bool = True) -> Path:
+    """File behind the name of weights, as `locate` finds it; logs which commit of the Hub was taken.
+
+    Raises ModelError, UsageError.
+    """
+    located = locate(weights, check=check)
+    if located.commit is not None:
+        LOG.info("%s is commit %s; add @%s to keep to it", weights, located.commit, located.commit)
+    return located.path
+
+
+def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, Path]:
+    """Load a network for disparity: itself, and its file. settings: those of `StereoMatcher.load`.
+
+    Raises ModelError, DeviceError, UsageError.
+    """
+    path = find_weights(weights)
+    from pamcli.inference.matcher import StereoMatcher
+
+    matcher = StereoMatcher.load(path, **settings)
+    limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
+    resized = "" if matcher.match_size == 1 else f", match size {matcher.match_size}"
+    LOG.debug("%s: %s, %s, maximum disparity %s%s", weights, path, _compute(matcher), limit, resized)
+    return matcher, path
+
+
+def load_upscaler(
+    weights: str | Path | None, scale: int | None, **settings: Any
+) -> tuple[StereoUpscaler, Path]:
+    """Load a network for super-resolution: itself, and its file. settings: those of `StereoUpscaler.load`.
+
+    scale: how many times it has to enlarge; None: whatever it does.
+    Raises ModelError, DeviceError, UsageError.
+    """
+    name = weights or DEFAULT_UPSCALING[scale or DEFAULT_SCALE]
+    path = find_weights(name)
+
+    def check(stored: int | None) -> None:
+        if None not in (scale, stored) and scale != stored:
+            raise UsageError(f"{name} enlarges {stored} times, not {scale}", "leave out `scale` or `weights`")
+
+    if path.suffix != ".onnx":  # which only ONNX Runtime reads
+        check(read_header(path).spec.scale)
+    from pamcli.inference.upscaler import StereoUpscaler
+
+    upscaler = StereoUpscaler.load(path, **settings)
+    check(upscaler.scale)
+    LOG.debug("%s: %s, %s, enlarges %s times", name, path, _compute(upscaler), upscaler.scale)
+    return upscaler, path
+
+
+def _compute(network: StereoMatcher | StereoUpscaler) -> str:
+    return ", ".join(network.compute.describe().values())

@@ -1,0 +1,144 @@
+"""What is done with the pairs of a batch, step by step: the form that every command's work has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from pamcli.batch.job import Job
+from pamcli.files.outputs import Encoded
+from pamcli.files.pairing import STDIN, STDIN_NAME, reading_stdin
+
+if TYPE_CHECKING:
+    from pamcli.files.suffixes import PackedLayout
+    from pamcli.imaging.stereo_pair import StereoPair
+
+Result = TypeVar("Result")
+
+
+class Bar(Protocol):
+    """What draws how far a batch is."""
+
+    def advance(self, *, skipped: bool = False) -> None:
+        """Count one more. skipped: it took no time."""
+
+    def within(self, rows: int) -> Callable[[float], None]:
+        """What is told the share that is done of a pair of so many rows, while it is worked on."""
+
+
+class Operation(ABC, Generic[Result]):
+    """What is done with a pair."""
+
+    whole_batch_first = False
+    """Some results need the whole batch: they are encoded, and everything is reported, after it."""
+
+    bar: Bar | None = None
+    """What draws how far this process is."""
+
+    same_for_all = False
+    """The first pair decides what is done with all: it is looked at before others work on the rest."""
+
+    first_of_all = False
+    """That is the first of the whole batch, also where only a part of it is worked on."""
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """Facts of every pair: device, precision. The network is loaded for them."""
+        return {}
+
+    def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+        """What there is to work on. Raises InputError."""
+        from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
+
+        assert job.pair is not None
+        if layout is None:
+            assert job.pair.right is not None
+            return read_pair(job.pair.left, job.pair.right, max_pixels=max_pixels)
+        if job.pair.left != STDIN:
+            return read_packed_pair(job.pair.left, layout, max_pixels=max_pixels, name=str(job.pair.left))
+        with reading_stdin() as stdin:
+            picture = stdin.read()
+        return read_packed_pair(picture, layout, max_pixels=max_pixels, name=STDIN_NAME)
+
+    def look(self, pair: StereoPair) -> Sequence[str]:
+        """What looks wrong with it, a warning each."""
+        return ()
+
+    def check(self, name: str, place: Path, pair: StereoPair) -> None:
+        """Raise PamError where a result cannot be encoded as asked, before the network runs."""
+
+    @abstractmethod
+    def apply(self, job: Job, pair: StereoPair) -> Result:
+        """Run the network."""
+
+    @abstractmethod
+    def encode(self, name: str, place: Path, pair: StereoPair, result: Result) -> Encoded | None:
+        """A result as the bytes of a file; None where it needs the whole batch."""
+
+    def begin(self, job: Job, pair: StereoPair) -> None:
+        """Take from the first pair what is the same for all. Raises InputError: from this pair it cannot."""
+
+    def facts(self, result: Result) -> Mapping[str, Any]:
+        """More facts of a pair."""
+        return {}
+
+    def remark(self, pair: StereoPair) -> str | None:
+        """What a person should know of how a pair is worked on; said once for all pairs where it is so."""
+        return None
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Count in what was found of a pair, wherever that was."""
+
+    def encode_at_the_end(self, name: str, place: Path) -> Encoded | None:
+        """A result that needed the whole batch; None for those that `encode` gave."""
+        return None
+
+    def doubts(self, result: Result) -> Sequence[str]:
+        """What a result says about its pair, where the look at the pair found nothing wrong."""
+        return ()
+
+    def end_batch(self) -> None:
+        """What there is to do after the last pair of a batch, whatever became of the pairs."""
+
+    def close(self) -> None:
+        """Let go of what was kept for the batch."""
+
+
+class NetworkOperation(Operation[Result]):
+    """What is done with pairs that are rectified, and a network."""
+
+    min_disparity: int | None = None
+    """Where the search begins, pixels; None: none searches."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        """load: makes the network, where it is used; other machines are given it, too."""
+        self.load = load
+
+    @cached_property
+    def network(self) -> Any:
+        """A `StereoMatcher` or `StereoUpscaler`, loaded when it is first asked for."""
+        return self.load()
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        return dict(self.network.compute.describe())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to other machines: each loads the network itself, and none has the bar."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("network", "bar")}
+
+    def watched(self, pair: StereoPair) -> Callable[[float], None] | None:
+        """What is told the share of the work on a pair that is done; None: nobody watches."""
+        return None if self.bar is None else self.bar.within(pair.height)
+
+    def remark(self, pair: StereoPair) -> str | None:
+        said: str | None = self.network.departure(pair.height, pair.width)
+        return said
+
+    def look(self, pair: StereoPair) -> list[str]:
+        from pamcli.imaging.preflight import check_pair
+
+        return check_pair(pair.left.pixels, pair.right.pixels).warnings(self.min_disparity)

@@ -1,0 +1,245 @@
+"""Pictures as the cameras took them, in files, made so that a point lies in the same row of both."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from pamcli.batch import LOG
+from pamcli.batch.enlarging import LEFT, RIGHT, PictureFormat
+from pamcli.batch.job import Job
+from pamcli.batch.metres import named, read_calibrations
+from pamcli.batch.operation import Operation
+from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.run import Batch
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import check_writable
+from pamcli.files.outputs import Encoded, check_beside
+
+if TYPE_CHECKING:
+    from pamcli.calibration.rig import Rectification, Rig
+    from pamcli.imaging.images import Picture
+    from pamcli.imaging.stereo_pair import StereoPair
+
+CALIBRATION = "calibration.yaml"
+LARGEST_OFFSET = 0.5
+"""Median pixels by which matches may lie above or below each other afterwards."""
+CHECKED, THEN_EVERY = 3, 16
+"""Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
+
+
+def rectify_files(
+    *inputs: Place,
+    output: Place | None = None,
+    output_right: Place | None = None,
+    output_calibration: Path | None = None,
+    format: PictureFormat | None = None,
+    calibration: Sequence[Place] | None = None,
+    cameras: tuple[int, int] | None = None,
+    baseline: float | None = None,
+    alpha: float | None = None,
+    size: tuple[int, int] | None = None,
+    fov: float | None = None,
+    fisheye: bool = False,
+    uncalibrated: bool = False,
+    **options: Unpack[FilesOptions],
+) -> Batch:
+    """Rectify pairs of pictures in files, as `pam rectify` does, under its options' names.
+
+    Raises UsageError and InputError before any work; what is wrong with a pair is its outcome's `error`.
+    """
+    if uncalibrated and calibration:
+        raise UsageError("`calibration` and `uncalibrated` contradict each other", "give one of them")
+    if not uncalibrated and not calibration:
+        hint = "give `calibration` FILE, or `uncalibrated` to go by what both pictures show"
+        raise UsageError("`calibration` and `uncalibrated` are both missing", hint)
+    request, read = Request(inputs=inputs, **options), calibration or ()
+    batch = Batch.asked(request, {LEFT: output, RIGHT: output_right}, format, read=read)
+    first = next(batch.outputs, None)
+    place = output_calibration or (first.parent / CALIBRATION if first else None)
+    if place is not None and read:
+        known = batch.jobs if batch.total is not None else ()
+        check_beside(place, read, ((job.pair, job.files) for job in known if job.pair))
+        check_writable(place)
+    rig = None if uncalibrated else _rig(read, cameras, baseline, fisheye)
+    view = {"alpha": alpha, "size": size, "fov": fov}
+    operation = _Rectifying(rig, view, batch.many, output_calibration, request.overwrite)
+    return batch.working(operation, cores=1)
+
+
+def _rig(
+    files: Sequence[Place], cameras: tuple[int, int] | None, baseline: float | None, fisheye: bool
+) -> Rig:
+    """The cameras of a calibration. Raises InputError."""
+    stored, name = read_calibrations(files, cameras, baseline), named(files)
+    if stored.rig is None:
+        raise InputError(
+            f"{name} describes pictures that are rectified already, not the cameras that took them",
+            "give such pictures to `pam disparity` as they are, others with the cameras' own calibration",
+        )
+    from pamcli.calibration.files import naming
+
+    with naming(name):
+        rig = stored.rig if baseline is None else stored.rig.with_baseline(baseline)
+        return rig.as_fisheye() if fisheye else rig
+
+
+def _angles(field_of_view: tuple[float, float]) -> str:
+    return " x ".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
+
+
+@dataclass(frozen=True)
+class _Result:
+    pictures: Mapping[str, Picture]
+    matches: int | None = None
+    """Found between them; None: the pair was not checked."""
+    offset: float | None = None
+    """Median pixels by which these lie above or below each other; None: they are too few."""
+
+
+class _Rectifying(Operation[_Result]):
+    def __init__(
+        self, rig: Rig | None, view: Mapping[str, Any], many: bool, place: Path | None, overwrite: bool
+    ) -> None:
+        """view: alpha, size and fov of `Rig.rectification`. place: of the calibration, if it was given."""
+        self.rig, self.view, self.many, self.place, self.overwrite = rig, view, many, place, overwrite
+        self.size: tuple[int, int] | None = None
+        self.rectification: Rectification | None = None
+        self.count = 0
+        self.offsets = array("f")
+        """Vertical offset of each pair that was checked, pixels."""
+        self.written = False
+        self.same_for_all = rig is not None
+
+    def begin(self, job: Job, pair: StereoPair) -> None:
+        self._for(pair)
+        for name in job.places:
+            if name == LEFT.name:
+                self._write_calibration(job.files.get(name))
+        self.rectification = None  # whoever needs it makes it of `size`: it is large
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        if facts.get("vertical_offset") is not None:
+            self.offsets.append(facts["vertical_offset"])
+
+    def end_batch(self) -> None:
+        if offsets := sorted(self.offsets):
+            LOG.info(
+                f"median vertical offset {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px "
+                f"in {len(offsets)} pairs that were checked"
+            )
+
+    def check(self, name: str, place: Path, pair: StereoPair) -> None:
+        from pamcli.imaging.images import check_encodable
+
+        width, height = self.view["size"] or (pair.width, pair.height)
+        view = pair.left if name == LEFT.name else pair.right
+        bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
+        check_encodable(place.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(place))
+
+    def apply(self, job: Job, pair: StereoPair) -> _Result:
+        from pamcli.imaging.images import Picture
+        from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
+
+        rectification = self._for(pair)
+        if LEFT.name in job.places:
+            self._write_calibration(job.files.get(LEFT.name))
+        sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
+        pictures = {
+            name: Picture(
+                warp(view.pixels),
+                None if view.alpha is None else warp(view.alpha),
+                view.grey,
+                view.icc_profile,
+            )
+            for name, (view, warp) in sides.items()
+        }
+        self.count += 1
+        if self.rig is not None and self.count > CHECKED and self.count % THEN_EVERY:
+            return _Result(pictures)
+        check = check_pair(*(each.pixels for each in pictures.values()))
+        measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
+        return _Result(pictures, check.matches, check.vertical_error if measured else None)
+
+    def _for(self, pair: StereoPair) -> Rectification:
+        size = (pair.width, pair.height)
+        if self.rig is None:
+            from pamcli.calibration.uncalibrated import rectification_by_features
+
+            found, matches = rectification_by_features(
+                pair.left.pixels, pair.right.pixels, size=self.view["size"]
+            )
+            say = LOG.debug if self.many else LOG.info
+            say(f"rectified by {matches} matches; without a calibration, distances have no scale")
+            return found
+        if self.rectification is None:
+            first = self.size or size
+            rig = self.rig.for_size(*first)
+            if self.size is None and self.rig.size is not None and first not in self.rig.sizes:
+                LOG.info(
+                    f"the calibration of {self.rig.size[0]} x {self.rig.size[1]} is scaled to "
+                    f"{first[0]} x {first[1]}"
+                )
+            if self.size is None and rig.stated and not any(each is not None for each in self.view.values()):
+                LOG.info("rectified as the calibration says, by its own R and P")
+            self.rectification = rig.rectification(**self.view)
+            if rig.left.fisheye and self.size is None and self.rectification.calibration:
+                LOG.info(
+                    f"the fisheye sees {_angles(rig.left.field_of_view(first))}, the rectified pictures "
+                    f"{_angles(self.rectification.calibration.field_of_view)}: `fov` takes more or less"
+                )
+            self.size = first
+        if size != self.size:
+            assert self.size is not None
+            raise InputError(
+                f"the pictures have {size[0]} x {size[1]} pixels, others {self.size[0]} x {self.size[1]}",
+                "rectify pictures of each size in a batch of their own: they have different calibrations",
+            )
+        return self.rectification
+
+    def facts(self, result: _Result) -> Mapping[str, Any]:
+        return {"vertical_offset": None if result.offset is None else round(result.offset, 3)}
+
+    def encode(self, name: str, place: Path, pair: StereoPair, result: _Result) -> Encoded:
+        from pamcli.imaging.images import encode_picture
+
+        data = encode_picture(result.pictures[name], place.suffix, name=str(place))
+        return Encoded(data, self._checked(result) if name == LEFT.name else ())
+
+    def _checked(self, result: _Result) -> list[str]:
+        if result.matches is None:
+            return []
+        if result.offset is None:
+            return ["too few matches to check the rows of the rectified pictures"]
+        if not self.many:
+            LOG.info(f"median vertical offset {result.offset:.2f} px in {result.matches} matches")
+        if result.offset <= LARGEST_OFFSET:
+            return []
+        why = "does the calibration belong to these pictures?" if self.rig else "calibrate the cameras"
+        return [f"matches stay {result.offset:.2f} px above or below each other: {why}"]
+
+    def _write_calibration(self, left: Path | None) -> None:
+        """Write it once. left: the left picture's file, beside which it goes, if there is one."""
+        from pamcli.calibration.files import encode_calibration
+        from pamcli.files.atomic import write_atomically
+
+        calibration = self.rectification.calibration if self.rectification else None
+        path = self.place or (None if left is None else left.parent / CALIBRATION)
+        if self.written or calibration is None or path is None:
+            return
+        data = encode_calibration(calibration)
+        if path.is_file() and not self.overwrite and path.read_bytes() != data:
+            raise UsageError(
+                f"{path} exists, and is not that of these pictures",
+                "`overwrite` replaces it, `output_calibration` gives another name",
+            )
+        write_atomically(path, data)
+        self.written = True
+        for warning in calibration.warnings():
+            LOG.warning("%s: %s", path, warning)
+        LOG.info(
+            f"{path}: focal length {calibration.focal_length:.2f} px, baseline {calibration.baseline:g} m"
+        )

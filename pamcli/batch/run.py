@@ -1,0 +1,227 @@
+"""A batch that is worked off: here, or on other machines."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pamcli.batch import LOG
+from pamcli.batch.job import Job, Outcome
+from pamcli.batch.operation import Bar, Operation
+from pamcli.batch.plan import Plan
+from pamcli.errors import InputError, OutputError, PamError, UsageError
+from pamcli.files.atomic import GoneError, Kept, check_writable
+from pamcli.files.outputs import Encoded
+
+if TYPE_CHECKING:
+    from pamcli.files.suffixes import PackedLayout
+    from pamcli.imaging.stereo_pair import StereoPair
+
+Found = tuple[Job, Outcome | PamError]
+
+
+class Batch(Plan):
+    """Pairs that are worked off while it is iterated over; it yields an `Outcome` for each, in their order.
+
+    A pair that cannot be read, or whose results cannot be written, fails alone: its outcome has an `error`.
+    Whoever stops early has whole files, and goes on with `skip_existing`. Over a cluster outcomes come in the
+    order in which they are finished.
+    """
+
+    operation: Operation[Any]
+    bar: Bar | None = None
+    """What draws how far it is."""
+
+    def working(self, operation: Operation[Any], *, cores: int | None = None, gpus: bool = False) -> Self:
+        """Say what is done with the pairs.
+
+        cores: those of each worker of a cluster, where no number is asked for. gpus: they may have some.
+        Raises UsageError: a single pair for a cluster.
+        """
+        if self.request.remote and not self.many:
+            raise UsageError("`engine` ray works off batches", "drop it for a single pair")
+        self.operation, self.cores, self.gpus = operation, self.request.ray_cores or cores, gpus
+        self.steps = _Steps(self.request.packed, self.request.max_pixels, operation)
+        return self
+
+    def start(self) -> None:
+        """Load the network, where this process needs one, which else the first pair would do."""
+        if not self.request.remote:
+            self.steps.start()
+
+    def __iter__(self) -> Generator[Outcome, None, None]:
+        remote, shard = self.request.remote, self.request.shard
+        constants = {"device": None, "precision": None} if remote else self.operation.constants
+        self.operation.bar = None if remote else self.bar
+        failed, waiting = False, []
+        remarks: set[str] = set()
+        try:
+            with closing(self._there() if remote else self._here()) as run:
+                for job, found in run:
+                    if isinstance(found, PamError):
+                        found = Outcome(job, error=found)
+                    outcome = replace(found, facts={**constants, **found.facts})
+                    if self.bar is not None:
+                        self.bar.advance(skipped=job.skip)
+                    self.operation.note(outcome.facts)
+                    if outcome.remark is not None and outcome.remark not in remarks:
+                        remarks.add(outcome.remark)
+                        LOG.info(outcome.remark)
+                    if self.operation.whole_batch_first:
+                        waiting.append(outcome)
+                    else:
+                        failed |= outcome.error is not None
+                        yield _whole(outcome)
+            for outcome in map(self.steps.finish, waiting):
+                failed |= outcome.error is not None
+                yield _whole(outcome)
+            self.steps.kept.check()
+            if self.many or shard is not None:
+                self._end(failed)
+        finally:
+            self.operation.close()
+
+    def _end(self, failed: bool) -> None:
+        try:
+            self.operation.end_batch()
+        except (InputError, OutputError) as error:
+            if not failed:
+                raise
+            LOG.error("%s", error)
+
+    def _here(self) -> Generator[Found, None, None]:
+        """The outcomes of the jobs, done by this process."""
+        from pamcli.batch.overlapped import run_overlapped
+
+        jobs, request, steps = self._jobs(), self.request, self.steps
+        partly = request.skip_existing or request.shard is not None
+        if self.operation.first_of_all and partly and self.many:
+            jobs = steps.begin(jobs)
+        yield from run_overlapped(jobs, steps.load, steps.compute, steps.save)
+
+    def _there(self) -> Generator[Found, None, None]:
+        """The outcomes of the jobs, done by a cluster."""
+        from pamcli.batch.ray_cluster import run_on_ray
+
+        address = self.request.ray_address
+        yield from run_on_ray(self._jobs(), self.steps, address=address, cores=self.cores, gpus=self.gpus)
+
+    def _jobs(self) -> Iterator[Job]:
+        """The jobs of a plan, after the first of the whole batch was looked at where that decides."""
+        if self.operation.first_of_all and self.request.shard is not None and self.many:
+            self.steps.begin(self.all_jobs)
+        yield from self.jobs
+
+
+def _whole(outcome: Outcome) -> Outcome:
+    """The outcome; raises GoneError where a folder is gone, and results of others with it."""
+    if isinstance(outcome.error, GoneError):
+        raise outcome.error
+    return outcome
+
+
+_Loaded = tuple["StereoPair", Sequence[str]]
+"""A pair, and what looks wrong with it; None instead: the job is skipped."""
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Loading, computing and saving of a job; each runs in a thread of its own."""
+
+    layout: PackedLayout | None
+    max_pixels: int | None
+    operation: Operation[Any]
+    kept: Kept = field(default_factory=Kept)
+
+    def start(self) -> None:
+        """Load the network, which else the first pair would do."""
+        _ = self.operation.constants
+
+    def begin(self, jobs: Iterator[Job]) -> Iterator[Job]:
+        """Let the operation see the first pair that can be read, then yield all jobs as they came."""
+        taken: list[Job] = []
+        for job in jobs if self.operation.same_for_all else ():
+            taken.append(job)
+            if not self.operation.same_for_all:  # another part of the batch has decided
+                break
+            try:
+                pair = self._first(job)
+            except PamError:
+                continue
+            if pair is not None:
+                with suppress(InputError):
+                    self.operation.begin(job, pair)
+                    break
+        return itertools.chain(taken, jobs)
+
+    def _first(self, job: Job) -> StereoPair | None:
+        """A pair that is to decide for all; None: it does not count."""
+        if self.operation.first_of_all and job.pair is not None:  # whatever becomes of its results
+            return self.operation.read(job, self.layout, self.max_pixels)
+        loaded = self.load(job)
+        return None if loaded is None else loaded[0]
+
+    def settled(self, job: Job) -> Outcome | None:
+        """The outcome of a job that there is nothing to do for."""
+        return Outcome(job, job.error) if job.skip or job.error is not None else None
+
+    def load(self, job: Job) -> _Loaded | None:
+        if job.error is not None:
+            raise job.error
+        if job.skip:
+            for path in job.files.values():
+                self.kept.add(path)
+            return None
+        for path in job.files.values():
+            check_writable(path)
+        pair = self.operation.read(job, self.layout, self.max_pixels)
+        for name, place in job.places.items():
+            self.operation.check(name, place, pair)
+        return pair, self.operation.look(pair)
+
+    def compute(self, job: Job, loaded: _Loaded | None) -> tuple[_Loaded, Any, float] | None:
+        if loaded is None:
+            return None
+        start = time.perf_counter()
+        result = self.operation.apply(job, loaded[0])
+        return loaded, result, time.perf_counter() - start
+
+    def save(self, job: Job, computed: tuple[_Loaded, Any, float] | None) -> Outcome:
+        if computed is None:
+            return Outcome(job)
+        (pair, warnings), result, seconds = computed
+        facts: Mapping[str, Any] = {
+            **{"width": pair.width, "height": pair.height, "seconds": round(seconds, 3)},
+            **self.operation.constants,
+            **self.operation.facts(result),
+        }
+        remark, doubts = self.operation.remark(pair), warnings or self.operation.doubts(result)
+        outcome = Outcome(job, warnings=doubts, facts=facts, remark=remark)
+        return self._write(outcome, lambda name, place: self.operation.encode(name, place, pair, result))
+
+    def finish(self, outcome: Outcome) -> Outcome:
+        """The outcome after what needed the whole batch is written."""
+        if outcome.error is not None or outcome.job.skip:
+            return outcome
+        try:
+            return self._write(outcome, self.operation.encode_at_the_end)
+        except PamError as error:
+            return Outcome(outcome.job, error, facts=outcome.facts)
+
+    def _write(self, outcome: Outcome, encode: Callable[[str, Path], Encoded | None]) -> Outcome:
+        job = outcome.job
+        for name, place in job.places.items():
+            encoded = encode(name, place)
+            if encoded is None:
+                continue
+            outcome = replace(outcome, warnings=[*outcome.warnings, *encoded.warnings])
+            if name == job.returned:
+                outcome = replace(outcome, data=encoded.data)
+            else:
+                self.kept.write(place, encoded.data)
+        return outcome

@@ -1,0 +1,99 @@
+"""What a command says of a batch: its results as they come, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pamcli.cli.console import CLOSED_PIPE, Console, as_options, said
+from pamcli.errors import BATCH_FAILED, UsageError
+
+if TYPE_CHECKING:
+    from pamcli.batch.job import Outcome
+    from pamcli.batch.run import Batch
+
+
+def check_stdout(console: Console, given: Mapping[str, Any]) -> None:
+    """Raise UsageError where a result cannot go to stdout. given: values of options, by their names."""
+    for option in (as_options(f"`{name}`") for name, place in given.items() if place == "-"):
+        if console.jsonl:
+            raise UsageError(f"{option} - and --jsonl would both go to stdout", "drop one of them")
+        if sys.stdout.isatty():
+            raise UsageError(f"{option} - would write binary data to the terminal", "pipe it, or name a file")
+
+
+def report(batch: Batch, console: Console, loading: str | None = None) -> None:
+    """Work a batch off and tell of it; exits with 6 when a pair of several failed.
+
+    The error of a pair that was named by itself is raised. loading: the network's name.
+    """
+    if loading is not None and not batch.request.remote:
+        with console.starting(loading):
+            batch.start()
+    told = _Reporter(batch.many, console)
+    try:
+        with console.progress("pairs", batch.total) as bar:
+            batch.bar = bar if console.draws else None
+            with closing(iter(batch)) as outcomes:
+                for outcome in outcomes:
+                    told(outcome)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if batch.many and getattr(stop, "code", None) != CLOSED_PIPE:
+            go_on = "the same command with --skip-existing goes on"
+            if batch.operation.whole_batch_first:
+                go_on = "results of the whole batch come at its end: begin anew"
+            console.inform(f"stopped after {told.summary()}; {go_on}")
+        raise
+    shard = batch.request.shard
+    if not batch.many and shard is None:
+        return
+    if shard is not None and not any(told.counts.values()):
+        console.inform(f"shard {shard[0]}/{shard[1]} is empty: the batch has fewer pairs")
+    else:
+        console.inform(told.summary())
+    if told.counts["failed"]:
+        raise typer.Exit(BATCH_FAILED)
+
+
+class _Reporter:
+    def __init__(self, many: bool, console: Console) -> None:
+        self.many, self.console = many, console
+        self.counts = {"ok": 0, "skipped": 0, "failed": 0}
+
+    def __call__(self, outcome: Outcome) -> None:
+        job, error, status = outcome.job, outcome.error, outcome.status
+        self.counts[status] += 1
+        warnings = [*map(as_options, outcome.warnings)]
+        for warning in warnings:
+            self.console.warn(f"{job.names[0]}: {warning}")
+        if error is not None and job.names and not any(name in str(error) for name in job.names):
+            error.message = f"{job.names[0]}: {error.message}"
+        if self.console.jsonl:
+            facts: dict[str, Any] = {**dict.fromkeys(("width", "height", "seconds")), **outcome.facts}
+            self.console.record(
+                {
+                    **{"left": outcome.left, "right": outcome.right, "line": job.line},
+                    **{"outputs": outcome.outputs, **facts, "status": status},
+                    "code": error.exit_code if error else 0,
+                    "error": said(error) if error else None,
+                    "warnings": warnings,
+                }
+            )
+        elif outcome.data is not None:
+            self.console.binary(outcome.data)
+        elif status == "ok":
+            for path in outcome.outputs.values():
+                self.console.path(path)
+        if status == "skipped":
+            self.console.detail(f"{job.names[0]}: every result exists, skipped")
+        if error is not None:
+            if not self.many:
+                raise error
+            self.console.error(said(error), error)
+
+    def summary(self) -> str:
+        return ", ".join(f"{count} {status}" for status, count in self.counts.items() if count) or "no pairs"

@@ -1,0 +1,110 @@
+"""A calibration as one HTML file: its figures, the corners, what the boards covered, a rectified pair."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.calibration.advice import ENOUGH_THERE, boards_by_region, seen
+from pamcli.calibration.boards import Board
+from pamcli.calibration.making import LeftOut, Made
+from pamcli.imaging.images import Picture, encode_picture
+from pamcli.viewing.page import rendered
+
+Grey = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+QUALITY = 80
+LINES = 24
+"""Rows that are drawn across the rectified pair."""
+LONGER = 100
+"""Residuals are drawn so many times as long as they are."""
+
+
+def render_calibration(
+    title: str,
+    made: Made,
+    board: Board,
+    *,
+    pictures: Mapping[str, tuple[Grey, Grey]],
+    lines: Sequence[tuple[str, str]],
+    left_out: Sequence[LeftOut],
+    tips: Sequence[str],
+) -> bytes:
+    """The page, in UTF-8; it loads nothing.
+
+    pictures: of each pair by its name, what both cameras took, (h, w) of any smaller size. lines: names and
+    texts of the figures. tips: what would make the calibration better.
+    """
+    size = made.problem.size
+    views = []
+    for number, sighting in enumerate(made.used):
+        sides = [
+            {"picture": _jpeg(picture), "corners": _dots(made, number, camera)}
+            for camera, picture in enumerate(pictures[sighting.name])
+        ]
+        views.append({"name": sighting.name, "sides": sides})
+    return rendered(
+        "calibration.html",
+        title=title,
+        width=size[0],
+        height=size[1],
+        lines=lines,
+        tips=tips,
+        left_out=left_out,
+        longer=LONGER,
+        enough=ENOUGH_THERE,
+        radius=max(size) / 200,
+        coverage=[_coverage(made, camera) for camera in (0, 1)],
+        rectified=_rectified(made, pictures),
+        rows=[(index + 0.5) * 100 / LINES for index in range(LINES)],
+        views=views,
+    )
+
+
+def _jpeg(picture: Grey) -> str:
+    pixels = np.repeat(picture[..., None], 3, axis=2)
+    data = encode_picture(Picture(pixels, grey=True), ".jpg", name="the page", quality=QUALITY)
+    return base64.b64encode(data).decode()
+
+
+def _dots(made: Made, number: int, camera: int) -> list[tuple[float, float, str]]:
+    """x, y and class of each corner: whether it is as far off as most, twice, or farther."""
+    corners, off = made.problem.views[number][camera], made.solution.residuals[number][camera]
+    if corners is None or off is None:
+        return []
+    lengths = np.linalg.norm(off, axis=1) / max(made.error, 1e-9)
+    kinds = ("near", "off", "far")
+    return [
+        (round(float(x), 1), round(float(y), 1), kinds[int(length > 1.5) + int(length > 3)])
+        for (x, y), length in zip(corners.pixels, lengths, strict=True)
+    ]
+
+
+def _coverage(made: Made, camera: int) -> dict[str, Any]:
+    """Places of the corners in a camera's pictures, and by what they are off, drawn longer."""
+    marks = []
+    for view, residuals in zip(made.problem.views, made.solution.residuals, strict=True):
+        corners, off = view[camera], residuals[camera]
+        if corners is not None and off is not None:
+            ends = corners.pixels + LONGER * off
+            marks += np.round(np.column_stack([corners.pixels, ends]), 1).tolist()
+    return {
+        "side": ("left", "right")[camera],
+        "marks": marks,
+        "regions": boards_by_region(seen(made, camera), made.problem.size),
+    }
+
+
+def _rectified(made: Made, pictures: Mapping[str, tuple[Grey, Grey]]) -> dict[str, str]:
+    """Both pictures of the pair with the largest board, rectified."""
+    best = max((each for each in made.used if each.both), key=_area)
+    left, right = pictures[best.name]
+    found = made.rig.for_size(left.shape[1], left.shape[0]).rectification()
+    return {"name": best.name, "left": _jpeg(found.left(left)), "right": _jpeg(found.right(right))}
+
+
+def _area(sighting: Any) -> float:
+    return float(np.prod(np.ptp(sighting.left.corners.pixels, axis=0)))

@@ -1,0 +1,163 @@
+"""Corners of rendered boards are found where the made-up cameras see them."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from rendered_rigs import Flat, charuco, chessboard, held_up, made_up, pairs_of, project_points
+
+from pamcli.calibration.board_videos import MOST, motion, spread
+from pamcli.calibration.boards import Board, Finder, aligned, finder_for, other_boards
+from pamcli.calibration.fitting import Corners
+from pamcli.calibration.making import Sighting
+from pamcli.errors import InputError
+
+SIZE = (560, 350)
+CHESS = Board(9, 6, 0.03)
+MARKED = Board(10, 7, 0.03, 0.022)
+
+
+def marked(dictionary: int = cv2.aruco.DICT_5X5_100, rows: int = 7, old: bool = False) -> Flat:
+    markers = cv2.aruco.getPredefinedDictionary(dictionary)
+    layout = cv2.aruco.CharucoBoard((10, rows), 0.03, 0.022, markers)
+    layout.setLegacyPattern(old)
+    return charuco(layout)
+
+
+@pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
+@pytest.mark.parametrize("board", [CHESS, MARKED], ids=["chessboard", "charuco"])
+def test_corners_are_where_the_cameras_see_them(board: Board, fisheye: bool) -> None:
+    rig = made_up(3, fisheye=fisheye, size=SIZE)
+    poses = held_up(rig, 3, 3)
+    flat, shift = (chessboard(9, 6, 0.03), 0.0) if board is CHESS else (marked(), 0.03)
+    pairs = pairs_of(rig, flat, poses, 3)
+    finder = finder_for(board, [view for pair in pairs for view in pair])
+    assert finder is not None
+    seen = 0
+    for pair, (rotation, translation) in zip(pairs, poses, strict=True):
+        there = rig.rotation @ rotation, rig.rotation @ translation + rig.translation
+        for view, camera, (turn, place) in zip(
+            pair, (rig.left, rig.right), ((rotation, translation), there), strict=True
+        ):
+            found = finder.find(view)
+            if found is None:
+                continue
+            seen += 1
+            points = (board.points + np.array([shift, shift, 0])) @ turn.T + place
+            off = np.abs(found.corners.pixels - project_points(camera, points)[found.corners.ids]).max(axis=1)
+            # Squares of 20 px leave three beside a marker: some corners are worse, and a fit drops them.
+            assert np.median(off) < (0.05 if board is CHESS else 0.1)
+            assert np.mean(off > 0.25) <= (0 if board is CHESS else 0.2)
+            assert 0.8 < found.blur < 3.2
+    assert seen >= 4
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "rows", "old"),
+    [
+        (cv2.aruco.DICT_4X4_50, 7, False),
+        (cv2.aruco.DICT_APRILTAG_36H11, 7, False),
+        (cv2.aruco.DICT_6X6_250, 8, True),
+    ],
+    ids=["4x4", "apriltag", "white first"],
+)
+def test_the_markers_dictionary_and_layout_are_recognised(dictionary: int, rows: int, old: bool) -> None:
+    rig = made_up(4, size=SIZE)
+    flat = marked(dictionary, rows, old)
+    ((left, _),) = pairs_of(rig, flat, held_up(rig, 1, 5), 4)
+    board = Board(10, rows, 0.03, 0.022)
+    finder = finder_for(board, [np.full_like(left, 90), left])
+    assert finder is not None
+    found = finder.find(left)
+    assert found is not None
+    assert len(found.corners) > 0.6 * len(board.points)
+    assert finder_for(Board(10, rows, 0.03, 0.022), [np.full_like(left, 90)]) is None
+
+
+def test_motion_widens_the_edges() -> None:
+    rig = made_up(2, size=SIZE)
+    poses = held_up(rig, 1, 8) * 3
+    pairs = pairs_of(rig, chessboard(9, 6, 0.03), poses, 2, {1: (7, 0), 2: (0, 7)})
+    sharp, across, down = (Finder(CHESS).find(left) for left, _ in pairs)
+    assert sharp is not None
+    for blurred in (across, down):
+        assert blurred is not None
+        assert blurred.blur > 2 * sharp.blur
+        assert blurred.blur > 4
+
+
+def test_a_board_counted_otherwise_is_named() -> None:
+    rig = made_up(2, size=SIZE)
+    ((left, right),) = pairs_of(rig, chessboard(9, 6, 0.03), held_up(rig, 1, 8), 2)
+    squares = Board(10, 7, 0.03)  # counted as many people do
+    assert finder_for(squares, [left, right]) is None
+    assert other_boards(squares, [left, right]) == CHESS
+    assert other_boards(squares, [np.full_like(left, 80)]) is None
+
+
+def test_a_board_starts_at_its_dark_end_however_it_is_held() -> None:
+    rig = made_up(2, size=SIZE)
+    rotation, translation = held_up(rig, 1, 8)[0]
+    middle = np.array([0.12, 0.075, 0])
+    found = []
+    for degrees in (0, 180):
+        turn = cv2.Rodrigues(np.array([0, 0, np.radians(degrees)]))[0]
+        turned = rotation @ turn, rotation @ (middle - turn @ middle) + translation
+        ((left, _),) = pairs_of(rig, chessboard(9, 6, 0.03), [turned], 2)
+        points = CHESS.points @ turned[0].T + turned[1]
+        corners = Finder(CHESS).find(left)
+        assert corners is not None
+        found.append(np.abs(corners.corners.pixels - project_points(rig.left, points)).max())
+    assert max(found) < 0.3
+
+
+def test_a_board_with_like_ends_is_numbered_alike_in_both_pictures() -> None:
+    board = Board(4, 4, 0.03)
+    y, x = np.mgrid[0:4, 0:4] * 20.0
+    left = np.stack([x + 100, y + 50], axis=-1)
+    ids = np.arange(16)
+    for seen in (left, left[::-1, ::-1], np.rot90(left), np.rot90(left, -1)):
+        right = Corners(ids, np.ascontiguousarray(seen - [30, 2]).reshape(-1, 2))
+        same = aligned(board, Corners(ids, left.reshape(-1, 2)), right)
+        np.testing.assert_array_equal(same.pixels, (left - [30, 2]).reshape(-1, 2))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"), [((2, 1, 0.1), "3 x 2 at least"), ((5, 4, 0.1, 0.1), "not smaller")]
+)
+def test_boards_that_cannot_be(values: tuple[float, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Board(*values)  # type: ignore[arg-type]
+
+
+def test_of_many_frames_those_that_differ_are_taken() -> None:
+    rig = made_up(5, size=SIZE)
+    random = np.random.default_rng(0)
+    sightings = []
+    for number, (rotation, translation) in enumerate(held_up(rig, 40, 5)):
+        pixels = project_points(rig.left, CHESS.points @ rotation.T + translation)
+        for frame in range(4):  # the board is held nearly still
+            corners = Corners(np.arange(54), pixels + random.normal(0, 0.2, pixels.shape))
+            found = type("Found", (), {"corners": corners, "blur": 2.0})()
+            sightings.append(Sighting(f"{number}.{frame}", found, found))
+    chosen = spread(sightings, SIZE)
+    assert len(chosen) == MOST
+    assert len({each.name.split(".")[0] for each in chosen}) > 37
+    assert [each.name for each in chosen] == [each.name for each in sightings if each in chosen]
+
+
+def test_how_far_a_board_moves_between_frames() -> None:
+    rig = made_up(2, size=SIZE)
+    (rotation, translation) = held_up(rig, 1, 8)[0]
+    ((now, _), (later, _)) = pairs_of(
+        rig,
+        chessboard(9, 6, 0.03),
+        [(rotation, translation), (rotation, translation + np.array([0.004, 0, 0]))],
+        2,
+    )
+    corners = Finder(CHESS).find(now)
+    assert corners is not None
+    expected = 0.004 * rig.left.matrix[0, 0] / (rotation @ [0.12, 0.075, 0] + translation)[2]
+    assert motion(now, later, corners.corners.pixels) == pytest.approx(expected, rel=0.15)
+    assert motion(now, now, corners.corners.pixels) < 0.05

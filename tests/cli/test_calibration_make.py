@@ -1,0 +1,194 @@
+"""`pam calibration make`, from pictures of a board to a file that `pam rectify` takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from headless_browser import seen_by_browser
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image
+
+from pamcli.calibration.files import read_calibration
+from pamcli.calibration.rig import Rig
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
+from rendered_rigs import chessboard, held_up, made_up, pairs_of
+
+SIZE = (400, 250)
+BOARD = ("--board", "9x6", "--square", "30mm")
+BLURRED = 5
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return made_up(6, size=SIZE)
+
+
+@pytest.fixture(scope="module")
+def taken(rig: Rig) -> Pairs:
+    flat = chessboard(9, 6, 0.03)
+    return pairs_of(rig, flat, held_up(rig, 14, 6), 6, {BLURRED: (9, 4)})
+
+
+@pytest.fixture
+def folders(here: Path, taken: Pairs) -> Path:
+    for number, pair in enumerate(taken):
+        for side, view in zip(("lefts", "rights"), pair, strict=True):
+            (here / side).mkdir(exist_ok=True)
+            Image.fromarray(view).save(here / side / f"{number:02}.png")
+    return here
+
+
+def test_a_calibration_its_report_and_its_page(folders: Path, rig: Rig, taken: Pairs) -> None:
+    (folders / "lefts" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    Image.fromarray(np.full((250, 400), 99, np.uint8)).save(folders / "rights" / "torn.png")
+    command = ["calibration", "make", "lefts", "rights", *BOARD, "-o", "rig.yaml", "--page", "report.html"]
+    run = pam(*command)
+    assert run.code == 0, run.stderr
+    assert run.lines[:2] == ["rig.yaml", "report.html"]
+    text = "\n".join(run.lines)
+    for part in ("reprojection error", "rows", "focal length left", "+-", "mm", "coverage"):
+        assert part in text
+    assert f"  {BLURRED:02}: blurred: edges are" in text
+    assert "  torn: " in text
+    assert "to improve it:" in text
+    found = read_calibration("rig.yaml").rig
+    assert found is not None
+    assert found.size == SIZE
+    assert found.baseline == pytest.approx(rig.baseline, rel=0.005)
+    assert found.left.matrix[0, 0] == pytest.approx(rig.left.matrix[0, 0], rel=0.007)
+    with unchanged():
+        refuse(pam(*command), 2, "rig.yaml exists already", "--overwrite")
+    again = pam(*command, "--overwrite", "--json")
+    (facts,) = again.records
+    assert facts["written"] == ["rig.yaml", "report.html"]
+    assert {each["name"] for each in facts["left_out"]} >= {f"{BLURRED:02}", "torn"}
+    assert facts["baseline_m"] == pytest.approx(found.baseline, rel=1e-9)
+    assert 0 < facts["baseline_deviation_m"] < 0.005 * rig.baseline
+    assert facts["row_error_px"]["rms"] < 0.2
+    # What it was made for: these cameras' pictures, rectified.
+    rectified = pam(
+        "rectify", "lefts", "rights", "--calibration", "rig.yaml", "-o", "out/", "--skip-unpaired"
+    )
+    assert rectified.code == 6  # the torn one
+    assert "calibration.yaml" in names("out")
+
+
+def test_the_page_in_a_browser(folders: Path, tmp_path: Path) -> None:
+    page = folders / "report.html"
+    run = pam(
+        "calibration", "make", "lefts", "rights", *BOARD, "-o", "rig.yml", "--page", "report.html", "--json"
+    )
+    assert run.code == 0, run.stderr
+    (facts,) = run.records
+    probe = """
+    const all = (what) => Array.from(document.querySelectorAll(what));
+    return {
+      title: document.title, tips: all(".tips li").map((e) => e.textContent),
+      leftOut: all(".left-out li").map((e) => e.textContent), rows: all("th").map((e) => e.textContent),
+      shots: all(".shots figure").length, dots: all(".shots circle").length,
+      marks: all(".coverage .mark circle").length, lines: all(".rectified .row").length,
+      wide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+      pictures: all("img").every((e) => e.src.startsWith("data:image/jpeg")),
+    };
+    """
+    seen = seen_by_browser(page.read_bytes(), probe, tmp_path)
+    assert seen["title"] == "rig.yml"
+    assert seen["tips"] == facts["to_improve"]
+    assert seen["leftOut"] == [f"{each['name']}: {each['reason']}" for each in facts["left_out"]]
+    assert seen["shots"] == facts["boards_used"]
+    assert seen["dots"] == seen["marks"] == 54 * (facts["boards_used"] + facts["pairs_used"])
+    assert seen["lines"] == 24
+    assert seen["pictures"]
+    assert not seen["wide"]
+    assert seen["requested"] == []
+
+
+def video(path: str, frames: list[np.ndarray]) -> None:
+    height, width = frames[0].shape
+    writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 10, (width, height))
+    assert writer.isOpened()
+    for frame in frames:
+        writer.write(cv2.cvtColor(frame, cv2.COLOR_GRAY2BGR))
+    writer.release()
+
+
+def test_two_videos_and_one_of_both_views(here: Path, rig: Rig, taken: Pairs) -> None:
+    frames = [pair for pair in taken for _ in range(3)]  # three frames at each place, then the next place
+    for side, name in ((0, "left.avi"), (1, "right.avi")):
+        video(name, [pair[side] for pair in frames])
+    video("both.avi", [np.concatenate(pair, axis=1) for pair in frames])
+    runs = [
+        pam("calibration", "make", "left.avi", "right.avi", *BOARD, "-o", "two.yaml", "--json"),
+        pam("calibration", "make", "both.avi", "--packed", "lr", *BOARD, "-o", "one.yaml", "--json"),
+    ]
+    for run, name in zip(runs, ("two.yaml", "one.yaml"), strict=True):
+        assert run.code == 0, run.stderr
+        found = read_calibration(name).rig
+        assert found is not None
+        assert found.baseline == pytest.approx(rig.baseline, rel=0.01)
+        # The last frame at a place is not taken: the board is elsewhere in the next one.
+        reasons = {each["name"]: each["reason"] for each in run.records[0]["left_out"]}
+        assert reasons["frame 2 (0.2 s)"].startswith("moving: by")
+        assert "frame 1 (0.1 s)" not in reasons
+    video("short.avi", [pair[1] for pair in frames[:-9]])
+    run = pam("calibration", "make", "left.avi", "short.avi", *BOARD, "-o", "short.yaml")
+    assert "warning: the videos have 42 and 33 frames: did both begin at the same moment?" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "texts"),
+    [
+        (("lefts", "rights", "--square", "30mm"), 2, ("--board",)),
+        (
+            ("lefts", "rights", "--board", "9", "--square", "30mm"),
+            2,
+            ("--board '9' is no board", "as in 9x6"),
+        ),
+        (("lefts", "rights", "--board", "9x6", "--square", "30"), 2, ("--square '30' is no length", "25mm")),
+        (("lefts", "rights", *BOARD, "--marker", "3cm"), 3, ("the marker is not smaller than the square",)),
+        (("lefts", *BOARD), 2, (".mpo", "--packed lr")),
+        (("lefts", "rights", "third", *BOARD), 2, ("3 places",)),
+        (("lefts", "clip.mp4", *BOARD), 2, ("one is a video, the other one is none",)),
+        (("a.mp4", "b.mp4", *BOARD), 3, ("no such file: a.mp4",)),
+        (("broken.mp4", "broken.mp4", *BOARD), 3, ("broken.mp4 cannot be read as a video",)),
+        (("broken.mp4", "--packed", "auto", *BOARD), 2, ("--packed lr, rl, tb or bt",)),
+        (("lefts", "nowhere", *BOARD), 3, ("no such file: nowhere",)),
+        (
+            ("lefts", "rights", "--board", "10x7", "--square", "3cm"),
+            3,
+            ("they show one of 9 x 6: --board 9x6",),
+        ),
+        (("few/l", "few/r", *BOARD), 3, ("in 1 pair, of 5 at least",)),
+        (
+            ("rights", "lefts", *BOARD),
+            3,
+            ("the left pictures are of the right camera", "exchange LEFT and RIGHT"),
+        ),
+    ],
+)
+def test_refusals_write_nothing(
+    arguments: tuple[str, ...], code: int, texts: tuple[str, ...], folders: Path
+) -> None:
+    Path("broken.mp4").write_bytes(b"no video")
+    for side in "lr":
+        Path("few", side).mkdir(parents=True)
+        for number in (0, 1):
+            name = f"{number:02}.png"
+            Path("few", side, name).write_bytes(Path("lefts" if side == "l" else "rights", name).read_bytes())
+    with unchanged():
+        refuse(pam("calibration", "make", *arguments, "-o", "rig.yaml", "-q"), code, *texts)
+
+
+def test_pictures_without_a_partner_are_named(folders: Path) -> None:
+    Path("lefts/03.png").rename("lefts/other.png")
+    run = pam("calibration", "make", "lefts", "rights", *BOARD, "-o", "rig.yaml", "--json")
+    assert run.code == 0, run.stderr
+    assert "2 pictures without a partner: lefts/other.png, rights/03.png" in run.stderr
+    assert json.loads(run.lines[0])["pairs_used"] > 4
