@@ -52,7 +52,7 @@ def label_pairs(
     Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
-    $ pam train disparity --network pasmnet2 --from pasmnet2 --data pairs:labelled/ -o runs/mine
+    $ pam dataset label pairs:mine/ -o labelled/ --overwrite
     """
     console = using.console(jsonl=to.jsonl)
     from pamcli.data.open import open_data, parse_data
