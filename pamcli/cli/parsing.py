@@ -130,7 +130,7 @@ def shard(text: str, option: str) -> tuple[int, int]:
     share = _two_numbers(text, "/", digits=9)
     if share is None or not 1 <= share[0] <= share[1]:
         raise UsageError(
-            f"{option} {text} is none: I/N with I from 1 to N",
+            f"{option} {text} is no share of a batch: I/N with I from 1 to N",
             f"with an index that counts from 0, {option} $((INDEX + 1))/N",
         )
     return share
