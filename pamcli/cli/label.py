@@ -26,7 +26,9 @@ LEAST = 0.3  # share of the pixels that must have a label, or the pair is left o
 class To(OptionGroup, panel="Output"):
     """The labelled pairs."""
 
-    output: Path = option("Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER")
+    output: Path = option(
+        "Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER"
+    )
     overwrite: bool = flag("Label pairs anew that are labelled there.")
     jsonl: bool = JSONL
 
@@ -98,7 +100,9 @@ def _label(source: Source, waiting: list[int], to: To, using: Labelling, console
         from pamcli.inference.matcher import StereoMatcher
         from pamcli.training.labels import labelled
 
-        matcher = StereoMatcher.load(path, **using.resources)
+        matcher = StereoMatcher.load(
+            path, device=using.device, precision=using.precision, max_memory=using.max_memory
+        )
     with console.progress("pairs", len(waiting)) as bar:
         for index in waiting:
             name = source.names[index]
