@@ -2,6 +2,7 @@
 
 import os
 import sys
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -189,6 +190,7 @@ class SeenPaths:
         self._real, self._no_room = lru_cache(FOLDERS)(os.path.realpath), sqlite3.Error
         # A database without a name is kept in its cache, and what that does not hold in a temporary file.
         self._seen = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._seen.close)
         self._seen.executescript(f"""
             PRAGMA journal_mode = OFF; PRAGMA cache_size = -{CACHE};
             CREATE TABLE inputs (place BLOB PRIMARY KEY) WITHOUT ROWID;
