@@ -4,6 +4,8 @@
 >>> matcher = pamcli.StereoMatcher.load("pasmnet2")
 >>> left, right = (pamcli.read_picture(name).pixels for name in ("left.png", "right.png"))
 >>> matcher(left, right).disparity  # (H, W) float32, pixels
+>>> for outcome in pamcli.match_files("lefts/", "rights/", output="maps/"):  # or whole folders, to files
+...     print(outcome.status, outcome.outputs)
 """
 
 from __future__ import annotations

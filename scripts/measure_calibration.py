@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
 from rendered_rigs import chessboard, held_up, made_up, pairs_of, rows_apart  # type: ignore[import-not-found]
 
 BOARD = Board(9, 6, 0.03)
+LENSES = ("pinhole", "fisheye")
 
 
 def measure(seed: int, *, fisheye: bool, size: tuple[int, int], boards: int) -> dict[str, float]:
@@ -58,11 +59,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rigs", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="number of the first rig")
+    parser.add_argument("--lens", action="append", choices=LENSES, help="both by default")
     parser.add_argument("--boards", type=int, default=30)
     parser.add_argument("--size", default="1024x640")
     options = parser.parse_args()
     size = picture_size(options.size, "--size")
-    for fisheye in (False, True):
+    for fisheye in (lens == "fisheye" for lens in options.lens or LENSES):
         rows = []
         for seed in range(options.first, options.first + options.rigs):
             rows.append(measure(seed, fisheye=fisheye, size=size, boards=options.boards))

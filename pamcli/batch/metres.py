@@ -81,7 +81,7 @@ def rectified_calibration(
     elif not by_hand:
         return None
     elif focal is None or baseline is None:
-        raise UsageError("depth takes `focal` and `baseline`", "or a file, with `calibration`")
+        raise UsageError("depth needs `focal` and `baseline`, both", "or a file, with `calibration`")
     else:
         calibration = Calibration(**by_hand)
     for warning in calibration.warnings():

@@ -268,7 +268,7 @@ def _find_pairs(request: Request, inputs: list[str], stream: bool) -> Pairing | 
             raise video_error(name)
     if len(inputs) != 2:
         raise UsageError(
-            f"a left and a right picture are wanted, {len(inputs)} given",
+            f"a left and a right picture are needed, {len(inputs) or 'none'} given",
             "two folders or two quoted templates make a batch; `packed` takes pictures that hold both views",
         )
     return resolve_pairs(*inputs)

@@ -218,7 +218,7 @@ class _Rectifying(Operation[_Result]):
             LOG.info(f"median vertical offset {result.offset:.2f} px in {result.matches} matches")
         if result.offset <= LARGEST_OFFSET:
             return []
-        why = "does the calibration belong to these pictures?" if self.rig else "calibrate the cameras"
+        why = "pam doctor LEFT RIGHT --calibration FILE tells why" if self.rig else "calibrate the cameras"
         return [f"matches stay {result.offset:.2f} px above or below each other: {why}"]
 
     def _write_calibration(self, left: Path | None) -> None:

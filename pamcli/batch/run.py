@@ -29,6 +29,7 @@ class Batch(Plan):
     """Pairs that are worked off while it is iterated over; it yields an `Outcome` for each, in their order.
 
     A pair that cannot be read, or whose results cannot be written, fails alone: its outcome has an `error`.
+    A second pass would find the results of the first, and refuse to replace them.
     Whoever stops early has whole files, and goes on with `skip_existing`. Over a cluster outcomes come in the
     order in which they are finished.
     """

@@ -1,17 +1,22 @@
-"""pam doctor: what a maintainer asks for first, and whether pam works here."""
+"""pam doctor: whether a calibration is right for a pair, and whether pam works here."""
 
 import platform
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from pamcli import __version__
-from pamcli.cli.console import Console, said
+from pamcli.cli import parsing
+from pamcli.cli.calibration import FISHEYE, Files
+from pamcli.cli.console import Console, as_options, said
+from pamcli.cli.groups import argument, flag, option, set_options
 from pamcli.cli.options import JSON
-from pamcli.errors import PamError, missing_package
+from pamcli.errors import InputError, PamError, UsageError, missing_package
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import REGISTERED, locate
 
@@ -21,15 +26,87 @@ PACKAGES = (
 )
 
 
-def command(json: bool = JSON) -> None:
-    """Tell versions, what the processor can, what auto chooses, and whether weights and pictures are sound.
+class Pair(Files, panel="Calibration"):
+    """Pair of pictures whose calibration is examined. Raises UsageError for what contradicts itself."""
 
-    Ends with the code of the first thing that is wrong.
+    inputs: list[str] | None = argument(
+        "Two pictures, to tell whether the calibration is right for them. Without them: whether pam works "
+        "here.",
+        metavar="LEFT RIGHT",
+        show_default=False,
+        rich_help_panel="Input",
+    )
+    fisheye: bool = flag(FISHEYE)
+    known_length: list[str] | None = option(
+        "Compare the distance between two pixels of the left picture, as it is given, with this length.",
+        metavar="X1,Y1,X2,Y2=1.20m",
+    )
+
+    def __post_init__(self) -> None:
+        if self.inputs and len(self.inputs) != 2:
+            count = "1 picture is" if len(self.inputs) == 1 else f"{len(self.inputs)} pictures are"
+            raise UsageError(f"{count} given, not a left and a right one")
+        if (given := set_options(self, without=("inputs",))) and not self.inputs:
+            hint = "pam doctor LEFT RIGHT --calibration FILE"
+            raise UsageError(f"{given[0]} is about a pair of pictures, and none is given", hint)
+        if given and not self.calibration:
+            raise UsageError(f"{given[0]} takes a calibration", "--calibration FILE")
+
+
+def command(pair: Pair, json: bool = JSON) -> None:
+    """Tell whether a calibration is right for a pair of pictures; or, without them, whether pam works here.
+
+    With a pair: whether rows agree as the calibration promises, and if not, where and by how much; whether
+    left and right are exchanged; whether size, focal length and baseline are plausible; how far away things
+    are by it. A line for each finding, with what to do; ends with code 3 where something is wrong.
+
+    Without: versions, what the processor can, what auto chooses, whether weights and pictures are sound. Ends
+    with the code of the first thing that is wrong.
 
     $ pam doctor
-    $ pam doctor --json
+    $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
     """
     console = Console(jsonl=json)
+    if pair.inputs:
+        _examine(pair, console)
+    else:
+        _examine_installation(console)
+
+
+def _examine(asked: Pair, console: Console) -> None:
+    from pamcli.batch.metres import named, read_calibrations
+    from pamcli.calibration.examining import KnownLength, examine
+    from pamcli.calibration.files import naming
+    from pamcli.imaging.stereo_pair import read_pair
+
+    left, right = map(Path, asked.inputs or ())
+    known = [KnownLength(*parsing.known_length(text, "--known-length")) for text in asked.known_length or ()]
+    files, stored = asked.calibration or [], None
+    if files:
+        stored = read_calibrations(files, asked.cameras, asked.baseline)
+        rig, rectified = stored.rig, stored.rectified
+        with naming(named(files)):
+            if rig is not None:
+                rig = rig if asked.baseline is None else rig.with_baseline(asked.baseline)
+                rig = rig.as_fisheye() if asked.fisheye else rig
+            if rectified is not None and asked.baseline is not None:
+                rectified = rectified.replaced(baseline=asked.baseline)
+        stored = replace(stored, rig=rig, rectified=rectified)
+    pictures = read_pair(left, right, max_pixels=None)
+    findings = examine(pictures.left.pixels, pictures.right.pixels, stored, known)
+    lines, facts = [], []
+    for each in findings:
+        do = each.do and as_options(each.do)
+        mark = each.verdict.upper() if each.verdict == "wrong" else each.verdict
+        lines.append(f"{mark:<6}{each.topic}: {each.text}{f' -> {do}' if do else ''}")
+        facts.append({"topic": each.topic, "verdict": each.verdict, "text": each.text, "do": do})
+    wrong = any(each.verdict == "wrong" for each in findings)
+    console.answer({"findings": facts, "ok": not wrong}, *lines)
+    if wrong:
+        raise typer.Exit(InputError.exit_code)
+
+
+def _examine_installation(console: Console) -> None:
     facts: dict[str, Any] = {}
     failures: list[PamError] = []
     for name, find in _EXAMINED.items():

@@ -54,7 +54,7 @@ def label_pairs(
     Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
-    $ pam train disparity --network pasmnet2 --from pasmnet2 --data pairs:labelled/ -o runs/mine
+    $ pam dataset label pairs:mine/ -o labelled/ --overwrite
     """
     console = using.console(jsonl=to.jsonl)
     from pamcli.data.open import open_data, parse_data
@@ -100,7 +100,9 @@ def _label(source: Source, waiting: list[int], to: To, using: Labelling, console
         from pamcli.inference.matcher import StereoMatcher
         from pamcli.training.labels import labelled
 
-        matcher = StereoMatcher.load(path, **using.resources)
+        matcher = StereoMatcher.load(
+            path, device=using.device, precision=using.precision, max_memory=using.max_memory
+        )
     with console.progress("pairs", len(waiting)) as bar:
         for index in waiting:
             name = source.names[index]

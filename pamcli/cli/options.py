@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from glob import glob
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pamcli.cli import parsing
 from pamcli.cli.console import Console, listen
@@ -123,11 +123,6 @@ class Compute(Device):
         parse=parsing.memory_size,
     )
     """Bytes."""
-
-    @property
-    def resources(self) -> dict[str, Any]:
-        """What the loading of a network takes of it."""
-        return {"device": self.device, "precision": self.precision, "max_memory": self.max_memory}
 
 
 class Cluster(OptionGroup, panel="Performance"):

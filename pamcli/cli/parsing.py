@@ -130,6 +130,19 @@ def length(text: str, option: str) -> float:
     return float(found[1]) * LENGTHS[found[2]]
 
 
+def known_length(text: str, option: str) -> tuple[tuple[tuple[float, float], tuple[float, float]], float]:
+    """Two pixels and the metres between them, from X1,Y1,X2,Y2=LENGTH."""
+    places, _, metres = text.partition("=")
+    with suppress(ValueError):
+        x1, y1, x2, y2 = map(float, places.split(","))
+        if all(map(math.isfinite, (x1, y1, x2, y2))) and (x1, y1) != (x2, y2):
+            return ((x1, y1), (x2, y2)), length(metres, option)
+    raise UsageError(
+        f"{option} {text!r} is no length between two pixels",
+        "X1,Y1,X2,Y2=LENGTH in pixels, as in 312,240,508,251=1.20m",
+    )
+
+
 def board(text: str, option: str) -> tuple[int, int]:
     """Columns and rows."""
     size = _two_numbers(text.lower(), "x", digits=3)
@@ -143,7 +156,7 @@ def shard(text: str, option: str) -> tuple[int, int]:
     share = _two_numbers(text, "/", digits=9)
     if share is None or not 1 <= share[0] <= share[1]:
         raise UsageError(
-            f"{option} {text} is none: I/N with I from 1 to N",
+            f"{option} {text} is no share of a batch: I/N with I from 1 to N",
             f"with an index that counts from 0, {option} $((INDEX + 1))/N",
         )
     return share

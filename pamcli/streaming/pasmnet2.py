@@ -114,7 +114,9 @@ class StreamedPASMnet2:
         mixture = convolution(unit(joined(fine.hidden, matched, half), net.mask[0]), net.mask[1])
 
         weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader()
-        told = [map_.reader() for map_ in (fine.told, doubled(middle.told)) if confidence]
+        told: list[Reader] = []
+        if confidence:
+            told = [doubled(middle.disparity).reader(), doubled(doubled(coarse.disparity)).reader()]
         disparity = torch.empty((1, 1, height, width), device=next(net.parameters()).device)
         received = disparity.new_empty((1, height // 4, width // 4))
         sure = torch.empty_like(received) if confidence else None
@@ -152,8 +154,6 @@ class Settled:
     hidden: RollingMap
     """(1, 48, h, w)."""
     attention: Attended
-    told: RollingMap | None
-    """What the coarser scale's disparity is in pixels of this one (1, 1, h, w); the coarsest has none."""
 
 
 def doubled(disparity: RollingMap) -> RollingMap:
@@ -184,7 +184,7 @@ def settled(
         x = unit(joined(unit(seen, update.enc), context, hidden), update.mix)
         hidden = added(convolution(unit(x, update.a), update.b[0]), x, slope=0)
         d = Mixed(scale, d, theirs, convolution(hidden, update.out))
-    return Settled(d, hidden, attention, theirs)
+    return Settled(d, hidden, attention)
 
 
 class Seen(RollingMap):

@@ -34,12 +34,15 @@ SETS = {"KITTI": "kitti2015", "Middlebury": "middlebury"}
 HEAD_OF_CARD = {"KITTI": r"\| KITTI 2015 .*?\| \d+ \| ", "Middlebury": r"\| Middlebury .*?\| \d+ \| "}
 BY_HAND = """by hand:
   weights/pasmnet2.md: version, data, recipe, time
-  README.md and pamcli/guide/networks.md: what to expect of pairs that nothing was tuned on
-  pamcli/guide/confidence.md: scripts/measure_confidence.py
-  pamcli/guide/speed.md: scripts/compare_precisions.py
+  README.md, "How good it is", and pamcli/guide/networks.md, "What to expect": pairs that nothing was
+    tuned on; there, too, StereoSGBM's share of the time (scripts/compare_opencv.py)
+  pamcli/guide/confidence.md, and DOUBTFUL of pamcli/inference/matcher.py: scripts/measure_confidence.py
+  pamcli/guide/speed.md: scripts/compare_precisions.py; pamcli/guide/disparity.md: --max-disparity and sizes
+  pamcli/guide/onnx.md: the shares of time and memory of pam weights export pasmnet2
   scripts/training/README.md: the log; CHANGELOG.md: its line
-then the tests: tests/registry tests/test_readme_picture.py tests/test_package.py
-  tests/cli/test_weights_command.py"""
+then the tests: tests/registry tests/test_readme_picture.py tests/test_package.py tests/test_guide.py
+  tests/cli/test_weights_command.py tests/cli/test_onnx_files.py tests/cli/test_disparity_results.py
+  tests/inference"""
 
 Figures = Mapping[str, float]
 

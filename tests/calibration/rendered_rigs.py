@@ -220,10 +220,10 @@ def pairs_of(
 
 
 def rows_apart(rig: Rig, found: Rig) -> np.ndarray:
-    """Pixels (N,) between the rows of things at three distances, where the found rig rectifies the true one's
-    pictures."""
+    """Pixels (N,) between the rows of things at three distances that both pictures show once the found rig
+    has rectified what the true one took."""
     assert rig.size is not None
-    x, y = np.meshgrid(np.linspace(0.1, 0.9, 7), np.linspace(0.1, 0.9, 5))
+    x, y = np.meshgrid(np.linspace(0.02, 0.98, 25), np.linspace(0.02, 0.98, 17))
     pixels = np.column_stack([x.ravel(), y.ravel()]) * rig.size
     rays = rig.left.rays(pixels)
     rectification = found.rectification()
@@ -233,7 +233,9 @@ def rows_apart(rig: Rig, found: Rig) -> np.ndarray:
     for baselines in (5, 20, 200):
         points = rays * baselines * rig.baseline
         there = project_points(rig.right, points @ rig.rotation.T + rig.translation)
-        inside = ((there > 0) & (there < rig.size)).all(axis=1)
-        rows = rectification.left_points(pixels)[:, 1] - rectification.right_points(there)[:, 1]
-        apart.append(np.abs(rows[inside]))
+        taken = ((there > 0) & (there < rig.size)).all(axis=1)
+        left, right = rectification.left_points(pixels), rectification.right_points(there)
+        for side in (left, right):
+            taken &= ((side > 0) & (side < rig.size)).all(axis=1)
+        apart.append(np.abs(left - right)[taken, 1])
     return np.concatenate(apart)

@@ -38,7 +38,7 @@ def test_no_result_is_asked_for(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_number_of_pictures(command: str) -> None:
-    check(command, "-o", "x.png", texts=["a left and a right picture", "0 given"])
+    check(command, "-o", "x.png", texts=["a left and a right picture", "none given"])
     check(command, "left.png", "-o", "x.png", texts=["1 given", "--packed"])
     check(command, *PAIR, "left2.png", "-o", "x.png", texts=["3 given", "templates"])
     check(command, "--packed", "lr", "-o", "x.png", texts=["no packed picture is given"])

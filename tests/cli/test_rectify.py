@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from pam_program import names, pam, refuse, unchanged
 from unrectified import Photographs, photographs, sample
 
@@ -74,6 +76,44 @@ def test_sixteen_bits_and_fisheye(here: Path) -> None:
     assert difference("out/left_left.png", left) < 4
     assert difference("out/left_right.png", right) < 4
     refuse(pam(*command, "--fisheye", "-q"), 2, "2 results exist already")
+
+
+def test_kalibrs_fisheyes_whichever_camera_it_names_first(here: Path) -> None:
+    left, right = sample((100, 60, 500, 360))
+    taken = photographs(left, right, fisheye=True)
+    taken.write(here)
+    k1, d1, k2, d2, r, t = (np.asarray(taken.rig[key]) for key in ("M1", "D1", "M2", "D2", "R", "T"))
+
+    def camera(k: np.ndarray, d: np.ndarray, step: np.ndarray | None) -> dict[str, Any]:
+        pose = {} if step is None else {"T_cn_cnm1": [*step.tolist(), [0, 0, 0, 1]]}
+        intrinsics = [float(k[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2))]
+        lens = {"distortion_model": "equidistant", "distortion_coeffs": d.tolist()}
+        size = {"resolution": [left.shape[1], left.shape[0]]}
+        return {"camera_model": "pinhole", "intrinsics": intrinsics} | lens | size | pose
+
+    steps = np.column_stack([r, t]), np.column_stack([r.T, -r.T @ t])
+    chain = {"cam0": camera(k1, d1, None), "cam1": camera(k2, d2, steps[0])}
+    back = {"cam0": camera(k2, d2, None), "cam1": camera(k1, d1, steps[1])}
+    Path("camchain.yaml").write_text(yaml.safe_dump(chain))
+    Path("back.yaml").write_text(yaml.safe_dump(back))
+    command = ["rectify", "left.png", "right.png", "--calibration"]
+    run = pam(*command, "camchain.yaml", "-o", "out/")
+    assert run.code == 0, run.stderr
+    assert difference("out/left_left.png", left) < 4
+    # Of the lens's angles some are lost in a flat picture: how many is said, and which option takes more.
+    (said,) = (line for line in run.complaints if line.startswith("the fisheye sees "))
+    assert said.endswith("--fov takes more or less")
+    sees, keeps = (
+        float(part.split()[0]) for part in said.replace("sees ", "pictures ").split("pictures ")[1:]
+    )
+    width = left.shape[1]
+    assert 2 * np.degrees(np.arctan(width / 2 / k1[0, 0])) * 0.97 < keeps < sees
+    with unchanged():
+        refuse(pam(*command, "back.yaml", "-o", "other/"), 3, "left of the left one", "--cameras 1:0")
+    run = pam(*command, "back.yaml", "--cameras", "1:0", "-o", "other/")
+    assert run.code == 0, run.stderr
+    same = (Path(folder, "left_right.png").read_bytes() for folder in ("out", "other"))
+    assert len(set(same)) == 1
 
 
 def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:

@@ -1,0 +1,308 @@
+"""Findings about a calibration and a pair of pictures that it should be right for, each with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.calibration.lengths import Measured, dense, ground, measured
+from pamcli.calibration.rectified import (
+    LONGEST_BASELINE,
+    SHORTEST_BASELINE,
+    Calibration,
+    has_aspect,
+)
+from pamcli.calibration.rig import Rectification, Rig
+from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, row_offsets
+from pamcli.calibration.stored import StoredCalibration
+from pamcli.errors import InputError
+
+Pixels = NDArray[Any]
+Floats = NDArray[np.float64]
+
+GOOD_ROWS, GOOD_P90 = 0.5, 1.0
+"""Pixels by which half, and nine of ten, of the matches of a well rectified pair may be off."""
+MUCH_BETTER = 0.4
+"""Exchanged pictures count as the right order where their rows are so many times as far off, or less."""
+WRONG_SIDE = 0.6
+"""Share of matches behind infinity from which on pictures count as exchanged."""
+BEHIND, MOST_BEHIND = 1.0, 0.05
+"""Pixels past infinity, and the share of matches that may lie farther past it."""
+NARROWEST, WIDEST = 4.0, 165.0
+"""Degrees of a field of view that a camera has."""
+FARTHEST, NEAREST = 2000.0, 0.02
+"""Metres outside of which the median thing in a picture hardly is."""
+USUAL_BASELINES = 0.02, 2.0
+"""Metres, by which it is told what a baseline that is too long was measured in."""
+GOOD_LENGTH = 0.03
+"""Share by which a known length may be missed."""
+DISTANCES = (5, 50, 95)
+
+Verdict = Literal["ok", "look", "wrong"]
+"""Judgement of a finding; look: only a person who was there can judge it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was examined."""
+
+    topic: str
+    verdict: Verdict
+    text: str
+    do: str | None = None
+    """Remedy; None: there is nothing to do."""
+
+
+@dataclass(frozen=True)
+class KnownLength:
+    """Two pixels of the left picture, as it is given, and how far apart they are."""
+
+    points: tuple[tuple[float, float], tuple[float, float]]
+    metres: float
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Both pictures, rectified in one way, and what was seen of their rows."""
+
+    left: Pixels
+    right: Pixels
+    calibration: Calibration | None
+    rows: RowOffsets | None
+    rectification: Rectification | None = None
+
+    @property
+    def median(self) -> float:
+        return self.rows.median if self.rows else float("inf")
+
+    def past_infinity(self, pixels: float) -> float:
+        """Share of the matches that lie so far past it; 0 where there are none."""
+        if self.rows is None:
+            return 0.0
+        offset = self.calibration.offset if self.calibration else 0.0
+        return float(np.mean(self.rows.matches.disparity + offset < -pixels))
+
+
+def examine(
+    left: Pixels, right: Pixels, stored: StoredCalibration | None, known: Sequence[KnownLength] = ()
+) -> list[Finding]:
+    """Look at two pictures (H, W, 3), uint8 or uint16, of one size, with their calibration.
+
+    stored: a calibration of the cameras, whose pictures are then rectified, or of rectified pictures; None:
+    the pictures count as rectified, and distances are not known.
+    """
+    size = left.shape[1], left.shape[0]
+    findings = _sizes(stored, size)
+    if findings and findings[0].verdict == "wrong":
+        return findings
+    try:
+        pair, more = _as_meant(left, right, stored, size)
+    except InputError as error:
+        return [*findings, Finding("rectifying", "wrong", error.message, error.hint)]
+    findings += more
+    if pair.rows is None:
+        few = f"fewer than {ENOUGH} features are found in both pictures"
+        return [*findings, Finding("matches", "wrong", few, "do they show one scene, with texture?")]
+    exchanged = _exchanged(left, right, stored, pair, size)
+    if exchanged.verdict == "wrong":
+        return [*findings, exchanged]
+    findings += [_rows(pair, stored), exchanged]
+    if pair.calibration is None:
+        return findings
+    findings += _distances(pair, pair.calibration)
+    if pair.calibration.baseline > 0:
+        findings += _lengths(pair, pair.calibration, known)
+    return findings
+
+
+def _sizes(stored: StoredCalibration | None, size: tuple[int, int]) -> list[Finding]:
+    if stored is None:
+        return []
+    described = stored.rig or stored.rectified
+    assert described is not None
+    exact = [each for each in described.sizes if each is not None]
+    names = " and ".join(f"{each[0]} x {each[1]}" for each in exact)
+    mine = f"{size[0]} x {size[1]}"
+    if not exact:
+        return [
+            Finding("size", "look", f"the calibration does not say of which size; the pictures have {mine}")
+        ]
+    if size in exact:
+        return [Finding("size", "ok", f"{mine}, that of the calibration")]
+    if stored.rig and stored.rectified and stored.rectified.size == size:
+        return [Finding("size", "ok", f"{mine}, that of the rectified pictures in the calibration")]
+    if not has_aspect(exact[0], *size):
+        text = f"the pictures have {mine} pixels, the calibration is for {names}: another part of the sensor"
+        return [Finding("size", "wrong", text, "calibrate with pictures of this size, or take uncut ones")]
+    times = size[0] / exact[0][0]
+    text = f"the pictures have {mine} pixels, {times:.3g} times the calibration's {names}, which is scaled"
+    return [
+        Finding(
+            "size", "look", text, "right if they were made smaller as a whole, wrong if the camera cut them"
+        )
+    ]
+
+
+def _as_meant(
+    left: Pixels, right: Pixels, stored: StoredCalibration | None, size: tuple[int, int]
+) -> tuple[_Pair, list[Finding]]:
+    """Take the pair as the calibration describes it: rectified by it, or as it is. Raises InputError."""
+    plain = None
+    if stored is None or stored.rig is None or stored.rectified is not None:
+        calibration = None if stored is None or stored.rectified is None else stored.rectified.for_size(*size)
+        plain = _Pair(left, right, calibration, row_offsets(left, right))
+    if stored is None or stored.rig is None:
+        assert plain is not None
+        return plain, []
+    if plain is not None and stored.rig.size not in (None, size):
+        return plain, []
+    pair = _rectified(left, right, stored.rig, size)
+    straight = plain or _Pair(left, right, None, row_offsets(left, right))
+    if straight.median < min(GOOD_ROWS, MUCH_BETTER * pair.median):
+        text = f"the pictures are rectified already: as they are, rows agree to {straight.median:.2f} px"
+        if plain is not None:
+            return plain, [Finding("rectified", "ok", text)]
+        do = "give the calibration of the rectified pictures (the calibration.yaml of pam rectify)"
+        return straight, [Finding("rectified", "wrong", text, do)]
+    return pair, []
+
+
+def _rectified(left: Pixels, right: Pixels, rig: Rig, size: tuple[int, int]) -> _Pair:
+    found = rig.for_size(*size).rectification()
+    views = found.left(left), found.right(right)
+    return _Pair(views[0], views[1], found.calibration, row_offsets(*views), found)
+
+
+def _rows(pair: _Pair, stored: StoredCalibration | None) -> Finding:
+    rows = pair.rows
+    assert rows is not None
+    text = f"{len(rows.matches)} matches are {rows.median:.2f} px above or below each other, 90 % below "
+    text += f"{rows.p90:.1f}"
+    if rows.median <= GOOD_ROWS and rows.p90 <= GOOD_P90:
+        return Finding("rows", "ok", text)
+    if rows.pattern:
+        text += f": the right picture is {rows.pattern}"
+    if rows.worst is not None:
+        text += f"; most in the {rows.worst[0]} part, {rows.worst[1]:+.1f} px"
+    if stored is None or stored.rig is None:
+        do = "rectify them first, by the cameras' calibration (pam rectify)"
+    else:
+        do = "the cameras have moved since, or these are others: pam calibration make"
+    return Finding("rows", "wrong" if rows.median > GOOD_ROWS else "look", text, do)
+
+
+def _exchanged(
+    left: Pixels, right: Pixels, stored: StoredCalibration | None, pair: _Pair, size: tuple[int, int]
+) -> Finding:
+    """Judge the order by the side that matches lie on, and whether rows agree better the other way round."""
+    do = "exchange the two pictures"
+    behind = pair.past_infinity(0.0)
+    assert pair.rows is not None
+    if pair.rectification is not None and stored is not None and stored.rig is not None:
+        other = _rectified(right, left, stored.rig, size)
+        if other.median < MUCH_BETTER * pair.median and other.past_infinity(0.0) < WRONG_SIDE:
+            text = f"exchanged, rows agree to {other.median:.2f} px instead of {pair.median:.2f}"
+            return Finding("left and right", "wrong", text, do)
+        if behind > WRONG_SIDE and other.past_infinity(0.0) < behind:
+            text = f"{100 * behind:.0f} % of the matches lie on the wrong side, as if they were exchanged"
+            return Finding("left and right", "wrong", text, do)
+    elif behind > WRONG_SIDE and np.mean(pair.rows.matches.disparity < 0) > WRONG_SIDE:
+        text = f"{100 * behind:.0f} % of the matches lie on the wrong side: left and right are exchanged"
+        return Finding("left and right", "wrong", text, do)
+    ahead = 1 - behind
+    if pair.rectification is None:  # doffs that are wrong do not exchange anything
+        ahead = max(ahead, float(np.mean(pair.rows.matches.disparity >= 0)))
+    text = f"{100 * ahead:.0f} % of the matches lie on the right side"
+    return Finding("left and right", "ok" if ahead > 1 - WRONG_SIDE else "look", text)
+
+
+def _distances(pair: _Pair, calibration: Calibration) -> list[Finding]:
+    """Judge infinity, the field of view, and the distances that the baseline makes of the disparities."""
+    findings = []
+    assert pair.rows is not None
+    past = pair.past_infinity(BEHIND)
+    if past > MOST_BEHIND:
+        lowest = float(np.percentile(pair.rows.matches.disparity + calibration.offset, 2))
+        text = f"{100 * past:.0f} % of the matches lie behind infinity, by up to {-lowest:.1f} px"
+        if calibration.offset:
+            text += f", by doffs of {calibration.offset:g} px"
+        do = "far distances are wrong: calibrate again (pam calibration make), or state `doffs`"
+        findings.append(Finding("infinity", "wrong", text, do))
+    across = calibration.field_of_view[0] if calibration.size else 60.0
+    if not NARROWEST <= across <= WIDEST:
+        text = f"a focal length of {calibration.focal_length:g} px is a field of view of {across:.1f} degrees"
+        do = "it must be in pixels: millimetres times the picture's width over the sensor's"
+        findings.append(Finding("focal length", "wrong", text, do))
+    baseline = calibration.baseline
+    if baseline == 0:
+        text = "the calibration states none, so there are no distances"
+        return [*findings, Finding("baseline", "wrong", text, "state it in metres: `baseline`")]
+    shifted = pair.rows.matches.disparity + calibration.offset
+    ahead = shifted[shifted > 0.25]
+    depths = calibration.focal_length * baseline / ahead
+    if len(ahead) < ENOUGH:
+        return [
+            *findings,
+            Finding("baseline", "look", f"{_length(baseline)}; nothing in sight tells whether it is right"),
+        ]
+    near, middle, far = np.percentile(depths, DISTANCES)
+    text = (
+        f"{_length(baseline)}; by it things are {_length(near)} to {_length(far)} away, half of them within "
+    )
+    text += _length(middle)
+    if baseline > LONGEST_BASELINE or middle > FARTHEST:
+        do = "state it in metres: `baseline`"
+        for factor, unit in ((1000, "millimetres"), (100, "centimetres")):
+            if USUAL_BASELINES[0] <= baseline / factor <= USUAL_BASELINES[1]:
+                do = f"these are probably {unit} that were taken for metres: `baseline` {baseline / factor:g}"
+                break
+        return [*findings, Finding("baseline", "wrong", text, do)]
+    if baseline < SHORTEST_BASELINE or middle < NEAREST:
+        do = f"these are probably metres that were taken for millimetres: `baseline` {1000 * baseline:g}"
+        return [*findings, Finding("baseline", "wrong", text, do)]
+    return [*findings, Finding("baseline", "look", text, "is that so? `known_length` measures one of them")]
+
+
+def _lengths(pair: _Pair, calibration: Calibration, known: Sequence[KnownLength]) -> list[Finding]:
+    findings = []
+    for each in known:
+        points = np.array(each.points, np.float64)
+        if pair.rectification is not None and pair.rectification.left_points is not None:
+            points = pair.rectification.left_points(points)
+        found = measured(pair.left, pair.right, calibration, points)
+        (x1, y1), (x2, y2) = each.points
+        name = f"known length {x1:g},{y1:g},{x2:g},{y2:g}"
+        if not isinstance(found, Measured):
+            index = int(np.argmin(np.abs(points[:, 0] - found[0])))
+            x, y = each.points[index]
+            text = f"what lies at {x:g},{y:g} is not found in the right picture"
+            do = "take points with texture, away from edges, that both cameras see"
+            findings.append(Finding(name, "look", text, do))
+            continue
+        ratio = found.metres / each.metres
+        text = f"{_length(found.metres)} measured (+- {_length(found.error)} by matching), stated are "
+        text += _length(each.metres)
+        if abs(ratio - 1) <= max(GOOD_LENGTH, 2 * found.error / each.metres):
+            findings.append(Finding(name, "ok", text))
+            continue
+        right = calibration.baseline / ratio
+        do = f"all distances are {ratio:.3g} times the true ones: `baseline` {right:.4g} makes this one right"
+        findings.append(Finding(name, "wrong", text, do))
+    if not known:
+        plane = ground(*dense(pair.left, pair.right), calibration)
+        if plane is not None:
+            text = f"a plane {_length(plane.height)} below the camera fills {100 * plane.share:.0f} % of the "
+            text += "lower half"
+            do = "if that is the ground: is the camera as high above it?"
+            findings.append(Finding("ground", "look", text, do))
+    return findings
+
+
+def _length(metres: float) -> str:
+    if metres < 0.1:
+        return f"{1000 * metres:.3g} mm"
+    return f"{metres:.3g} m" if metres < 100 else f"{metres:.0f} m"

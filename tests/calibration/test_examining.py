@@ -1,0 +1,206 @@
+"""A calibration that is right for a pair is said to be so; each fault that was put in is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+from rendered_rigs import made_up, project_points
+from scenes import FLOOR, WALL, room
+
+from pamcli.calibration.examining import Finding, KnownLength, examine
+from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rig import Rig
+from pamcli.calibration.stored import StoredCalibration
+
+SIZE = (640, 400)
+Views = tuple[np.ndarray, np.ndarray]
+ENDS = np.array([[0.5, -0.3, WALL], [1.2, 0.1, WALL]])
+"""Two points on the wall, in the left camera's coordinates, metres."""
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return made_up(4, size=SIZE)
+
+
+@pytest.fixture(scope="module")
+def taken(rig: Rig) -> Views:
+    return room(rig)
+
+
+@pytest.fixture(scope="module")
+def rectified(rig: Rig, taken: Views) -> tuple[np.ndarray, np.ndarray, Calibration]:
+    found = rig.rectification()
+    assert found.calibration is not None
+    return found.left(taken[0]), found.right(taken[1]), found.calibration
+
+
+def of(cameras: Rig | None = None, pictures: Calibration | None = None) -> StoredCalibration:
+    return StoredCalibration("a made-up one", cameras, pictures)
+
+
+def named(findings: Sequence[Finding]) -> dict[str, Finding]:
+    return {each.topic: each for each in findings}
+
+
+def wrong(findings: Sequence[Finding]) -> list[str]:
+    return [each.topic for each in findings if each.verdict == "wrong"]
+
+
+def since_turned(rig: Rig, degrees: Sequence[float]) -> Rig:
+    """The rig as it would have been calibrated before its right camera turned back by these angles."""
+    turn = cv2.Rodrigues(np.radians(degrees))[0]
+    return replace(rig, rotation=turn @ rig.rotation, translation=turn @ rig.translation)
+
+
+@pytest.mark.parametrize("fisheye", [False, True], ids=["pinhole", "fisheye"])
+def test_a_right_calibration(fisheye: bool) -> None:
+    rig = made_up(4, fisheye=fisheye, size=SIZE)
+    found = named(examine(*room(rig), of(rig)))
+    assert wrong(list(found.values())) == []
+    assert found["size"].text == "640 x 400, that of the calibration"
+    assert found["rows"].verdict == found["left and right"].verdict == "ok"
+    assert float(found["rows"].text.split(" matches are ")[1].split(" px")[0]) < 0.15
+    assert "half of them within 4 m" in found["baseline"].text or fisheye
+    assert ("ground" in found) == fisheye  # the other one sees the wall alone
+    if fisheye:
+        assert float(found["ground"].text.split()[2]) == pytest.approx(FLOOR, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "said"),
+    [
+        ((0, 0, 0.5), "the right picture is turned by 0.50 degrees counter-clockwise; most in the left part"),
+        ((0, 0, -0.5), "the right picture is turned by 0.50 degrees clockwise; most in the"),
+        ((0.3, 0, 0), "the right picture is 4.1 px lower"),
+        ((-0.3, 0, 0), "the right picture is 4.1 px higher"),
+    ],
+)
+def test_a_camera_that_turned_since(degrees: tuple[float, ...], said: str, rig: Rig, taken: Views) -> None:
+    found = examine(*taken, of(since_turned(rig, degrees)))
+    assert wrong(found) == ["rows"]
+    assert said in named(found)["rows"].text
+    assert "pam calibration make" in (named(found)["rows"].do or "")
+
+
+def test_exchanged_pictures(rig: Rig, taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
+    left, right, calibration = rectified
+    for pair, stored in ((taken, of(rig)), ((left, right), of(None, calibration))):
+        found = examine(*pair[::-1], stored)
+        assert wrong(found) == ["left and right"]
+        assert named(found)["left and right"].do == "exchange the two pictures"
+
+
+def test_exchanged_pictures_of_cameras_that_are_parallel(rectified: tuple[np.ndarray, ...]) -> None:
+    left, right, calibration = rectified
+    k = np.array(calibration.projections())[:, :, :3]
+    rig = made_up(4, size=SIZE)
+    cameras = [replace(rig.left, matrix=each, distortion=np.zeros(5)) for each in k]
+    parallel = Rig(cameras[0], cameras[1], np.eye(3), np.array([-rig.baseline, 0, 0]), SIZE)
+    assert wrong(examine(left, right, of(parallel))) == []
+    assert wrong(examine(right, left, of(parallel))) == ["left and right"]
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1000, "millimetres"), (100, "centimetres")])
+def test_a_baseline_in_another_unit(factor: int, unit: str, rig: Rig, taken: Views) -> None:
+    found = examine(*taken, of(rig.with_baseline(factor * rig.baseline)))
+    assert wrong(found) == ["baseline"]
+    do = named(found)["baseline"].do or ""
+    assert unit in do
+    assert float(do.rpartition(" ")[2]) == pytest.approx(rig.baseline, rel=1e-4)
+
+
+def test_a_baseline_that_is_too_short_or_not_stated(rectified: tuple[np.ndarray, ...]) -> None:
+    left, right, calibration = rectified
+    short = calibration.replaced(baseline=calibration.baseline / 1000)
+    found = examine(left, right, of(None, short))
+    assert wrong(found) == ["baseline"]
+    assert "metres that were taken for millimetres: `baseline` 0.0937" in (named(found)["baseline"].do or "")
+    found = examine(left, right, of(None, calibration.replaced(baseline=0)))
+    assert wrong(found) == ["baseline"]
+    assert "states none" in named(found)["baseline"].text
+
+
+def test_pictures_of_other_sizes(rig: Rig, taken: Views) -> None:
+    left, right = taken
+    found = examine(left[:300], right[:300], of(rig))
+    assert wrong(found) == ["size"]
+    assert found[0].text.endswith(
+        "have 640 x 300 pixels, the calibration is for 640 x 400: another part of the sensor"
+    )
+    small = [cv2.resize(view, (320, 200), interpolation=cv2.INTER_AREA) for view in taken]
+    found = examine(small[0], small[1], of(rig))
+    assert wrong(found) == []
+    assert named(found)["size"].verdict == "look"
+    assert "0.5 times the calibration's 640 x 400" in named(found)["size"].text
+    found = examine(left, right, of(replace(rig, size=None)))
+    assert named(found)["size"].verdict == "look"
+
+
+def test_pictures_that_are_rectified_already(rig: Rig, rectified: tuple[np.ndarray, ...]) -> None:
+    left, right, calibration = rectified
+    found = examine(left, right, of(rig))
+    assert wrong(found) == ["rectified"]
+    assert "calibration.yaml" in (named(found)["rectified"].do or "")
+    found = examine(left, right, of(rig, calibration))
+    assert wrong(found) == []
+    assert named(found)["rectified"].verdict == "ok"
+    assert wrong(examine(left, right, of(None, calibration))) == wrong(examine(left, right, None)) == []
+
+
+def test_pictures_that_are_not_rectified_yet(taken: Views, rectified: tuple[np.ndarray, ...]) -> None:
+    for stored in (None, of(None, rectified[2])):
+        found = examine(*taken, stored)
+        assert "rows" in wrong(found)
+        assert "pam rectify" in (named(found)["rows"].do or "")
+
+
+def test_a_focal_length_in_millimetres(rectified: tuple[np.ndarray, ...]) -> None:
+    left, right, calibration = rectified
+    found = examine(left, right, of(None, calibration.replaced(focal_length=4.0)))
+    assert "focal length" in wrong(found)
+    assert "178.6 degrees" in named(found)["focal length"].text
+
+
+@pytest.mark.parametrize("offset", [-10.0, -60.0])
+def test_principal_points_that_put_things_behind_infinity(
+    offset: float, rectified: tuple[np.ndarray, ...]
+) -> None:
+    left, right, calibration = rectified
+    wall = calibration.focal_length * calibration.baseline / WALL
+    found = examine(left, right, of(None, calibration.replaced(offset=offset - wall)))
+    assert wrong(found) == ["infinity"]
+    assert (
+        f"100 % of the matches lie behind infinity, by up to {-offset:.0f}" in named(found)["infinity"].text
+    )
+    assert named(found)["left and right"].verdict == "ok"
+
+
+def test_a_known_length(rig: Rig, taken: Views) -> None:
+    one, two = (tuple(map(float, each)) for each in project_points(rig.left, ENDS))
+    known = KnownLength((one, two), float(np.linalg.norm(ENDS[0] - ENDS[1])))  # type: ignore[arg-type]
+    found = examine(*taken, of(rig), [known])
+    assert [each.verdict for each in found if each.topic.startswith("known length")] == ["ok"]
+    found = examine(*taken, of(rig.with_baseline(1.2 * rig.baseline)), [known])
+    (topic,) = wrong(found)
+    assert topic.startswith("known length")
+    do = named(found)[topic].do or ""
+    assert "all distances are 1.2 times the true ones" in do
+    assert float(do.split("`baseline` ")[1].split()[0]) == pytest.approx(rig.baseline, rel=0.03)
+
+
+def test_points_that_cannot_be_measured(rig: Rig, taken: Views) -> None:
+    known = KnownLength(((3.0, 3.0), (320.0, 200.0)), 1.0)
+    (found,) = (each for each in examine(*taken, of(rig), [known]) if each.topic.startswith("known length"))
+    assert found.verdict == "look"
+    assert "is not found in the right picture" in found.text
+
+
+def test_pictures_of_two_scenes(rig: Rig, taken: Views) -> None:
+    found = examine(taken[0], room(rig, 50)[1], of(rig))
+    assert wrong(found) == ["matches"]
+    assert "do they show one scene" in (found[-1].do or "")

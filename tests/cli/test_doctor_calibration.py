@@ -1,0 +1,97 @@
+"""`pam doctor LEFT RIGHT --calibration FILE`: a line for each finding, and what to do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import pam, refuse
+from PIL import Image
+
+from pamcli.calibration.files import encode_rig
+from pamcli.calibration.rig import Rig
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
+from rendered_rigs import made_up, project_points
+from scenes import WALL, room
+
+PAIR = ("left.png", "right.png", "--calibration", "rig.yaml")
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return made_up(4, size=(480, 300))
+
+
+@pytest.fixture(scope="module")
+def views(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
+    return room(rig)
+
+
+@pytest.fixture
+def taken(here: Path, rig: Rig, views: tuple[np.ndarray, np.ndarray]) -> Path:
+    for name, view in zip(("left.png", "right.png"), views, strict=True):
+        Image.fromarray(view).save(here / name)
+    (here / "rig.yaml").write_bytes(encode_rig(rig, {}))
+    return here
+
+
+def test_a_right_calibration_ends_with_0(taken: Path) -> None:
+    run = pam("doctor", *PAIR)
+    assert run.code == 0, run.stderr
+    assert [line.split(": ")[0] for line in run.lines] == [
+        "ok    size",
+        "ok    rows",
+        "ok    left and right",
+        "look  baseline",
+    ]
+    assert run.lines[-1].endswith("-> is that so? --known-length measures one of them")
+    (found,) = pam("doctor", *PAIR, "--json").records
+    assert found["ok"] is True
+    assert [each["verdict"] for each in found["findings"]] == ["ok", "ok", "ok", "look"]
+
+
+def test_what_is_wrong_ends_with_3(taken: Path) -> None:
+    run = pam("doctor", "right.png", "left.png", "--calibration", "rig.yaml")
+    assert run.code == 3
+    assert run.lines[-1].startswith("WRONG left and right: ")
+    assert run.lines[-1].endswith(" -> exchange the two pictures")
+    run = pam("doctor", *PAIR, "--baseline", "120", "--json")
+    assert run.code == 3
+    (found,) = run.records
+    assert found["ok"] is False
+    assert found["findings"][-1]["do"].endswith("millimetres that were taken for metres: --baseline 0.12")
+
+
+def test_known_lengths(taken: Path, rig: Rig) -> None:
+    ends = np.array([[0.5, -0.3, WALL], [1.2, 0.1, WALL]])
+    pixels = ",".join(f"{value:.1f}" for value in project_points(rig.left, ends).ravel())
+    metres = float(np.linalg.norm(ends[0] - ends[1]))
+    run = pam("doctor", *PAIR, "--known-length", f"{pixels}={100 * metres:.1f}cm")
+    assert run.code == 0, run.stdout
+    assert run.lines[-1].startswith("ok    known length ")
+    run = pam("doctor", *PAIR, "--known-length", f"{pixels}={2 * metres:.3f}m")
+    assert run.code == 3
+    assert "all distances are 0.5" in run.lines[-1]
+    assert " times the true ones: --baseline 0.1" in run.lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "texts"),
+    [
+        (("left.png",), 2, ("1 picture is given, not a left and a right one",)),
+        (("--calibration", "rig.yaml"), 2, ("--calibration is about a pair of pictures", "LEFT RIGHT")),
+        (("left.png", "right.png", "--baseline", "1"), 2, ("--baseline takes a calibration",)),
+        ((*PAIR, "--known-length", "1,2,3=4m"), 2, ("'1,2,3=4m' is no length between two pixels",)),
+        ((*PAIR, "--known-length", "1,2,1,2=4m"), 2, ("is no length between two pixels",)),
+        ((*PAIR, "--known-length", "1,2,3,4=4"), 2, ("'4' is no length",)),
+        (("left.png", "right.png", "--calibration", "none.yaml"), 3, ("none.yaml",)),
+        (("left.png", "small.png", "--calibration", "rig.yaml"), 3, ("small.png",)),
+        (("left.png", "none.png", "--calibration", "rig.yaml"), 3, ("none.png",)),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], code: int, texts: tuple[str, ...], taken: Path) -> None:
+    Image.new("RGB", (64, 48)).save("small.png")
+    refuse(pam("doctor", *arguments), code, *texts)
