@@ -202,19 +202,19 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     )
     save(left, "photos/yard.jpg")
     save(packed, "frames/seven.jpg", "frames/eight.jpg", "frame.jpg")
-    # Data sets: one pair of KITTI 2015 with its truth, one of KITTI 2012 and own pairs without any.
+    # Data sets: one pair of KITTI 2015 with its truth, one of KITTI 2012 and five own pairs without any.
     truth = read_disparity(ROOT / "scripts" / "sample" / "disparity.pfm")[200:264, 300:396]
     save(
         left,
         "kitti/training/image_2/000000_10.png",
         "kitti2012/testing/colored_0/000000_10.png",
-        "mine/left/nine.png",
+        *(f"mine/left/{number}.png" for number in range(5)),
     )
     save(
         right,
         "kitti/training/image_3/000000_10.png",
         "kitti2012/testing/colored_1/000000_10.png",
-        "mine/right/nine.png",
+        *(f"mine/right/{number}.png" for number in range(5)),
     )
     (folder / "kitti/training/disp_occ_0").mkdir()
     encoded = encode_disparity(truth, ".png").data

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from pamcli.cli.options import at_most_one
 from pamcli.cli.training_options import ON_RESUMING, AnyTraining, MatcherTraining, UpscalerTraining
 from pamcli.errors import UsageError
 from pamcli.registry.architectures import TRAINED, names_of
+from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def disparity(given: MatcherTraining) -> None:
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
 
     $ pam train disparity --data procedural:photos/ --steps 20000 -o runs/pasmnet
-    $ pam train disparity --data pairs:mine/ --from pasmnet --unsupervised -o runs/mine
+    $ pam train disparity --data pairs:mine/ --unsupervised -o runs/mine
     """
     _train("disparity", given)
 
@@ -90,8 +91,10 @@ def _train(task: Task, given: AnyTraining) -> None:
             go_on = f"pam train {task} --resume {folder.path}"
             console.inform(f"stopped after step {outcome.step}; to go on: {go_on}")
         weights = folder.best if folder.best.is_file() else folder.last
-        if console.jsonl or outcome.stopped in (None, "time"):
-            values = {"step": outcome.step, "stopped": outcome.stopped, "weights": weights}
+        if console.jsonl or (outcome.stopped in (None, "time") and weights.is_file()):
+            values: dict[str, Any] = {"step": outcome.step, "stopped": outcome.stopped, "weights": weights}
+            if outcome.gained is not None:
+                values["gained"] = asdict(outcome.gained)
             console.answer(values, str(weights))
     if code := {"interrupted": 130, "terminated": 143}.get(outcome.stopped or "", 0):
         raise typer.Exit(code)
@@ -126,7 +129,10 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
     from pamcli.training.recipes import changed, default_recipe, named_recipe, read_recipe
 
     unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
-    stored = None if given.start is None else read_header(find_weights(given.start, console)).spec
+    start = given.start
+    if unsupervised and not (start or given.recipe or given.network or given.variant):
+        start = DEFAULT_MATCHING
+    stored = None if start is None else read_header(find_weights(start, console)).spec
     network = given.network
     if network is None and stored is not None and stored.architecture in names_of(task):
         network = stored.architecture if stored.architecture != TRAINED[task] else None
@@ -136,8 +142,7 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
         if recipe.task != task:
             raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
     else:
-        start = stored is not None
-        default = default_recipe(task, unsupervised=unsupervised, start=start, network=network)
+        default = default_recipe(task, unsupervised=unsupervised, start=stored is not None, network=network)
         recipe = named_recipe(given.recipe or default, task)
     changes: dict[str, Any] = {
         each.name: tuple(value) if isinstance(value, list) else value
@@ -145,6 +150,8 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
         if (value := getattr(given, each.name, None)) not in (None, [])
     }
     changes.pop("variant", None)  # together with the losses, which must suit it
+    if start is not None:
+        changes["start"] = start
     if given.steps is not None or given.epochs is not None:
         changes |= {"steps": given.steps, "epochs": given.epochs}
     if isinstance(given, MatcherTraining):
@@ -170,7 +177,7 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
     recipe = replace(recipe, **changes)
     if settings:
         recipe = changed(recipe, settings)
-    if unsupervised and recipe.losses.need_truth:
+    if unsupervised and recipe.losses.need_truth and not recipe.own_labels:
         what, why, hint = f"the recipe {recipe.name}", "it learns from the truth", "leave out one of them"
         if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:
             what, why = "mask_by_truth_below", "the mask is made of the truth"

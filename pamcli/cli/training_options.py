@@ -109,7 +109,10 @@ class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network")
 class MatcherTraining(Training):
     """Options of pam train disparity."""
 
-    unsupervised: bool = flag("Learn from the pairs alone; no truth is opened.", rich_help_panel="Learning")
+    unsupervised: bool = flag(
+        "Learn from pairs alone, from the default weights unless others are named; no truth is opened.",
+        rich_help_panel="Learning",
+    )
     network: str | None = option(
         "Train this matcher; by default that of the recipe, or of --from.",
         metavar="|".join(names_of("disparity")),

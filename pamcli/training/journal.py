@@ -44,6 +44,8 @@ class RunFolder:
         """The weights of the newest checkpoint."""
         self.best = path / "best.safetensors"
         """The weights of the best validation."""
+        self.labels = path / "labels"
+        """Disparities of a person's own pairs, where a recipe finds them first."""
 
     def samples(self, step: int) -> Path:
         """Folder of a validation's pictures."""

@@ -35,7 +35,7 @@ from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.recipe import Recipe, learning_rate
 from pamcli.training.tasks import averaged, make_optimizer, model_spec, taken_up, training_mode
-from pamcli.training.validation import Validated, Validator, save_pictures, stored_weights
+from pamcli.training.validation import Gain, Validated, Validator, measured, save_pictures, stored_weights
 
 Reason = Literal["interrupted", "terminated", "time"]
 
@@ -66,6 +66,8 @@ class RunEnd:
     step: int
     stopped: Reason | None
     """None: it is finished."""
+    gained: Gain | None = None
+    """None unless it is finished and was measured before its first step, too."""
 
 
 class Trainer:
@@ -80,10 +82,13 @@ class Trainer:
         compute: Compute,
         processes: Processes,
         about: str,
+        *,
+        measures: bool = False,
     ) -> None:
         """network: on its device; loss: of a batch alone (`distributed.wrap`). about: recipe and data, the
-        beginning of what the weights files say of their training.
+        beginning of what the weights files say of their training. measures: on pairs that are kept aside.
         """
+        self.measures = measures or bool(recipe.validation)
         self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
         self.compute, self.processes, self.about = compute, processes, about
         self.step, self.pairs, self.rate = 0, 0, 0.0
@@ -179,7 +184,7 @@ class Trainer:
         """
         writer = _Writer(self, folder, journal, validator, stop, observer)
         writer.mend()
-        if self.step and self._validates():
+        if (self.step or self.recipe.own_labels) and self._validates():
             entries = [] if journal is None else journal.entries
             measured = any(entry["step"] == self.step and "figure" in entry for entry in entries)
             if self.processes.any_of(journal is not None and not measured):
@@ -220,7 +225,7 @@ class Trainer:
 
     def _validates(self) -> bool:
         due = self.step == self.steps or self.step % self.recipe.validate_every == 0
-        return bool(self.recipe.validation) and due
+        return self.measures and due
 
 
 @dataclass(frozen=True)
@@ -309,8 +314,7 @@ class _Writer:
             )
         except _StoppedError:
             return
-        before = [entry["figure"] for entry in self.journal.entries if entry.get("figure") is not None]
-        best = all(self.validator.better(validated.figure, one) for one in before)
+        best = self.validator.better(validated.figure, measured(self.journal.entries))
         if best:
             self.export(validated, last=False)
         if step == trainer.steps:

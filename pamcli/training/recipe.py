@@ -173,6 +173,10 @@ class Recipe:
     """Decay of the moving average that is validated and kept; None: the weights themselves."""
     average_from: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Part of the run from which on the moving average forgets nothing more: it is the mean of the end."""
+    own_labels: bool = False
+    """Learn from pairs without a truth by labels that are found for them first: see `own_pairs`."""
+    aside: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    """With `own_labels` and without `validation`: the share of the pairs kept aside to measure on."""
     freeze_batch_norm: bool = False
     """Keep the running statistics that the weights came with, and normalise by them."""
     freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -234,6 +238,8 @@ class Recipe:
                 raise UsageError("the shares of the sizes are more than 1 together")
 
     def _check_terms(self) -> None:
+        if self.own_labels and self.task != "disparity":
+            raise UsageError("labels of one's own are disparities, which super-resolution does not find")
         for name in self.row.other_terms:
             if getattr(self.losses, name):
                 raise UsageError(f"the loss of {self.architecture} has no term {name}")

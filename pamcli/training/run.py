@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 import pamcli
-from pamcli.data.open import open_data, parse_data
+from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
 from pamcli.inference.memory import keep_all_memory, without_denormals
 from pamcli.registry.catalog import locate, sha256
+from pamcli.registry.load import Network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
 from pamcli.training.crops import Crops
@@ -26,11 +27,21 @@ from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder, wandb_run
 from pamcli.training.loop import RunEnd, Stop, Trainer
+from pamcli.training.own_pairs import (
+    CLEARLY,
+    REMARK,
+    Labelled,
+    agreed_labels,
+    apart,
+    said_of,
+    sure_disparity,
+    write_labels,
+)
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.starting import check_start, starting_network
-from pamcli.training.tasks import loss_function
-from pamcli.training.validation import Validator
+from pamcli.training.tasks import loss_function, model_spec
+from pamcli.training.validation import Validator, gain
 
 
 @dataclass(frozen=True)
@@ -116,9 +127,13 @@ def _run(
         )
     if not resumed:
         _check_beginning(recipe)
-    examples, about = _examples(recipe, folder.scenes)
-    validated = recipe.validation and processes.is_main
-    validator = Validator.open(recipe.validation, recipe.scale) if validated else None
+    examples, about, own = _examples(recipe, folder)
+    aside = [(spec, kept) for spec, _, kept in own if kept is not None]
+    validator = None
+    if processes.is_main and recipe.validation:
+        validator = Validator.open(recipe.validation, recipe.scale)
+    elif processes.is_main and aside:
+        validator = Validator(aside, None, remark=REMARK, clearly=CLEARLY)
     endless = any(source.endless for source in examples.sources)
     steps = recipe.steps_of(None if endless else examples.pass_length)
     before = read_made_with(folder.recipe) if resumed else {}
@@ -138,7 +153,7 @@ def _run(
             begins = recipe if checkpoint is None else replace(recipe, start=None)
             network = starting_network(begins).to(compute.device)
             loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
-            trainer = Trainer(recipe, steps, network, loss, compute, processes, about)
+            trainer = Trainer(recipe, steps, network, loss, compute, processes, about, measures=bool(aside))
             if checkpoint is not None:
                 trainer.restore(checkpoint)
             journal = None
@@ -169,18 +184,26 @@ def _run(
             if before.get("precision", compute.precision) != compute.precision:
                 began = shown(before["precision"])
                 observer.informed(f"the run began in {began}: from here on its figures differ")
-            if not recipe.validation:
+            for _, learned, kept in own:
+                for line in said_of(learned, kept) if not recipe.validation else ():
+                    observer.informed(line)
+            if not (recipe.validation or aside):
                 observer.informed("no data to validate on, so no best: the last weights are the result")
             if trainer.step == steps:
                 observer.informed(f"all {steps} steps have been taken; more steps would extend it")
             elif trainer.step:
                 observer.informed(f"goes on after step {trainer.step}")
+            if checkpoint is None and not _labelled(own, network, recipe, compute, processes, stop, observer):
+                return RunEnd(0, stop.reason or "terminated")
             stack.enter_context(reproducible(compute.device))
             stack.enter_context(without_denormals())
             end = trainer.run(batches, folder, journal, validator, stop, observer)
+            gained = journal and validator and end.stopped is None and gain(journal.entries, validator)
+            if gained:
+                observer.informed(gained.said(folder.best, folder.last))
         if processes.is_main and end.stopped is None:
             shutil.rmtree(folder.scenes, ignore_errors=True)
-        return end
+        return replace(end, gained=gained or None)
 
     with processes.connected(compute.device):
         return take_steps()  # whose network and its gradients' exchange are gone before the processes part
@@ -208,8 +231,12 @@ def _check_beginning(recipe: Recipe) -> None:
         )
 
 
-def _examples(recipe: Recipe, folder: Path) -> tuple[Examples, str]:
-    """The data of a recipe, and both in a sentence; folder: where drawn scenes are kept.
+_Own = list[tuple[DataSpec, Labelled, Labelled | None]]
+"""A data set each: the pairs that are learned from by labels found for them, and those kept aside."""
+
+
+def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
+    """The data of a recipe, both in a sentence, and what of it needs labels.
 
     Raises UsageError: no data, or pairs without truth where all that is learned from is the truth.
     """
@@ -217,7 +244,18 @@ def _examples(recipe: Recipe, folder: Path) -> tuple[Examples, str]:
         raise UsageError("no data is given", "`data` NAME:PATH; pam dataset list shows the names")
     specs = [parse_data(text) for text in recipe.data]
     sources = [(spec, open_data(spec).with_hard_cases(recipe.scenes.hard)) for spec in specs]
-    if not recipe.losses.need_truth:
+    own: _Own = []
+    if recipe.own_labels:
+        for number, (spec, source) in enumerate(sources):
+            if source.endless:
+                raise UsageError(
+                    f"the recipe {recipe.name} is for pairs of a camera, and {spec.label} is none",
+                    "leave it out, or give another recipe",
+                )
+            share = 0.0 if recipe.validation else recipe.aside
+            own.append((spec, *apart(source, share, folder.labels / str(number))))
+        sources = [(spec, learned) for spec, learned, _ in own]
+    elif not recipe.losses.need_truth:
         sources = [(spec, source.without_truth()) for spec, source in sources]
     elif recipe.losses.mask_by_truth_below is not None or not recipe.learns_without_truth:
         for spec, source in sources:
@@ -236,7 +274,7 @@ def _examples(recipe: Recipe, folder: Path) -> tuple[Examples, str]:
         recipe.augmentation,
         scale=recipe.scale,
         drawing=recipe.scenes,
-        folder=folder,
+        folder=folder.scenes,
         pace=recipe.batch / Crops.of(recipe, 1).most(recipe.batch),
     )
     named = ", ".join(
@@ -245,7 +283,34 @@ def _examples(recipe: Recipe, folder: Path) -> tuple[Examples, str]:
     height, width = recipe.crop
     start = "" if recipe.start is None else f" from {Path(recipe.start).name}"
     about = f"recipe {recipe.name}{start}, batches of {recipe.batch} at {width}x{height}, data {named}"
-    return examples, about
+    return examples, about, own
+
+
+def _labelled(
+    own: _Own,
+    network: Network,
+    recipe: Recipe,
+    compute: Compute,
+    processes: Processes,
+    stop: Stop,
+    observer: Observer,
+) -> bool:
+    """Find the labels before the first step, each process its share. False: the run is to stop."""
+    if not own:
+        return True
+    if missing := sum(each.unlabelled() for _, *both in own for each in both if each is not None):
+        observer.informed(f"finding labels first, of {missing} pairs, by the network and block matching")
+    going, find = True, agreed_labels(network, model_spec(recipe, ""), compute)
+
+    def go_on() -> bool:
+        return stop.reason is None
+
+    for _, learned, kept in own:
+        for labelled, by in ((learned, find), (kept, sure_disparity)):
+            if going and labelled is not None:
+                share = range(processes.rank, len(labelled), processes.world)
+                going = write_labels(labelled, by, share, go_on)
+    return not processes.any_of(not going)
 
 
 def _newest(folder: RunFolder, observer: Observer) -> Checkpoint | None:

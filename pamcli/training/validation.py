@@ -1,8 +1,9 @@
 """Measuring a network in training, by the code of `pam eval`, on the weights as they are kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from pamcli.evaluation.run import measure
 from pamcli.evaluation.superres import BICUBIC, Superres, bicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.inference.device import Compute
@@ -66,10 +68,18 @@ def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
 class Validator:
     """The sets to validate on, listed once."""
 
-    def __init__(self, sets: Sequence[tuple[DataSpec, Source]], scale: int | None) -> None:
-        """scale: of super-resolution; None = disparity."""
-        self.sets = sets
-        self.scale = scale
+    def __init__(
+        self,
+        sets: Sequence[tuple[DataSpec, Source]],
+        scale: int | None,
+        *,
+        remark: str = "",
+        clearly: float = 0.0,
+    ) -> None:
+        """scale: of super-resolution; None = disparity. remark: behind the sets' names. clearly: the share
+        by which D1 must be below that of the weights that a run began with, to count as better.
+        """
+        self.sets, self.scale, self.remark, self.clearly = sets, scale, remark, clearly
 
     @classmethod
     def open(cls, texts: Sequence[str], scale: int | None) -> "Validator":
@@ -85,9 +95,11 @@ class Validator:
             sets.append((spec, source))
         return cls(sets, scale)
 
-    def better(self, figure: float, than: float) -> bool:
-        """D1 is best low, PSNR high."""
-        return figure < than if self.scale is None else figure > than
+    def better(self, figure: float, before: Mapping[int, float]) -> bool:
+        """Whether a figure beats those of earlier steps: D1 is best low, PSNR high."""
+        if self.scale is not None:
+            return all(figure > one for one in before.values())
+        return all(figure < one * (1 if step else 1 - self.clearly) for step, one in before.items())
 
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
@@ -104,7 +116,8 @@ class Validator:
         found: dict[str, dict[str, float]] = {}
         pictures: dict[str, NDArray[np.uint8]] = {}
         for data, source in self.sets:
-            label = data.label if data.label not in found else data.text
+            label = data.label + self.remark
+            label = label if label not in found else data.text + self.remark
             if spec.row.task == "disparity":
                 matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
                 found[label], shown = _disparity(matcher, source, advance)
@@ -114,6 +127,49 @@ class Validator:
         main = "D1" if self.scale is None else "PSNR"
         figure = sum(figures[main] for figures in found.values()) / len(found)
         return Validated(figure, found, pictures)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a run has gained over the weights that it began with."""
+
+    before: float
+    """D1, percent."""
+    after: float
+    """The lowest D1 since."""
+    step: int
+    """After how many steps that was."""
+    better: bool
+
+    def said(self, best: Path, last: Path) -> str:
+        """The outcome for people, with what is in the files of the best and of the last weights."""
+        if self.better:
+            return (
+                f"better: D1 {self.after:.2f} % after {self.step} steps, {self.before:.2f} % before; "
+                f"{shown(best)} has these weights"
+            )
+        return (
+            f"not clearly better: D1 {self.after:.2f} % at best, {self.before:.2f} % before; "
+            f"{shown(best)} has the weights that the run began with, {shown(last)} the new ones"
+        )
+
+
+def gain(entries: Iterable[Mapping[str, Any]], validator: Validator) -> Gain | None:
+    """What the lines of a disparity run's log say was gained.
+
+    None where nothing was measured before the first step, or after it.
+    """
+    figures = measured(entries)
+    before = figures.pop(0, None)
+    if before is None or not figures:
+        return None
+    step = min(figures, key=lambda one: figures[one])
+    return Gain(before, figures[step], step, validator.better(figures[step], {0: before}))
+
+
+def measured(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
+    """The figures of the validations in a log, by their steps."""
+    return {entry["step"]: entry["figure"] for entry in entries if entry.get("figure") is not None}
 
 
 def save_pictures(folder: Path, validated: Validated) -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The shipped PASMnet adapted to a camera by its unlabelled pairs (folders left and right).
+# The default network adapted to a camera by its unlabelled pairs (folders left and right).
 #   scripts/training/adapt.sh PAIRS RUN STEPS [option of pam train ...]
 # Goes on where it stopped when RUN exists, up to STEPS.
 set -euo pipefail
@@ -8,4 +8,4 @@ shift 3
 if [ -e "$run/recipe.json" ]; then
     exec pam train disparity --resume "$run" --steps "$steps"
 fi
-exec pam train disparity --unsupervised --data "pairs:$pairs" --from pasmnet --steps "$steps" -o "$run" "$@"
+exec pam train disparity --unsupervised --data "pairs:$pairs" --steps "$steps" -o "$run" "$@"

@@ -8,5 +8,5 @@ shift 4
 if [ -e "$run/recipe.json" ]; then
     exec pam train disparity --resume "$run" --steps "$steps"
 fi
-exec pam train disparity --unsupervised --data "pairs:$pairs" --data "procedural:$textures" --steps "$steps" \
-    --checkpoint-every 100 -o "$run" "$@"
+exec pam train disparity --unsupervised --recipe unsupervised --data "pairs:$pairs" --data "procedural:$textures" \
+    --steps "$steps" --checkpoint-every 100 -o "$run" "$@"

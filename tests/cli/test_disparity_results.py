@@ -178,7 +178,7 @@ def test_colours_of_a_batch_run_over_the_range_of_its_first_pair(pair: Path) -> 
     low, high = np.percentile(maps["1"], (1, 99))
     colored = {name: colorize(values, low, high) for name, values in maps.items()}
     for name, each in colored.items():
-        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), each.pixels)
+        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), each)
     count = count_outside(maps["3"], low, high)
     outside = f"{count} pixels ({100 * count / maps['3'].size:.1f} %)"
     assert count > 0.1 * maps["3"].size

@@ -1,4 +1,4 @@
-"""From pictures of a board to metres, by the commands alone: how true is the depth of a wall?"""
+"""Pictures of a board become metres, by the commands alone: how true is the depth of a wall?"""
 
 from __future__ import annotations
 

@@ -90,8 +90,12 @@ def pairs(here: Path) -> Path:
             ["every term", "more than 0"],
         ),
         (
-            ["-o", "run", "--data", "procedural", "--unsupervised", "--loss", "mask_by_truth_below=192"],
+            ["-o", "run", "--data=procedural", "--recipe=paper-sceneflow", "--unsupervised"],
             ["--unsupervised", "mask_by_truth_below"],
+        ),
+        (
+            ["-o", "run", "--data", "procedural", "--unsupervised"],
+            ["adapt is for pairs of a camera, and procedural is none"],
         ),
         (["-o", "run", "--data", "procedural", "--max-disparity", "far"], ["--max-disparity", "far"]),
         (["-o", "run", "--data", "procedural", "--steps", "5", "--epochs", "1"], ["--steps", "--epochs"]),
@@ -228,7 +232,11 @@ def test_nothing_given_is_the_recipe_for_the_task() -> None:
     assert recipe("disparity", network="pasmnet2").name == "pasmnet2"
     assert recipe("disparity", start="pasmnet").name == "scenes"
     assert recipe("disparity", network="pasmnet2", unsupervised=True).architecture == "pasmnet2"
-    assert recipe("disparity", unsupervised=True) == RECIPES["unsupervised"]
+    adapted = replace(RECIPES["adapt"], start="pasmnet2", network="pasmnet2")
+    assert recipe("disparity", unsupervised=True) == adapted
+    assert recipe("disparity", unsupervised=True, recipe="unsupervised") == RECIPES["unsupervised"]
+    assert recipe("disparity", unsupervised=True, network="pasmnet").name == "unsupervised"
+    assert recipe("disparity", unsupervised=True, variant="blocks=2").start is None
     assert recipe("superres") == RECIPES["superres"]
 
 

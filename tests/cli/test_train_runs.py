@@ -238,7 +238,7 @@ def test_a_run_whose_data_has_changed_does_not_go_on(pair: Path) -> None:
             Path("mine", view).mkdir(parents=True, exist_ok=True)
             shutil.copy(f"{view}.png", f"mine/{view}/{number}.png")
     options = ("--steps", "2", "--batch", "1", "--crop", "64x32", "--workers", "0", "--device", "cpu")
-    data = ("--unsupervised", "--data", "pairs:mine")
+    data = ("--unsupervised", "--recipe", "unsupervised", "--data", "pairs:mine")
     run = pam("train", "disparity", *data, *options, "--max-minutes", "0.00001", "-o", "run")
     assert run.code == 0, run.stderr
     Path("mine/left/2.png").rename("2.png")
@@ -288,10 +288,11 @@ def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
     common = ("--data", "kitti2015:k", "--crop", "64x32", *COMMON, "--steps", "1", "--checkpoint-every", "1")
     run = pam("train", "disparity", *common, "-o", "truth")
     refuse(run, 3, "000000_10.png")
-    run = pam("train", "disparity", "--unsupervised", "--from", "pasmnet", *common, "-o", "run")
+    paper = ("--unsupervised", "--recipe", "unsupervised", "--from", "pasmnet")
+    run = pam("train", "disparity", *paper, *common, "-o", "run")
     assert run.code == 0, run.stderr
     recipe = read_recipe(Path("run/recipe.json"))
-    assert (recipe.name, recipe.start) == ("adapt", "pasmnet")
+    assert (recipe.name, recipe.start) == ("unsupervised", "pasmnet")
     (line,) = Path("run/log.jsonl").read_text().splitlines()
     assert set(json.loads(line)["losses"]) == {
         "photometric",

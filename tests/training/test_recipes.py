@@ -74,15 +74,28 @@ def test_what_is_the_default_follows_from_the_task() -> None:
     assert default_recipe("superres", unsupervised=False, start=False, network="passrnet2") == "passrnet2"
 
 
-@pytest.mark.parametrize("name", ["unsupervised", "adapt", "paper-kitti"])
+@pytest.mark.parametrize("name", ["unsupervised", "paper-kitti"])
 def test_recipes_for_unlabelled_pairs_need_no_truth(name: str) -> None:
     assert not RECIPES[name].losses.need_truth
     assert RECIPES[name].learns_without_truth
 
 
-@pytest.mark.parametrize("name", ["unsupervised", "adapt"])
-def test_views_that_are_compared_are_lit_alike(name: str) -> None:
-    values = asdict(RECIPES[name].augmentation)
+def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
+    recipe = RECIPES["adapt"]
+    assert recipe.own_labels
+    assert 0 < recipe.aside < 0.5
+    assert recipe.freeze_batch_norm
+    for network in ("pasmnet", "pasmnet2"):
+        assert replace(recipe, network=network).losses.need_truth  # or its terms would have been refused
+
+
+def test_labels_of_one_s_own_are_disparities() -> None:
+    with pytest.raises(UsageError, match="super-resolution"):
+        replace(RECIPES["superres"], own_labels=True)
+
+
+def test_views_that_are_compared_are_lit_alike() -> None:
+    values = asdict(RECIPES["unsupervised"].augmentation)
     apart = [key for key in values if key.startswith("view_")] + ["noise", "blur", "erase"]
     assert [values[key] for key in apart] == [0] * len(apart)
 

@@ -136,9 +136,9 @@ def test_data_without_a_truth_is_refused_before_it_is_needed(tmp_path: Path) -> 
 
 def test_d1_is_best_low_and_psnr_high() -> None:
     disparity, superres = Validator([], None), Validator([], 4)
-    assert disparity.better(20, 30)
-    assert not disparity.better(30, 30)
-    assert superres.better(30, 20)
+    assert disparity.better(20, {0: 30, 5: 25})
+    assert not disparity.better(30, {5: 30})
+    assert superres.better(30, {0: 20})
 
 
 def test_weights_are_kept_in_half_precision_where_they_fit() -> None:

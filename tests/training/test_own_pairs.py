@@ -1,0 +1,143 @@
+"""Labels for a person's own pairs, the pairs that are kept aside, and what is said in the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from example_pairs import Stored, numbered, pair, unlabelled
+
+from pamcli.errors import InputError
+from pamcli.inference.device import Compute
+from pamcli.inference.matcher import StereoResult
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.registry.spec import ModelSpec
+from pamcli.training import own_pairs
+from pamcli.training.own_pairs import agreed_labels, apart, said_of, sure_disparity, write_labels
+from pamcli.training.validation import Gain, Validator, gain
+
+
+class Pairs(Stored):
+    def without_truth(self) -> Pairs:
+        return self
+
+
+def always() -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("count", "learned", "aside"),
+    [
+        (4, [0, 1, 2, 3], []),
+        (5, [0, 1, 3, 4], [2]),
+        (10, [0, 1, 3, 4, 5, 6, 8, 9], [2, 7]),
+    ],
+)
+def test_a_share_of_the_pairs_is_kept_aside_where_there_are_enough(
+    tmp_path: Path, count: int, learned: list[int], aside: list[int]
+) -> None:
+    found, kept = apart(Stored(*numbered(count)), 0.2, tmp_path)
+    assert list(found.indices) == learned
+    assert ([] if kept is None else list(kept.indices)) == aside
+    (line,) = said_of(found, kept)
+    assert line.startswith("none of 4" if count == 4 else f"kept aside, to be measured on: {len(aside)} of")
+    assert all(f"{index:03d}" in line for index in aside)
+
+
+def test_of_many_pairs_some_are_learned_from_and_none_of_those_kept_aside(tmp_path: Path) -> None:
+    found, kept = apart(Stored(*numbered(250)), 0.2, tmp_path)
+    assert kept is not None
+    assert (len(found), len(kept)) == (own_pairs.MOST_LEARNED, own_pairs.MOST_ASIDE)
+    assert not set(found.names) & set(kept.names)
+    assert max(np.diff(found.indices)) <= 4
+    assert said_of(found, kept)[1] == "learned from: 100 of the others, evenly spaced"
+    assert apart(Stored(*numbered(250)), 0.0, tmp_path)[1] is None
+
+
+def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -> None:
+    samples = [unlabelled(pair(seed=seed)) for seed in range(3)]
+    found, _ = apart(Pairs(*samples), 0.2, tmp_path)
+    given: list[tuple[int, ...]] = []
+
+    def find(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        given.append(left.shape)
+        return np.full(left.shape[:2], 5.5, np.float32)
+
+    answers = iter([True, False])
+    assert not write_labels(found, find, range(3), lambda: next(answers))
+    assert [found.label_of(index).exists() for index in range(3)] == [True, False, False]
+    with pytest.raises(InputError, match=found.label_of(1).name):
+        found.load(1)
+    assert write_labels(found, find, range(3), always)
+    assert given == [(96, 192, 3)] * 3  # small pictures are matched twice as large, and learned from so
+    sample = found.load(2)
+    assert sample.name == "002"
+    assert sample.left.shape == sample.right.shape == (96, 192, 3)
+    assert sample.disparity is not None
+    assert np.unique(sample.disparity) == 5.5
+
+
+def test_block_matching_is_right_where_it_is_sure() -> None:
+    sample = pair(height=96, width=240)
+    found = sure_disparity(np.asarray(sample.left, np.uint8), np.asarray(sample.right, np.uint8))
+    known = np.isfinite(found)
+    assert known.mean() > 0.5
+    assert sample.disparity is not None
+    assert (np.abs(found - sample.disparity)[known] > 1).mean() < 0.02
+
+
+def test_a_label_is_what_both_agree_on_or_one_alone_is_sure_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    nan = np.nan
+    blocks = np.array([[10, 10, nan, 10, nan, nan]], np.float32)
+    disparity = np.array([[11, 14, 20, 14, 20, 20]], np.float32)
+    visible = np.array([[True, True, True, True, False, True]])
+    confidence = np.array([[0.9, 0.9, 0.9, 0.2, 0.9, 0.2]], np.float32)
+
+    def found(self: object, left: object, right: object, *, extras: set[str]) -> StereoResult:
+        assert extras == {"visible", "confidence"}
+        return StereoResult(disparity, None, visible, confidence)
+
+    monkeypatch.setattr(own_pairs.StereoMatcher, "__call__", found)
+    monkeypatch.setattr(own_pairs, "sure_disparity", lambda left, right: blocks)
+    find = agreed_labels(PASMnet(), ModelSpec("pasmnet"), Compute(torch.device("cpu"), "fp32"))
+    view = np.zeros((1, 6, 3), np.uint8)
+    np.testing.assert_equal(find(view, view), np.array([[11, nan, 20, 10, nan, nan]], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ({0: 6.0, 100: 5.0, 200: 5.5}, Gain(6.0, 5.0, 100, better=True)),
+        ({0: 6.0, 100: 5.5, 200: 5.3}, Gain(6.0, 5.3, 200, better=True)),
+        ({0: 6.0, 100: 6.5, 200: 6.2}, Gain(6.0, 6.2, 200, better=False)),
+        ({0: 6.0, 100: 5.5}, Gain(6.0, 5.5, 100, better=False)),
+        ({100: 6.0, 200: 5.0}, None),
+        ({0: 6.0}, None),
+    ],
+)
+def test_what_was_gained_is_read_from_the_log(figures: dict[int, float], expected: Gain | None) -> None:
+    lines = [{"step": step, "figure": figure} for step, figure in figures.items()] + [
+        {"step": 1, "loss": 3.0}
+    ]
+    validator = Validator([], None, clearly=own_pairs.CLEARLY)
+    assert gain(lines, validator) == expected
+    if expected is not None:
+        best = [
+            step
+            for step, figure in figures.items()
+            if validator.better(figure, {one: figures[one] for one in figures if one < step})
+        ]
+        assert best[-1] == (expected.step if expected.better else 0), "the file of the best says the same"
+
+
+def test_the_end_names_the_file_of_the_better_weights() -> None:
+    best, last = Path("run/best.safetensors"), Path("run/last.safetensors")
+    assert Gain(6.0, 5.0, 100, better=True).said(best, last) == (
+        "better: D1 5.00 % after 100 steps, 6.00 % before; run/best.safetensors has these weights"
+    )
+    said = Gain(6.0, 6.2, 200, better=False).said(best, last)
+    assert said.startswith("not clearly better: D1 6.20 % at best, 6.00 % before")
+    assert "run/best.safetensors has the weights that the run began with" in said
