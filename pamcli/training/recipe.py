@@ -176,7 +176,7 @@ class Recipe:
     own_labels: bool = False
     """Learn from pairs without a truth by labels that are found for them first: see `own_pairs`."""
     aside: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    """With `own_labels` and without `validation`: the share of the pairs kept aside to measure on."""
+    """Share of the pairs kept aside to measure on, with `own_labels` and without `validation`."""
     freeze_batch_norm: bool = False
     """Keep the running statistics that the weights came with, and normalise by them."""
     freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
