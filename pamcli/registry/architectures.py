@@ -30,7 +30,7 @@ class Architecture:
     """A network: what it does, the classes that compute it, and what is particular to it."""
 
     name: str
-    """By which weights files, recipes and `--network` call it."""
+    """Name in weights files, in recipes and for `--network`."""
     task: Task
     plain: str
     """Class, or function that makes one, for training and export; called with the scale for super-resolution,
@@ -48,7 +48,7 @@ class Architecture:
     recipe: str = ""
     """Recipe that learns with truth where none is named."""
     recipe_from_nothing: str | None = None
-    """The same, from random weights; None: `recipe`."""
+    """Recipe from random weights; None: `recipe`."""
     signature: tuple[str, ...] = ()
     """Keys of weights by which a checkpoint of it is recognised; none: there are no checkpoints of others."""
     scale_key: str | None = None
