@@ -170,7 +170,7 @@ def test_progress_rises_strip_by_strip(
             (60, 90),
             "at 144 x 96, by the network itself at 180 x 120, and padded to 224 x 96",
         ),
-        ((800, 992), (780, 980), "padded to 992 x 800, the size that the network was exported for"),
+        ((832, 992), (780, 980), "padded to 992 x 832, the size that the network was exported for"),
     ],
 )
 def test_what_an_exported_network_does_otherwise(
