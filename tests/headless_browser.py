@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,16 @@ def seen_by_browser(page: bytes, probe: str, folder: Path) -> Any:
     Skips the test where there is no browser. To the object comes `requested`: addresses that the page asked
     for, its own and data: excluded.
     """
+    with browsing(page, folder) as browser:
+        return {**browser.evaluate(probe), "requested": browser.requested()}
+
+
+@contextmanager
+def browsing(page: bytes, folder: Path, *, phone: bool = False, width: int = 1400) -> Iterator[Browser]:
+    """The page, loaded in a browser that obeys: with touches and 390 x 844 px as a phone, or as wide as said.
+
+    Skips the test where there is no browser.
+    """
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         pytest.skip(f"no browser on PATH: none of {', '.join(BROWSERS)}")
@@ -69,7 +81,9 @@ def seen_by_browser(page: bytes, probe: str, folder: Path) -> Any:
     watchdog.start()
     try:
         with open(to_browser, "wb", buffering=0) as out, open(from_browser, "rb") as back:
-            return _Session(out, back).visit(file.as_uri(), probe)
+            found = Browser(out, back)
+            found.visit(file.as_uri(), phone, width)
+            yield found
     finally:
         watchdog.cancel()
         running.kill()
@@ -77,7 +91,7 @@ def seen_by_browser(page: bytes, probe: str, folder: Path) -> Any:
         shutil.rmtree(profile, ignore_errors=True)
 
 
-class _Session:
+class Browser:
     """Chrome's DevTools protocol over a pair of pipes."""
 
     def __init__(self, out: Any, back: Any) -> None:
@@ -85,23 +99,51 @@ class _Session:
         self.count = 0
         self.events: list[dict[str, Any]] = []
         self.target: dict[str, str] = {}
+        self.address = ""
 
-    def visit(self, address: str, probe: str) -> Any:
+    def visit(self, address: str, phone: bool, width: int) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self.target = {"sessionId": attached["sessionId"]}
         for domain in ("Page", "Network", "Runtime"):
             self.call(f"{domain}.enable")
+        width, height = (390, 844) if phone else (width, 900)
+        screen = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone, maxTouchPoints=5 if phone else 1)
+        self.address = address
         self.call("Page.navigate", url=address)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.message())
+
+    def evaluate(self, probe: str) -> Any:
+        """What the body of an async function returns that runs in the page."""
         expression = f"(async () => {{ {probe} }})()"
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def requested(self) -> list[str]:
+        """Addresses that the page asked for, its own and data: excluded."""
         sent = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         asked = [event["params"]["request"]["url"] for event in sent]
-        requested = [each for each in asked if each != address and not each.startswith("data:")]
-        return {**answer["result"]["value"], "requested": requested}
+        return [each for each in asked if each != self.address and not each.startswith("data:")]
+
+    def fingers(self, *steps: list[tuple[float, float]]) -> None:
+        """Touch where the first step says, a place (x, y) a finger, move to the others, and let go."""
+        for kind, step in [
+            *zip(["touchStart", *["touchMove"] * len(steps)], steps, strict=False),
+            ("touchEnd", []),
+        ]:
+            points = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(step)]
+            self.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+
+    def press(self, key: str, count: int = 1, shift: bool = False) -> None:
+        """Press a key as often as said."""
+        for _ in range(count):
+            for kind in ("keyDown", "keyUp"):
+                text = {"text": key} if len(key) == 1 and kind == "keyDown" else {}
+                self.call("Input.dispatchKeyEvent", type=kind, key=key, modifiers=8 * shift, **text)
 
     def call(self, method: str, **parameters: Any) -> Any:
         self.count += 1

@@ -257,7 +257,7 @@ class _Matching(NetworkOperation["StereoResult"]):
             calibration = self.metric.calibration if self.metric else None
             picture, confidence = pair.left.pixels, result.confidence
             return Encoded(
-                render_page(pair.name, picture, disparity, confidence=confidence, calibration=calibration)
+                render_page(pair.title, picture, disparity, confidence=confidence, calibration=calibration)
             )
         if name == COLOR_MAP.name:
             if self.colors is not None:

@@ -24,6 +24,8 @@ class StereoPair:
     right: Picture
     name: str
     """What messages call the pair."""
+    files: tuple[Path, ...] = ()
+    """Where the views come from; empty: from what `name` says."""
 
     def __post_init__(self) -> None:
         sizes = [f"{view.pixels.shape[1]} x {view.pixels.shape[0]}" for view in (self.left, self.right)]
@@ -40,6 +42,11 @@ class StereoPair:
             )
 
     @property
+    def title(self) -> str:
+        """Names of the files without their folders, an equal one once."""
+        return ", ".join(dict.fromkeys(file.name for file in self.files or (Path(self.name),)))
+
+    @property
     def width(self) -> int:
         return int(self.left.pixels.shape[1])
 
@@ -51,7 +58,7 @@ class StereoPair:
 def read_pair(left: Path, right: Path, *, max_pixels: int | None) -> StereoPair:
     """Read both views. Raises InputError as `read_picture` and `StereoPair` do."""
     views = [read_picture(path, max_pixels=max_pixels) for path in (left, right)]
-    return StereoPair(views[0], views[1], f"{left}, {right}")
+    return StereoPair(views[0], views[1], f"{left}, {right}", (left, right))
 
 
 def read_packed_pair(

@@ -27,20 +27,40 @@ const depthOf = (disparity) => {
   return shifted > 0 ? (camera.focal_length * camera.baseline) / shifted : NaN;
 };
 
+// Left camera's coordinates of a pixel that is shown: X to the right, Y down, Z ahead, metres.
+const pointOf = (x, y, disparity) => {
+  const z = depthOf(disparity);
+  const [cx, cy] = camera.principal;
+  return [((x * stride - cx) * z) / camera.focal_length, ((y * stride - cy) * z) / camera.focal_length_y, z];
+};
+
+// Metres as text, with the digits that a length of this scale deserves: four.
+const metres = (value, scale = value) => {
+  const digits = 3 - Math.floor(Math.log10(Math.abs(scale) || 1));
+  return value.toFixed(Math.min(6, Math.max(0, digits)));
+};
+
+const twoDigits = (value) => value.toFixed(2);
+// What can be shown. A range runs from the dark end of the colours to the bright one, which is near.
+const LAYERS = {
+  disparity: { unit: " px", range: facts.range, text: twoDigits, value: (planes, at) => planes.disparity[at] },
+  depth: { unit: " m", range: facts.depths, text: metres, value: (planes, at) => depthOf(planes.disparity[at]) },
+  confidence: { unit: "", range: [0, 1], text: twoDigits, value: (planes, at) => planes.confidence[at] / 255 },
+};
+
 function showPlane(planes) {
-  const name = $("plane").value;
-  const [low, high] = name === "confidence" ? [0, 1] : facts.range;
+  const { unit, range, text, value: valueOf } = LAYERS[$("plane").value];
+  const [low, high] = range;
   const image = new ImageData(width, height);
   for (let at = 0; at < width * height; at++) {
-    const value = name === "confidence" ? planes.confidence[at] / 255 : planes.disparity[at];
+    const value = valueOf(planes, at);
     const level = Math.round(255 * Math.min(1, Math.max(0, (value - low) / (high - low || 1))));
     if (value === value) for (let c = 0; c < 3; c++) image.data[4 * at + c] = colors[3 * level + c];
     image.data[4 * at + 3] = 255;
   }
   $("map").getContext("2d").putImageData(image, 0, 0);
-  const unit = name === "confidence" ? "" : " px";
-  $("low").textContent = low.toFixed(1) + unit;
-  $("high").textContent = high.toFixed(1) + unit;
+  $("low").textContent = text(low) + unit;
+  $("high").textContent = text(high) + unit;
   const legend = new ImageData(256, 1);
   for (let at = 0; at < 256; at++) legend.data.set([...colors.subarray(3 * at, 3 * at + 3), 255], 4 * at);
   $("legend").getContext("2d").putImageData(legend, 0, 0);
@@ -52,9 +72,12 @@ function pixelText(planes, x, y) {
   const parts = [`x ${x * stride}, y ${y * stride}`];
   if (disparity === disparity) {
     parts.push(`disparity ${disparity.toFixed(2)} px`);
-    const depth = facts.calibration ? depthOf(disparity) : NaN;
-    if (depth === depth) parts.push(`depth ${depth.toPrecision(4)} m`);
-    else if (facts.calibration) parts.push("depth unknown");
+    const [X, Y, Z] = facts.calibration ? pointOf(x, y, disparity) : [];
+    if (Z > 0) {
+      const error = Z ** 2 / (camera.focal_length * camera.baseline);
+      parts.push(`depth ${metres(Z)} m (± ${metres(error)} m for 1 px of disparity)`);
+      parts.push(`X ${metres(X, Z)}, Y ${metres(Y, Z)}, Z ${metres(Z)} m`);
+    } else if (facts.calibration) parts.push("depth unknown");
   } else parts.push("unknown");
   if (planes.confidence) parts.push(`confidence ${(planes.confidence[at] / 255).toFixed(2)}`);
   return parts.join(" · ");
@@ -62,156 +85,19 @@ function pixelText(planes, x, y) {
 
 function watchPointer(planes) {
   const area = $("compare");
-  area.addEventListener("pointermove", (event) => {
+  const read = (event) => {
     const box = area.getBoundingClientRect();
     const x = Math.floor(((event.clientX - box.left) / box.width) * width);
     const y = Math.floor(((event.clientY - box.top) / box.height) * height);
     if (x >= 0 && y >= 0 && x < width && y < height) $("pixel").textContent = pixelText(planes, x, y);
-  });
+  };
+  for (const kind of ["pointermove", "pointerdown"]) area.addEventListener(kind, read); // a tap moves nothing
   $("split").addEventListener("input", () => area.style.setProperty("--split", $("split").value));
   $("plane").addEventListener("input", () => showPlane(planes));
   $("actual").addEventListener("input", () => {
     area.classList.toggle("actual", $("actual").checked);
     area.style.width = $("actual").checked ? `${width}px` : "";
   });
-}
-
-const VERTEX = `
-attribute vec2 pixel; attribute float disparity; attribute vec4 look;
-uniform mat4 view; uniform vec4 camera; uniform vec3 depth; uniform float size, cut;
-varying vec3 color;
-void main() {
-  float z = depth.x / (disparity + depth.y);
-  gl_Position = view * vec4((pixel - camera.zw) / camera.xy * z, z, 1.0);
-  gl_PointSize = max(1.0, size * depth.z * z / gl_Position.w);
-  if (look.a < cut || disparity + depth.y <= 0.0) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
-  color = look.rgb;
-}`;
-const FRAGMENT = "precision mediump float; varying vec3 color; void main() { gl_FragColor = vec4(color, 1.0); }";
-const MOST_POINTS = 1500000;
-
-// Twelve bytes a point: pixel (2 x 16 bits), disparity (float), red, green, blue, confidence.
-function pointsOf(planes) {
-  const every = Math.ceil(Math.sqrt((width * height) / MOST_POINTS));
-  const sheet = new OffscreenCanvas(width, height).getContext("2d");
-  sheet.drawImage($("left"), 0, 0);
-  const image = sheet.getImageData(0, 0, width, height).data;
-  const data = new DataView(new ArrayBuffer(12 * Math.ceil(width / every) * Math.ceil(height / every)));
-  let end = 0;
-  for (let y = 0; y < height; y += every)
-    for (let x = 0; x < width; x += every) {
-      const at = y * width + x;
-      if (planes.disparity[at] !== planes.disparity[at]) continue;
-      data.setUint16(end, x * stride, true);
-      data.setUint16(end + 2, y * stride, true);
-      data.setFloat32(end + 4, planes.disparity[at], true);
-      for (let c = 0; c < 3; c++) data.setUint8(end + 8 + c, image[4 * at + c]);
-      data.setUint8(end + 11, planes.confidence ? planes.confidence[at] : 255);
-      end += 12;
-    }
-  return { data: new Uint8Array(data.buffer, 0, end), count: end / 12, every };
-}
-
-function drawCloud(planes) {
-  const canvas = $("cloud");
-  const gl = canvas.getContext("webgl", { antialias: false, preserveDrawingBuffer: true });
-  if (!gl) {
-    $("points").textContent = "This browser has no WebGL, so the cloud cannot be drawn.";
-    return;
-  }
-  const program = gl.createProgram();
-  for (const [kind, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
-    const shader = gl.createShader(kind);
-    gl.shaderSource(shader, source);
-    gl.compileShader(shader);
-    gl.attachShader(program, shader);
-  }
-  gl.linkProgram(program);
-  gl.useProgram(program);
-  const points = pointsOf(planes);
-  $("points").textContent = `${points.count.toLocaleString("en")} points.`;
-  gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer());
-  gl.bufferData(gl.ARRAY_BUFFER, points.data, gl.STATIC_DRAW);
-  const attributes = [["pixel", 2, gl.UNSIGNED_SHORT, false, 0], ["disparity", 1, gl.FLOAT, false, 4], ["look", 4, gl.UNSIGNED_BYTE, true, 8]];
-  for (const [name, size, type, normalized, offset] of attributes) {
-    const place = gl.getAttribLocation(program, name);
-    gl.enableVertexAttribArray(place);
-    gl.vertexAttribPointer(place, size, type, normalized, 12, offset);
-  }
-  gl.enable(gl.DEPTH_TEST);
-  gl.clearColor(0.17, 0.18, 0.19, 1);
-  const uniform = (name) => gl.getUniformLocation(program, name);
-  const { focal_length: fx, focal_length_y: fy, baseline, offset } = camera;
-  const middle = depthOf(facts.middle);
-  const start = { yaw: 0.2, pitch: 0.1, distance: middle, x: 0, y: 0 };
-  let pose = { ...start }, waiting = false;
-
-  function draw() {
-    waiting = false;
-    canvas.width = Math.max(1, Math.round(canvas.clientWidth * devicePixelRatio));
-    canvas.height = Math.max(1, Math.round(canvas.clientHeight * devicePixelRatio));
-    gl.viewport(0, 0, canvas.width, canvas.height);
-    const across = (2 * fx) / (width * stride), up = (2 * fy) / (height * stride);
-    const near = pose.distance / 100, far = pose.distance * 1000;
-    const [cy, sy, cp, sp] = [Math.cos(pose.yaw), Math.sin(pose.yaw), Math.cos(pose.pitch), Math.sin(pose.pitch)];
-    // Turned about the middle of the scene, (0, 0, middle); then `distance` away. Rows are axes of the eye.
-    const turn = [[cy, 0, sy], [-sy * sp, cp, cy * sp], [-sy * cp, -sp, cy * cp]];
-    const eye = turn.map((row, axis) => [...row, -row[2] * middle + [pose.x, pose.y, pose.distance][axis]]);
-    const ahead = (far + near) / (far - near), shift = (-2 * far * near) / (far - near);
-    const rows = [eye[0].map((v) => v * across), eye[1].map((v) => -v * up), eye[2].map((v, i) => v * ahead + (i === 3 ? shift : 0)), eye[2]];
-    gl.uniformMatrix4fv(uniform("view"), false, [0, 1, 2, 3].flatMap((column) => rows.map((row) => row[column])));
-    gl.uniform4f(uniform("camera"), fx, fy, ...camera.principal);
-    gl.uniform3f(uniform("depth"), fx * baseline, offset, (points.every * canvas.width) / width);
-    gl.uniform1f(uniform("size"), Number($("size").value));
-    gl.uniform1f(uniform("cut"), $("cut") ? Number($("cut").value) : 0);
-    gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
-    gl.drawArrays(gl.POINTS, 0, points.count);
-  }
-  const redraw = () => {
-    if (!waiting) requestAnimationFrame(draw);
-    waiting = true;
-  };
-  const turnBy = (x, y) => {
-    pose.yaw += x;
-    pose.pitch = Math.min(1.5, Math.max(-1.5, pose.pitch + y));
-    redraw();
-  };
-  const nearer = (factor) => {
-    pose.distance *= factor;
-    redraw();
-  };
-  canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
-  canvas.addEventListener("pointermove", (event) => {
-    if (!event.buttons) return;
-    if (event.shiftKey || event.buttons > 1) {
-      const unit = (pose.distance * 2) / canvas.clientWidth;
-      pose.x += (event.movementX * unit * width * stride) / (2 * fx);
-      pose.y += (event.movementY * unit * width * stride) / (2 * fx);
-      redraw();
-    } else turnBy(-event.movementX / 200, event.movementY / 200);
-  });
-  canvas.addEventListener("contextmenu", (event) => event.preventDefault());
-  canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    nearer(Math.exp(event.deltaY / 1000));
-  }, { passive: false });
-  const keys = { ArrowLeft: () => turnBy(0.05, 0), ArrowRight: () => turnBy(-0.05, 0), ArrowUp: () => turnBy(0, -0.05), ArrowDown: () => turnBy(0, 0.05), "+": () => nearer(0.9), "-": () => nearer(1 / 0.9) };
-  canvas.addEventListener("keydown", (event) => {
-    if (!keys[event.key]) return;
-    event.preventDefault();
-    keys[event.key]();
-  });
-  $("reset").addEventListener("click", () => {
-    pose = { ...start };
-    redraw();
-  });
-  $("size").addEventListener("input", redraw);
-  $("cut")?.addEventListener("input", () => {
-    $("cut-value").textContent = Number($("cut").value).toFixed(2);
-    redraw();
-  });
-  addEventListener("resize", redraw);
-  draw();
 }
 
 addEventListener("load", async () => {

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import resources
@@ -38,6 +39,9 @@ FINEST_STEP = 1 / 64
 """Pixels: disparities are stored in steps of this size, or coarser where 16 bits do not span the range."""
 PERCENTILES = (1, 50, 99)  # of the known disparities: the middle of the scene, and the range of the colours
 THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a page
+
+SCRIPTS = "page.js", "cloud.js"
+"""What runs in a page, in this order; the last of all, when it is loaded, is in `page.js`."""
 
 INDEX_NAME = "index.html"
 MOST_PICTURES = 500  # pages above which an index shows names only
@@ -80,6 +84,8 @@ def render_page(
     picture = np.asarray(Image.fromarray(eight_bits(left)).reduce(stride))
     known = shown[np.isfinite(shown)]
     low, middle, high = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 1.0, 1.0)
+    metric = calibration is not None and calibration.baseline > 0
+    depths = _depths(calibration, shown) if calibration is not None and metric else None
     values, lowest, step = _packed(shown, sure)
     thumbnail = Image.fromarray(colorize(shown, low, high))
     thumbnail.thumbnail((THUMBNAIL, 4 * THUMBNAIL))
@@ -106,11 +112,20 @@ def render_page(
             "range": [low, high],
             "middle": middle,
             "confidence": sure is not None,
-            "calibration": calibration is not None,
+            "depths": depths,
+            "calibration": metric,
             "camera": _camera(calibration, full_width, full_height, low),
             "colors": base64.b64encode(color_table().tobytes()).decode(),
         },
     )
+
+
+def _depths(calibration: Calibration, disparity: NDArray[np.float32]) -> list[float] | None:
+    """Where the colours of the depth begin, far, and end, near, metres; None where no depth is known."""
+    depth = calibration.depth(disparity)
+    known = depth[np.isfinite(depth)]
+    near, _, far = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 0.0, 0.0)
+    return [far, near] if known.size else None
 
 
 def _camera(calibration: Calibration | None, width: int, height: int, low: float) -> dict[str, Any]:
@@ -160,8 +175,8 @@ def rendered(template: str, **values: Any) -> bytes:
         loader=PackageLoader("pamcli.viewing", "."), autoescape=True, undefined=StrictUndefined
     )
     files = resources.files("pamcli.viewing")
-    style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    text = environment.get_template(template).render(style=style, script=script, **values)
+    style, *scripts = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", *SCRIPTS))
+    text = environment.get_template(template).render(style=style, script="".join(scripts), **values)
     return text.encode("utf-8", "replace")  # a file name that is no UTF-8 has lone surrogates
 
 
@@ -215,8 +230,20 @@ def render_index(folder: Path) -> tuple[bytes, list[Path]]:
         except InputError:
             damaged.append(path)
             continue
-        link = quote(path.relative_to(folder).as_posix(), errors="surrogateescape")
-        pages.append({"link": link, "title": known.title, "picture": known.picture})
+        inside = path.relative_to(folder)
+        link = quote(inside.as_posix(), errors="surrogateescape")
+        pages.append(
+            {
+                "link": link,
+                "path": inside.with_suffix("").as_posix(),
+                "title": known.title,
+                "picture": known.picture,
+            }
+        )
+    named = Counter(page["title"] for page in pages)
+    for page in pages:
+        if named[page["title"]] > 1:  # pictures of one name, in several folders
+            page["title"] += f" ({page['path']})"
     if len(pages) > MOST_PICTURES:
         pages = [{**page, "picture": ""} for page in pages]
     return rendered("index.html", pages=pages), damaged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,13 @@ def facts_of(page: str) -> dict[str, object]:
 
 
 def test_a_page_beside_the_disparity(pair: Path) -> None:
-    run = pam("disparity", "left.png", "right.png", "-o", "d.npy", "--page", "d.html")
+    Path("in").mkdir()
+    shutil.copy("left.png", "in/left.png")
+    run = pam(
+        "disparity", "in/left.png", str(Path("right.png").absolute()), "-o", "d.npy", "--page", "d.html"
+    )
     assert (run.code, run.lines) == (0, ["d.npy", "d.html"])
+    assert "<title>left.png, right.png</title>" in Path("d.html").read_text()  # without folders
     facts = facts_of("d.html")
     assert (facts["width"], facts["height"], facts["confidence"]) == (96, 64, True)
     assert facts["middle"] == pytest.approx(float(np.median(np.load("d.npy"))), abs=1e-3)

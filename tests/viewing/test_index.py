@@ -42,6 +42,16 @@ def test_it_lists_the_pages_and_nothing_else(folder: Path) -> None:
     assert [link for link, _ in links] == ["frame9.html", "frame10.html", nasty]
 
 
+def test_pages_of_one_title_are_told_apart(folder: Path) -> None:
+    for path in ("frame9.html", "sub/twin.html"):
+        (folder / path).write_bytes(render_page("left.png", np.zeros((8, 12, 3), np.uint8), np.ones((8, 12))))
+    text = render_index(folder)[0].decode()
+    titles = re.findall(r"/>?[^<>]*>([^<>]+)</a>", text)
+    assert "left.png (frame9)" in titles
+    assert "left.png (sub/twin)" in titles
+    assert "title of frame10" in titles
+
+
 def test_many_pages_have_no_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "MOST_PICTURES", 2)
     page, _ = render_index(folder)

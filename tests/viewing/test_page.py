@@ -33,6 +33,13 @@ def scene() -> SimpleNamespace:
     return SimpleNamespace(left=left, disparity=disparity, confidence=confidence)
 
 
+def point(disparity: float, x: int, y: int) -> list[float]:
+    """X, Y and Z of a pixel, by the matrix Q that a calibration hands to other programs."""
+    calibration = Calibration(FOCAL, BASELINE, OFFSET).for_size(WIDTH, HEIGHT)
+    across, down, ahead, weight = calibration.reprojection() @ [x, y, disparity, 1]
+    return [across / weight, down / weight, ahead / weight]
+
+
 PROBE = """
 const wait = async (done) => {
   for (let n = 0; n < 10000 && !done(); n++) await new Promise((go) => setTimeout(go, 20));
@@ -68,6 +75,11 @@ const change = (id, value) => {
 if (facts.confidence) {
   change("plane", "confidence");
   seen.mapOfConfidence = map();
+}
+if (facts.calibration) {
+  change("plane", "depth");
+  seen.mapOfDepth = map();
+  seen.ends = [$("low").textContent, $("high").textContent];
 }
 change("split", 0.25);
 seen.clip = getComputedStyle($("map")).clipPath;
@@ -135,15 +147,21 @@ def test_the_pixel_under_the_pointer(seen: dict[str, Any]) -> None:
     for text, (x, y) in zip(seen["read"], [(3, 4), (12, 15), (38, 2), (35, 29)], strict=True):
         disparity, confidence = given.disparity[y, x], given.confidence[y, x]
         found = re.fullmatch(
-            rf"x {x}, y {y} · (?:unknown|disparity ([\d.]+) px · depth ([\d.]+) m) · confidence ([\d.]+)",
+            rf"x {x}, y {y} · (?:unknown|disparity ([\d.]+) px · depth ([\d.]+) m "
+            r"\(± ([\d.]+) m for 1 px of disparity\) · X (-?[\d.]+), Y (-?[\d.]+), Z ([\d.]+) m)"
+            r" · confidence ([\d.]+)",
             text,
         )
         assert found is not None, text
         assert (found[1] is None) == np.isnan(disparity)
-        assert float(found[3]) == pytest.approx(confidence, abs=0.008)
+        assert float(found[7]) == pytest.approx(confidence, abs=0.008)
         if found[1]:
             assert float(found[1]) == pytest.approx(disparity, abs=0.014)
             assert float(found[2]) == pytest.approx(FOCAL * BASELINE / (disparity + OFFSET), rel=4e-3)
+            # Numbers of three and more digits; the page's disparity is a step of 1/64 px off at most.
+            cloud = point(float(disparity), x, y)
+            assert [float(found[at]) for at in (4, 5, 6)] == pytest.approx(cloud, rel=4e-3, abs=2e-3)
+            assert float(found[3]) == pytest.approx(float(found[6]) ** 2 / (FOCAL * BASELINE), rel=1e-3)
 
 
 def test_colours_and_the_slider(seen: dict[str, Any]) -> None:
@@ -151,6 +169,12 @@ def test_colours_and_the_slider(seen: dict[str, Any]) -> None:
     assert near.sum() > far.sum() > unknown.sum() == 0
     doubtful, sure, _ = (np.array(color) for color in seen["mapOfConfidence"])
     assert sure.sum() > doubtful.sum()
+    far, near, unknown = (np.array(color) for color in seen["mapOfDepth"])
+    assert near.sum() > far.sum() > unknown.sum() == 0
+    depth = FOCAL * BASELINE / (scene().disparity + OFFSET)
+    for text, percentile in zip(seen["ends"], (99, 1), strict=True):
+        assert text.endswith(" m")
+        assert float(text[:-2]) == pytest.approx(np.nanpercentile(depth, percentile), abs=6e-4)
     assert seen["clip"] == f"inset(0px 0px 0px {seen['clipped']:g}px)" or "25%" in seen["clip"], seen["clip"]
 
 
@@ -181,6 +205,7 @@ def test_without_calibration_and_confidence(tmp_path_factory: pytest.TempPathFac
     given = scene()
     data = render_page("plain", given.left.astype(np.uint16) * 257, given.disparity - 8)
     assert b"Without a calibration" in data
+    assert b'<option value="depth">' not in data
     seen = seen_by_browser(data, PROBE, tmp_path_factory.mktemp("browser"))
     arrived = np.array(seen["disparity"], float).reshape(HEIGHT, WIDTH)
     assert np.nanmax(np.abs(arrived - (given.disparity - 8))) <= pages.FINEST_STEP / 2 + 1e-6
