@@ -23,6 +23,7 @@ import stereo_files
 import tifffile
 from PIL import Image
 from unrectified import photographs
+from video_files import write_video
 from warm_python import WarmPython
 
 from pamcli.evaluation.submissions import rules_of
@@ -167,6 +168,15 @@ def prepare_boards(folder: Path) -> None:
         video.release()
 
 
+def prepare_videos(folder: Path, left: Image.Image, right: Image.Image) -> None:
+    """Clips of two cameras that move down, and one with both views; needs PyAV."""
+    views = [[np.asarray(view)[top : top + 60] for top in range(4)] for view in (left, right)]
+    write_video(folder / "clip_left.mp4", views[0], "libx264", "yuv420p")
+    write_video(folder / "clip_right.mp4", views[1], "libx264", "yuv420p")
+    both = [np.concatenate(pair, axis=1) for pair in zip(*views, strict=True)]
+    write_video(folder / "clip.mp4", both, "libx264", "yuv420p")
+
+
 def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPython) -> dict[str, str]:
     """Fills the folder with small files of the names that the README uses; returns the environment."""
     left, right = (
@@ -256,6 +266,8 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     (folder / "calib.txt").write_text(
         f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
     )
+    if "clip_left" in block.text:
+        prepare_videos(folder, left, right)
     if "calibration make" in block.text:
         prepare_boards(folder)
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):

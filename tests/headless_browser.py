@@ -32,6 +32,8 @@ OPTIONS = (
     "--window-size=1400,900",
     "--remote-debugging-pipe",
 )
+PAGE_READY = "while (!document.body.dataset.ready) await new Promise((go) => setTimeout(go, 20));"
+"""Waits in the page of a pair until it is drawn."""
 PATIENCE = 300
 """Seconds after which a browser that hangs is killed."""
 
@@ -122,6 +124,14 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def box(self, name: str) -> tuple[float, float, float, float]:
+        """Where an element stands, scrolled into sight: left, top, width, height in CSS pixels."""
+        left, top, width, height = self.evaluate(
+            f'const it = document.getElementById("{name}"); it.scrollIntoView({{ block: "center" }});'
+            "const box = it.getBoundingClientRect(); return [box.left, box.top, box.width, box.height];"
+        )
+        return left, top, width, height
 
     def requested(self) -> list[str]:
         """Addresses that the page asked for, its own and data: excluded."""

@@ -20,7 +20,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "checked": ({"errors"}, {"pydantic"}),
     "workers": ({"errors"}, set()),
     "files": ({"errors", "checked"}, {"pydantic"}),
-    "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2"}),
+    "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
     "streaming": ({"networks"}, {"torch"}),

@@ -71,7 +71,11 @@ CHECKED_OTHERWISE = {
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
 def test_the_commands_work(block: Block, tmp_path: Path, checkpoint: Path, warm_python: WarmPython) -> None:
-    for words, package, extra in ((".onnx", "onnxruntime", "onnx"), ("--engine ray", "ray", "ray")):
+    for words, package, extra in (
+        (".onnx", "onnxruntime", "onnx"),
+        ("--engine ray", "ray", "ray"),
+        ("clip_left", "av", "video"),
+    ):
         if words in block.text:
             pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[{extra}]')")
     environment = prepare(tmp_path, block, checkpoint, warm_python)

@@ -28,6 +28,9 @@ class Job:
     def names(self) -> list[str]:
         """The pictures, as messages name them."""
         pictures = (self.pair.left, self.pair.right) if self.pair else ()
+        if self.pair and self.pair.frames:
+            both = zip(pictures, self.pair.frames, strict=True)
+            return [f"{path}, frame {number}" for path, number in both if path is not None]
         return [STDIN_NAME if path == STDIN else str(path) for path in pictures if path is not None]
 
     @property
@@ -61,6 +64,11 @@ class Outcome:
     def right(self) -> Path | None:
         """Right picture; None: the left one holds both views."""
         return self.job.pair.right if self.job.pair else None
+
+    @property
+    def frame(self) -> int | None:
+        """Number of the frame in the left video, from 0; None: pictures."""
+        return self.job.pair.frames[0] if self.job.pair and self.job.pair.frames else None
 
     @property
     def status(self) -> Literal["ok", "skipped", "failed"]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pamcli.batch.job import Job
 from pamcli.files.outputs import Encoded
-from pamcli.files.pairing import STDIN, STDIN_NAME, reading_stdin
+from pamcli.files.pairing import STDIN, STDIN_NAME, PairName, reading_stdin
 
 if TYPE_CHECKING:
     from pamcli.files.suffixes import PackedLayout
     from pamcli.imaging.stereo_pair import StereoPair
+    from pamcli.imaging.videos import Videos
 
 Result = TypeVar("Result")
 
@@ -54,6 +55,8 @@ class Operation(ABC, Generic[Result]):
         from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
 
         assert job.pair is not None
+        if job.pair.frames is not None:
+            return self._frames(job.pair, layout, max_pixels)
         if layout is None:
             assert job.pair.right is not None
             return read_pair(job.pair.left, job.pair.right, max_pixels=max_pixels)
@@ -62,6 +65,22 @@ class Operation(ABC, Generic[Result]):
         with reading_stdin() as stdin:
             picture = stdin.read()
         return read_packed_pair(picture, layout, max_pixels=max_pixels, name=STDIN_NAME)
+
+    def _frames(self, pair: PairName, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+        from pamcli.imaging.stereo_pair import StereoPair, halved
+
+        assert pair.frames is not None
+        left = self._videos[pair.left].frame(pair.frames[0], max_pixels=max_pixels)
+        if pair.right is None:
+            return halved(left, layout or "lr", str(pair))
+        right = self._videos[pair.right].frame(pair.frames[1], max_pixels=max_pixels)
+        return StereoPair(left, right, str(pair))
+
+    @cached_property
+    def _videos(self) -> Videos:
+        from pamcli.imaging.videos import Videos
+
+        return Videos()
 
     def look(self, pair: StereoPair) -> Sequence[str]:
         """What looks wrong with it, a warning each."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal, Self, TypedDict, TypeVar
 
 from pamcli.batch import LOG
+from pamcli.batch.frames import are_videos, pair_frames
 from pamcli.batch.job import Job
 from pamcli.errors import PamError, UsageError
-from pamcli.files.finding import shown, video_error
+from pamcli.files.finding import listed, shown
 from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
@@ -31,7 +32,7 @@ from pamcli.files.pairing import (
     resolve_packed,
     resolve_pairs,
 )
-from pamcli.files.suffixes import VIDEO_SUFFIXES, PackedLayout
+from pamcli.files.suffixes import PackedLayout
 
 Item = TypeVar("Item")
 Place = str | Path
@@ -50,6 +51,14 @@ class BatchOptions(TypedDict, total=False):
     """The inputs are pictures that hold both views, in this layout."""
     root: Place | None
     """Results of a list mirror the left pictures' paths below this folder; None: the current one."""
+    start: int
+    """Number of the first left frame of a video that is taken, from 0."""
+    every: int
+    """Step from a frame that is taken to the next one."""
+    count: int | None
+    """How many frames are taken at most; None: to the end."""
+    offset: int
+    """The right video shows this many frames later what the left one shows."""
     shard: tuple[int, int] | None
     """(I, N): every N-th pair alone, from the I-th on, counted from 1."""
     skip_unpaired: bool
@@ -86,6 +95,10 @@ class Request:
     null: bool = False
     packed: PackedLayout | None = None
     root: Place | None = None
+    start: int = 0
+    every: int = 1
+    count: int | None = None
+    offset: int = 0
     shard: tuple[int, int] | None = None
     skip_unpaired: bool = False
     max_pixels: int | None = MAX_PIXELS
@@ -102,6 +115,8 @@ class Request:
             raise UsageError(f"`root` {shown(self.root)} is no folder")
         if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
             raise UsageError(f"`shard` {self.shard} is none", "(I, N) with I from 1 to N")
+        if self.start < 0 or self.every < 1 or (self.count is not None and self.count < 1):
+            raise UsageError("`start` is 0 or more, `every` and `count` are 1 or more")
         if not self.remote and (self.ray_cores, self.ray_address) != (None, "auto"):
             raise UsageError("`ray_address` and `ray_cores` are about `engine` ray", "add that, or drop them")
 
@@ -109,6 +124,12 @@ class Request:
     def remote(self) -> bool:
         """Other machines do the work."""
         return self.engine == "ray"
+
+    @property
+    def about_videos(self) -> list[str]:
+        """Names of the options for videos that are given."""
+        usual = {"start": 0, "every": 1, "count": None, "offset": 0}
+        return [name for name, value in usual.items() if getattr(self, name) != value]
 
     @property
     def part(self) -> slice:
@@ -246,6 +267,10 @@ def _find_pairs(request: Request, inputs: list[str], stream: bool) -> Pairing | 
         raise UsageError("the name of a picture or list is empty", "an unset variable of the shell, perhaps?")
     if request.null and request.pairs is None:
         raise UsageError("`null` is about the list of `pairs`, and there is none")
+    if are_videos(inputs):
+        return _find_frames(request, inputs)
+    if alone := request.about_videos:
+        raise UsageError(f"`{alone[0]}` is about videos, and none is given")
     if request.pairs is not None:
         if inputs or request.packed:
             given = f"the argument {inputs[0]}" if inputs else "`packed`"
@@ -263,15 +288,31 @@ def _find_pairs(request: Request, inputs: list[str], stream: bool) -> Pairing | 
         )
     if "-" in inputs:
         raise UsageError("stdin gives one picture that holds both views", "add `packed` lr, rl, tb or bt")
-    for name in inputs:
-        if Path(name).suffix.lower() in VIDEO_SUFFIXES and os.path.isfile(name):
-            raise video_error(name)
     if len(inputs) != 2:
         raise UsageError(
             f"a left and a right picture are needed, {len(inputs) or 'none'} given",
             "two folders or two quoted templates make a batch; `packed` takes pictures that hold both views",
         )
     return resolve_pairs(*inputs)
+
+
+def _find_frames(request: Request, inputs: list[str]) -> Pairing:
+    """The frames of one or two videos. Raises UsageError, InputError."""
+    for name, given in (("pairs", request.pairs), ("root", request.root)):
+        if given is not None:
+            raise UsageError(f"`{name}` is about pictures, and {shown(inputs[0])} is a video", "leave it out")
+    if request.packed == "auto":
+        raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
+    if len(inputs) != (1 if request.packed else 2):
+        raise UsageError(
+            f"{len(inputs)} videos are given: {listed(inputs)}",
+            "a left and a right one, or one that holds both views and `packed` lr, rl, tb or bt",
+        )
+    if request.packed and request.offset:
+        raise UsageError("`offset` is about two videos, and one holds both views", "leave it out")
+    return pair_frames(
+        inputs, start=request.start, every=request.every, count=request.count, offset=request.offset
+    )
 
 
 def _returned(

@@ -49,8 +49,9 @@ class Pairs(Limit):
     """Which pictures belong together."""
 
     inputs: list[str] | None = argument(
-        "Two pictures, two folders (paired by equal names), or two templates in which {} stands for "
-        "the same text. With --packed: pictures or folders that hold both views, or - for stdin.",
+        "Two pictures, two folders (paired by equal names), two templates in which {} stands for "
+        "the same text, or two videos. With --packed: pictures, folders or a video that hold both views, or "
+        "- for stdin.",
         metavar="LEFT RIGHT",
         show_default=False,
     )
@@ -68,6 +69,14 @@ class Pairs(Limit):
         "Results of a list, and of several --packed pictures, mirror the paths of the left pictures below "
         "this folder, by default the current one.",
         metavar="DIR",
+    )
+    start: int = option("Begin a video with this frame, counted from 0.", default=0, min=0)
+    every: int = option("Take every N-th frame of a video.", default=1, min=1)
+    count: int | None = option("Take so many frames of a video at most.", min=1)
+    offset: int = option(
+        "Take the right video's frames N later than the left one's (earlier, where N is negative).",
+        default=0,
+        parse=None,
     )
     shard: tuple[int, int] | None = option(
         "Process every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",

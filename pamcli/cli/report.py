@@ -77,6 +77,7 @@ class _Reporter:
             self.console.record(
                 {
                     **{"left": outcome.left, "right": outcome.right, "line": job.line},
+                    **({} if outcome.frame is None else {"frame": outcome.frame}),
                     **{"outputs": outcome.outputs, **facts, "status": status},
                     "code": error.exit_code if error else 0,
                     "error": said(error) if error else None,

@@ -47,11 +47,13 @@ class PairName:
     """Third column of a pair list: the name of the main output."""
     line: int | None = None
     """Line of the pair list, from 1 (of a NUL-separated list: the number of the pair)."""
+    frames: tuple[int, int] | None = None
+    """Numbers of the left and the right frame, from 0, of videos."""
 
     def __str__(self) -> str:
         """How a message names this pair."""
-        name = shown(self.left)
-        return name if self.line is None else f"{name} (line {self.line})"
+        line = "" if self.line is None else f" (line {self.line})"
+        return shown(self.left) + (f", frame {self.frames[0]}" if self.frames else line)
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ def is_template(text: str) -> bool:
 def resolve_pairs(left: str, right: str) -> Pairing:
     """The pairs that two arguments mean; two folders or two templates are a batch.
 
-    The key of two pictures is the stem of the left one. Raises UsageError for a mixture of kinds, for one
-    file on both sides and where nothing matches, and InputError for what does not exist or cannot be read.
+    The key of two pictures is the left one's stem. Raises UsageError for a mixture of kinds, one file on both
+    sides and where nothing matches, InputError for what does not exist or cannot be read.
     """
     if is_template(left) != is_template(right):
         lacking = right if is_template(left) else left
@@ -127,12 +129,11 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
 def pair_templates(left: str, right: str) -> Pairing:
     """Files whose names differ from each other as two templates do.
 
-    Every `{}` of both templates stands for one and the same text, which may contain "/". Hidden files and
-    folders are left alone unless a template names them, sub-folders that may not be read are passed over.
-    A template that ends in `{}` finds pictures only, any other one what its suffix says.
+    Every `{}` of both stands for one and the same text, which may contain "/". Hidden files and folders are
+    left alone unless a template names them, sub-folders that may not be read are passed over. A template that
+    ends in `{}` finds pictures only, any other one what its suffix says.
 
-    Raises UsageError where nothing matches or both templates are the same, InputError where the folder of
-    a template cannot be read.
+    Raises UsageError: nothing matches, both templates are the same; InputError: their folder is unreadable.
     """
     if Path(left) == Path(right):
         raise UsageError(f"both templates are {shown(left)}", "name the left and the right view")

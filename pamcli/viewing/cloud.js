@@ -138,16 +138,19 @@ function drawCloud(planes) {
     event.preventDefault();
     nearer(Math.exp(event.deltaY / 1000));
   }, { passive: false });
-  const keys = { ArrowLeft: () => turnBy(0.05, 0), ArrowRight: () => turnBy(-0.05, 0), ArrowUp: () => turnBy(0, -0.05), ArrowDown: () => turnBy(0, 0.05), "+": () => nearer(0.9), "-": () => nearer(1 / 0.9) };
+  const moves = { ArrowLeft: [-20, 0], ArrowRight: [20, 0], ArrowUp: [0, -20], ArrowDown: [0, 20] };
+  const reset = () => {
+    pose = { ...start };
+    redraw();
+  };
+  const keys = { ArrowLeft: () => turnBy(0.05, 0), ArrowRight: () => turnBy(-0.05, 0), ArrowUp: () => turnBy(0, -0.05), ArrowDown: () => turnBy(0, 0.05), "+": () => nearer(0.9), "=": () => nearer(0.9), "-": () => nearer(1 / 0.9), Home: reset };
   canvas.addEventListener("keydown", (event) => {
     if (!keys[event.key]) return;
     event.preventDefault();
-    keys[event.key]();
+    if (event.shiftKey && moves[event.key]) moveBy(...moves[event.key]);
+    else keys[event.key]();
   });
-  $("reset").addEventListener("click", () => {
-    pose = { ...start };
-    redraw();
-  });
+  $("reset").addEventListener("click", reset);
   $("size").addEventListener("input", redraw);
   $("cut")?.addEventListener("input", () => {
     $("cut-value").textContent = Number($("cut").value).toFixed(2);

@@ -83,17 +83,44 @@ function pixelText(planes, x, y) {
   return parts.join(" · ");
 }
 
+function putAt(mark, x, y) {
+  mark.style.left = `${(100 * (x + 0.5)) / width}%`;
+  mark.style.top = `${(100 * (y + 0.5)) / height}%`;
+}
+
 function watchPointer(planes) {
   const area = $("compare");
-  const read = (event) => {
+  let now = [Math.floor(width / 2), Math.floor(height / 2)];
+  const read = (x, y, marked) => {
+    now = [Math.min(width - 1, Math.max(0, x)), Math.min(height - 1, Math.max(0, y))];
+    $("pixel").textContent = pixelText(planes, ...now);
+    $("cursor").hidden = !marked;
+    putAt($("cursor"), ...now);
+  };
+  const measure = measuring(planes, read);
+  const under = (event, then) => {
     const box = area.getBoundingClientRect();
     const x = Math.floor(((event.clientX - box.left) / box.width) * width);
     const y = Math.floor(((event.clientY - box.top) / box.height) * height);
-    if (x >= 0 && y >= 0 && x < width && y < height) $("pixel").textContent = pixelText(planes, x, y);
+    if (x >= 0 && y >= 0 && x < width && y < height) then(x, y, event.pointerType === "touch");
   };
-  for (const kind of ["pointermove", "pointerdown"]) area.addEventListener(kind, read); // a tap moves nothing
+  for (const kind of ["pointermove", "pointerdown"]) area.addEventListener(kind, (event) => under(event, read)); // a tap moves nothing
+  area.addEventListener("click", (event) => under(event, measure.take));
+  const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  area.addEventListener("keydown", (event) => {
+    const step = steps[event.key]?.map((way) => way * (event.shiftKey ? 10 : 1));
+    if (step) read(now[0] + step[0], now[1] + step[1], true);
+    else if (event.key === "Enter") measure.take(...now);
+    else if (event.key === "Escape") measure.clear();
+    else return;
+    event.preventDefault();
+    if (step) $("cursor").scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
   $("split").addEventListener("input", () => area.style.setProperty("--split", $("split").value));
-  $("plane").addEventListener("input", () => showPlane(planes));
+  $("plane").addEventListener("input", () => {
+    showPlane(planes);
+    measure.show();
+  });
   $("actual").addEventListener("input", () => {
     area.classList.toggle("actual", $("actual").checked);
     area.style.width = $("actual").checked ? `${width}px` : "";

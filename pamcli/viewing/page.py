@@ -40,7 +40,7 @@ FINEST_STEP = 1 / 64
 PERCENTILES = (1, 50, 99)  # of the known disparities: the middle of the scene, and the range of the colours
 THUMBNAIL = 224  # pixels: width of the small picture by which an index shows a page
 
-SCRIPTS = "page.js", "cloud.js"
+SCRIPTS = "page.js", "measuring.js", "cloud.js"
 """What runs in a page, in this order; the last of all, when it is loaded, is in `page.js`."""
 
 INDEX_NAME = "index.html"

@@ -66,12 +66,14 @@ def test_a_stereo_file_is_no_view(camera: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "my clip.MKV"])
-def test_videos_are_refused_with_the_line_that_makes_frames(pair: Path, name: str) -> None:
+def test_videos_in_place_of_pictures_are_refused_with_the_line_that_makes_them(pair: Path, name: str) -> None:
     Path(name).write_bytes(b"\0\0\0\x18ftypisom\0\0\0\0")
-    quoted = f"'{name}'" if " " in name else name
-    line = f"ffmpeg -i {quoted} frames/%06d.png"
-    for arguments in ([name], [name, name], ["--packed", "lr", name], [name, "right.png"]):
-        with unchanged():
-            refuse(pam("disparity", *arguments, "-o", "x.pfm"), 3, f"{name} is a video", line)
+    Path("films").mkdir()
+    Path("films", name).write_bytes(b"")
+    with unchanged():
+        refuse(pam("disparity", "films", "films", "-o", "out"), 3, f"{name} is a video", "ffmpeg -i")
+        refuse(
+            pam("disparity", "films", "--packed", "auto", "-o", "out"), 3, f"{name} is a video", "ffmpeg -i"
+        )
     Path(name).rename("left.png")
     refuse(pam("disparity", "left.png", "right.png", "-o", "x.pfm"), 3, "left.png is a video", "ffmpeg")

@@ -1,0 +1,138 @@
+"""Frames of two videos, or of one that holds both views, as pairs: those that were taken at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pamcli.batch import LOG
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import counted, listed, shown
+from pamcli.files.pairing import Pairing, PairName
+from pamcli.files.suffixes import VIDEO_SUFFIXES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pamcli.imaging.videos import Video
+
+LIKE_RATES = 0.01
+"""Share by which the frame rates of both videos may differ."""
+ALIKE = 0.5
+"""Share of the time between two frames by which those of a pair may lie apart."""
+FEW = 0.5
+"""Share of the frames that may be without a partner."""
+
+
+def are_videos(inputs: Sequence[str]) -> bool:
+    """Whether all inputs are called like videos. Raises UsageError where some are, and some are not."""
+    found = [Path(text).suffix.lower() in VIDEO_SUFFIXES for text in inputs]
+    if any(found) and not all(found):
+        raise UsageError(f"of {listed(inputs)} one is a video, the other one is none")
+    return bool(found) and all(found)
+
+
+@dataclass(frozen=True)
+class FramePairs:
+    """Pairs of frames in their order, each made when it is asked for: an hour has 200,000."""
+
+    left: Path
+    right: Path | None
+    numbers: NDArray[np.int64]
+    """(N, 2): number of the frame in the left and in the right video, from 0."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __contains__(self, pair: object) -> bool:
+        return any(pair == each for each in self)
+
+    def __iter__(self) -> Iterator[PairName]:
+        for left, right in self.numbers.tolist():
+            yield PairName(self.left, self.right, f"{left:06}", frames=(left, right))
+
+
+def pair_frames(
+    inputs: Sequence[str], *, start: int = 0, every: int = 1, count: int | None = None, offset: int = 0
+) -> Pairing:
+    """Pair the frames of one or two videos by their time stamps; what has no partner is said and left out.
+
+    The time of a frame is counted from the first one of its video. start, every: the first left frame that is
+    taken, and the step from one to the next. count: of pairs, at most; None: to the end. offset: this many
+    frames later in the right video is what the left one shows.
+    Raises UsageError: not one or two videos, PyAV is missing, nothing is left; InputError: a video that
+    cannot be read, rates that differ.
+    """
+    import numpy as np
+
+    from pamcli.imaging.videos import Video
+
+    paths = [Path(text) for text in inputs]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"no such file: {shown(path)}")
+    if len(paths) == 2 and paths[0].samefile(paths[1]):
+        raise UsageError(
+            f"both views would come from {shown(paths[0])}", "`packed` lr where it holds both views"
+        )
+    videos = [Video(path) for path in paths]
+    if len(videos) == 1:
+        numbers = np.arange(len(videos[0].stamps))
+        both = np.stack([numbers, numbers], axis=1)
+    else:
+        both = _same_times(videos[0], videos[1], offset)
+    taken = both[(both[:, 0] >= start) & ((both[:, 0] - start) % every == 0)][:count]
+    if not len(taken):
+        last = int(both[-1, 0]) if len(both) else 0
+        raise UsageError(
+            f"no frame is left of {listed(paths)}",
+            f"`start` {start} lies behind the last one, {last}" if start > last else None,
+        )
+    return Pairing(FramePairs(paths[0], paths[1] if len(paths) > 1 else None, taken))
+
+
+def _same_times(left: Video, right: Video, offset: int) -> NDArray[np.int64]:
+    """(N, 2): numbers of the frames that were taken at the same time."""
+    import numpy as np
+
+    times = [left.times, right.times]
+    steps = [float(np.median(np.diff(each))) if len(each) > 1 else 0.0 for each in times]
+    step = max(steps)
+    if min(steps) > 0 and step > (1 + LIKE_RATES) * min(steps):
+        rates = [f"{1 / each:.4g}" for each in steps]
+        raise InputError(
+            f"{shown(left.path)} has {rates[0]} frames a second, {shown(right.path)} {rates[1]}",
+            "record both at one rate",
+        )
+    shifted = times[1] - offset * step
+    # Each left frame's nearest right one, where that one's nearest is this one again.
+    nearest, back = _nearest(shifted, times[0]), _nearest(times[0], shifted)
+    numbers = np.arange(len(times[0]))
+    near = np.abs(shifted[nearest] - times[0]) <= max(ALIKE * step, 1e-9)
+    paired = near & (back[nearest] == numbers)
+    both = np.stack([numbers[paired], nearest[paired]], axis=1)
+    alone = [np.setdiff1d(np.arange(len(each)), both[:, side]) for side, each in enumerate(times)]
+    for video, lonely, other in ((left, alone[0], right), (right, alone[1], left)):
+        if len(lonely):
+            first = listed([str(number) for number in lonely])
+            LOG.warning(
+                f"{counted(len(lonely), 'frame')} of {shown(video.path)} left out, at whose time "
+                f"{shown(other.path)} has none: {first}"
+            )
+    if len(both) < FEW * min(len(each) for each in times):
+        LOG.warning("most frames have no partner: did both videos begin at the same moment (`offset`)?")
+    return both
+
+
+def _nearest(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(M,): for each wanted time the number of the nearest one in `times` (N,), which ascend."""
+    import numpy as np
+
+    after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
+    if len(times) == 1:
+        return np.zeros(len(wanted), np.int64)
+    earlier = wanted - times[after - 1] <= times[after] - wanted
+    return np.where(earlier, after - 1, after)

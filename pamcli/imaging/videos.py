@@ -1,0 +1,151 @@
+"""Frames of videos, by their numbers; PyAV, which decodes them, comes with `pip install 'pamcli[video]'`."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import shlex
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import shown
+from pamcli.imaging.images import Picture
+from pamcli.imaging.raster import check_size
+
+DECODED_ON = 100
+"""Frames that are decoded on the way to one that is wanted, rather than looked for from a key frame."""
+
+
+def video_library() -> Any:
+    """PyAV. Raises UsageError where it is not installed."""
+    try:
+        return importlib.import_module("av")
+    except ImportError:
+        raise UsageError("reading videos takes PyAV", "pip install 'pamcli[video]'") from None
+
+
+class Video:
+    """A video file, one frame at a time, in memory that does not grow with its length."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it. Raises UsageError: PyAV is not installed; InputError: no video that can be read."""
+        self.path, self.library = path, video_library()
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            self.container = self.library.open(str(self.path))
+            self.stream = self.container.streams.best("video")
+        except (self.library.FFmpegError, OSError) as error:
+            raise InputError(f"{shown(self.path)} cannot be read as a video: {_reason(error)}") from None
+        if self.stream is None:
+            raise InputError(f"{shown(self.path)} holds no pictures, only sound or text")
+        self.stream.thread_type = "AUTO"
+        self._frames: Iterator[Any] = iter(())
+        self._at: int | None = None
+        self._frame: Any = None
+
+    @cached_property
+    def stamps(self) -> NDArray[np.int64]:
+        """(N,): when each frame is shown, in `time_base`, ascending; found without decoding.
+
+        Raises InputError: the file is damaged, or has no time stamps.
+        """
+        found = []
+        try:
+            with self.library.open(str(self.path)) as container:
+                stream = container.streams[self.stream.index]
+                for packet in container.demux(stream):
+                    if packet.size and not packet.is_discard:
+                        found.append(packet.pts)
+        except (self.library.FFmpegError, OSError) as error:
+            raise InputError(f"{shown(self.path)} cannot be read to its end: {_reason(error)}") from None
+        if not found:
+            raise InputError(f"{shown(self.path)} holds no frame")
+        if None in found:
+            name = shlex.quote(str(self.path))
+            raise InputError(
+                f"{shown(self.path)} does not say when its frames are shown",
+                f"write it anew: ffmpeg -i {name} -c:v ffv1 anew.mkv",
+            )
+        return np.unique(np.array(found, np.int64))
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """(N,): when each frame is shown, seconds after the first one."""
+        return np.asarray((self.stamps - self.stamps[0]) * float(self.stream.time_base))
+
+    def frame(self, number: int, *, max_pixels: int | None = None) -> Picture:
+        """Decode the frame of a number, counted from 0 in the order in which they are shown.
+
+        8 bits, or 16 where the video has more than 8. Raises InputError: damaged, or more than `max_pixels`.
+        """
+        name = f"{shown(self.path)}, frame {number}"
+        width, height = self.stream.codec_context.width, self.stream.codec_context.height
+        check_size(width, height, name, max_pixels)
+        try:
+            frame = self._find(number)
+            deep = max(part.bits for part in frame.format.components) > 8
+            pixels = frame.to_ndarray(format="rgb48le" if deep else "rgb24")
+            turns = round(frame.rotation / 90)
+        except (self.library.FFmpegError, OSError) as error:
+            self._at = None
+            raise InputError(f"{name} cannot be decoded: {_reason(error)}") from None
+        return Picture(np.ascontiguousarray(np.rot90(pixels, turns)))
+
+    def _find(self, number: int) -> Any:
+        wanted = int(self.stamps[number])
+        if self._at == number:
+            return self._frame
+        if self._at is None or not self._at < number <= self._at + DECODED_ON:
+            self._seek(wanted)
+        for frame in self._frames:
+            if frame.pts is not None and frame.pts >= wanted:
+                self._at, self._frame = number, frame
+                if frame.pts == wanted:
+                    return frame
+                break
+        self._at = None
+        raise InputError(f"{shown(self.path)}, frame {number} cannot be decoded: the file is damaged there")
+
+    def _seek(self, wanted: int) -> None:
+        """Go to the last key frame that is not behind a time stamp, or to the beginning."""
+        if wanted > self.stamps[0]:
+            try:
+                self.container.seek(wanted, stream=self.stream)
+                frames = self.container.decode(self.stream)
+                first = next(frames, None)
+            except self.library.FFmpegError:
+                first = None
+            if first is not None and first.pts is not None and first.pts <= wanted:
+                self._frames = itertools.chain([first], frames)
+                return
+        self.container.close()
+        self._open()
+        self._frames = self.container.decode(self.stream)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
+
+
+class Videos:
+    """Videos that are kept open while their frames are worked on; another process opens them anew."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, Video] = {}
+
+    def __getitem__(self, path: Path) -> Video:
+        """The video, opened when it is first asked for. Raises as `Video` does."""
+        if path not in self._open:
+            self._open[path] = Video(path)
+        return self._open[path]
+
+    def __reduce__(self) -> tuple[type[Videos], tuple[()]]:
+        return Videos, ()

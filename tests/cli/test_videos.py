@@ -1,0 +1,133 @@
+"""Videos: their frames are pairs of a batch, put together by their time stamps."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import Run, names, pam, refuse
+from PIL import Image
+
+pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+
+from video_files import write_video
+
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+from pamcli.imaging.videos import Video
+
+FRAMES = 6
+Views = list[list[np.ndarray]]
+
+
+def run(command: str) -> Run:
+    return pam(*command.split())
+
+
+@pytest.fixture
+def clips(here: Path, views: tuple[np.ndarray, np.ndarray]) -> Views:
+    """left.mkv, right.mkv and both.mkv: what two cameras see that move down; lossless."""
+    shown = [[view[top : top + 48, :64] for top in range(FRAMES)] for view in views]
+    write_video(here / "left.mkv", shown[0])
+    write_video(here / "right.mkv", shown[1])
+    write_video(here / "both.mkv", [np.concatenate(pair, 1) for pair in zip(*shown, strict=True)])
+    return shown
+
+
+def test_frames_give_what_pictures_of_them_give(clips: Views, here: Path) -> None:
+    for side, frames in zip(("lefts", "rights"), clips, strict=True):
+        (here / side).mkdir()
+        for number in (1, 3):
+            Image.fromarray(frames[number]).save(f"{side}/{number:06}.png")
+    assert pam("disparity", "lefts", "rights", "-o", "pictures").code == 0
+    made = run("disparity left.mkv right.mkv -o frames --start 1 --every 2 --count 2 --jsonl")
+    assert made.code == 0, made.stderr
+    assert [json.loads(line)["frame"] for line in made.lines] == [1, 3]
+    assert names("frames") == names("pictures") == ["000001.pfm", "000003.pfm"]
+    packed = run("disparity --packed lr both.mkv -o packed --start 1 --every 2 --count 2")
+    assert packed.lines == ["packed/000001.pfm", "packed/000003.pfm"]
+    for name in names("pictures"):
+        expected = read_disparity(Path("pictures", name))
+        for folder in ("frames", "packed"):
+            np.testing.assert_array_equal(read_disparity(Path(folder, name)), expected)
+
+
+def test_what_is_there_is_left_out(clips: Views, here: Path) -> None:
+    assert run("disparity left.mkv right.mkv -o frames --count 2").code == 0
+    before = Path("frames/000001.pfm").stat().st_mtime_ns
+    refuse(run("disparity left.mkv right.mkv -o frames --count 3"), 2, "2 results exist already")
+    made = run("disparity left.mkv right.mkv -o frames --count 3 --skip-existing")
+    assert made.lines == ["frames/000002.pfm"]
+    assert Path("frames/000001.pfm").stat().st_mtime_ns == before
+
+
+def test_a_dropped_frame_is_named_and_moves_no_other_one(clips: Views, here: Path) -> None:
+    _, right = clips
+    write_video(here / "right.mkv", right[:2] + right[3:], stamps=[0, 1, 3, 4, 5])
+    made = run("rectify left.mkv right.mkv --uncalibrated -o out")
+    assert "1 frame of left.mkv left out, at whose time right.mkv has none: 2" in made.stderr
+    kept = ["000000", "000001", "000003", "000004", "000005"]
+    assert run("disparity left.mkv right.mkv -o out --count 4").lines == [
+        f"out/{name}.pfm" for name in kept[:4]
+    ]
+
+
+def test_cameras_that_began_one_after_the_other(clips: Views, here: Path) -> None:
+    write_video(here / "later.mkv", clips[1][2:])
+    made = run("superres left.mkv later.mkv --offset -2 --scale 2 -o out --count 1 --jsonl")
+    assert made.code == 0, made.stderr
+    assert "2 frames of left.mkv left out, at whose time later.mkv has none: 0, 1" in made.stderr
+    record = json.loads(made.stdout)
+    assert record["frame"] == 2
+    assert read_picture(Path("out/000002_right.png")).pixels.shape == (96, 128, 3)
+
+
+def test_frames_come_in_any_order(clips: Views, here: Path) -> None:
+    """Also of a codec whose frames are stored in another order than they are shown."""
+    many = [np.full((48, 64, 3), 10 * number, np.uint8) for number in range(24)]
+    write_video(here / "steps.mp4", many, "libx264", "yuv420p")
+    video = Video(here / "steps.mp4")
+    np.testing.assert_allclose(video.times, np.arange(24) / 10, atol=1e-6)
+    for number in (0, 1, 20, 3, 3, 23, 22):
+        assert abs(float(video.frame(number).pixels.mean()) - 10 * number) < 3
+
+
+def test_more_than_8_bits_are_kept(here: Path, views: tuple[np.ndarray, np.ndarray]) -> None:
+    write_video(here / "deep.mkv", [views[0]], "ffv1", "gbrp10le")
+    pixels = Video(here / "deep.mkv").frame(0).pixels
+    assert pixels.dtype == np.uint16
+    assert np.abs(pixels / 257 - views[0]).max() < 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("left.mkv", "1 videos are given"),
+        ("left.mkv left.mkv", "both views would come from left.mkv"),
+        ("left.mkv right.png", "one is a video, the other one is none"),
+        (
+            "left.mkv right.mkv --start 99",
+            "--start 99 lies behind the last one, 5",
+        ),
+        ("both.mkv --packed auto", "does not say how it holds both views"),
+        ("left.png right.png --every 2", "--every is about videos"),
+    ],
+)
+def test_what_is_asked_wrongly(words: str, said: str, clips: Views, pair: Path) -> None:
+    refuse(pam("disparity", *words.split(), "-o", "out"), 2, said)
+
+
+def test_a_file_that_is_no_video(clips: Views, here: Path) -> None:
+    (here / "noise.mkv").write_bytes(bytes(range(256)) * 20)
+    refuse(run("disparity left.mkv noise.mkv -o out"), 3, "noise.mkv cannot be read as a video")
+    refuse(run("disparity left.mkv none.mkv -o out"), 3, "no such file: none.mkv")
+    write_video(here / "fast.mkv", clips[1], stamps=[0, 2, 4, 6, 8, 10])
+    refuse(run("disparity left.mkv fast.mkv -o out"), 3, "10 frames a second, fast.mkv 5")
+
+
+def test_the_decoder_is_missing(clips: Views, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    refuse(run("disparity left.mkv right.mkv -o out"), 2, "pip install 'pamcli[video]'")

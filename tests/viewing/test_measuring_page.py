@@ -1,0 +1,169 @@
+"""What is measured on the page of a pair, with fingers and keys: against the same in Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from headless_browser import PAGE_READY, Browser, browsing
+from numpy.typing import NDArray
+
+from pamcli.calibration.rectified import Calibration
+from pamcli.viewing.page import render_page
+
+HEIGHT, WIDTH = 30, 40
+CALIBRATION = Calibration(50, 0.2, 3).for_size(WIDTH, HEIGHT)
+Points = NDArray[np.float64]
+
+
+def disparities() -> NDArray[np.float32]:
+    """A slanted ground and a box on it, in the steps of a page; the right columns are unknown."""
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+    disparity = 2 + rows / 16 + columns / 64
+    disparity[10:20, 10:25] += 2
+    disparity[:, 36:] = np.nan
+    return disparity.astype(np.float32)
+
+
+DISPARITY = disparities()
+
+
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    left = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    data = render_page("ground", left, DISPARITY, calibration=CALIBRATION)
+    with browsing(data, tmp_path_factory.mktemp("phone"), phone=True) as browser:
+        browser.evaluate(PAGE_READY)
+        yield browser
+
+
+def choose(browser: Browser, select: str, value: str) -> None:
+    browser.evaluate(f'$("{select}").value = "{value}"; $("{select}").dispatchEvent(new Event("input"));')
+
+
+def tap(browser: Browser, *places: tuple[int, int]) -> str:
+    """Tap pixels (x, y) of the picture; what is measured then."""
+    for x, y in places:
+        left, top, width, height = browser.box("compare")
+        browser.fingers([(left + (x + 0.5) / WIDTH * width, top + (y + 0.5) / HEIGHT * height)])
+    return measured(browser)
+
+
+def measured(browser: Browser) -> str:
+    return str(browser.evaluate('return $("measured").textContent;'))
+
+
+def points(places: list[tuple[int, int]], change: Points) -> Points:
+    """(N, 3) metres, of pixels (x, y) whose disparities are `change` (N,) pixels off."""
+    d = [float(DISPARITY[y, x]) + off for (x, y), off in zip(places, change, strict=True)]
+    homogeneous = [[x, y, each, 1] for (x, y), each in zip(places, d, strict=True)]
+    found = np.array(homogeneous) @ CALIBRATION.reprojection().T
+    return np.asarray(found[:, :3] / found[:, 3:])
+
+
+def expected(places: list[tuple[int, int]], measure: Callable[[Points], float]) -> tuple[float, float]:
+    """A measure, and its deviation where each disparity deviates by 1 px on its own: drawn, not derived."""
+    draws = np.random.default_rng(0).normal(0, 0.01, (4000, len(places)))
+    spread = np.std([measure(points(places, draw)) for draw in draws]) / 0.01
+    return measure(points(places, np.zeros(len(places)))), float(spread)
+
+
+def distance(found: Points) -> float:
+    return float(np.linalg.norm(found[0] - found[1]))
+
+
+def height(found: Points) -> float:
+    """Find how far the fourth point is from the plane z = a x + b y + c of the others; above: the camera."""
+    a, b, c = np.linalg.solve(np.c_[found[:3, :2], np.ones(3)], found[:3, 2])
+    x, y, z = found[3]
+    return float((a * x + b * y + c - z) / np.sqrt(a * a + b * b + 1) * np.sign(c))
+
+
+def numbers(text: str, pattern: str) -> list[float]:
+    found = re.fullmatch(pattern, text)
+    assert found is not None, text
+    return [float(each) for each in found.groups()]
+
+
+def test_the_distance_of_two_points(phone: Browser) -> None:
+    choose(phone, "tool", "distance")
+    assert tap(phone, (12, 12)) == "1 of 2 points taken: click or tap the picture."
+    text = tap(phone, (30, 25))
+    found = numbers(text, r"distance ([\d.]+) m \(± ([\d.]+) m for 1 px of disparity at each point\)")
+    value, error = expected([(12, 12), (30, 25)], distance)
+    assert found[0] == pytest.approx(value, rel=2e-3)
+    assert found[1] == pytest.approx(error, rel=0.05)
+    assert phone.evaluate('return document.querySelectorAll(".point").length') == 2
+    assert tap(phone, (38, 3)) == "No depth is known at x 38, y 3: take another point."
+    assert tap(phone, (5, 5)).startswith("1 of 2")  # the third one begins anew
+
+
+@pytest.mark.parametrize(("top", "side"), [((15, 15), "above"), ((5, 5), "below")])
+def test_the_height_above_three_points(phone: Browser, top: tuple[int, int], side: str) -> None:
+    ground = [(3, 25), (32, 27), (30, 5)]
+    if side == "below":  # the box's front is the plane, the ground lies behind it
+        ground = [(12, 12), (22, 12), (12, 18)]
+    choose(phone, "tool", "height")
+    tap(phone, *ground, (20, 2))
+    text = tap(phone, top)  # one more point, the plane stays
+    pattern = rf"height ([\d.]+) m {side} the plane \(± ([\d.]+) m for 1 px of disparity at each point\)"
+    value, error = expected([*ground, top], height)
+    found = numbers(text, pattern)
+    assert found[0] == pytest.approx(abs(value), rel=2e-3)
+    assert (value > 0) == (side == "above")
+    assert found[1] == pytest.approx(error, rel=0.05)
+
+
+def test_no_plane_goes_through_a_line(phone: Browser) -> None:
+    choose(phone, "tool", "height")
+    text = tap(phone, (3, 5), (3, 5), (20, 20), (15, 15))
+    assert text == "The first three points lie on one line: no plane goes through them."
+    phone.evaluate('$("clear").click()')
+    assert measured(phone).startswith("0 of 4")
+
+
+def test_a_profile_along_a_line(phone: Browser) -> None:
+    choose(phone, "tool", "profile")
+    text = tap(phone, (2, 15), (38, 15))
+    row = DISPARITY[15, 2:39]
+    low, high = numbers(text, r"disparity along 36\.0 px: ([\d.]+) to ([\d.]+) px; unknown at 3 of 37 pixels")
+    assert (low, high) == pytest.approx((np.nanmin(row), np.nanmax(row)), abs=6e-3)
+    drawn = phone.evaluate('return $("profile").querySelector("path").getAttribute("d");')
+    across, down = np.array(re.findall(r"[ML]([\d.e-]+) ([\d.e-]+)", drawn), float).T
+    assert across == pytest.approx(np.arange(34) / 36, abs=1e-6)
+    assert np.nanmax(row) - down * np.ptp(row[:34]) == pytest.approx(row[:34], abs=1e-3)
+    choose(phone, "plane", "depth")
+    low, high = numbers(measured(phone), r"depth along 36\.0 px: ([\d.]+) to ([\d.]+) m; unknown .*")
+    depth = CALIBRATION.depth(row)
+    assert (low, high) == pytest.approx((np.nanmin(depth), np.nanmax(depth)), abs=1e-3)
+    choose(phone, "plane", "disparity")
+    # A finger on the profile reads the picture there.
+    left, top, width, tall = phone.box("profile")
+    phone.fingers([(left + width * 10 / 36, top + tall / 2)])
+    assert str(phone.evaluate('return $("pixel").textContent;')).startswith("x 12, y 15 · ")
+
+
+def test_keys_read_and_measure(phone: Browser) -> None:
+    choose(phone, "tool", "distance")
+    tap(phone, (0, 0))
+    phone.evaluate('$("compare").focus();')
+    phone.press("Escape")
+    assert measured(phone).startswith("0 of 2")
+    phone.press("ArrowRight", 2, shift=True)
+    phone.press("ArrowDown", 3)
+    phone.press("ArrowLeft")
+    assert str(phone.evaluate('return $("pixel").textContent;')).startswith("x 19, y 3 · ")
+    phone.press("Enter")
+    phone.press("ArrowUp", 9)
+    assert str(phone.evaluate('return $("pixel").textContent;')).startswith("x 19, y 0 · ")
+    phone.press("Enter")
+    value, _ = expected([(19, 3), (19, 0)], distance)
+    assert float(measured(phone).split()[1]) == pytest.approx(value, rel=2e-3)
+
+
+def test_without_a_calibration_only_the_profile_is_offered() -> None:
+    page = render_page("plain", np.zeros((HEIGHT, WIDTH, 3), np.uint8), DISPARITY).decode()
+    assert '<option value="profile">' in page
+    assert '<option value="distance">' not in page
