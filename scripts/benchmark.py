@@ -33,8 +33,9 @@ from pamcli.inference.device import Compute, processor_has_bf16
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import free_memory
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec

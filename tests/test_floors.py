@@ -26,7 +26,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "streaming": ({"networks"}, {"torch"}),
     "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
-    "scenes": ({"errors", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
+    "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
     "batch": (
         {"errors", "files", "imaging", "calibration", "registry", "inference", "viewing"},
@@ -43,7 +43,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (
         {"errors", "checked", "workers", "files", "imaging", "networks", "losses"}
-        | {"registry", "inference", "data", "evaluation"},
+        | {"registry", "inference", "scenes", "data", "evaluation"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),
     "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),

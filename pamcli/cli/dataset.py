@@ -1,6 +1,6 @@
 """pam dataset: what data sets pam reads; of one on disk whether it is whole, what it looks like, its figures.
 
-`prepare-flickr1024` has a file of its own.
+`label` and `prepare-flickr1024` have files of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer
 from pamcli.cli import prepare
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
+from pamcli.cli.label import label_pairs
 from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pamcli.data.source import SourceInfo
     from pamcli.data.statistics import SetFigures
 
-app = group("List, check, preview, measure and prepare data sets.")
+app = group("List, check, preview, measure, label and prepare data sets.")
 
 GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`.", default=..., **DATA)
 
@@ -78,7 +79,8 @@ def _description(row: SourceInfo) -> Iterator[str]:
     for key in row.keys:
         choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
         choices += "" if key.default else "; default: whatever is there"
-        yield from entry(f"?{key.name}=", f"{key.meaning}: {choices}")
+        said = f": {choices}" if choices else f" (default {key.default})"
+        yield from entry(f"?{key.name}=", f"{key.meaning}{said}")
     for index, line in enumerate(row.tree):
         yield f"  {'' if index else 'tree':12}{line}"
     yield from entry("unverified", row.unverified)
@@ -260,4 +262,5 @@ def _beside_the_papers(rows: list[tuple[str, SetFigures]]) -> str:
     return text_table(Table(columns, tuple(found)))
 
 
+command(app, "label", "Find disparities to learn from, for pairs without a truth.")(label_pairs)
 command(app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)

@@ -2,11 +2,12 @@
 
 import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from pamcli.errors import UsageError
+from pamcli.errors import UsageError, did_you_mean
 
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "in": 0.0254}
@@ -57,6 +58,18 @@ def number_or_none(text: str, option: str) -> int | None:
 def prior(text: str, option: str) -> int | Literal["stored"] | None:
     """A maximum disparity, px, as `StereoMatcher.load` takes it."""
     return "stored" if text == "stored" else number_or_none(text, option)
+
+
+def one_of(*known: str) -> Callable[[str, str], str]:
+    """What takes one of these names, and refuses any other."""
+
+    def parse(text: str, option: str) -> str:
+        if text not in known:
+            hint = f"{did_you_mean(text, known)}known: {', '.join(known)}"
+            raise UsageError(f"{option} {text!r} is not known", hint)
+        return text
+
+    return parse
 
 
 def match_size(text: str, option: str) -> float | Literal["auto"]:

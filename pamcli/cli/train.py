@@ -21,13 +21,15 @@ from pamcli.cli.network import find_weights
 from pamcli.cli.options import at_most_one
 from pamcli.cli.training_options import ON_RESUMING, AnyTraining, MatcherTraining, UpscalerTraining
 from pamcli.errors import UsageError
+from pamcli.registry.architectures import TRAINED, names_of
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
+    from pamcli.registry.architectures import Task
     from pamcli.training.journal import Entry, Observer
     from pamcli.training.loop import Stop
-    from pamcli.training.recipe import Recipe, Task
+    from pamcli.training.recipe import Recipe
     from pamcli.training.validation import Validated
 
 
@@ -78,7 +80,7 @@ def _train(task: Task, given: AnyTraining) -> None:
             raise UsageError(f"{folder.path} is a run of pam train {recipe.task}")
 
     is_main = Processes.from_environment().is_main
-    observed = watching(console, recipe.batch) if is_main else nullcontext(NoObserver())
+    observed = watching(console) if is_main else nullcontext(NoObserver())
     with _signals(stop), observed as observer:
         if given.resume is None:
             outcome = run.start(recipe, folder, machine, stop, observer)
@@ -131,18 +133,16 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
     if unsupervised and not (start or given.recipe or given.network or given.variant):
         start = DEFAULT_MATCHING
     stored = None if start is None else read_header(find_weights(start, console)).spec
-    network: Any = given.network
-    if network is None and stored is not None and stored.architecture in ("pasmnet2", "passrnet2"):
-        network = stored.architecture
+    network = given.network
+    if network is None and stored is not None and stored.architecture in names_of(task):
+        network = stored.architecture if stored.architecture != TRAINED[task] else None
     file = given.recipe is not None and given.recipe.endswith(".json")
     if file:
         recipe = read_recipe(Path(given.recipe or ""))
         if recipe.task != task:
             raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
     else:
-        default = default_recipe(
-            task, unsupervised=unsupervised, start=stored is not None, network=network or "pasmnet"
-        )
+        default = default_recipe(task, unsupervised=unsupervised, start=stored is not None, network=network)
         recipe = named_recipe(given.recipe or default, task)
     changes: dict[str, Any] = {
         each.name: tuple(value) if isinstance(value, list) else value
@@ -202,15 +202,15 @@ def _signals(stop: Stop) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def watching(console: Console, batch: int) -> Iterator[Observer]:
-    """The observer of a run: a bar on a terminal, elsewhere lines. batch: pairs in a step."""
+def watching(console: Console) -> Iterator[Observer]:
+    """The observer of a run: a bar on a terminal, elsewhere lines."""
     with rich_bar("steps", "{task.fields[figures]}", width=12) if console.draws else nullcontext() as bar:
-        yield _Watcher(console, batch, bar)
+        yield _Watcher(console, bar)
 
 
 class _Watcher:
-    def __init__(self, console: Console, batch: int, bar: Any) -> None:
-        self.console, self.batch, self.steps, self.bar = console, batch, 0, bar
+    def __init__(self, console: Console, bar: Any) -> None:
+        self.console, self.steps, self.bar = console, 0, bar
         self.task = bar and bar.add_task("steps", total=None, figures="")
 
     def draw(self, **values: Any) -> None:
@@ -228,8 +228,14 @@ class _Watcher:
         if self.console.jsonl:
             self.console.record(dict(entry))
         loss, speed = f"loss {entry['loss']:.4g}", entry["pairs_per_second"]
-        figures = [f"rate {entry['learning_rate']:.2e}", f"{speed:.2f} pairs/s"]
-        if left := datetime.timedelta(seconds=round((self.steps - entry["step"]) * self.batch / speed)):
+        figures = [
+            f"rate {entry['learning_rate']:.2e}",
+            f"{entry['pairs']:,} pairs",
+            f"{speed:.2f} a second",
+            f"waiting {entry['waiting']:.0%}",
+            f"preparing {entry['preparing']:.0%}",
+        ]
+        if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
             figures.append(f"{left} left")
         self.draw(figures=", ".join([loss, *figures]))
         if not self.bar:

@@ -7,6 +7,7 @@ from pamcli.cli import parsing
 from pamcli.cli.groups import OptionGroup, flag, option
 from pamcli.cli.network import WEIGHTS
 from pamcli.cli.options import DATA, FORM, Device, Messages
+from pamcli.registry.architectures import names_of
 
 ON_RESUMING = {"resume", "device", "workers", "max_minutes", "wandb", "as_json", "quiet", "verbose", "steps"}
 """Options that go with --resume; all others are the run's already."""
@@ -112,8 +113,10 @@ class MatcherTraining(Training):
         "Learn from pairs alone, from the default weights unless others are named; no truth is opened.",
         rich_help_panel="Learning",
     )
-    network: Literal["pasmnet", "pasmnet2"] | None = option(
-        "Train this matcher; by default that of the recipe, or of --from."
+    network: str | None = option(
+        "Train this matcher; by default that of the recipe, or of --from.",
+        metavar="|".join(names_of("disparity")),
+        parse=parsing.one_of(*names_of("disparity")),
     )
     max_disparity: int | Literal["stored"] | None = option(
         "Train with this largest disparity as a prior, which is stored with the weights.",
@@ -127,8 +130,10 @@ class MatcherTraining(Training):
 class UpscalerTraining(Training):
     """Options of pam train superres."""
 
-    network: Literal["passrnet", "passrnet2"] | None = option(
-        "Train this network; by default that of the recipe, or of --from."
+    network: str | None = option(
+        "Train this network; by default that of the recipe, or of --from.",
+        metavar="|".join(names_of("superres")),
+        parse=parsing.one_of(*names_of("superres")),
     )
     scale: int | None = option("Learn to enlarge 2, 3, 4 or 8 times on each side.", metavar="2|3|4|8")
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pamcli.calibration.rectified import Calibration
     from pamcli.data.open import DataSpec
+    from pamcli.scenes.hard_cases import HardCases
 
 LARGEST_SEED = 2**63 - 1  # of training. Series of an endless data set beyond it are for checks
 
@@ -115,6 +116,10 @@ class Source(ABC):
     def draw(self, series: int, number: int, height: int, width: int) -> Sample:
         """Draw sample `number` of a series of an endless data set, in pictures of height x width."""
         raise NotImplementedError
+
+    def with_hard_cases(self, hard: HardCases) -> Source:
+        """An endless data set with these hard cases among its samples, unless it was asked for others."""
+        return self
 
     def check(self, index: int) -> str | None:
         """What is wrong with one sample, on a line; None where nothing is, or it cannot be known.

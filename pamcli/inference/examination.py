@@ -47,7 +47,7 @@ def memory() -> str:
 
 def self_test() -> str:
     """The shipped network on a made-up pair whose disparity is known. Raises PamError where it is off."""
-    matcher = StereoMatcher.load("pasmnet2")
+    matcher = StereoMatcher.load()
     coarse = np.random.default_rng(0).random((16, 32, 3)).repeat(4, 0).repeat(4, 1)
     texture = (255 * (coarse + np.roll(coarse, 1, 0) + np.roll(coarse, 1, 1)) / 3).astype(np.uint8)
     start = time.perf_counter()

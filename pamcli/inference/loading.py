@@ -11,17 +11,11 @@ from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels
 from pamcli.inference.strip_choice import Footprint, choose_strip
 from pamcli.inference.whole import WholeNetwork
-from pamcli.networks.pasmnet import PASMnet
-from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.registry.architectures import loaded
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.matching import Progress, lowered
-from pamcli.streaming.pasmnet import StreamedPASMnet
-from pamcli.streaming.pasmnet2 import StreamedPASMnet2
-from pamcli.streaming.passrnet import StreamedPASSRnet
-from pamcli.streaming.passrnet2 import StreamedPASSRnet2
+from pamcli.streaming.matching import Progress
 from pamcli.streaming.rolling import folded
 
 
@@ -66,12 +60,13 @@ class NetworkOnDevice:
         self.network: Any = network
         self.streamed: Any = network
         """Has `match` or `enlarge`."""
+        self._footprint: Callable[..., Footprint] | None = None
         self.size: tuple[int, int] | None = None
         if isinstance(network, OnnxNetwork):
             self.size = network.size
         else:
             self.network = folded(network).to(compute.device)
-            self.streamed = _streamed(self.network, spec, compute)
+            self.streamed, self._footprint = _streamed(self.network, spec, compute)
         keep_freed_memory()
         self._taken = taken_memory(compute.device)
 
@@ -88,23 +83,16 @@ class NetworkOnDevice:
         assert self.size is not None
         return f"padded to {self.size[1]} x {self.size[0]}, the size that the network was exported for"
 
-    def _strip(
-        self,
-        pair: PairRows,
-        footprint: Callable[..., Footprint],
-        given: tuple[Pixels, Pixels],
-        results: int = 0,
-        **asked: Any,
-    ) -> int:
-        """Rows of a pair to compute at a time; `footprint` is that of the streamed network, for `asked`.
+    def _strip(self, pair: PairRows, given: tuple[Pixels, Pixels], results: int = 0, **asked: Any) -> int:
+        """Rows of a pair to compute at a time, where this is `asked` for.
 
         `given`: the pictures that the pair was made from. `results`: bytes that are held beside. Raises
         DeviceError.
         """
-        if isinstance(self.streamed, OnnxNetwork | WholeNetwork):
+        if self._footprint is None:
             found = self.streamed.footprint(pair.width, pair.height)
         else:
-            found = footprint(pair.width, pair.height, self.compute.dtype.itemsize, **asked)
+            found = self._footprint(pair.width, pair.height, self.compute.dtype.itemsize, **asked)
         if given[0] is not pair.views[0]:
             results += sum(view.nbytes for view in pair.views)
         return choose_strip(
@@ -118,13 +106,11 @@ class NetworkOnDevice:
         )
 
 
-def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> Any:
-    """A network whose batch norm is folded, as it runs in the precision that is asked for."""
+def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> tuple[Any, Callable[..., Footprint] | None]:
+    """A network whose batch norm is folded, as it runs in the precision that is asked for; what it takes.
+
+    What a network on whole pictures takes, it says itself.
+    """
     if not spec.streamed:
-        return WholeNetwork(network, spec, compute)
-    if isinstance(network, PASMnet2):
-        return StreamedPASMnet2(lowered(network, compute.dtype))
-    if isinstance(network, PASMnet):
-        return StreamedPASMnet(lowered(network, compute.dtype))
-    kind = StreamedPASSRnet2 if isinstance(network, PASSRnet2) else StreamedPASSRnet
-    return kind(network.to(dtype=compute.dtype))
+        return WholeNetwork(network, spec, compute), None
+    return loaded(spec.row.streamed)(network, compute.dtype), loaded(spec.row.footprint)

@@ -27,13 +27,12 @@ from pamcli.inference.pictures import (
     moved,
     resized,
 )
-from pamcli.inference.strip_choice import matching_footprint
 from pamcli.networks.blocks import upsample
 from pamcli.networks.parallax import consistent
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import DEFAULT_MATCHING
 from pamcli.registry.load import Network
-from pamcli.registry.spec import MATCHING, ModelSpec
+from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress, StreamedMatching
 from pamcli.streaming.rolling import strips
 
@@ -138,7 +137,7 @@ class StereoMatcher(NetworkOnDevice):
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
         self.match_size = self._asked_size = check_match_size(match_size)
-        mean, std = IMAGE_MEAN, IMAGE_STD
+        mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)
         if isinstance(network, OnnxNetwork):
             self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
             mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
@@ -172,11 +171,12 @@ class StereoMatcher(NetworkOnDevice):
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
         network, spec, compute = load(weights, device, precision, reduce=True)
-        if spec.architecture not in MATCHING:
-            raise ModelError(f"{weights} is a {spec.architecture}, which finds no disparity", "use pasmnet2")
+        if spec.row.task != "disparity":
+            what = f"{weights} is a {spec.architecture}, which finds no disparity"
+            raise ModelError(what, f"use {DEFAULT_MATCHING}")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         if match_size is None:
-            match_size = 1.0 if spec.architecture == "pasmnet" else "auto"
+            match_size = spec.row.match_size
         return cls(
             network,
             spec,
@@ -195,7 +195,8 @@ class StereoMatcher(NetworkOnDevice):
         views = height, width + abs(self.min_disparity)
         rows, columns = matched_size(self.match_size, *views, self.size)
         wanted = matched_size(self._asked_size, *views)
-        full = tuple(-(-side // SIZE_MULTIPLE) * SIZE_MULTIPLE for side in (rows, columns))
+        multiple = self.spec.row.multiple
+        full = tuple(-(-side // multiple) * multiple for side in (rows, columns))
         said = []
         if (rows, columns) != wanted:
             taken = "as they are" if (rows, columns) == views else f"at {columns} x {rows}"
@@ -270,7 +271,7 @@ class StereoMatcher(NetworkOnDevice):
         back = 1 + ("right_disparity" in extras) if columns < width else 0
         work = [float(rows * columns)] * passes + [BRINGING_BACK * height * width] * back
         told = portions(progress, work)
-        pair = PairRows(*views, multiple=SIZE_MULTIPLE, size=self.size)
+        pair = PairRows(*views, multiple=self.spec.row.multiple, size=self.size)
         found = self._result(pair, extras, max_disparity, (left, right), told[:passes])
         if views[0] is left:
             return found
@@ -295,11 +296,9 @@ class StereoMatcher(NetworkOnDevice):
     ) -> StereoResult:
         """`given`: the pictures that those of the pair were made from. `told`: about each pass."""
         sure, twice = "confidence" in extras, "right_disparity" in extras or "visible" in extras
-        updates = self.spec.architecture == "pasmnet2"
         height, width = given[0].shape[:2]
         large = 4 * height * width * (1 + 2 * twice + sure) if given[0] is not pair.views[0] else 0
-        asked = {"updates": updates, "confidence": sure, "right": twice}
-        strip = self._strip(pair, matching_footprint, given, large, **asked)
+        strip = self._strip(pair, given, large, confidence=sure, right=twice)
         right_disparity = visible = confidence = None
         message = f"not enough memory for a pair of {width} x {height} pixels"
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):

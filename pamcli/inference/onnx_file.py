@@ -26,9 +26,11 @@ from pamcli.inference.pictures import MatchSize
 from pamcli.inference.strip_choice import Footprint, readable
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, SIZE_MULTIPLE
+from pamcli.networks.pasmnet import SIZE_MULTIPLE
+from pamcli.networks.pasmnet2 import ScaledMatching
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network
-from pamcli.registry.spec import MATCHING, ModelSpec
+from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress, StreamedMatching, lowered
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Rows, folded
@@ -213,9 +215,10 @@ class _Matching(nn.Module):
     def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
         views = [(view - self.mean) / self.std for view in (left, right)]
         found = self.network(*views, self.max_disparity)
-        maps, sure = found.maps[-1], found.confidence
-        sure = cycle_confidence(found.disparity, maps) if sure is None else sure
-        return found.disparity, received_mass(maps.left_to_right), sure
+        if isinstance(found, ScaledMatching):
+            return found.disparity, found.scales[-1].received, found.confidence
+        maps = found.maps[-1]
+        return found.disparity, received_mass(maps.left_to_right), cycle_confidence(found.disparity, maps)
 
 
 class _Enlarging(nn.Module):
@@ -240,8 +243,8 @@ def export(
     """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         library(name)
-    matching = spec.architecture in MATCHING
-    least = SIZE_MULTIPLE if matching else 1
+    matching = spec.row.task == "disparity"
+    least = spec.row.multiple
     shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
     tried = tuple(-(-side // least) * least for side in shown)
     needed = whole_footprint(spec, tried[1], tried[0]).peak(tried[0])
@@ -288,7 +291,7 @@ def export(
 
 
 def _wrapped(network: Network, spec: ModelSpec) -> nn.Module:
-    whole = _Matching(network, spec.max_disparity) if spec.architecture in MATCHING else _Enlarging(network)
+    whole = _Matching(network, spec.max_disparity) if spec.row.task == "disparity" else _Enlarging(network)
     return whole.eval()
 
 

@@ -14,7 +14,6 @@ from pamcli.errors import DeviceError
 from pamcli.inference import PAIRS_AT_ONCE
 from pamcli.inference.memory import HINT, free_memory
 from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
-from pamcli.streaming.pasmnet2 import LAG, kept_bytes
 
 COMFORTABLE = 0.7  # share of the free memory that is taken without being asked for more
 
@@ -27,9 +26,14 @@ their sums (64 channels at 1/4, 96 at 1/8, 128 at 1/16, four blocks of each, bot
 view with keys of the other have four times as many channels.
 """
 
-UPDATES_LAG, UPDATES_COSTS = 3_000, 120
-"""What PASMnet 2 holds beside that: features, context and hidden states of rows that its updates need; and
-of a strip what they look up, and the mixtures, in float32. The attention that is kept counts apart."""
+MATCHING2_LAG, MATCHING2_LAG_COSTS, MATCHING2_ROWS = 17_000, 2_500, 900
+MATCHING2_ROW, MATCHING2_COSTS = 34, 180
+MATCHING2_COST_ROWS = 32, 30, 32
+"""What PASMnet 2 holds, measured on what tensors take: for each column of pictures that have that many rows
+or more; for each pixel of a strip; and lines of costs at 1/4, 1/8 and 1/16.
+
+Its coarsest scale looks 900 rows ahead of the disparity that is given out. What is held of so many rows are
+the features at 1/4 of both views (64 channels), those at 1/8 (96), and 32 of E0's."""
 
 UPSCALING_LAG, UPSCALING_ROW, UPSCALING_COSTS = 19_500, 750, 1_500
 """What PASSRnet holds, in that order.
@@ -43,6 +47,7 @@ UPSCALING2_LAG, UPSCALING2_ROW, UPSCALING2_COSTS = 8_000, 450, 1_600
 views; a strip's are features before and after a 3x3 convolution, their norm in float32."""
 
 MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 90, 380
+MATCHING2_WHOLE_ROW, MATCHING2_WHOLE_COSTS = 20, 160
 UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
 """What a picture holds that is one strip. PASMnet's costs are those of the lines whose attention is looked
 at at a time. PASSRnet's rows are counted for each view, and once more."""
@@ -106,44 +111,67 @@ def matching_footprint(
     height: int,
     item: int,
     *,
-    updates: bool = False,
     confidence: bool = False,
     right: bool = False,
 ) -> Footprint:
-    """Memory of PASMnet, with `updates` PASMnet 2, for `width` x `height` px, multiples of 32."""
+    """Memory of PASMnet for `width` x `height` px, multiples of 32."""
     pixels = width * height
     # Both views: E1 (64 channels at 1/4), F2 (96 at 1/8), F1 (128 at 1/16).
     features = 2 * (64 * pixels // 16 + 96 * pixels // 64 + 128 * pixels // 256) * item
     # Initial disparity, received attention, filled disparity at 1/4; refined disparity.
     disparities = 4 * (3 * pixels // 16 + pixels)
-    # What is returned: disparity; of the right view, with the mask; confidence, and before it is cropped.
-    results = 4 * pixels * (1 + 2 * right + 2 * confidence)
-    held = LIBRARIES + features + disparities + results
+    held = LIBRARIES + features + disparities + _results(pixels, confidence, right)
     most = _useful(MATCHING_STRIP, width, height, 32)
     lag = SCATTER * MATCHING_LAG * item * width
     per_row = SCATTER * (MATCHING_ROW * item + MATCHING_COSTS) * width
-    lines = min(most // 4, lines_at_once(width // 4, width // 4))
-    kept = 0
-    if updates:
-        # What the enlargement takes from E0's result (32 channels at 1/4), and confidence.
-        held += 32 * pixels // 16 * item + 4 * pixels // 16
-        kept = kept_bytes(width // 4)  # of a row
-        lag += SCATTER * UPDATES_LAG * item * width + (LAG + lines) * kept
-        per_row += SCATTER * UPDATES_COSTS * width + kept // 4
     whole = None
     if pixels <= MATCHING_WHOLE:
         lines = min(height, 4 * lines_at_once(width // 4, width // 4))
         costs = MATCHING_WHOLE_COSTS * lines * width
         pieces = _attention(width // 4, height // 4, ordered=True)
-        numbers = MATCHING_WHOLE_ROW + (MATCHING_HEADS if confidence and not updates else 0)
-        kept = height // 4 * kept + (UPDATES_COSTS * pixels if updates else 0)
-        whole = height, held + pieces + numbers * item * pixels + costs + kept
+        numbers = MATCHING_WHOLE_ROW + (MATCHING_HEADS if confidence else 0)
+        whole = height, held + pieces + numbers * item * pixels + costs
     return Footprint(
         fixed=held + lag + _attention(width // 4, most // 4, ordered=True),
         per_row=per_row,
         rows=(32, most, 32),
         whole=whole,
     )
+
+
+def matching2_footprint(
+    width: int, height: int, item: int, *, confidence: bool = False, right: bool = False
+) -> Footprint:
+    """Memory of PASMnet 2 for `width` x `height` px, multiples of 32."""
+    pixels, quarter = width * height, width // 4
+    # Disparity before it is cropped; received attention, confidence, and what is made of both.
+    held = LIBRARIES + 4 * pixels + 16 * pixels // 16 + _results(pixels, confidence, right)
+    square = 4 * quarter**2  # bytes of a line of the finest costs; of the coarser ones it is a quarter, ...
+    ordered = square * (COLUMN_BLOCKS + 1) // (2 * COLUMN_BLOCKS)
+    most = _useful(MATCHING_STRIP, width, height, 32)
+    lag = MATCHING2_LAG * item * min(1.0, height / MATCHING2_ROWS) + MATCHING2_LAG_COSTS
+    costs = [
+        rows * each
+        for rows, each in zip(MATCHING2_COST_ROWS, (ordered, square / 4, square / 16), strict=True)
+    ]
+    per_row = (MATCHING2_ROW * item + MATCHING2_COSTS) * width
+    per_row_costs = ordered / 4 + square / 4 / 8 + square / 16 / 16
+    whole = None
+    if pixels <= MATCHING_WHOLE:
+        run = (MATCHING2_WHOLE_ROW * item + MATCHING2_WHOLE_COSTS) * pixels + height * per_row_costs
+        whole = height, int(held + run + _attention(quarter, height // 4, ordered=True))
+    pieces = _attention(quarter, most // 4, ordered=True)
+    return Footprint(
+        fixed=int(held + WHOLE_SCATTER * lag * width + sum(costs) + pieces),
+        per_row=int(WHOLE_SCATTER * per_row + per_row_costs),
+        rows=(32, most, 32),
+        whole=whole,
+    )
+
+
+def _results(pixels: int, confidence: bool, right: bool) -> int:
+    """What is returned: disparity; of the right view, with the mask; confidence, and before it is cropped."""
+    return 4 * pixels * (1 + 2 * right + 2 * confidence)
 
 
 def upscaling_footprint(width: int, height: int, item: int, *, scale: int, views: int) -> Footprint:

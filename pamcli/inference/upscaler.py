@@ -14,16 +14,14 @@ from pamcli.inference.loading import NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels, write_rows
-from pamcli.inference.strip_choice import upscaling2_footprint, upscaling_footprint
+from pamcli.registry.catalog import DEFAULT_UPSCALING
 from pamcli.registry.load import Network
-from pamcli.registry.spec import ENLARGING, ModelSpec
+from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
 """Flips of an ensemble: whether the pair is mirrored from side to side, and from top to bottom."""
-READING = 0.5
-"""Share of the time of a PASSRnet in which it reads the pictures, before any row is written."""
 SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.uint8): np.dtype(np.uint16),
     np.dtype(np.uint16): np.dtype(np.uint32),
@@ -34,7 +32,7 @@ SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
 class StereoUpscaler(NetworkOnDevice):
     """A PASSRnet or PASSRnet 2 on a device, for any number of pairs.
 
-    >>> upscaler = StereoUpscaler.load("passrnet2-x4")
+    >>> upscaler = StereoUpscaler.load()
     >>> left_x4, right_x4 = upscaler(left, right)  # (H, W, 3) RGB each, to (4 H, 4 W, 3)
     """
 
@@ -63,7 +61,7 @@ class StereoUpscaler(NetworkOnDevice):
     @classmethod
     def load(
         cls,
-        weights: str | Path = "passrnet2-x4",
+        weights: str | Path = DEFAULT_UPSCALING[4],
         *,
         device: str = "auto",
         precision: str = "auto",
@@ -72,9 +70,9 @@ class StereoUpscaler(NetworkOnDevice):
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
         network, spec, compute = load(weights, device, precision)
-        if spec.architecture not in ENLARGING:
+        if spec.row.task != "superres":
             raise ModelError(
-                f"{weights} is a {spec.architecture}, which enlarges nothing", "use passrnet2-x4"
+                f"{weights} is a {spec.architecture}, which enlarges nothing", f"use {DEFAULT_UPSCALING[4]}"
             )
         return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
 
@@ -126,14 +124,13 @@ class StereoUpscaler(NetworkOnDevice):
         given = (left, right) if both else (left,)
         strip = self._strip(
             pair,
-            upscaling2_footprint if self.spec.architecture == "passrnet2" else upscaling_footprint,
             (left, right),
             kept + sum(scale**2 * view.nbytes for view in given),
             scale=scale,
             views=len(given),
         )
 
-        reading = 0.0 if self.spec.architecture == "passrnet2" else READING
+        reading = self.spec.row.reading
         rows_of_all, written = len(given) * scale * height, [0] * len(given)
 
         def rows(first: int, last: int) -> Tensor:

@@ -74,12 +74,15 @@ class WholeNetwork:
         confidence: bool = False,
         progress: Progress | None = None,
     ) -> StreamedMatching:
-        """Match a pair as `StreamedMatchingNetwork` does; `strip` has no effect."""
+        """Match a pair as `StreamedPASMnet` does; `strip` has no effect."""
         views = rows(0, height).contiguous(memory_format=MEMORY_FORMAT)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], max_disparity)
         maps = found.maps[-1]
-        sure = cycle_confidence(found.disparity, maps) if confidence else None
+        sure = None
+        if confidence:
+            made = getattr(found, "confidence", None)
+            sure = cycle_confidence(found.disparity, maps) if made is None else made
         return StreamedMatching(found.disparity, maps.valid_left, received_mass(maps.left_to_right), sure)
 
     def enlarge(

@@ -5,6 +5,7 @@ in both views, NaN where unknown. What does not count is replaced before it ente
 is exactly zero. Everything is float32; nothing is copied to the host.
 """
 
+import math
 from typing import Literal
 
 import torch
@@ -13,14 +14,20 @@ from torch import Tensor
 
 from pamcli.losses.unsupervised import Quotient, masked
 from pamcli.networks.parallax import VISIBLE_THRESHOLD, ParallaxMaps, consistent
+from pamcli.networks.pasmnet2 import IMPOSSIBLE, ScaleMatching
 
 SMALLEST_PROBABILITY = 1e-30
 """Below this, attention is taken as impossible. So small, because the gradient of a logarithm that is cut off
 is zero: a map that is sure of a wrong position must still learn."""
 
 
-def smooth_l1(disparity: Tensor, truth: Tensor, counts: Tensor) -> Quotient:
+def smooth_l1(
+    disparity: Tensor, truth: Tensor, counts: Tensor, logarithmic_beyond: float | None = None
+) -> Quotient:
     """Smooth L1 (beta 1 pixel) of a disparity (B, H, W) or (B, 1, H, W), over the pixels that count.
+
+    Beyond `logarithmic_beyond` pixels an error grows as the logarithm does, at first with the slope that it
+    has there: a few pixels that are far off do not outweigh all others.
 
     `truth` (B, H, W) in pixels of the full picture; `counts` (B, H, W), bool or what each pixel counts: 0 for
     none of it. N is the number of pixels that count at all.
@@ -29,6 +36,10 @@ def smooth_l1(disparity: Tensor, truth: Tensor, counts: Tensor) -> Quotient:
     truth = torch.where(known, truth.float(), 0)
     disparity = disparity.float().reshape(truth.shape)
     error = F.smooth_l1_loss(disparity, truth, reduction="none", beta=1.0)
+    if logarithmic_beyond is not None:
+        limit, slope = logarithmic_beyond, min(logarithmic_beyond, 1.0)
+        beyond = ((disparity - truth).abs() / limit).clamp(min=1).log()
+        error = error.clamp(max=slope * (limit - slope / 2)) + slope * limit * beyond
     return Quotient((torch.where(known, error, 0) * counts).sum(), known.sum().float())
 
 
@@ -44,8 +55,10 @@ def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tens
     return disparity.float() / stride, counts & disparity.isfinite()
 
 
-def match_likelihood(attention: Tensor, position: Tensor, mask: Tensor) -> Quotient:
-    """Negative log-likelihood of the true column under the attention (B, H, W, V).
+def match_likelihood(
+    attention: Tensor, position: Tensor, mask: Tensor, *, logarithmic: bool = False
+) -> Quotient:
+    """Negative log-likelihood of the true column under the attention (B, H, W, V), or under its logarithm.
 
     `position` (B, H, W) is the matching column of the other view, as a fraction of columns: w of the way from
     k to k + 1 it gives -(1 - w) log M(k) - w log M(k + 1). Counted are the pixels of `mask` (B, H, W) bool
@@ -59,13 +72,20 @@ def match_likelihood(attention: Tensor, position: Tensor, mask: Tensor) -> Quoti
     share = position - before
     index = torch.stack((before, (before + 1).clamp(max=width - 1)), -1).long()
     shares = torch.stack((1 - share, share), -1)
-    probability = attention.float().gather(-1, index)
-    mask = mask & ((shares == 0) | (probability > 0)).all(-1)
-    return masked(-(shares * probability.clamp(min=SMALLEST_PROBABILITY).log()).sum(-1), mask)
+    found = attention.float().gather(-1, index)
+    if logarithmic:
+        allowed, logs = found > IMPOSSIBLE / 2, found.clamp(min=math.log(SMALLEST_PROBABILITY))
+    else:
+        allowed, logs = found > 0, found.clamp(min=SMALLEST_PROBABILITY).log()
+    mask = mask & ((shares == 0) | allowed).all(-1)
+    return masked(-(shares * logs).sum(-1), mask)
 
 
 def attention_likelihood(
-    maps: ParallaxMaps, stride: int, left: tuple[Tensor, Tensor] | None, right: tuple[Tensor, Tensor] | None
+    maps: ParallaxMaps | ScaleMatching,
+    stride: int,
+    left: tuple[Tensor, Tensor] | None,
+    right: tuple[Tensor, Tensor] | None,
 ) -> tuple[Quotient, Quotient]:
     """`match_likelihood` of both maps of a scale, zero of zero pixels for a view without truth.
 
@@ -73,14 +93,19 @@ def attention_likelihood(
     view). Column x of the full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches
     the right column j - d / stride, and right column k the left column k + d / stride.
     """
+    logarithmic = isinstance(maps, ScaleMatching)
     return (
-        _towards("left", maps.right_to_left, stride, left),
-        _towards("right", maps.left_to_right, stride, right),
+        _towards("left", maps.right_to_left, stride, left, logarithmic),
+        _towards("right", maps.left_to_right, stride, right, logarithmic),
     )
 
 
 def _towards(
-    view: Literal["left", "right"], attention: Tensor, stride: int, truth: tuple[Tensor, Tensor] | None
+    view: Literal["left", "right"],
+    attention: Tensor,
+    stride: int,
+    truth: tuple[Tensor, Tensor] | None,
+    logarithmic: bool,
 ) -> Quotient:
     if truth is None:
         nothing = torch.zeros((), device=attention.device)
@@ -88,7 +113,7 @@ def _towards(
     disparity, counts = truth_at_stage(*truth, stride)
     column = torch.arange(attention.shape[-2], device=attention.device)
     position = column - disparity if view == "left" else column + disparity
-    return match_likelihood(attention, position, counts)
+    return match_likelihood(attention, position, counts, logarithmic=logarithmic)
 
 
 def visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Tensor:

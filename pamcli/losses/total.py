@@ -31,12 +31,17 @@ from pamcli.losses.unsupervised import (
 )
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, regress_disparity
-from pamcli.networks.pasmnet import STAGE_STRIDES, Matching
+from pamcli.networks.pasmnet import STAGE_STRIDES
+from pamcli.networks.pasmnet import Matching as PASMnetMatching
+from pamcli.networks.pasmnet2 import ScaledMatching, ScaleMatching
 from pamcli.networks.passrnet import SuperResolution
+
+Matching = PASMnetMatching | ScaledMatching
 
 STAGE_WEIGHTS = (0.2, 0.3, 0.5)  # shares of the three stages in the PAM loss (Equation 16)
 
-UPDATE_DECAY = 0.8  # of PASMnet 2's updates each counts this part of the one after it
+UPDATE_SHARES = (0.5, 0.7, 1.0)  # of PASMnet 2's three scales in the loss of its updates
+UPDATE_DECAY = 0.8  # of the updates of a scale each counts this part of the one after it
 
 Terms = dict[str, tuple[tuple[float, Quotient], ...]]
 """Each term by its name in `LossWeights`: weighted means that add up."""
@@ -137,7 +142,7 @@ def superres_terms(
     entries += _pam(result.maps, left_low, right_low, 1, weights, weights.pam, truth)
     if weights.likelihood and truth is not None:
         seen = _within_limit(truth, weights).seen()
-        entries.append(("likelihood", weights.likelihood, attention_likelihood(result.maps, 1, *seen)))
+        entries += _likelihood(result.maps, 1, weights.likelihood, weights, *seen)
     return _by_name(entries)
 
 
@@ -228,18 +233,19 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
     truth = _within_limit(truth, weights)
     left, right = truth.seen()
     counts = torch.where(left[1], 1.0, weights.occluded) * truth.known
+    beyond = weights.logarithmic_beyond
     if weights.refined:
-        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts),)
+        yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts, beyond),)
+    if weights.updates and isinstance(matching, ScaledMatching):
+        for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=True):
+            disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
+            middle = slice(stride // 2, None, stride)
+            for before_last, found in enumerate(reversed(scale.updates)):
+                error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], beyond)
+                yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
     stride = STAGE_STRIDES[-1]
-    if weights.updates:
-        disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
-        middle = slice(stride // 2, None, stride)
-        at_quarter = counts[:, middle, middle]
-        for before_last, found in enumerate(reversed(matching.updates)):
-            error = smooth_l1(found * stride, disparity * stride, at_quarter)
-            yield "updates", weights.updates * UPDATE_DECAY**before_last, (error,)
     if weights.estimate:
-        if matching.estimate is None:
+        if isinstance(matching, ScaledMatching) or matching.estimate is None:
             raise ValueError("the network makes no estimate of its own")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
@@ -248,13 +254,28 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
     if weights.likelihood:
-        for maps, stride, share in _stages(matching, weights.likelihood_shares):
+        stages: Iterable[tuple[ParallaxMaps | ScaleMatching, int, float]]
+        if isinstance(matching, ScaledMatching):
+            stages = zip(matching.scales, STAGE_STRIDES, weights.likelihood_shares, strict=True)
+        else:
+            stages = _stages(matching, weights.likelihood_shares)
+        for maps, stride, share in stages:
             if share:
-                yield (
-                    "likelihood",
-                    weights.likelihood * share,
-                    attention_likelihood(maps, stride, left, right),
-                )
+                yield from _likelihood(maps, stride, weights.likelihood * share, weights, left, right)
+
+
+def _likelihood(
+    maps: ParallaxMaps | ScaleMatching,
+    stride: int,
+    weight: float,
+    weights: LossWeights,
+    left: tuple[Tensor, Tensor],
+    right: tuple[Tensor, Tensor] | None,
+) -> Iterator[_Entry]:
+    of_left, of_right = attention_likelihood(maps, stride, left, right)
+    yield "likelihood", weight, (of_left,)
+    if weights.likelihood_right:
+        yield "likelihood", weight * weights.likelihood_right, (of_right,)
 
 
 def _within_limit(truth: Truth, weights: LossWeights) -> Truth:

@@ -37,6 +37,8 @@ class LossWeights:
     """Negative log-likelihood of the true position under the attention, supervised."""
     likelihood_shares: tuple[FromZero, FromZero, FromZero] = (0.2, 0.3, 0.5)
     """Shares of the stages 1, 2, 3 in `likelihood`."""
+    likelihood_right: Share = 1.0
+    """What the right view counts in it, beside the left one."""
     super_resolution: FromZero = 0.0
     """Mean square error of PASSRnet's picture (L_SR, Equation 17)."""
     charbonnier: FromZero = 0.0
@@ -47,6 +49,8 @@ class LossWeights:
     """Divide PAM-s and PAM-c by the number of columns of their scale, too, as the authors' code does."""
     occluded: Share = 0.0
     """What a known pixel that the other view does not see counts in `refined` and `updates`."""
+    logarithmic_beyond: Positive | None = None
+    """Errors of `refined` and `updates` that exceed so many pixels grow as the logarithm does. None: none."""
     mask_by_truth_below: Positive | None = None
     """The authors' masking: L_p and L_PAM-p count pixels with 0 < truth < this alone, and so need a truth;
     supervised terms take a truth from here on as unknown. None: no unsupervised term looks at a truth."""

@@ -6,7 +6,6 @@ view contributes to it; its rows sum to one. Disparity is positive: column j of 
 column j - d of the right view. No function here holds weights, and none copies to the host.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Towards = Literal["left", "right"]  # the view that an ordered map's rows are pixels of
-Product = Callable[[Tensor, Tensor], Tensor]  # of matrices, as `torch.matmul`
 
 VALID_MASS = 0.1
 """Threshold tau of Equation 4: a pixel that receives less attention than this is taken as occluded."""
@@ -48,17 +46,16 @@ class ParallaxMaps:
     """(B, H, V) bool."""
 
 
-def matching_cost(query: Tensor, key: Tensor, product: Product = torch.matmul) -> Tensor:
+def matching_cost(query: Tensor, key: Tensor) -> Tensor:
     """Similarity of every pixel with every pixel of its epipolar line (the product of Section 3.1).
 
     `query` (B, C, H, W) and `key` (B, C, H, V) give (B, H, W, V). Always computed in float32: the
     softmax that follows turns an absolute error of the cost into a relative error of the attention.
-    `product`: what multiplies matrices, with the numbers of `torch.matmul`.
     """
     q = query.permute(0, 2, 3, 1)  # (B, H, W, C)
     k = key.permute(0, 2, 1, 3)  # (B, H, C, V)
     with torch.autocast(query.device.type, enabled=False):
-        return product(q.float(), k.float())
+        return torch.matmul(q.float(), k.float())
 
 
 def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int | None = None) -> Tensor:
@@ -115,10 +112,10 @@ def valid_mask(received: Tensor, pad_closing: bool = False) -> Tensor:
     return clean_mask(received > VALID_MASS, pad_closing)
 
 
-def gather_features(attention_map: Tensor, features: Tensor, product: Product = torch.matmul) -> Tensor:
+def gather_features(attention_map: Tensor, features: Tensor) -> Tensor:
     """M (x) R of Equation 1, the geometry-aware product: (B, H, W, V) and (B, C, H, V) give (B, C, H, W)."""
     values = features.permute(0, 2, 3, 1)  # (B, H, V, C)
-    return product(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
+    return torch.matmul(attention_map.to(values.dtype), values).permute(0, 3, 1, 2)
 
 
 def cycle_map(there: Tensor, back: Tensor) -> Tensor:
@@ -129,14 +126,11 @@ def cycle_map(there: Tensor, back: Tensor) -> Tensor:
     return torch.matmul(there, back)
 
 
-def regress_disparity(right_to_left: Tensor, first_column: tuple[int, int] = (0, 0)) -> Tensor:
-    """Expected disparity (Equation 8), in pixels of its scale: (B, H, W, V) -> (B, H, W).
-
-    `first_column` (of this view, of the other): those that a piece of a map begins with.
-    """
+def regress_disparity(right_to_left: Tensor) -> Tensor:
+    """Expected disparity (Equation 8), in pixels of its scale: (B, H, W, V) -> (B, H, W)."""
     j, k = (
-        torch.arange(low, low + size, device=right_to_left.device, dtype=right_to_left.dtype)
-        for low, size in zip(first_column, right_to_left.shape[-2:], strict=True)
+        torch.arange(size, device=right_to_left.device, dtype=right_to_left.dtype)
+        for size in right_to_left.shape[-2:]
     )
     with torch.autocast(right_to_left.device.type, enabled=False):  # columns beyond 256 are no bf16 numbers
         return j - torch.matmul(right_to_left, k)

@@ -23,10 +23,6 @@ from pamcli.networks.parallax import (
     regress_disparity,
 )
 
-IMAGE_MEAN = (0.485, 0.456, 0.406)
-IMAGE_STD = (0.229, 0.224, 0.225)
-"""PASMnet's inputs are RGB in [0, 1], less this mean, divided by this deviation."""
-
 SIZE_MULTIPLE = 32  # height and width of PASMnet's inputs are multiples of this
 
 STAGE_STRIDES = (16, 8, 4)  # pixels of the input per pixel of the three stages of the cascade
@@ -50,10 +46,6 @@ class Matching:
     estimate: Tensor | None = None
     """What PASMnet's refinement estimates by itself (B, 1, H, W), pixels, before it is blended with
     `initial`, where what is below 0 is taken as 0."""
-    updates: tuple[Tensor, ...] = ()
-    """Disparity after each update of PASMnet 2 (B, H/4, W/4), in quarter-size pixels."""
-    confidence: Tensor | None = None
-    """Confidence of PASMnet 2 (B, H/4, W/4), in [0, 1], see `pasmnet2.confidence`."""
 
 
 class PASMnet(nn.Module):
@@ -74,7 +66,7 @@ class PASMnet(nn.Module):
     def forward(
         self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = False
     ) -> Matching:
-        """`left`, `right` (B, 3, H, W), normalised with `IMAGE_MEAN` and `IMAGE_STD`, sides multiples of 32.
+        """`left`, `right` (B, 3, H, W), RGB less ImageNet's mean, over its deviation; sides multiples of 32.
 
         `max_disparity`, a multiple of 16, in pixels: the attention then considers only disparities below it.
         `all_stages` returns the maps of all three stages, as the losses need them (Section 4.2.3).

@@ -1,47 +1,104 @@
-"""PASMnet 2: the matching of PASMnet, and a head that keeps edges in place of its output and refinement.
+"""PASMnet 2: parallax attention and disparity from coarse to fine.
 
-The attention matches well; a mean over the whole row, filling along it and plain enlargement over depth edges
-lose that. So disparity is regressed in a window around the peak, and updated three times: each pixel looks up
-how well the disparities near its own match, and takes a weighted mean of those of 27 neighbours, which
-carries surfaces into occlusions whatever their disparity; a convex mixture enlarges the result (as in RAFT).
+The coarsest scale settles walls and occlusions, where 64 pixels of the pictures are four of its own; finer
+ones take its answer as one more candidate and put the edges right. At each scale one symmetric matrix of
+costs serves both directions of the attention. A first disparity is regressed in a window around its peak, and
+then updated: each pixel looks up how well the disparities near its own match, and takes a weighted mean of
+those of its neighbours and of the coarser scale. A convex mixture enlarges the last one (as in RAFT).
 
-Shapes: B batch, C channels, H rows, W columns of a quarter of the pictures' size unless said, V columns of
-the other view. Disparities are in quarter-size pixels. Attribute names of the matching are those of the
-authors' checkpoints.
+Shapes: B batch, C channels, h rows, w columns of a scale, which is 1/16, 1/8 or 1/4 of the pictures' size
+(H, W); `views` holds both views joined in the batch, left first: (2B, C, h, w). Columns of the left view are
+j, those of the right one k. Disparities are in pixels of their scale unless said.
 """
 
-import math
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import conv, conv_unit, upsample
-from pamcli.networks.parallax import columns_near, received_mass
-from pamcli.networks.pasmnet import CascadedParallaxAttention, Hourglass, Matching, stage_maps
+from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample
+from pamcli.networks.neighbourhoods import convex_enlarged, edged, mixed, neighbours, signed_log
+from pamcli.networks.parallax import (
+    ParallaxMaps,
+    columns_near,
+    matching_cost,
+    out_of_order,
+    received_mass,
+    valid_mask,
+)
+from pamcli.networks.pasmnet import STAGE_STRIDES
 
-WINDOW = 2  # disparity is the mean of the attention within so many columns of its peak
+WIDTH = 48  # channels of the context and of the hidden state of every scale
+
+WINDOW = 2  # a scale's own disparity is the mean of the attention within so many columns of its peak
 
 REACH = 4  # an update looks up the attention at so many disparities to either side of its own
+NEAR_COARSER = 1  # and of the coarser scale's
 
 SMALLEST_LOG = -16.0
 LOG_SCALE = 0.25
 """Logarithms of attention are cut off at the first, and multiplied by the second for the convolutions."""
 
-DILATIONS = (1, 3, 9)  # of the 3 x 3 neighbours that an update sees and mixes
+IMPOSSIBLE = -1e4  # the cost of columns that no pixel can match: an attention of exactly 0
 
-FARTHEST = max(DILATIONS)
-OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]  # of the 3 x 3, those that are not the pixel itself
-
-UPDATES = 3
-WIDTH = 48  # channels of the context and of the hidden state
-
-MOVED = 10.0  # where the updates move a disparity by so many pixels, its confidence is halved
+OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]  # of 3 x 3 neighbours, those that are not the pixel itself
 
 LARGEST_RECEIVED = 2.0
 BORDER = 8
 """Received attention is cut off at the first; the left border of the row shows within so many pixels."""
+
+APART = 3.0
+SURENESS = 0.12
+"""Where a disparity and those of the coarser scales are so many pixels apart, the attention near it counts
+half. Confidence is a power of that: about that share of such pixels should be within 3 px of the truth."""
+
+
+class ScaleMatching(NamedTuple):
+    """What is found out at one scale."""
+
+    right_to_left: Tensor
+    """log M_right->left (B, h, w, w): rows are left pixels j; about `IMPOSSIBLE` where k > j."""
+    left_to_right: Tensor
+    """log M_left->right (B, h, w, w): rows are right pixels k; about `IMPOSSIBLE` where j < k."""
+    received: Tensor
+    """Attention that each left pixel receives (B, h, w), detached."""
+    initial: Tensor
+    """Disparity from this scale's attention alone (B, h, w)."""
+    updates: tuple[Tensor, ...]
+    """Disparity after each update (B, h, w); the finer scale takes up the last."""
+
+    def maps(self) -> ParallaxMaps:
+        """Attention itself, with its valid masks."""
+        there, back = self.right_to_left.exp(), self.left_to_right.exp()
+        return ParallaxMaps(there, back, valid_mask(self.received), valid_mask(received_mass(there)))
+
+
+@dataclass(frozen=True)
+class ScaledMatching:
+    """What PASMnet 2 finds out about a batch of pairs."""
+
+    disparity: Tensor
+    """Disparity of the left view (B, 1, H, W), pixels of the pictures, >= 0."""
+    scales: tuple[ScaleMatching, ...]
+    """What is found at 1/16, 1/8 and 1/4 of the size."""
+    confidence: Tensor
+    """(B, H/4, W/4) in [0, 1], see `confidence`; detached."""
+
+    @property
+    def initial(self) -> Tensor:
+        """Disparity from the attention of the finest scale alone (B, H/4, W/4)."""
+        return self.scales[-1].initial
+
+    @cached_property
+    def maps(self) -> tuple[ParallaxMaps, ...]:
+        """Attention and masks of each scale, made when they are asked for."""
+        return tuple(scale.maps() for scale in self.scales)
 
 
 class PASMnet2(nn.Module):
@@ -49,171 +106,292 @@ class PASMnet2(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hourglass = Hourglass()
-        self.cas_pam = CascadedParallaxAttention()
-        self.ctx = conv_unit(64 + 64, WIDTH, 1, slope=0)
-        self.h0 = conv_unit(64 + 64, WIDTH, 1, slope=0)
-        self.upd = Update()
+        self.E0 = conv_unit(3, 32, stride=2)
+        self.E1 = Encoder(32, 64, down=True)
+        self.E2 = Encoder(64, 96, down=True)
+        self.E3 = Encoder(96, 128, down=True)
+        self.E4 = Encoder(128, 160, down=True)
+        self.D0 = Encoder(160, 160)
+        self.D1 = Decoder(160 + 128, 128)
+        self.D2 = Decoder(128 + 96, 96)
+        self.D3 = conv_unit(96 + 64, 64, 1)
+        self.st1 = Stage(128, blocks=2)
+        self.st2 = Stage(96, blocks=1)
+        self.st3 = Stage(64, blocks=1)
+        self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
+        self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
+        self.s1 = Scale(128 + 128, updates=3, dilations=(1, 2, 4), coarsest=True)
+        self.s2 = Scale(96 + 96, updates=2, dilations=(1, 2, 4))
+        self.s3 = Scale(64 + 64, updates=2, dilations=(1, 3, 9))
         self.x2 = conv_unit(32, 32, stride=2, slope=0)
-        mixture = conv(64, 9 * 16, 1, bias=True)
-        self.mask = nn.Sequential(conv_unit(WIDTH + 64 + 32, 64, slope=0), mixture)
-        for parameter in mixture.parameters():  # training begins with the mean of the nine
+        self.mask = nn.Sequential(conv_unit(WIDTH + 64 + 32, 64, 1, slope=0), conv(64, 9 * 16, 1, bias=True))
+        for parameter in self.mask[1].parameters():  # training begins with the mean of the nine
             nn.init.zeros_(parameter)
 
     def forward(
-        self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = False
-    ) -> Matching:
-        """`left`, `right` (B, 3, 4 H, 4 W), `max_disparity` and `all_stages` as of `PASMnet.forward`."""
-        F1, F2, F3, early, half = self.hourglass(torch.cat((left, right)))
-        costs, matched = self.cas_pam(F1, F2, F3)
-        *coarser, eighth, quarter = stage_maps(costs if all_stages else costs[1:], max_disparity)
-        initial, mass = windowed_regression(quarter.right_to_left)
-        received = received_mass(quarter.left_to_right).clamp(max=LARGEST_RECEIVED)
-        trust = mass.detach(), received
-        early, matched, half = (x[: len(left)] for x in (early, matched, half))
-        described = torch.cat((early, matched), 1)
-        context, hidden = self.ctx(described), self.h0(described)
-        updates, d = [], initial
-        for _ in range(UPDATES):
+        self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = True
+    ) -> ScaledMatching:
+        """`left`, `right` (B, 3, H, W), normalised with `IMAGE_MEAN` and `IMAGE_STD`, sides multiples of 32.
+
+        `max_disparity`, a multiple of 16, in pixels: the attention then considers only disparities below it.
+        `all_stages`, which `PASMnet` needs to be told, is of no effect: every scale is returned.
+        """
+        x0 = self.E0(torch.cat((left, right)))  # (2B, 32, H/2, W/2)
+        x1 = self.E1(x0)  # 1/4
+        x2 = self.E2(x1)  # 1/8
+        x3 = self.E3(x2)  # 1/16
+        F1 = self.D1(self.D0(self.E4(x3)), x3)
+        F2 = self.D2(F1, x2)
+        F3 = self.D3(torch.cat((upsample(F2), x1), 1))
+
+        v1, cost1 = self.st1(F1)
+        v2, cost2 = self.st2(self.b2(torch.cat((upsample(v1), F2), 1)))
+        v3, cost3 = self.st3(self.b3(torch.cat((upsample(v2), F3), 1)))
+        cost2 = cost2 + enlarged_cost(cost1)
+        cost3 = cost3 + enlarged_cost(cost2)
+
+        limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
+        only = slice(len(left))  # the left view of both
+        coarse, hidden = self.s1(torch.cat((v1, x3), 1)[only], *attention_logs(cost1, limits[0]))
+        first = coarser_of(coarse, hidden)
+        middle, hidden = self.s2(torch.cat((v2, x2), 1)[only], *attention_logs(cost2, limits[1]), first)
+        second = coarser_of(middle, hidden)
+        fine, hidden = self.s3(torch.cat((v3, x1), 1)[only], *attention_logs(cost3, limits[2]), second)
+
+        d = fine.updates[-1]
+        mixture = self.mask(torch.cat((hidden, v3[only], self.x2(x0[only])), 1))
+        told = second.disparity, 2 * upsample(first.disparity[:, None])[:, 0]
+        sure = confidence(fine.right_to_left.detach(), d.detach(), [x.detach() for x in told])
+        return ScaledMatching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), sure)
+
+
+class Block(nn.Module):
+    """Features, queries and keys of one parallax-attention block; the weights serve both views."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.head = nn.Sequential(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
+        self.query = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+        self.key = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        f = self.head(views)
+        return views + f, self.query(f), self.key(f)
+
+
+class Stage(nn.Module):
+    """Blocks of one scale, and its matching cost, which is one for both directions.
+
+    The cost of left column j and right column k is (q_l(j) k_r(k) + k_l(j) q_r(k)) / 2C, summed over the
+    blocks: one product of the queries and keys of both views, side by side.
+    """
+
+    def __init__(self, width: int, blocks: int) -> None:
+        super().__init__()
+        self.width = width
+        self.blocks = cast("Sequence[Block]", nn.ModuleList(Block(width) for _ in range(blocks)))
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
+        """(2B, C, h, w) to features (2B, C, h, w) and cost (B, h, w of the left view, w of the right)."""
+        queries, keys = [], []
+        for block in self.blocks:
+            views, query, key = block(views)
+            queries.append(query)
+            keys.append(key)
+        query_left, query_right = torch.cat(queries, 1).chunk(2)
+        key_left, key_right = torch.cat(keys, 1).chunk(2)
+        left = torch.cat((query_left, key_left), 1) / (2 * self.width)
+        return views, matching_cost(left, torch.cat((key_right, query_right), 1))
+
+
+class Coarser(NamedTuple):
+    """What a scale is told by the one before it, which has half of its size."""
+
+    disparity: Tensor
+    """Its last disparity (B, h, w), enlarged, in pixels of this scale."""
+    hidden: Tensor
+    """Its last hidden state (B, 48, h, w), enlarged."""
+    right_to_left: Tensor
+    """Its log M_right->left (B, h/2, w/2, w/2)."""
+
+
+def coarser_of(found: ScaleMatching, hidden: Tensor) -> Coarser:
+    """What the next scale is told of this one."""
+    return Coarser(2 * upsample(found.updates[-1][:, None])[:, 0], upsample(hidden), found.right_to_left)
+
+
+class Scale(nn.Module):
+    """Disparity at one scale: that of its attention, then updates, with the coarser scale's as candidates."""
+
+    def __init__(
+        self, described: int, *, updates: int, dilations: tuple[int, int, int], coarsest: bool = False
+    ) -> None:
+        """`described`: channels of its features. `dilations`: of the 3 x 3 neighbours that an update sees."""
+        super().__init__()
+        self.updates, self.dilations, self.coarsest = updates, dilations, coarsest
+        self.ctx = conv_unit(described, WIDTH, 1, slope=0)
+        self.h0 = conv_unit(described + (0 if coarsest else WIDTH), WIDTH, 1, slope=0)
+        neighbours, own = 9 * len(dilations), 2 * REACH + 1
+        seen = own + neighbours - len(dilations) + 3
+        self.upd = Update(seen, neighbours) if coarsest else Update(seen + own + 9 + 3, neighbours + 9)
+
+    def forward(
+        self, described: Tensor, right_to_left: Tensor, left_to_right: Tensor, coarser: Coarser | None = None
+    ) -> tuple[ScaleMatching, Tensor]:
+        """What is found out at this scale, and the last hidden state (B, 48, h, w).
+
+        `described` (B, C, h, w): features of the left view; `right_to_left`, `left_to_right`: see
+        `attention_logs`; `coarser`: all but the coarsest have it.
+        """
+        context = self.ctx(described)
+        hidden = self.h0(described if coarser is None else torch.cat((described, coarser.hidden), 1))
+        received = received_mass(left_to_right.detach().exp())
+        initial, mass = windowed_regression(right_to_left)
+        trust = torch.stack((mass.detach(), received.clamp(max=LARGEST_RECEIVED)), 1)
+        theirs = None if coarser is None else edged(coarser.disparity, 1)
+        d, updates = initial, []
+        for _ in range(self.updates):
             here = d.detach()
-            log4 = looked_up(lambda k: quarter.right_to_left.gather(-1, k), here)
-            coarse = F.avg_pool2d(here[:, None], 2)[:, 0] / 2
-            log8 = upsample(looked_up(lambda k: eighth.right_to_left.gather(-1, k), coarse))
-            seen = torch.cat((log4, log8, surroundings(here, *trust)), 1)
-            hidden, mixing = self.upd(seen, context, hidden)
-            d = mixed_neighbours(d, mixing)
+            logs = [looked_up(right_to_left, here, REACH)]
+            if coarser is not None:
+                halved = F.avg_pool2d(here[:, None], 2)[:, 0] / 2
+                logs.append(upsample(looked_up(coarser.right_to_left, halved, REACH)))
+                logs.append(looked_up(right_to_left, coarser.disparity.detach(), NEAR_COARSER))
+            hidden, mixing = self.upd(
+                self.seen(edged(here, self.reach), theirs, logs, trust), context, hidden
+            )
+            d = mixed(self.candidates(edged(d, self.reach), theirs), mixing)
             updates.append(d)
-        mixture = self.mask(torch.cat((hidden, matched, self.x2(half)), 1))
-        maps = (*coarser, eighth, quarter) if all_stages else (quarter,)
-        sure = confidence(lambda k: quarter.right_to_left.gather(-1, k), d.detach(), initial.detach())
-        return Matching(convex_enlarged(d, mixture), initial, maps, None, tuple(updates), sure.detach())
+        return ScaleMatching(right_to_left, left_to_right, received, initial, tuple(updates)), hidden
+
+    def seen(self, d: Tensor, theirs: Tensor | None, logs: Sequence[Tensor], trust: Tensor) -> Tensor:
+        """What an update sees at the disparity `d`: (B, 36 or 57, h, w).
+
+        Its shape, and its steps to the coarser scale's; how well both match; and how near the match is to the
+        left border, beyond which there is none. `d`, `theirs`: see `candidates`. `logs`: what `looked_up`
+        finds at `d`, and where there is a coarser scale, there at `d` and here at `theirs`. `trust` (B, 2, h,
+        w): attention in the window, and received.
+        """
+        around = [neighbours(d, self.reach, dilation) for dilation in self.dilations]
+        own = around[0][:, 4:5]
+        border = ((torch.arange(own.shape[-1], device=own.device) - own) / BORDER).clamp(-1, 1)
+        steps = torch.cat([near[:, OTHERS] for near in around], 1) - own
+        parts = [logs[0], signed_log(steps), trust, border]
+        if theirs is not None:
+            to_theirs = signed_log(neighbours(theirs.detach(), 1, 1) - own)
+            parts += [logs[1], to_theirs, logs[2]]
+        return torch.cat(parts, 1)
+
+    def candidates(self, d: Tensor, theirs: Tensor | None) -> Tensor:
+        """Disparities among which an update chooses: (B, 27 or 36, h, w).
+
+        `d` (B, h + 2 `reach`, w + 2 `reach`): disparity, and what is around it; `theirs` (B, h + 2, w + 2):
+        the coarser scale's.
+        """
+        around = [neighbours(d, self.reach, dilation) for dilation in self.dilations]
+        return torch.cat(around if theirs is None else [*around, neighbours(theirs, 1, 1)], 1)
+
+    @property
+    def reach(self) -> int:
+        """How far away the farthest of the neighbours are."""
+        return max(self.dilations)
 
 
 class Update(nn.Module):
-    """Hidden state and mixing weights from what is seen at the current disparity; shared by all updates."""
+    """Hidden state and mixing weights from what is seen; the weights serve all updates of a scale."""
 
-    def __init__(self) -> None:
+    def __init__(self, seen: int, candidates: int) -> None:
         super().__init__()
-        seen = 2 * (2 * REACH + 1) + 8 * len(DILATIONS) + 3
         self.enc = conv_unit(seen, 40, 1, slope=0)
-        self.mix = conv_unit(40 + 2 * WIDTH, WIDTH, slope=0)
-        self.res = UpdateResidual()
-        self.out = conv(WIDTH, 9 * len(DILATIONS) + 1, bias=True)
+        self.mix = conv_unit(40 + 2 * WIDTH, WIDTH, 1, slope=0)
+        self.a = conv_unit(WIDTH, WIDTH, dilation=2, slope=0)
+        norm = nn.BatchNorm2d(WIDTH)
+        self.b = nn.Sequential(conv(WIDTH, WIDTH), norm)
+        self.out = conv(WIDTH, candidates + 1, bias=True)
         # Training begins with an update that keeps a pixel's own disparity, the middle of its 3 x 3.
-        nn.init.zeros_(self.out.weight)
+        for weight in (norm.weight, *self.out.parameters()):
+            nn.init.zeros_(weight)
         assert self.out.bias is not None
-        nn.init.zeros_(self.out.bias)
         nn.init.constant_(self.out.bias[4:5], 3)
 
     def forward(self, seen: Tensor, context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, 45, H, W), (B, 48, H, W) twice to the new hidden state and the mixing weights (B, 28, H, W)."""
-        hidden = self.res(self.mix(torch.cat((self.enc(seen), context, hidden), 1)))
+        """(B, 36 or 57, h, w), (B, 48, h, w) twice to the new hidden state and the mixing weights."""
+        x = self.mix(torch.cat((self.enc(seen), context, hidden), 1))
+        hidden = F.relu(x + self.b(self.a(x)))
         return hidden, self.out(hidden)
 
 
-class UpdateResidual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = conv_unit(WIDTH, WIDTH, dilation=2, slope=0)
-        norm = nn.BatchNorm2d(WIDTH)
-        nn.init.zeros_(norm.weight)
-        self.b = nn.Sequential(conv(WIDTH, WIDTH), norm)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x + self.b(self.a(x)))
+def enlarged_cost(cost: Tensor) -> Tensor:
+    """Trilinear enlargement over rows and both views' columns: (B, h, w, w) to (B, 2h, 2w, 2w)."""
+    return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
 
 
-def windowed_regression(attention: Tensor, first_column: tuple[int, int] = (0, 0)) -> tuple[Tensor, Tensor]:
-    """Expected disparity near the peak of M_right->left (B, H, W, V), and the attention there, (B, H, W).
+def attention_logs(cost: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
+    """log M_right->left and log M_left->right, (B, h, w, w) each, of one cost (B, h, w, w).
 
-    `first_column` (of this view, of the other): those that a piece of a map begins with; what it leaves out
-    is zero.
+    Of rows j and columns k <= j of the cost; the softmax runs over k, and over j. `limit` keeps only
+    disparities below it.
     """
-    first, low = first_column
-    width, span = attention.shape[-2:]
-    steps = torch.arange(-WINDOW, WINDOW + 1, device=attention.device)
-    k = attention.argmax(-1, keepdim=True) + steps
-    near = attention.gather(-1, k.clamp(0, span - 1)) * ((k >= 0) & (k < span))
-    mass = near.sum(-1)
-    j = torch.arange(first, first + width, device=attention.device)
-    disparity = j - low - (near * k).sum(-1) / mass.clamp(min=1e-6)
-    return disparity.clamp(min=0), mass
+    column = torch.arange(cost.shape[-1], device=cost.device)
+    cost = cost.masked_fill(out_of_order(column, column, "left", limit), IMPOSSIBLE)
+    return cost.log_softmax(-1), cost.log_softmax(-2).transpose(-1, -2)
 
 
-def looked_up(attention: Callable[[Tensor], Tensor], disparity: Tensor) -> Tensor:
-    """Logarithm of M_right->left at d + 4 ... d - 4, linear between columns: (B, H, W) to (B, 9, H, W).
+def windowed_regression(logs: Tensor) -> tuple[Tensor, Tensor]:
+    """Expected disparity near the peak of M_right->left (B, h, w, w), and the attention there, (B, h, w)."""
+    k, inside = columns_of_window(logs.argmax(-1), logs.shape[-1])
+    near = logs.gather(-1, k.clamp(0, logs.shape[-1] - 1)).exp() * inside
+    return expected_disparity(near, k)
 
-    `attention` gives M at columns k (B, H, W, n) of the other view, as many as this one has. Beyond the row
-    its outermost value counts. Times `LOG_SCALE`.
+
+def columns_of_window(peak: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Columns within `WINDOW` of a peak (B, h, w): (B, h, w, 5), and which of them there are."""
+    k = peak[..., None] + torch.arange(-WINDOW, WINDOW + 1, device=peak.device)
+    return k, (k >= 0) & (k < width)
+
+
+def expected_disparity(attention: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Disparity of columns k (B, h, w, n), weighted by their attention, and the sum of that, (B, h, w)."""
+    mass = attention.sum(-1)
+    column = torch.arange(k.shape[-2], device=k.device)
+    return (column - (attention * k).sum(-1) / mass.clamp(min=1e-6)).clamp(min=0), mass
+
+
+def looked_up(logs: Tensor, disparity: Tensor, reach: int) -> Tensor:
+    """log M_right->left (B, h, w, w) at d + `reach` ... d - `reach`: (B, 2 reach + 1, h, w)."""
+    columns, share = columns_around(disparity, reach)
+    return between_columns(logs.gather(-1, columns), share)
+
+
+def columns_around(disparity: Tensor, reach: int) -> tuple[Tensor, Tensor]:
+    """Right columns around the match of d + `reach` ... d - `reach`, and how far each is from the one before.
+
+    (B, h, w, 2 reach + 2) and (B, h, w, 1). Beyond the row its outermost column counts.
     """
     width = disparity.shape[-1]
     position = torch.arange(width, device=disparity.device) - disparity
     before = position.floor()
-    steps = torch.arange(-REACH, REACH + 2, device=disparity.device)
-    k = (before.long()[..., None] + steps).clamp(0, width - 1)
-    logs = attention(k).clamp(min=math.exp(SMALLEST_LOG)).log() * LOG_SCALE
-    return torch.lerp(logs[..., :-1], logs[..., 1:], (position - before)[..., None]).permute(0, 3, 1, 2)
+    steps = torch.arange(-reach, reach + 2, device=disparity.device)
+    return (before.long()[..., None] + steps).clamp(0, width - 1), (position - before)[..., None]
 
 
-def confidence(attention: Callable[[Tensor], Tensor], disparity: Tensor, initial: Tensor) -> Tensor:
-    """How sure a disparity is, (B, H, W) in [0, 1]: the attention that goes near where it points.
+def between_columns(logs: Tensor, share: Tensor) -> Tensor:
+    """Values between the columns of `columns_around`, of logarithms there: (B, 2 reach + 1, h, w)."""
+    logs = logs.clamp(min=SMALLEST_LOG) * LOG_SCALE
+    return torch.lerp(logs[..., :-1], logs[..., 1:], share).permute(0, 3, 1, 2)
 
-    Less where the updates have moved it far from the attention's own `initial`. `attention` as of
-    `looked_up`.
+
+def confidence(logs: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
+    """How sure a disparity is, (B, h, w) in [0, 1]: the attention that goes near where it points.
+
+    Less where the disparities of the coarser scales, `told` (B, h, w), are others.
     """
     k, counts = columns_near(disparity)
-    near = (attention(k.clamp(0, disparity.shape[-1] - 1)) * counts).sum(-1)
-    return (near / (1 + (disparity - initial).abs() / MOVED)).clamp(0, 1)
+    near = logs.gather(-1, k.clamp(0, disparity.shape[-1] - 1)).exp() * counts
+    return confidence_of(near.sum(-1), disparity, told)
 
 
-Margin = tuple[int, int]
-"""Rows that a strip of disparities has above and below those that are asked for; its edges are repeated."""
-
-
-def surroundings(disparity: Tensor, confidence: Tensor, received: Tensor, margin: Margin = (0, 0)) -> Tensor:
-    """The shape of the disparity around each pixel, and how far it is to be trusted: (B, 27, H, W).
-
-    The steps to its neighbours, on a scale that tells small ones apart; attention in the window, attention
-    received; and how near the match is to the left border, beyond which there is none. `margin`: of
-    `disparity` alone.
-    """
-    around = [neighbours(disparity, dilation, margin) for dilation in DILATIONS]
-    own = around[0][:, 4]
-    steps = torch.cat([near[:, OTHERS] for near in around], 1) - own[:, None]
-    border = ((torch.arange(own.shape[-1], device=own.device) - own) / BORDER).clamp(-1, 1)
-    trust = torch.stack((confidence, received, border), 1)
-    return torch.cat((steps.sign() * steps.abs().log1p(), trust), 1)
-
-
-def mixed_neighbours(disparity: Tensor, mixing: Tensor, margin: Margin = (0, 0)) -> Tensor:
-    """Mean of 27 neighbours' disparities, weighted by softmax, plus the last of (B, 28, H, W), at least 0."""
-    mixing = mixing.float()
-    candidates = torch.cat([neighbours(disparity, dilation, margin) for dilation in DILATIONS], 1)
-    mean = (mixing[:, :-1].softmax(1) * candidates).sum(1)
-    return (mean + mixing[:, -1]).clamp(min=0)
-
-
-def convex_enlarged(disparity: Tensor, mixture: Tensor, margin: Margin = (0, 0)) -> Tensor:
-    """Each full-size pixel a convex mixture of the 3 x 3 disparities around it, in full-size pixels.
-
-    (B, H, W) and (B, 9 * 16, H, W), weights before the softmax, to (B, 1, 4 H, 4 W).
-    """
-    count, _, height, width = mixture.shape
-    weights = mixture.float().view(count, 9, 16, height, width).softmax(1)
-    mixed = (weights * neighbours(4 * disparity, 1, margin)[:, :, None]).sum(1)  # (B, 16, H, W)
-    return F.pixel_shuffle(mixed, 4)
-
-
-def neighbours(values: Tensor, dilation: int, margin: Margin = (0, 0)) -> Tensor:
-    """The 3 x 3 values around each, row by row; edge values repeated: (B, H, W) to (B, 9, H, W)."""
-    above, below = margin
-    height, width = values.shape[-2] - above - below, values.shape[-1]
-    padded = F.pad(values[:, None], (dilation,) * 4, mode="replicate")[:, 0, above:]
-    return torch.stack(
-        [
-            padded[:, down : down + height, right : right + width]
-            for down in (0, dilation, 2 * dilation)
-            for right in (0, dilation, 2 * dilation)
-        ],
-        1,
-    )
+def confidence_of(near: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
+    """Confidence by the attention near a disparity, and by what the coarser scales say there."""
+    apart = torch.stack([(disparity - other).abs() for other in told]).sum(0)
+    return (near / (1 + apart / APART)).clamp(0, 1) ** SURENESS

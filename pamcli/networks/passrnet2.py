@@ -14,7 +14,6 @@ from pamcli.networks.blocks import conv, pointwise_dilation
 from pamcli.networks.parallax import (
     VALID_MASS,
     ParallaxMaps,
-    Product,
     attention,
     gather_features,
     matching_cost,
@@ -132,15 +131,24 @@ class Exchange(nn.Module):
         self.value = conv(WIDTH, WIDTH, 1, bias=True)
         self.scale = nn.Parameter(torch.zeros(WIDTH, 1, 1))
 
-    def forward(self, views: Tensor, product: Product = torch.matmul) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(2B, C, H, W) to the same, and both attention maps: (B, H, W, V), (B, H, V, W)."""
-        left, right = pointwise(self.describe, self.norm(views)).chunk(2)
-        cost = matching_cost(left * WIDTH**-0.5, right, product)  # (B, H, W, V)
+        cost = matching_cost(*self.described(views))  # (B, H, W, V)
         maps = attention(cost), cost.softmax(2).transpose(2, 3)
-        values_left, values_right = pointwise(self.value, views, self.scale).chunk(2)
-        from_right = gather_features(maps[0], values_right, product)
-        from_left = gather_features(maps[1], values_left, product)
+        values_left, values_right = self.values(views)
+        from_right = gather_features(maps[0], values_right)
+        from_left = gather_features(maps[1], values_left)
         return views + torch.cat((from_right, from_left)), maps
+
+    def described(self, views: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries of the left view and keys of the right one (B, C, H, W)."""
+        left, right = pointwise(self.describe, self.norm(views)).chunk(2)
+        return left * WIDTH**-0.5, right
+
+    def values(self, views: Tensor) -> tuple[Tensor, Tensor]:
+        """What the left and the right view give to the other one (B, C, H, W)."""
+        left, right = pointwise(self.value, views, self.scale).chunk(2)
+        return left, right
 
 
 class SubpixelDetail(nn.Module):

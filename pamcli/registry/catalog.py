@@ -7,22 +7,16 @@ from pathlib import Path
 import pamcli
 from pamcli.errors import ModelError, UsageError, did_you_mean
 from pamcli.files.finding import check_regular
+from pamcli.registry.architectures import ARCHITECTURES, default_weights
 
-REGISTERED = {
-    "pasmnet2": "disparity of a rectified pair, with sharp edges (the default)",
-    "pasmnet": "disparity of a rectified pair, the published network",
-    "passrnet2-x2": "both views enlarged 2 times (the default)",
-    "passrnet2-x4": "both views enlarged 4 times (the default)",
-    "passrnet-x2": "both views enlarged 2 times, the published network",
-    "passrnet-x4": "both views enlarged 4 times, the published network",
-}
+REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
 """Every registered name and what it does."""
 
-DEFAULT_MATCHING = "pasmnet2"  # what finds disparity where no weights are named
+DEFAULT_MATCHING = default_weights("disparity")  # what finds disparity where no weights are named
 
 DEFAULT_SCALE = 4
 
-DEFAULT_UPSCALING = {2: "passrnet2-x2", 4: "passrnet2-x4"}
+DEFAULT_UPSCALING = {scale: default_weights("superres", scale) for scale in (2, 4)}
 """What enlarges by a scale where no weights are named: what is measured best."""
 
 CHECKSUMS = "SHA256SUMS"

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.files.finding import check_regular
+from pamcli.registry.architectures import ARCHITECTURES, SCALES
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import MATCHING, PASSRNET_SCALES, ModelSpec, read_header
+from pamcli.registry.spec import ModelSpec, read_header
 
 # Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -58,7 +59,7 @@ def read_checkpoint(
         raise UsageError(f"{path} is a weights file of pam already", "use it as it is")
     state = _state_dict(_load(path), path)
     architecture, scale = _recognise(state, path)
-    if max_disparity is not None and architecture not in MATCHING:
+    if max_disparity is not None and ARCHITECTURES[architecture].task != "disparity":
         raise UsageError(f"{path} holds a {architecture}, which has no maximum disparity", "leave it out")
     spec = ModelSpec(
         architecture=architecture,
@@ -109,13 +110,17 @@ def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
-    if "hourglass.E0.body.0.0.weight" in state and "cas_pam.b2.0.weight" in state:
-        return "pasmnet2" if "upd.enc.0.weight" in state else "pasmnet", None
-    last = state.get("upscale.4.weight")
-    if "init_feature.0.weight" in state and "pam.fusion.weight" in state and last is not None and last.ndim:
-        scale = math.isqrt(last.shape[0] // 64)
-        if scale in PASSRNET_SCALES and 64 * scale**2 == last.shape[0]:
-            return "passrnet", scale
+    """Return which network the tensors are of, and its scale."""
+    for row in ARCHITECTURES.values():
+        if not row.signature or not state.keys() >= {*row.signature}:
+            continue
+        if row.task == "disparity":
+            return row.name, None
+        last = state.get(row.scale_key or "")
+        if last is not None and last.ndim:
+            scale = math.isqrt(last.shape[0] // 64)
+            if scale in SCALES and 64 * scale**2 == last.shape[0]:
+                return row.name, scale
     raise ModelError(
         f"{path} is neither a PASMnet nor a PASSRnet (first keys: {', '.join(list(state)[:3])})",
         "only checkpoints in the authors' layout can be imported",

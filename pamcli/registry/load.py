@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import asdict
 from pathlib import Path
 
 import safetensors.torch
@@ -16,30 +15,20 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.networks.variants import varied_pasmnet, varied_passrnet
+from pamcli.registry.architectures import variant_of
 from pamcli.registry.spec import ModelSpec, read_header
-from pamcli.registry.variants import PAPER, PASMnetVariant, PASSRnetVariant, variant_of
+from pamcli.registry.variants import PAPER
 
 STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Precisions in which weights may be stored."""
-
 
 Network = PASMnet | PASMnet2 | PASSRnet | PASSRnet2
 
 
 def build_network(spec: ModelSpec) -> Network:
-    """The network that `spec` describes, with fresh weights."""
-    if spec.architecture == "pasmnet2":
-        return PASMnet2()
-    if spec.architecture == "passrnet2":
-        assert spec.scale is not None
-        return PASSRnet2(spec.scale)
-    variant = variant_of(spec.architecture, spec.variant)
-    if isinstance(variant, PASMnetVariant):
-        return varied_pasmnet(**asdict(variant))
-    assert isinstance(variant, PASSRnetVariant)
-    assert spec.scale is not None
-    return varied_passrnet(spec.scale, **asdict(variant))
+    """Make the network that a file describes, with fresh weights."""
+    network: Network = spec.row.build(spec.scale, variant_of(spec.architecture, spec.variant))
+    return network
 
 
 def empty_network(spec: ModelSpec) -> Network:
@@ -80,7 +69,7 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         network = spec.architecture if spec.variant == PAPER else f"{spec.architecture} with {spec.variant}"
-        raise ModelError(f"{name} does not fit {network}: {', '.join(wrong[:3])}{more}")
+        raise ModelError(f"{name} does not fit {network}: {', '.join(wrong[:3])}{more}", spec.row.changed)
     if not all(math.isfinite(bound) for value in state.values() for bound in value.aminmax()):
         raise ModelError(f"{name} holds values that are not finite", "its training diverged")
 

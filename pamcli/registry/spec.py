@@ -9,15 +9,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from pamcli.errors import ModelError, UsageError
-from pamcli.registry.variants import PAPER, variant_of
-
-MATCHING = ("pasmnet", "pasmnet2")  # architectures that find disparity
-
-ENLARGING = ("passrnet", "passrnet2")  # architectures that enlarge both views
-
-ARCHITECTURES = (*MATCHING, *ENLARGING)
-PASSRNET_SCALES = (2, 3, 4, 8)
-"""Enlargements that a PASSRnet may have been trained for; the shipped ones enlarge 2 and 4 times."""
+from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, variant_of
+from pamcli.registry.variants import PAPER
 
 
 @dataclass(frozen=True)
@@ -28,11 +21,11 @@ class ModelSpec:
     """
 
     architecture: str
-    """"pasmnet", "pasmnet2" (stereo matching), "passrnet" or "passrnet2" (super-resolution)."""
+    """Name of the network, one of `architectures.ARCHITECTURES`."""
     variant: str = PAPER
-    """Which form of the architecture the tensors belong to, as `variants.variant_of` reads it."""
+    """Which form of the architecture the tensors belong to, as `architectures.variant_of` reads it."""
     scale: int | None = None
-    """Enlargement of a PASSRnet, one of `PASSRNET_SCALES`; None for the others."""
+    """Enlargement of a PASSRnet, one of `architectures.SCALES`; None for the others."""
     max_disparity: int | None = None
     """Stereo matching: the prior it was trained with, in pixels, a multiple of 16; None: no maximum."""
     training: str = ""
@@ -51,15 +44,20 @@ class ModelSpec:
         except UsageError as error:
             what = f"unknown variant {self.variant!r} of {self.architecture}"
             raise ModelError(what, f"a newer pam may know it; {error}") from error
-        if (self.architecture in ENLARGING) != (self.scale is not None):
+        if (self.row.task == "superres") != (self.scale is not None):
             raise ModelError("a scale belongs to super-resolution, and each of its networks has one")
-        if self.scale is not None and self.scale not in PASSRNET_SCALES:
+        if self.scale is not None and self.scale not in SCALES:
             raise ModelError(f"scale {self.scale} is none that {self.architecture} can have")
         prior = self.max_disparity
         if prior is not None and (prior <= 0 or prior % 16):
             raise ModelError(f"a maximum disparity of {prior} px is not a positive multiple of 16")
-        if prior is not None and self.architecture not in MATCHING:
+        if prior is not None and self.row.task != "disparity":
             raise ModelError("a maximum disparity belongs to stereo matching only")
+
+    @property
+    def row(self) -> Architecture:
+        """What is particular to the network."""
+        return ARCHITECTURES[self.architecture]
 
     @property
     def streamed(self) -> bool:

@@ -1,10 +1,9 @@
 """Variants of the paper's two networks, as its ablation tables have them: plain values. No torch here."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal
 
-from pamcli.errors import UsageError, did_you_mean
+from pamcli.errors import UsageError
 
 PAPER = "paper"  # the published network, of which every other variant is a change
 
@@ -80,33 +79,3 @@ class PASSRnetVariant(Variant):
         others = {"pyramid=cascaded", "pyramid=plain", "views=twice"}
         if len({*self.changes} - others) > 1:
             raise UsageError("views=left, matching, transition and volume exclude each other")
-
-
-VARIANTS: Mapping[str, type[Variant]] = {"pasmnet": PASMnetVariant, "passrnet": PASSRnetVariant}
-
-
-def variant_of(architecture: str, text: str) -> Variant | None:
-    """The variant that a text names, as "blocks=2,refinement=none" or "paper"; None: there is one form alone.
-
-    Raises UsageError: no such key, a value that it cannot have, parts that exclude each other.
-    """
-    kind = VARIANTS.get(architecture)
-    if text == PAPER:
-        return None if kind is None else kind()
-    if kind is None:
-        raise UsageError(f"{architecture} has no variants", f"those of {' and '.join(VARIANTS)} are known")
-    known = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
-    values: dict[str, Any] = {}
-    for part in text.split(","):
-        key, equals, given = (each.strip() for each in part.partition("="))
-        if not equals or key not in known:
-            raise UsageError(
-                f"{part.strip()!r} is no part of a variant of {architecture}",
-                f"{did_you_mean(key, known)}KEY=VALUE,... with the keys {', '.join(known)}",
-            )
-        chosen = [value for value in known[key] if str(value) == given]
-        if not chosen:
-            values_known = ", ".join(map(str, known[key]))
-            raise UsageError(f"{key} of {architecture} cannot be {given!r}", f"one of {values_known}")
-        values[key] = chosen[0]
-    return kind(**values)

@@ -9,13 +9,20 @@ from pamcli.scenes.surfaces import Surface
 from pamcli.scenes.textures import TextureLibrary
 
 
-def make_room(rng: Generator, library: TextureLibrary, height: int, width: int, largest: float) -> Stage:
+def make_room(
+    rng: Generator,
+    library: TextureLibrary,
+    height: int,
+    width: int,
+    largest: float,
+    cases: frozenset[str] = frozenset(),
+) -> Stage:
     """largest: disparity of the nearest things, pixels. The layers cover both views."""
     focal = width * float(rng.uniform(0.7, 1.6))
-    inside = rng.random() >= 0.6
+    inside = rng.random() >= (0.3 if "walls" in cases else 0.6) or "floors" in cases
     share = rng.uniform(0.2, 0.8, 2) if inside else (0.5, 0.5)
     camera = Camera(focal, (float(share[0]) * width, float(share[1]) * height), 0.0, (width, height))
-    stage = Stage(rng, library, height, width, largest, camera)
+    stage = Stage(rng, library, height, width, largest, camera, cases)
     (_room if inside else _loose)(stage)
     _thin_things(stage)
     backdrop = min(stage.uniform(0.01, 2), 0.1 * largest)
@@ -57,7 +64,7 @@ def _room(stage: Stage) -> None:
     near = back / (CLOSEST * stage.largest)
     # Rows from the vanishing point to the foot of the wall, and to its top.
     floor = max(stage.uniform(0.1, 0.6) * stage.height, near * (stage.height - y))
-    stage.endless(Surface(-back * y / floor, 0.0, back / floor))
+    stage.endless(Surface(-back * y / floor, 0.0, back / floor), case="floors")
     if rng.random() < 0.4:
         ceiling = max(stage.uniform(0.15, 0.7) * stage.height, near * y)
         stage.endless(Surface(back * y / ceiling, 0.0, -back / ceiling))
@@ -93,7 +100,7 @@ def _crate(stage: Stage, foot: Vector, disparity: float) -> None:
     too_near = stage.camera.focal / max(block.nearest(), 1) > 1.3 * stage.largest
     if not too_near and stage.camera.sees(block.corners()):
         light = Light(np.array([rng.normal(), 1, rng.normal()]), stage.uniform(0.2, 0.8))
-        stage.add_block(block, light, lambda _, rows, columns: stage.library.skin(rng, rows, columns))
+        stage.add_block(block, light, lambda _, rows, columns: stage.skin(rows, columns))
 
 
 def _table(stage: Stage, horizon: float, fall: float) -> None:

@@ -9,12 +9,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes import looks
+from pamcli.scenes import looks, thickets
+from pamcli.scenes.hard_cases import NONE, HardCases
+from pamcli.scenes.interiors import make_corridor
 from pamcli.scenes.render import Decal, Layer, Reflection, render
 from pamcli.scenes.rooms import make_room
 from pamcli.scenes.solids import SHADOW_TEXELS
+from pamcli.scenes.stage import Stage
 from pamcli.scenes.streets import make_street
 from pamcli.scenes.textures import TextureLibrary
+from pamcli.scenes.weather import glaring, photographed_in
 
 SMALLEST_RANGE = 6  # every scene's largest disparity is at least about this, pixels
 LARGEST_PART = 0.4  # and at most about this part of the width: what is nearer leaves the right view
@@ -47,30 +51,84 @@ class ScenePair:
     """(H, W) left pixels that the right view sees too."""
 
 
-def scene_pair(library: TextureLibrary, seed: int, number: int, height: int, width: int) -> ScenePair:
+def scene_pair(
+    library: TextureLibrary, seed: int, number: int, height: int, width: int, hard: HardCases = NONE
+) -> ScenePair:
     """The scene `number` of the series `seed`, in pictures of (height, width); always the same one."""
     rng = np.random.default_rng((seed, number))
-    scene = make_scene(rng, library, height, width)
+    cases = hard.of_one(rng.spawn(1)[0])  # a stream of its own: without hard cases a scene stays as it was
+    scene = make_scene(rng, library, height, width, cases)
     sharpness = float(rng.uniform(0.5, 1.1))
     views = render(scene.layers, height, width, scene.drift, sharpness=sharpness)
-    left, right = photograph(rng, views.left, views.right)
+    pair = views.left, views.right
+    if "tunnels" in cases:
+        reach = float(rng.uniform(0.005, 0.02)) * width
+        pair = glaring(views.left, reach), glaring(views.right, reach)
+    left, right = photographed_in(rng, *photograph(rng, *pair), cases)
     disparity, right_disparity = views.disparity.numpy(), views.right_disparity.numpy()
     return ScenePair(left, right, disparity, right_disparity, views.visible.numpy())
 
 
-def make_scene(rng: Generator, library: TextureLibrary, height: int, width: int) -> Scene:
-    """A random scene for views of (height, width) pixels: a street, loose layers, or a room with objects."""
+def make_scene(
+    rng: Generator,
+    library: TextureLibrary,
+    height: int,
+    width: int,
+    cases: frozenset[str] = frozenset(),
+) -> Scene:
+    """A random scene for views of (height, width) pixels: a street, loose layers, or a room with objects.
+
+    cases: of `hard_cases.CASES` those that it has.
+    """
     if rng.random() < USUAL:
         largest = float(rng.uniform(*USUAL_RANGE)) * min(1.0, LARGEST_PART * width / USUAL_RANGE[1])
     else:
         largest = float(np.exp(rng.uniform(np.log(SMALLEST_RANGE), np.log(LARGEST_PART * width))))
-    if rng.random() < STREETS:
-        layers = make_street(rng, library, height, width, largest).layers
+    asked = rng, library, height, width, largest, cases
+    inside = bool(cases & {"corridors", "walls"})
+    if "tunnels" in cases or (rng.random() < STREETS and not inside):
+        stage: Stage = make_street(*asked)
+        finish = _as_it_is
     else:
-        room = make_room(rng, library, height, width, largest)
-        layers = [_shaded(rng, layer) for layer in room.layers]
+        stage = make_corridor(*asked) if "corridors" in cases else make_room(*asked)
+        finish = _shaded
+    for case, put in (
+        ("glossy", make_glossy),
+        ("twigs", thickets.twigs),
+        ("wires", thickets.wires),
+        ("fences", thickets.fences),
+        ("foliage", thickets.foliage),
+    ):
+        if case in cases:
+            put(stage)
+    layers = [finish(rng, layer) for layer in stage.layers]
     offset, slope = np.clip(rng.normal(0, 0.3, 2), -1, 1).tolist() if rng.random() < 0.5 else (0.0, 0.0)
     return Scene(tuple(layers), (offset, slope))
+
+
+def make_glossy(stage: Stage) -> None:
+    """Let half of what is there mirror its surroundings, and put panes of glass before it."""
+    rng = stage.rng
+    around = looks.surroundings(rng, stage.library)
+    for index, layer in enumerate(stage.layers):
+        if len(layer.texture) == 4 and rng.random() < 0.5:
+            share = layer.texture[3:] * stage.uniform(0.1, 0.6)
+            disparity = max(layer.middle_disparity, 0.05 * stage.largest) * stage.uniform(-0.4, 0.7)
+            scale = stage.log_uniform(0.3, 2)
+            mirrored = Reflection(around, disparity, (scale, scale))
+            texture = torch.cat((layer.texture, share))
+            stage.layers[index] = replace(layer, texture=texture, reflection=mirrored)
+    for _ in range(int(rng.integers(0, 4))):
+        (height, width), disparity = stage.extent(), stage.uniform(0.2, 1.0) * stage.largest
+        pane = thickets.glass(rng, *(int(np.clip(side, 32, 512)) for side in (height, width)))
+        at = stage.uniform(0, 1.1) * stage.width, stage.uniform(0, 1) * stage.height
+        stage.cutout(pane, disparity, *at, (height, width), (0.5, 0.1), 0.05)
+        mirrored = Reflection(around, disparity * stage.uniform(-0.4, 0.7), (1.0, 1.0))
+        stage.layers[-1] = replace(stage.layers[-1], reflection=mirrored)
+
+
+def _as_it_is(rng: Generator, layer: Layer) -> Layer:
+    return layer
 
 
 def _shaded(rng: Generator, layer: Layer) -> Layer:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 from torch import Tensor
 
-from pamcli.scenes import looks
+from pamcli.scenes import looks, textures
 from pamcli.scenes.render import Layer, Reflection
 from pamcli.scenes.solids import Block, Camera, Light, face
 from pamcli.scenes.surfaces import STEEPEST, Surface, Wave
@@ -28,6 +28,8 @@ class Stage:
     largest: float
     """Disparity of the nearest things, pixels."""
     camera: Camera
+    cases: frozenset[str] = frozenset()
+    """Those of `hard_cases.CASES` that the scene has."""
     layers: list[Layer] = field(default_factory=list)
 
     def uniform(self, low: float, high: float) -> float:
@@ -71,11 +73,20 @@ class Stage:
         self.add(*made)
         return True
 
+    def background(self, case: str = "walls") -> Tensor:
+        """A texture of a wall, or of a floor ("floors"): mostly bare where the scene has that case."""
+        bare = case in self.cases and self.rng.random() < 0.85
+        return textures.bare(self.rng) if bare else self.library.background(self.rng)
+
     def endless(
-        self, surface: Surface, clips: Sequence[tuple[float, float, float]] = (), density: float = 0.0
+        self,
+        surface: Surface,
+        clips: Sequence[tuple[float, float, float]] = (),
+        density: float = 0.0,
+        case: str = "walls",
     ) -> None:
-        """A ground, wall or backdrop; density: texels per pixel, 0: any."""
-        texture = self.library.background(self.rng)
+        """A ground, wall or backdrop; density: texels per pixel, 0: any; case: as of `background`."""
+        texture = self.background(case)
         size = min(texture.shape[1:]) / 2
         density = density or self.log_uniform(0.6, 2.2)
         x, y = self.uniform(0.2, 0.8) * self.width, self.uniform(0.2, 0.8) * self.height
@@ -107,13 +118,28 @@ class Stage:
         if min(size) < 3 or size[0] * size[1] < 24:
             return
         texture, height, width = self._look(*size, thin)
-        rows, columns = texture.shape[1:]
+        self.cutout(texture, disparity, x, y, (height, width), tilt, turn, wavy=0.0 if thin else 0.25)
+
+    def cutout(
+        self,
+        texture: Tensor,
+        disparity: float,
+        x: float,
+        y: float,
+        size: tuple[float, float],
+        tilt: tuple[float, float],
+        turn: float,
+        *,
+        wavy: float = 0.0,
+    ) -> None:
+        """A picture of an object, as `thing` places it; wavy: probability that it is curved."""
+        (height, width), (rows, columns) = size, texture.shape[1:]
         tilts = self.angle(tilt[0], 1.2), self.angle(tilt[1], 1.2)
         surface = Surface.tilted(disparity, x, y, *tilts, self.camera.focal)
         middle, density = ((columns - 1) / 2, (rows - 1) / 2), (columns / width, rows / height)
         lens = self.camera.focal, self.camera.centre
         homography = surface.texture_map((x, y), middle, density, self.angle(turn, 3.2), *lens)
-        if not thin and self.rng.random() < 0.25:
+        if wavy and self.rng.random() < wavy:
             surface = self.waved(surface, min(0.15 * disparity, 0.1 * width))
         # In perspective an object tilted away stays within twice its diagonal.
         reach = 1.1 * float(np.hypot(height, width))
@@ -129,7 +155,13 @@ class Stage:
             return texture, (area / aspect) ** 0.5, (area * aspect) ** 0.5
         rows, columns = int(np.clip(height, 3, 512)), int(np.clip(width, 3, 512))
         outline = looks.thin_shape if thin else looks.random_shape
-        return cut(self.library.skin(rng, rows, columns), outline(rng, rows, columns)), height, width
+        return cut(self.skin(rows, columns), outline(rng, rows, columns)), height, width
+
+    def skin(self, rows: int, columns: int) -> Tensor:
+        """An opaque texture of an object; with even walls now and then even, too."""
+        if "walls" in self.cases and self.rng.random() < 0.3:
+            return textures.bare(self.rng)[:, None, None, 0, 0].expand(-1, rows, columns).clone()
+        return self.library.skin(self.rng, rows, columns)
 
     def waved(self, surface: Surface, amplitude: float) -> Surface:
         """The surface, curved by one to three waves of at most `amplitude` pixels together."""

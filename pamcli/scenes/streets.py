@@ -9,11 +9,12 @@ from numpy.random import Generator
 from torch import Tensor
 
 from pamcli.scenes import looks
+from pamcli.scenes.interiors import line_tunnel
 from pamcli.scenes.render import Decal, Layer, Reflection
 from pamcli.scenes.solids import AHEAD, DOWN, RIGHT, Block, Camera, Face, Light, Vector, face, shadow
 from pamcli.scenes.stage import Stage
 from pamcli.scenes.surfaces import Surface
-from pamcli.scenes.textures import TextureLibrary, cut
+from pamcli.scenes.textures import TextureLibrary, bare, cut
 
 MOST_SHADOWS = 12
 
@@ -178,7 +179,14 @@ def standing(street: Street) -> None:
     street.cast([foot - width / 3 * RIGHT, foot + width / 3 * RIGHT], height)
 
 
-def make_street(rng: Generator, library: TextureLibrary, height: int, width: int, largest: float) -> Street:
+def make_street(
+    rng: Generator,
+    library: TextureLibrary,
+    height: int,
+    width: int,
+    largest: float,
+    cases: frozenset[str] = frozenset(),
+) -> Street:
     """largest: disparity of the nearest things, pixels. The layers cover both views."""
     uniform = rng.uniform
     horizon, vanishing = uniform(0.05, 0.65) * height, uniform(0.0, 1.1) * width
@@ -190,23 +198,28 @@ def make_street(rng: Generator, library: TextureLibrary, height: int, width: int
     direction = np.array([np.cos(turn) * np.cos(rise), np.sin(rise), np.sin(turn) * np.cos(rise)])
     overcast = rng.random() < 0.35
     street = Street(
-        *(rng, library, height, width, largest, camera),
+        *(rng, library, height, width, largest, camera, cases),
         light=Light(direction, uniform(0.7, 0.95) if overcast else uniform(0.25, 0.6)),
         metre=metre,
         half_road=uniform(2.5, 7) * metre,
         darkness=uniform(0, 0.3) if overcast else uniform(0.4, 0.8),
         reflection=looks.surroundings(rng, library),
     )
-    for side in (-1, 1):
-        if rng.random() < 0.7:
-            _houses(street, side)
-        if rng.random() < 0.6:
-            _curb(street, side)
-    _far_things(street)
+    if "tunnels" in cases:
+        street.light = Light(DOWN, uniform(0.1, 0.6))
+        line_tunnel(street, street.half_road + uniform(0.3, 3) * metre, metre)
+    else:
+        for side in (-1, 1):
+            if rng.random() < 0.7:
+                _houses(street, side)
+            if rng.random() < 0.6:
+                _curb(street, side)
+        _far_things(street)
     for attempt in range(int(rng.integers(1, 9))):
-        car(street, parked=attempt % 3 > 0)
+        car(street, parked="tunnels" not in cases and attempt % 3 > 0)
+    outdoors = 0 if "tunnels" in cases else 1
     for thing, least, most in ((tree, 0, 5), (post, 2, 11), (standing, 0, 5)):
-        for _ in range(int(rng.integers(least, most))):
+        for _ in range(int(rng.integers(least, most)) * outdoors):
             thing(street)
     _ground(street)
     _sky(street)
@@ -217,7 +230,10 @@ def _ground(street: Street) -> None:
     """Add the ground, with marks, and what shadows have fallen on it."""
     rng, camera, metre = street.rng, street.camera, street.metre
     texel = metre * street.log_uniform(0.008, 0.03)
-    texture = looks.asphalt(rng, 384) if rng.random() < 0.7 else street.library.background(rng)
+    smooth = rng.random() < 0.7 or "tunnels" in street.cases
+    texture = looks.asphalt(rng, 384) if smooth else street.library.background(rng)
+    if "floors" in street.cases:
+        texture = bare(rng)
     origin = np.array([0.0, camera.height, 1.0])
     homography, surface = camera.frame(origin, texel * RIGHT, texel * AHEAD)
     decals = [*_marks(street), *street.shadows]

@@ -158,6 +158,17 @@ def made_up(rng: Generator, height: int, width: int) -> Tensor:
     return opaque(np.clip(colours, 0, 1))
 
 
+def bare(rng: Generator, grey: float | None = None, size: int = 256) -> Tensor:
+    """Next to no texture, (4, size, size): one colour, uneven light, hardly a grain."""
+    level = rng.choice([rng.uniform(0.1, 0.6), rng.uniform(0.6, 0.95)]) if grey is None else grey
+    colour = level * (1 + rng.uniform(0, 0.25) * np.clip(rng.normal(size=3), -1, 1))
+    across = np.linspace(-0.5, 0.5, size)
+    light = 1 + rng.uniform(-0.3, 0.3) * across[:, None] + rng.uniform(-0.3, 0.3) * across
+    light += rng.uniform(0, 0.06) * (noise(rng, size, size, finest=32) - 0.5)
+    light += rng.uniform(0, 0.02) * rng.standard_normal((size, size), np.float32)
+    return opaque(np.clip(colour * light[..., None], 0, 1))
+
+
 def noise(
     rng: Generator, height: int, width: int, finest: int = 1, coarsest: int = 128
 ) -> NDArray[np.float64]:

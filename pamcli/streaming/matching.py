@@ -1,45 +1,27 @@
-"""The matching of both networks row by row: features of the whole picture, then costs as they are needed.
+"""What the matching networks share row by row: blocks of their features, and what is found out.
 
 Shapes: B = 2 views joined in the batch, left first; H, W rows and columns of the scale in question. One
 pair at a time.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
-from pamcli.networks.parallax import Towards
-from pamcli.networks.pasmnet import STAGE_STRIDES, Hourglass, PASMnet
-from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.streaming.attention import CostStage, Use, lines_at_once, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
-    Given,
     Mapped,
+    Network,
     RollingMap,
-    Rows,
-    Whole,
     added,
-    coarser,
     convolution,
-    gathered,
     residual,
-    strips,
 )
-
-TOWARDS: tuple[Towards, Towards] = ("left", "right")
-
-Costs = tuple[CostStage, ...]  # queries and keys of the three stages, from coarse to fine
-
-MatchingNetwork = TypeVar("MatchingNetwork", PASMnet, PASMnet2)
 
 
 @dataclass(frozen=True)
@@ -59,189 +41,38 @@ class StreamedMatching:
 Progress = Callable[[float], None]
 """Is told about what share of some work is done, ever more, up to 1."""
 
-READING, FEATURES, ATTENDING = 0.1, 0.3, 0.6
-"""Of the time: the share in which the pictures are read, the one after which there are all features, and of
-the rest the one that belongs to the attention and not to what follows it (measured at 1060 x 707)."""
 
-Features = tuple[Tensor, Tensor, Tensor]
-"""F1, F2 and E1's result, which is F4 of the left view; of both views."""
+class Telling:
+    """Tells of progress where there is more of it, and somebody to be told."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.told = progress, 0.0
+
+    def __call__(self, share: float) -> None:
+        if self.progress is not None and share > self.told:
+            self.told = share
+            self.progress(share)
 
 
-def lowered(network: MatchingNetwork, precision: torch.dtype) -> MatchingNetwork:
+def lowered(network: Network, precision: torch.dtype) -> Network:
     """The network, all of its weights but those of the first layer brought to a lower precision.
 
     The rounding of the pictures is almost half of what a lower precision costs, and the layer that reads them
     a hundredth of the work.
     """
-    first = network.hourglass.E0.body[0].state_dict()
+    first = next(layer for layer in network.modules() if isinstance(layer, nn.Conv2d))
+    exact = {key: value.clone() for key, value in first.state_dict().items()}
     network.to(precision)
-    network.hourglass.E0.body[0].float().load_state_dict(first)
+    first.float().load_state_dict(exact)
     return network
 
 
-def features_below(net: Hourglass, quarter: Tensor, strip: int) -> Features:
-    """As `Hourglass.forward` from E1's result on, but for F3, which is not held."""
-    eighth = gathered(encoded(Whole(quarter), net.E2), strip // 8)
-    x3 = encoded(Whole(eighth), net.E3)
-    x4 = encoded(encoded(x3, net.E4), net.D0)
-    F1 = gathered(decoded(x4, x3, net.D1), strip // 16)
-    # F2 takes the place of E2's result, whose rows it has passed.
-    F2 = gathered(decoded(Whole(F1), Whole(eighth), net.D2), strip // 8, into=eighth)
-    return F1, F2, quarter
-
-
-StageWeights = list[tuple[nn.Sequential, tuple[Tensor, Tensor]]]
-"""Of each block of a stage, four or fewer: the head, whose features are the keys, and weight (C, C, 1, 1) and
-bias (C) of what makes queries of them, divided by C (see `attention.query_of_keys`)."""
-
-
-class StreamedMatchingNetwork(ABC, Generic[MatchingNetwork]):
-    """Runs a network whose batch norm is folded (`rolling.folded`) strip by strip.
-
-    In the precision of its weights (see `lowered`); attention and disparity are float32.
-    """
-
-    def __init__(self, network: MatchingNetwork) -> None:
-        self.network: MatchingNetwork = network
-        self.progress: Progress | None = None
-        cascade = network.cas_pam
-        self.stages: list[StageWeights] = [
-            [(pab.head, query_of_keys(pab.query[0], pab.key[0], stage.width)) for pab in stage.blocks]
-            for stage in (cascade.stage1, cascade.stage2, cascade.stage3)
-        ]
-
-    def match(
-        self,
-        rows: Rows,
-        height: int,
-        width: int,
-        max_disparity: int | None = None,
-        *,
-        strip: int | None = None,
-        confidence: bool = False,
-        progress: Progress | None = None,
-    ) -> StreamedMatching:
-        """`rows` gives both views, normalised: (first, last) -> (2, 3, last - first, width), top to bottom.
-
-        `height`, `width`: multiples of 32. `strip`: rows of the picture that are computed at a time, a
-        multiple of 32; None: all. `max_disparity` as of `PASMnet.forward`. `progress` is told, ever again,
-        about what share of the time has passed.
-        """
-        assert height % 32 == width % 32 == 0
-        strip = height if strip is None else strip
-        assert strip % 32 == 0
-        self.progress, self._height, self._told, self._attended = progress, height, 0.0, 0
-
-        def read(first: int, last: int) -> Tensor:
-            if strip < height:  # else they are all read at once
-                self._tell(READING * last / height)
-            return rows(first, last)
-
-        return self._matched(Given(read, height), max_disparity, strip, confidence)
-
-    def attended(self, row: int) -> None:
-        """Tell that the attention of the pictures' rows above `row` is there."""
-        self._attended = max(row, self._attended)
-        self.done(0)
-
-    def done(self, row: int) -> None:
-        """Tell that the disparity of the rows above `row` is there."""
-        parts = (ATTENDING * self._attended + (1 - ATTENDING) * row) / self._height
-        self._tell(FEATURES + (1 - FEATURES) * parts)
-
-    def _tell(self, share: float) -> None:
-        if self.progress is not None and share > self._told:
-            self._told = share
-            self.progress(share)
-
-    @abstractmethod
-    def _matched(
-        self, pictures: RollingMap, max_disparity: int | None, strip: int, confidence: bool
-    ) -> StreamedMatching: ...
-
-
-class Cascade:
-    """The three stages that go down the picture: what their matching costs are made of."""
-
-    def __init__(
-        self,
-        of: StreamedMatchingNetwork[MatchingNetwork],
-        features: Features,
-        max_disparity: int | None,
-        strip: int,
-        *,
-        kept: bool = False,
-    ) -> None:
-        """`kept`: all rows are held, so that `costs` can be asked a second time."""
-        self.network: StreamedMatchingNetwork[Any] = of
-        network, weights, self.kept = of.network, of.stages, kept
-        self.limits = [None if max_disparity is None else max_disparity // s for s in STAGE_STRIDES]
-        F1, F2, quarter = map(Whole, features)
-        stage1 = RollingStage(F1, weights[0], kept)
-        stage2 = RollingStage(beside_enlarged(stage1.features(), F2, network.cas_pam.b2), weights[1], kept)
-        F3 = decoded(F2, quarter, network.hourglass.D3)
-        stage3 = RollingStage(beside_enlarged(stage2.features(), F3, network.cas_pam.b3), weights[2], kept)
-        stage3.heads[-1].unit = min(strip // 4, quarter.height)
-        self.stages = stage1, stage2, stage3
-        self.height, self.width = quarter.height, features[2].shape[3]
-        self.lines = min(strip // 4, lines_at_once(self.width, self.width))
-
-    def costs(self) -> Iterator[tuple[tuple[int, int], Towards, Costs]]:
-        """A few quarter-size rows at a time (first, last), and what the matching costs are made of there.
-
-        First towards the left: the left view's queries and the right view's keys, for M_right->left. Then
-        the other way round. As `CascadedParallaxAttention.forward`.
-        """
-        stage1, stage2, stage3 = self.stages
-        self.network.attended(0)
-        for rows3 in strips(self.height, self.lines):
-            rows2 = coarser(*rows3, stage2.source.height)
-            rows1 = coarser(*rows2, stage1.source.height)
-            for view, towards in enumerate(TOWARDS):
-                # Stage 3 first: it makes the others compute what it needs, a strip at a time.
-                fine = stage3.cost(view, *rows3)
-                yield rows3, towards, (stage1.cost(view, *rows1), stage2.cost(view, *rows2), fine)
-            self.network.attended(4 * rows3[1])
-
-    def attend(self, costs: Costs, rows: tuple[int, int], towards: Towards, use: Use, stage: int = 3) -> None:
-        """Pass the attention of a stage to `use`, piece by piece; `rows` of that stage."""
-        width = self.width >> (3 - stage)
-        cost = partial(stage_cost, costs[:stage])
-        stream(cost, rows, width, width, towards, self.limits[stage - 1], use)
-
-
-class RollingStage:
-    """A stage that goes down the picture."""
-
-    def __init__(self, source: RollingMap, weights: StageWeights, kept: bool) -> None:
-        self.source, self.weights, self.kept = source, weights, kept
-        self.heads: list[RollingMap] = []
-        for layers, _ in weights:
-            x = self.features()
-            self.heads.append(convolution(convolution(x, layers[0], SLOPE), layers[3], SLOPE))
-            self.source = x
-        self.readers = [head.reader() for head in self.heads]
-
-    def features(self) -> RollingMap:
-        """Of the last block. Whoever asks for them must read them, for they are held until then."""
-        return added(self.heads[-1], self.source, kept=True) if self.heads else self.source
-
-    def cost(self, view: int, first: int, last: int) -> CostStage:
-        """Queries of a view and keys of the other, rows first ... last - 1.
-
-        The first row never decreases, unless the rows are `kept`.
-        """
-        for read in self.readers if not self.kept else ():
-            read.forget(first)
-        parts = [read(first, last) for read in reversed(self.readers)][::-1]  # the last: it drives the others
-        _, channels, rows, width = parts[0].shape
-        shape = rows, width, len(parts) * channels
-        query, key = (parts[0].new_empty(shape, dtype=torch.float32) for _ in range(2))
-        for place, (f, (_, (weight, bias))) in enumerate(zip(parts, self.weights, strict=True)):
-            these = slice(place * channels, (place + 1) * channels)
-            query[..., these] = F.conv2d(f[view : view + 1], weight, bias)[0].permute(1, 2, 0)
-            key[..., these] = f[1 - view].permute(1, 2, 0)
-        return CostStage(query, key, first, self.source.height)
+def unit(source: RollingMap, layers: nn.Module) -> RollingMap:
+    """Result of a convolution unit whose batch norm is folded."""
+    assert isinstance(layers, nn.Sequential)
+    layer, _, rectifier = layers
+    assert isinstance(rectifier, nn.LeakyReLU)
+    return convolution(source, layer, rectifier.negative_slope)
 
 
 def encoded(source: RollingMap, encoder: Encoder) -> RollingMap:

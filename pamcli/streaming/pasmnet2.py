@@ -1,248 +1,267 @@
-"""PASMnet 2 without whole attention maps, and with a few rows of most feature maps: the same disparity.
+"""PASMnet 2 in one pass down the picture, with a few rows of every map: the same disparity.
 
-The updates look up attention at places that are known late, so the maps of the rows that they still need are
-kept: one direction of stages 2 and 3, ordered.
+Of the matching costs those rows are held that updates still look at, or that a finer scale enlarges.
 
-Shapes: H, W rows and columns of a quarter of the pictures' size; one pair at a time.
+Shapes: h, w rows and columns of a scale, R rows of a strip of it; one pair at a time.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.parallax import received_mass, valid_mask
+from pamcli.networks.neighbourhoods import convex_enlarged, mixed
+from pamcli.networks.parallax import columns_near, valid_mask
 from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.pasmnet2 import (
-    FARTHEST,
     LARGEST_RECEIVED,
-    UPDATES,
-    Margin,
+    NEAR_COARSER,
+    REACH,
+    WIDTH,
     PASMnet2,
-    convex_enlarged,
-    looked_up,
-    mixed_neighbours,
-    surroundings,
-    windowed_regression,
+    Scale,
+    between_columns,
+    columns_around,
+    confidence_of,
 )
-from pamcli.networks.pasmnet2 import confidence as confidence_of
-from pamcli.streaming.attention import Block, column_blocks
 from pamcli.streaming.matching import (
-    Cascade,
+    Progress,
     StreamedMatching,
-    StreamedMatchingNetwork,
+    Telling,
+    beside_enlarged,
+    decoded,
     encoded,
-    features_below,
+    lowered,
+    unit,
 )
 from pamcli.streaming.rolling import (
     MEMORY_FORMAT,
+    Convolution,
     Enlarged,
+    Given,
+    Leading,
     Mapped,
     Reader,
     RollingMap,
-    Whole,
+    Rows,
     added,
     convolution,
-    gathered_all,
     joined,
     left_view,
+    read_all,
     strips,
 )
+from pamcli.streaming.symmetric_attention import Attended, attended, product
 
-LAG = 44
-"""Rows below a row of the result on which it depends: 14 of each update, one of the enlargement, and one."""
+READING = 0.5  # of the time: what is done before the disparity of rows that are read is there
+ENLARGED_AT_ONCE = 8  # rows of disparities: what is made of them should stay in the cache
 
 
-class StreamedPASMnet2(StreamedMatchingNetwork[PASMnet2]):
-    """As its base says."""
+class StreamedPASMnet2:
+    """Runs a network whose batch norm is folded (`rolling.folded`) strip by strip."""
 
-    def _matched(
-        self, pictures: RollingMap, max_disparity: int | None, strip: int, confidence: bool
+    def __init__(self, network: PASMnet2, precision: torch.dtype = torch.float32) -> None:
+        """`precision`: of the convolutions; attention and disparity are float32."""
+        self.stages = [
+            (stage, [product(block, stage.width) for block in stage.blocks])
+            for stage in (network.st1, network.st2, network.st3)
+        ]
+        self.network = lowered(network, precision)
+
+    def match(
+        self,
+        rows: Rows,
+        height: int,
+        width: int,
+        max_disparity: int | None = None,
+        *,
+        strip: int | None = None,
+        confidence: bool = False,
+        progress: Progress | None = None,
     ) -> StreamedMatching:
-        net, height = self.network, pictures.height
-        halved = encoded(pictures, net.hourglass.E0)
-        quarter, half = gathered_all(
-            [encoded(halved, net.hourglass.E1), _relu(left_view(halved), net.x2)], strip // 4
-        )
-        cascade = Cascade(self, features_below(net.hourglass, quarter, strip), max_disparity, strip)
-        start = Start(cascade, min(strip // 4 + LAG, height // 4), quarter)
-        matched = left_view(cascade.stages[2].features())
-        described = joined(Whole(quarter[:1]), matched)
-        context = _relu(described, net.ctx)
-        hidden: RollingMap = _relu(described, net.h0)
-        d: RollingMap = Mapped(lambda found: found[:, :1].clone(), start)
-        for _ in range(UPDATES):
-            d, hidden = self._updated(d, hidden, context, start)
-        unit, layer = net.mask
-        assert isinstance(unit, nn.Sequential)
-        mixture = convolution(_relu(joined(hidden, matched, Whole(half)), unit), layer)
-        reader, around = mixture.reader(), d.reader()
-        disparity = torch.empty((1, 1, height, 4 * cascade.width), device=quarter.device)
-        sure = torch.empty_like(start.received)
+        """Match a pair as `StreamedPASMnet` does."""
+        assert height % 32 == width % 32 == 0
+        net, strip = self.network, height if strip is None else strip
+        assert strip % 32 == 0
+        telling = Telling(progress)
+
+        def read(first: int, last: int) -> Tensor:
+            if strip < height:  # else they are all read at once
+                telling(READING * first / height)
+            return rows(first, last)
+
+        x0 = unit(Given(read, height, strip), net.E0)
+        half = unit(left_view(x0), net.x2)
+        x1 = Leading(encoded(x0, net.E1), half)  # else twice as many rows of x0 would wait for the end
+        x2 = encoded(x1, net.E2)
+        x3 = encoded(x2, net.E3)
+        F1 = decoded(encoded(encoded(x3, net.E4), net.D0), x3, net.D1)
+        F2 = decoded(F1, x2, net.D2)
+        F3 = beside_enlarged(F2, x1, net.D3)
+
+        sizes = [(width // s, None if max_disparity is None else max_disparity // s) for s in STAGE_STRIDES]
+        v1, attention1 = attended(F1, *self.stages[0], *sizes[0])
+        views2 = beside_enlarged(v1, F2, net.b2)
+        v2, attention2 = attended(views2, *self.stages[1], *sizes[1], attention1)
+        views3 = beside_enlarged(v2, F3, net.b3)
+        v3, attention3 = attended(views3, *self.stages[2], *sizes[2], attention2, finest=True)
+
+        coarse = settled(net.s1, joined_left(v1, x3), attention1)
+        middle = settled(net.s2, joined_left(v2, x2), attention2, coarse)
+        matched = left_view(v3)
+        fine = settled(net.s3, joined_left(matched, x1), attention3, middle)
+        mixture = convolution(unit(joined(fine.hidden, matched, half), net.mask[0]), net.mask[1])
+
+        weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader()
+        told: list[Reader] = []
+        if confidence:
+            told = [doubled(middle.disparity).reader(), doubled(doubled(coarse.disparity)).reader()]
+        disparity = torch.empty((1, 1, height, width), device=next(net.parameters()).device)
+        received = disparity.new_empty((1, height // 4, width // 4))
+        sure = torch.empty_like(received) if confidence else None
         for first, last in strips(height // 4, strip // 4):
-            weights = reader(first, last)
-            values, margin = _with_margin(around, first, last, 1)
-            disparity[:, :, 4 * first : 4 * last] = convex_enlarged(values, weights, margin)
-            own, initial = values[:, margin[0] : values.shape[1] - margin[1]], start.initial[:, first:last]
-            sure[:, first:last] = confidence_of(start.quarter.at(first), own, initial)
-            reader.forget(last)
-            self.done(4 * last)
-        valid = valid_mask(start.received)
-        return StreamedMatching(disparity, valid, start.received, sure if confidence else None)
-
-    def _updated(
-        self, d: RollingMap, hidden: RollingMap, context: RollingMap, start: "Start"
-    ) -> tuple[RollingMap, RollingMap]:
-        """As `Update.forward`, and what is seen and mixed."""
-        update = self.network.upd
-        seen = Seen(d, Enlarged(LookedUp(d, start.eighth)), start)
-        mixed = _relu(joined(_relu(seen, update.enc), context, hidden), update.mix)
-        hidden = added(convolution(_relu(mixed, update.res.a), update.res.b[0]), mixed, slope=0)
-        return Mixed(d, convolution(hidden, update.out)), hidden
+            d, mixing = with_edges(around, first, last, 1), weights(first, last)  # the farthest ahead first
+            for low, high in strips(last - first, ENLARGED_AT_ONCE):
+                enlarged = convex_enlarged(d[:, low : high + 2], mixing[:, :, low:high])
+                disparity[:, :, 4 * (first + low) : 4 * (first + high)] = enlarged
+            received[:, first:last] = found(first, last)[:, 2]
+            if sure is not None:
+                own = d[:, 1:-1, 1:-1]
+                k, counts = columns_near(own)
+                near = attention3.logs(first, k.clamp(0, width // 4 - 1)).exp() * counts
+                others = [map_[:, 0] for map_ in read_all(told, first, last)]
+                sure[:, first:last] = confidence_of(near.sum(-1), own, others)
+                for reader in told:
+                    reader.forget(last)
+            weights.forget(last)
+            found.forget(last)
+            telling(READING + (1 - READING) * 4 * last / height)
+        return StreamedMatching(disparity, valid_mask(received), received, sure)
 
 
-class KeptAttention:
-    """The last rows of M_right->left, in the blocks of columns that it comes in."""
-
-    def __init__(self, width: int, limit: int | None, rows: int, like: Tensor) -> None:
-        self.rows, self.size = rows, 0
-        self.places: dict[Block, int] = {}
-        low, high, base = (like.new_empty(width, dtype=torch.long) for _ in range(3))
-        for block in column_blocks(width, width, "left", limit):
-            of, span = slice(block.first, block.last), block.high - block.low
-            self.places[block] = self.size
-            low[of], high[of] = block.low, block.high
-            base[of] = (
-                self.size - block.low + span * torch.arange(block.last - block.first, device=like.device)
-            )
-            self.size += (block.last - block.first) * span
-        self.low, self.high, self.base = low[:, None], high[:, None], base[:, None]
-        self.held = like.new_empty((rows, self.size), dtype=torch.float32)
-        self.last = 0
-
-    def keep(self, lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-        """A piece (R, J, K); it takes the place of rows that are passed."""
-        place, self.last = self.places[block], lines[1]
-        pieces = attention.flatten(1)
-        for row, piece in zip(range(*lines), pieces, strict=True):
-            self.held[row % self.rows, place : place + len(piece)] = piece
-
-    def at(self, first: int) -> Callable[[Tensor], Tensor]:
-        """M of the rows from `first` on at columns (1, R, W, n), zero where no pixel may look."""
-
-        assert self.last - self.rows <= first, "these rows are forgotten"
-
-        def gather(k: Tensor) -> Tensor:
-            row = torch.arange(first, first + k.shape[1], device=k.device) % self.rows * self.size
-            there = (k >= self.low) & (k < self.high)
-            index = row[:, None, None] + self.base + k.clamp(min=self.low).minimum(self.high - 1)
-            return torch.where(there, self.held.view(-1)[index], 0)
-
-        return gather
+def joined_left(*sources: RollingMap) -> Mapped:
+    """The channels of several maps' left views, one after the other."""
+    return Mapped(lambda *views: torch.cat([x[:1] for x in views], 1), *sources)
 
 
-def kept_bytes(width: int) -> int:
-    """Of a row of both stages' attention, of maps as wide as the row at a quarter of the pictures' size."""
-    blocks = column_blocks(width, width, "left", None)
-    of_quarter = 4 * sum((block.last - block.first) * (block.high - block.low) for block in blocks)
-    return of_quarter * 9 // 8  # of stage 2 half as many rows, columns of both views
+@dataclass
+class Settled:
+    """What a scale hands on."""
+
+    disparity: RollingMap
+    """(1, 1, h, w), pixels of the scale."""
+    hidden: RollingMap
+    """(1, 48, h, w)."""
+    attention: Attended
 
 
-class Start(RollingMap):
-    """Windowed regression of the attention: disparity, confidence, received attention, (1, 3, H, W)."""
-
-    def __init__(self, cascade: Cascade, rows: int, like: Tensor) -> None:
-        """`rows`: of the maps that are kept until the updates have passed."""
-        super().__init__(cascade.height, STAGE_STRIDES[2], cascade.stages[2].heads[-1].ahead)
-        self.unit = cascade.lines
-        rows = min(rows + self.unit, self.height)
-        self.cascade, width = cascade, cascade.width
-        self.eighth = KeptAttention(width // 2, cascade.limits[1], rows // 2, like)
-        self.quarter = KeptAttention(width, cascade.limits[2], rows, like)
-        self.pieces = cascade.costs()
-        self.received = like.new_zeros((1, self.height, width), dtype=torch.float32)
-        self.initial = torch.empty_like(self.received)
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        new = self.received.new_empty((1, 3, last - first, self.cascade.width))
-
-        def regress(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            self.quarter.keep(lines, block, attention)
-            at = slice(lines[0] - first, lines[1] - first), slice(block.first, block.last)
-            new[0, 0, *at], new[0, 1, *at] = windowed_regression(attention, (block.first, block.low))
-
-        def receive(lines: tuple[int, int], block: Block, attention: Tensor) -> None:
-            self.received[0, lines[0] : lines[1], block.low : block.high] += received_mass(attention)
-
-        done = first
-        while done < last:
-            lines, towards, costs = next(self.pieces)
-            self.cascade.attend(costs, lines, towards, regress if towards == "left" else receive)
-            if towards == "left":
-                self.cascade.attend(costs, (lines[0] // 2, lines[1] // 2), "left", self.eighth.keep, stage=2)
-            else:
-                done = lines[1]
-        self.initial[:, first:last] = new[:, 0]
-        new[:, 2] = self.received[:, first:last].clamp(max=LARGEST_RECEIVED)
-        return new
+def doubled(disparity: RollingMap) -> RollingMap:
+    """A disparity in the pixels of the next scale: (1, 1, h, w) to (1, 1, 2h, 2w)."""
+    return Mapped(lambda d: 2 * d, Enlarged(disparity))
 
 
-class LookedUp(RollingMap):
-    """Attention of stage 2 near the disparity: (1, 9, H/2, W/2)."""
-
-    def __init__(self, disparity: RollingMap, attention: KeptAttention) -> None:
-        super().__init__(disparity.height // 2, 2 * disparity.step, disparity.ahead)
-        self.disparity, self.attention = disparity.reader(), attention
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        d = F.avg_pool2d(self.disparity(2 * first, 2 * last), 2)[:, 0] / 2
-        self.disparity.forget(2 * last)
-        return looked_up(self.attention.at(first), d)
+def settled(
+    scale: Scale, described: RollingMap, attention: Attended, coarser: Settled | None = None
+) -> Settled:
+    """Disparity at one scale, as `Scale.forward` finds it."""
+    update, layer = scale.upd, scale.h0[0]
+    assert isinstance(layer, nn.Conv2d)
+    context = unit(described, scale.ctx)
+    theirs = None
+    if coarser is None:
+        hidden = unit(described, scale.h0)
+    else:
+        # The enlargement may as well follow the convolution: a quarter of the work.
+        channels = layer.in_channels - WIDTH
+        own, other = (part.contiguous() for part in layer.weight.tensor_split((channels,), 1))
+        enlarged = Enlarged(Convolution(coarser.hidden, other))
+        hidden = added(Convolution(described, own, layer.bias), enlarged, slope=0)
+        theirs = doubled(coarser.disparity)
+    d: RollingMap = Mapped(lambda found: found[:, :1], attention)
+    for _ in range(scale.updates):
+        seen = Seen(scale, d, theirs, attention, coarser)
+        x = unit(joined(unit(seen, update.enc), context, hidden), update.mix)
+        hidden = added(convolution(unit(x, update.a), update.b[0]), x, slope=0)
+        d = Mixed(scale, d, theirs, convolution(hidden, update.out))
+    return Settled(d, hidden, attention)
 
 
 class Seen(RollingMap):
-    """What an update sees at the current disparity (1, 45, H, W)."""
+    """What an update sees at the current disparity (1, 36 or 57, h, w)."""
 
-    def __init__(self, disparity: RollingMap, eighth: RollingMap, start: Start) -> None:
-        ahead = max(disparity.ahead + FARTHEST * disparity.step, eighth.ahead)
-        super().__init__(disparity.height, disparity.step, ahead)
-        self.disparity, self.eighth, self.start = disparity.reader(), eighth.reader(), start.reader()
-        self.attention = start.quarter
+    def __init__(
+        self,
+        scale: Scale,
+        d: RollingMap,
+        theirs: RollingMap | None,
+        attention: Attended,
+        coarser: Settled | None,
+    ) -> None:
+        maps: list[RollingMap] = [attention]
+        if theirs is not None and coarser is not None:
+            maps += [theirs, Enlarged(LookedUp(d, coarser.attention))]
+        ahead = max(d.ahead + scale.reach * d.step, *(map_.ahead for map_ in maps))
+        super().__init__(d.height, d.step, ahead, d.strip)
+        self.scale, self.attention, self.d = scale, attention, d.reader()
+        self.found, *self.coarser = [map_.reader() for map_ in maps]
 
     def _compute(self, first: int, last: int) -> Tensor:
-        around, margin = _with_margin(self.disparity, first, last, FARTHEST)
-        above, below = margin
-        log4 = looked_up(self.attention.at(first), around[:, above : around.shape[1] - below])
-        log8, trust = self.eighth(first, last), self.start(first, last)
-        self.eighth.forget(last)
-        self.start.forget(last)
-        shape = surroundings(around, trust[:, 1], trust[:, 2], margin)
-        return torch.cat((log4, log8, shape), 1).contiguous(memory_format=MEMORY_FORMAT)
+        d, theirs = with_edges(self.d, first, last, self.scale.reach), None
+        reach = self.scale.reach
+        logs = [self._looked_up(first, d[:, reach:-reach, reach:-reach], REACH)]
+        if self.coarser:
+            disparity, looked = self.coarser
+            theirs = with_edges(disparity, first, last, 1)
+            logs += [looked(first, last), self._looked_up(first, theirs[:, 1:-1, 1:-1], NEAR_COARSER)]
+            looked.forget(last)
+        trust = self.found(first, last)[:, 1:].clone()
+        trust[:, 1].clamp_(max=LARGEST_RECEIVED)
+        self.found.forget(last)
+        return self.scale.seen(d, theirs, logs, trust).contiguous(memory_format=MEMORY_FORMAT)
+
+    def _looked_up(self, first: int, d: Tensor, reach: int) -> Tensor:
+        k, share = columns_around(d, reach)
+        return between_columns(self.attention.logs(first, k), share)
+
+
+class LookedUp(RollingMap):
+    """Attention of the coarser scale near the disparity (1, 9, h/2, w/2)."""
+
+    def __init__(self, d: RollingMap, attention: Attended) -> None:
+        super().__init__(d.height // 2, 2 * d.step, max(d.ahead, attention.ahead), d.strip)
+        self.d, self.attention, self.found = d.reader(), attention, attention.reader()
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        halved = F.avg_pool2d(self.d(2 * first, 2 * last), 2)[:, 0] / 2
+        self.found(first, last)
+        k, share = columns_around(halved, REACH)
+        looked = between_columns(self.attention.logs(first, k), share)
+        self.d.forget(2 * last)
+        self.found.forget(last)
+        return looked
 
 
 class Mixed(RollingMap):
-    """Disparity after an update (1, 1, H, W)."""
+    """Disparity after an update (1, 1, h, w)."""
 
-    def __init__(self, disparity: RollingMap, mixing: RollingMap) -> None:
-        ahead = max(mixing.ahead, disparity.ahead + FARTHEST * disparity.step)
-        super().__init__(disparity.height, disparity.step, ahead)
-        self.disparity, self.mixing = disparity.reader(), mixing.reader()
+    def __init__(self, scale: Scale, d: RollingMap, theirs: RollingMap | None, mixing: RollingMap) -> None:
+        super().__init__(d.height, d.step, max(mixing.ahead, d.ahead + scale.reach * d.step), d.strip)
+        self.scale, self.d, self.mixing = scale, d.reader(), mixing.reader()
+        self.theirs = None if theirs is None else theirs.reader()
 
     def _compute(self, first: int, last: int) -> Tensor:
         mixing = self.mixing(first, last)
-        around, margin = _with_margin(self.disparity, first, last, FARTHEST)
+        theirs = None if self.theirs is None else with_edges(self.theirs, first, last, 1)
+        d = with_edges(self.d, first, last, self.scale.reach)
         self.mixing.forget(last)
-        return mixed_neighbours(around, mixing, margin)[:, None]
+        return mixed(self.scale.candidates(d, theirs), mixing)[:, None]
 
 
-def _with_margin(disparity: Reader, first: int, last: int, reach: int) -> tuple[Tensor, Margin]:
-    """Rows first ... last - 1 of a disparity (1, R, W) and those around, and how many; then it moves on."""
+def with_edges(disparity: Reader, first: int, last: int, reach: int) -> Tensor:
+    """Rows of a disparity and `reach` around them, as `edged` has them: (1, R + 2 reach, w + 2 reach)."""
     low, high = max(0, first - reach), min(last + reach, disparity.height)
-    rows = disparity(low, high)[:, 0]
+    rows = disparity(low, high)
     disparity.forget(max(0, last - reach) if last < disparity.height else last)
-    return rows, (first - low, high - last)
-
-
-def _relu(source: RollingMap, unit: nn.Sequential) -> RollingMap:
-    return convolution(source, unit[0], slope=0)
+    sides = reach, reach, reach - (first - low), reach - (high - last)
+    return F.pad(rows, sides, mode="replicate")[:, 0]

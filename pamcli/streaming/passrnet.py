@@ -36,8 +36,9 @@ Write = Callable[[int, int, Tensor], None]
 class StreamedPASSRnet:
     """Runs a PASSRnet strip by strip, in the precision of its weights; attention and result are float32."""
 
-    def __init__(self, network: PASSRnet) -> None:
-        self.network = network
+    def __init__(self, network: PASSRnet, precision: torch.dtype | None = None) -> None:
+        """Take a network, and bring its convolutions to a `precision`; None: as they are."""
+        self.network = network if precision is None else network.to(dtype=precision)
         pam = network.pam
         value = pam.b3.weight[:, :, 0, 0].double()
         of_gathered, of_own, of_valid = pam.fusion.weight.double().tensor_split((WIDTH, 2 * WIDTH), 1)

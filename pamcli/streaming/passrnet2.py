@@ -7,7 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.passrnet2 import DETAIL_BEHIND, EXCHANGES, PASSRnet2, SubpixelDetail, bicubic
+from pamcli.networks.parallax import attention
+from pamcli.networks.passrnet2 import (
+    DETAIL_BEHIND,
+    EXCHANGES,
+    Exchange,
+    PASSRnet2,
+    SubpixelDetail,
+    bicubic,
+)
 from pamcli.streaming.attention import lines_at_once
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import (
@@ -29,8 +37,9 @@ PRODUCTS_BY_MKL = bool(torch.backends.mkl.is_available())  # type: ignore[no-unt
 class StreamedPASSRnet2:
     """Runs a PASSRnet 2 strip by strip, in the precision of its weights; attention and result are float32."""
 
-    def __init__(self, network: PASSRnet2) -> None:
-        self.network = network
+    def __init__(self, network: PASSRnet2, precision: torch.dtype | None = None) -> None:
+        """Take a network, and bring its convolutions to a `precision`; None: as they are."""
+        self.network = network if precision is None else network.to(dtype=precision)
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
@@ -57,11 +66,22 @@ class StreamedPASSRnet2:
             picture.forget(last)
 
 
+def _exchange(exchange: Exchange, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Compute what `Exchange.forward` does, line by line."""
+    left, right = (x.permute(0, 2, 3, 1).float() for x in exchange.described(views))  # (B, H, W, C)
+    cost = line_products(left, right.mT)
+    maps = attention(cost), cost.softmax(2).transpose(2, 3)
+    values = (x.permute(0, 2, 3, 1) for x in reversed(exchange.values(views)))
+    given = [line_products(map_.to(x.dtype), x) for map_, x in zip(maps, values, strict=True)]
+    return views + torch.cat(given).permute(0, 3, 1, 2), maps
+
+
 def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[..., Tensor]:
     """Exchange a few lines at a time: their maps are large. With `detail`, of features and pictures."""
+    assert isinstance(exchange, Exchange)
 
     def some(views: Tensor, *pictures: Tensor) -> Tensor:
-        views, maps = exchange(views, line_products)
+        views, maps = _exchange(exchange, views)
         return views if detail is None else views + detail(*pictures, maps)
 
     def run(*sources: Tensor) -> Tensor:

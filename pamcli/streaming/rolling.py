@@ -10,6 +10,7 @@ side by side (`MEMORY_FORMAT`).
 """
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -49,11 +50,16 @@ class RollingMap(ABC):
     unit = 1
     """Rows are computed in multiples of this."""
 
-    def __init__(self, height: int, step: float = 1, ahead: float = 0) -> None:
-        """`step`, `ahead`: rows of the picture from a row to the next, and those below that it depends on."""
-        self.height, self.step, self.ahead = height, step, ahead
-        self._first = 0
-        self._rows: Tensor | None = None
+    def __init__(self, height: int, step: float = 1, ahead: float = 0, strip: float = math.inf) -> None:
+        """`step`, `ahead`: rows of the picture from a row to the next, and those below that it depends on.
+
+        `strip`: rows of the picture that are computed at a time, at most.
+        """
+        self.height, self.step, self.ahead, self.strip = height, step, ahead, strip
+        self.last = 0
+        """Rows above this one have been computed."""
+        self._first = self._start = 0  # rows above are forgotten; those that are held begin with
+        self._held: list[Tensor] = []  # one after the other, as they were computed
         self._needed: list[int] = []
 
     def reader(self) -> "Reader":
@@ -61,31 +67,35 @@ class RollingMap(ABC):
         self._needed.append(0)
         return Reader(self, len(self._needed) - 1)
 
-    @property
-    def last(self) -> int:
-        """Rows above this one have been computed."""
-        return self._first + (0 if self._rows is None else self._rows.shape[2])
-
     def read(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1, computed where they are new; a view if they are part of more."""
-        if self.last < last <= self.height:
-            new = self._compute(self.last, min(-(-last // self.unit) * self.unit, self.height))
-            self._rows = new if self._rows is None else torch.cat((self._rows, new), 2)
-        assert self._rows is not None
+        while self.last < last <= self.height:
+            most = max(1, self.strip / self.step) + self.last  # a strip
+            until = -(-min(last, most) // self.unit) * self.unit
+            new = self._compute(self.last, min(int(until), self.height))
+            self._held.append(new)
+            self.last += new.shape[2]
         assert self._first <= first < last <= self.last, "these rows are forgotten, or beyond the edge"
-        return self._rows[:, :, first - self._first : last - self._first]
+        parts, start = [], self._start
+        for held in self._held:
+            end = start + held.shape[2]
+            if start < last and end > first:
+                parts.append(held[:, :, max(first - start, 0) : last - start])
+            start = end
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
     def forget(self, reader: int, before: int) -> None:
         """A reader will not read the rows above row `before` again."""
         self._needed[reader] = max(self._needed[reader], before)
-        passed = min([*self._needed, self.last])
-        if passed <= self._first or self._rows is None:
-            return
-        if self._first < passed < self.last == self.height:
-            return  # no more rows will come, and to copy the rest costs more than to keep all until the end
-        rest = self._rows[:, :, passed - self._first :]
-        self._rows = rest.clone() if rest.shape[2] else None  # a view would keep all of them
-        self._first = passed
+        self._first = min([*self._needed, self.last])
+        while self._held and self._start + self._held[0].shape[2] <= self._first:
+            self._start += self._held.pop(0).shape[2]
+        if not self._held or self.last == self.height:
+            return  # no more rows will come, and to copy the rest costs more than to keep it
+        rest = self._held[0][:, :, self._first - self._start :]
+        if 2 * rest.shape[2] <= self._held[0].shape[2]:
+            self._held[0] = rest.clone()  # a view would keep all of them
+            self._start = self._first
 
     @abstractmethod
     def _compute(self, first: int, last: int) -> Tensor:
@@ -121,8 +131,8 @@ def read_all(readers: Sequence[Reader], first: int, last: int) -> list[Tensor]:
 class Given(RollingMap):
     """Rows that come from elsewhere, as from a picture."""
 
-    def __init__(self, rows: Rows, height: int) -> None:
-        super().__init__(height)
+    def __init__(self, rows: Rows, height: int, strip: float = math.inf) -> None:
+        super().__init__(height, strip=strip)
         self.given = rows
 
     def _compute(self, first: int, last: int) -> Tensor:
@@ -134,7 +144,7 @@ class Whole(RollingMap):
 
     def __init__(self, whole: Tensor) -> None:
         super().__init__(whole.shape[2])
-        self._rows = whole
+        self._held, self.last = [whole], whole.shape[2]
 
     def forget(self, reader: int, before: int) -> None:
         pass
@@ -159,7 +169,7 @@ class Convolution(RollingMap):
         """`slope`: of the leaky rectifier behind it, if there is one."""
         self.reach = (weight.shape[2] // 2 * dilation, weight.shape[3] // 2 * dilation)
         ahead = source.ahead + self.reach[0] * source.step
-        super().__init__(-(-source.height // stride), stride * source.step, ahead)
+        super().__init__(-(-source.height // stride), stride * source.step, ahead, source.strip)
         self.source = source.reader()
         self.weight, self.bias, self.stride, self.dilation, self.slope = weight, bias, stride, dilation, slope
 
@@ -179,7 +189,8 @@ class Mapped(RollingMap):
     """What a function makes of the same rows of some maps."""
 
     def __init__(self, function: Callable[..., Tensor], *sources: RollingMap) -> None:
-        super().__init__(sources[0].height, sources[0].step, max(source.ahead for source in sources))
+        ahead, strip = max(source.ahead for source in sources), min(source.strip for source in sources)
+        super().__init__(sources[0].height, sources[0].step, ahead, strip)
         self.function, self.sources = function, [source.reader() for source in sources]
 
     def _compute(self, first: int, last: int) -> Tensor:
@@ -187,6 +198,20 @@ class Mapped(RollingMap):
         for source in self.sources:
             source.forget(last)
         return made
+
+
+class Leading(RollingMap):
+    """A map behind which another one of its size never falls: it is computed to the same row."""
+
+    def __init__(self, source: RollingMap, other: RollingMap) -> None:
+        super().__init__(source.height, source.step, source.ahead, source.strip)
+        self.source, self.other = source.reader(), other
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        rows = self.source(first, last)
+        self.source.forget(last)
+        self.other.read(first, last)
+        return rows
 
 
 def added(own: RollingMap, other: RollingMap, slope: float | None = None, *, kept: bool = False) -> Mapped:
@@ -216,7 +241,7 @@ class Larger(RollingMap):
         self, source: RollingMap, scale: int, reach: int, function: Callable[[Tensor], Tensor], unit: int = 1
     ) -> None:
         ahead = source.ahead + -(-reach // scale) * source.step
-        super().__init__(scale * source.height, source.step / scale, ahead)
+        super().__init__(scale * source.height, source.step / scale, ahead, source.strip)
         self.source, self.scale, self.reach, self.function = source.reader(), scale, reach, function
         self.unit = unit
 

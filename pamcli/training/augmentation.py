@@ -53,7 +53,7 @@ class Augmentation:
     colour: FromZero = 0.0
     """Factor of the light of each channel by itself."""
     view_brightness: FromZero = 0.0
-    """As `brightness`, for each view by itself, as the three that follow."""
+    """Like `brightness`, for each view by itself, as the three that follow."""
     view_contrast: FromZero = 0.0
     view_gamma: FromZero = 0.0
     view_colour: FromZero = 0.0
@@ -90,7 +90,7 @@ class Example:
     left: NDArray[np.uint8]
     right: NDArray[np.uint8]
     disparity: NDArray[np.float32]
-    """Of the left view; NaN = unknown."""
+    """Disparity of the left view; NaN = unknown."""
     right_disparity: NDArray[np.float32]
     visible: NDArray[np.bool_]
     """Left pixels of known disparity that the right view sees too, within the picture."""
@@ -112,7 +112,7 @@ class Crop:
     scale_x: float = 1.0
 
     def widened(self, margin: int, height: int, width: int, grid: int) -> "Crop":
-        """With a margin on each side, as far as a picture of height x width has whole cells of `grid`.
+        """Add a margin on each side, as far as a picture of height x width has whole cells of `grid`.
 
         Sizes are of the picture before it is scaled; margin and window are multiples of `grid`.
         """
@@ -124,7 +124,7 @@ class Crop:
         return replace(self, top=top, left=left, height=rows, width=columns)
 
     def rows(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
-        """Of the original picture: the rows nearest to the window's rows first, first + step ..."""
+        """Rows of the original picture: those nearest to the window's rows first, first + step ..."""
         return _nearest(self.top, self.height, self.scale_y, first, step)
 
     def columns(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
@@ -269,7 +269,7 @@ def _factor(rng: Generator, beyond: float) -> float:
 
 
 def erased(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """With a rectangle in front of the right camera, at random: what is behind it is seen by none."""
+    """Put a rectangle in front of the right camera, at random: what is behind it is seen by none."""
     if rng.random() >= augmentation.erase:
         return example
     height, width = example.right.shape[:2]

@@ -36,9 +36,11 @@ class Checkpoint:
     average: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
     scaler: dict[str, Any]
-    """Of the gradients' scale; empty unless fp16 is computed."""
+    """State of the gradients' scale; empty unless fp16 is computed."""
     random: dict[str, torch.Tensor]
     """States of torch's generators, by kind of device."""
+    pairs: int = 0
+    """Pairs that the run has seen."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
@@ -105,7 +107,8 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     try:
         # The archive carries a checksum of each of its parts, which torch does not look at.
         with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
+            # What is marked as a folder, which takes one bit, torch reads as whatever lies in memory.
+            if archive.testzip() is not None or any(part.external_attr for part in archive.infolist()):
                 return None
         content = torch.load(path, map_location="cpu", weights_only=True)
         if content.pop("format") != FORMAT:
@@ -132,7 +135,7 @@ def fitting(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def random_states() -> dict[str, torch.Tensor]:
-    """Of torch's generators on the CPU and, where there is one, the current GPU."""
+    """States of torch's generators on the CPU and, where there is one, the current GPU."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()

@@ -41,7 +41,7 @@ _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 _HOW_TO_START = "start several processes with torchrun, or one without these variables"
 
 Loss = Callable[..., tuple[Tensor, dict[str, Tensor]]]
-"""Of a network and a batch: the scalar to differentiate and figures for the journal, detached."""
+"""Loss of a network and a batch: the scalar to differentiate and figures for the journal, detached."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Processes:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Processes":
-        """As torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; one process where none of them is set.
+        """Processes as torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; one process where none of them is set.
 
         Raises UsageError for numbers that are missing, are none, or contradict each other.
         """

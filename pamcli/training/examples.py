@@ -1,4 +1,4 @@
-"""From data sets to batches: what stands at a position of a run depends on seed and position alone.
+"""Batches of data sets: what stands at a position of a run depends on seed and position alone.
 
 So it does not matter how many processes prepare it, or whether the run was interrupted before. Positions
 count pairs from 0. Pictures travel as bytes between processes, and become numbers on the device.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 import warnings
 from collections import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -39,12 +41,14 @@ from pamcli.training.augmentation import (
     permuted,
     randomly_flipped,
 )
-from pamcli.training.recipe import Wide
+from pamcli.training.crops import Crops
+from pamcli.training.kept_scenes import KeptScenes
+from pamcli.training.recipe import Drawing
 from pamcli.workers import deaf_to_ctrl_c
 
-# Separate random streams of a seed. None is 0: numpy takes (seed, position, 0) for (seed, position), which is
-# the stream of a scene.
-_CHOICE, _ORDER, _CHANGES, _WIDTHS = 1, 2, 3, 4
+# Separate random streams of a seed; 4 and 5 are those of `crops` and `kept_scenes`. None is 0: numpy takes
+# (seed, position, 0) for (seed, position), which is the stream of a scene.
+_CHOICE, _ORDER, _CHANGES = 1, 2, 3
 
 _REACH = 2  # pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces
 
@@ -60,6 +64,8 @@ class Batch(NamedTuple):
     right_high: Tensor | None = None
     truth: Truth | None = None
     """Pixels of `left`; a pair without labels has none known. None: no pair of the batch has labels."""
+    prepared: float = 0.0
+    """Seconds of a processor that it took to make."""
 
     def parts(self, count: int) -> Iterator[Batch]:
         """Batches with the pairs of this one, equally large as far as they go up."""
@@ -84,7 +90,7 @@ class Batch(NamedTuple):
         return batch._replace(truth=truth) if labelled else batch
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on a device, pictures as numbers; does not wait for the device."""
+        """Batch on a device, pictures as numbers; does not wait for the device."""
 
         def moved(values: Tensor) -> Tensor:
             values = values.to(device, non_blocking=True)
@@ -93,13 +99,13 @@ class Batch(NamedTuple):
         return self._each(moved)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """With every tensor changed, also those of the truth."""
+        """Change every tensor, also those of the truth."""
 
         def changed(values: Tensor | None) -> Tensor | None:
             return None if values is None else change(values)
 
         truth = None if self.truth is None else Truth._make(map(changed, self.truth))
-        return Batch._make((*map(changed, self[:-1]), truth))
+        return Batch._make((*map(changed, self[:4]), truth, self.prepared))
 
 
 class Examples(Dataset[Example]):
@@ -113,11 +119,15 @@ class Examples(Dataset[Example]):
         seed: int,
         augmentation: Augmentation,
         scale: int | None = None,
+        drawing: Drawing | None = None,
+        folder: Path | None = None,
+        pace: float = 1.0,
     ) -> None:
         """sources: data sets, and how often each is drawn from, against the others.
 
-        crop: height and width of what the network is given. scale: of super-resolution. Raises UsageError: a
-        seed out of range.
+        crop: height and width of what the network is given. scale: of super-resolution. drawing: of endless
+        data sets; folder: where their samples are kept meanwhile; pace: crops of this size for each position,
+        where some steps take fewer. Raises UsageError: a seed out of range.
         """
         if not 0 <= seed <= LARGEST_SEED:
             raise UsageError(f"the seed {seed} is not a whole number from 0 to 2^63 - 1")
@@ -126,6 +136,12 @@ class Examples(Dataset[Example]):
         weights /= weights.max()  # so that their sum is finite
         self.shares = weights / weights.sum()
         self.crop, self.seed, self.augmentation = crop, seed, augmentation
+        self.drawing = Drawing() if drawing is None else drawing
+        self._kept: dict[int, KeptScenes] = {}
+        for place, (source, share) in enumerate(zip(self.sources, self.shares.tolist(), strict=True)):
+            if source.endless and self.drawing.sizes:
+                new = pace * share / self.drawing.uses
+                self._kept[place] = KeptScenes(source, self.drawing, seed, new, folder, f"{place}-")
         self.scale = (scale or 1) if task == "superres" else None
         self._order: tuple[int, NDArray[np.intp]] | None = None
 
@@ -141,12 +157,16 @@ class Examples(Dataset[Example]):
     def at(self, position: int, size: tuple[int, int]) -> Example:
         """The example of another height and width than `crop`."""
         rng = default_rng((self.seed, position, _CHANGES))
-        source = self._source(position)
-        sample = self._sample(source, position, size)
+        place = self._place(position)
+        source = self.sources[place]
+        kept = self._kept.get(place)
+        sample = self._sample(source, position, size) if kept is None else kept.scene(position)
         if self.scale is not None:
             example = randomly_flipped(rng, self._reduced(rng, sample, self.scale), self.augmentation)
             return noisy(rng, example, self.augmentation)
-        by = self.augmentation.of_scenes if source.endless else self.augmentation
+        by = self.augmentation
+        if source.endless:
+            by = self.drawing.augmentation or by.of_scenes
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, size, by)
         left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
@@ -168,9 +188,10 @@ class Examples(Dataset[Example]):
             self._order = passes, order
         return source.load(int(self._order[1][place]))
 
-    def _source(self, position: int) -> Source:
+    def _place(self, position: int) -> int:
+        """Place among the sources of the data set that a position takes."""
         rng = default_rng((self.seed, position, _CHOICE))
-        return self.sources[int(rng.choice(len(self.sources), p=self.shares))]
+        return int(rng.choice(len(self.sources), p=self.shares))
 
     def _reduced(self, rng: Generator, sample: Sample, scale: int) -> Example:
         """A high-resolution crop and what it is at low resolution: as cut from the whole picture reduced."""
@@ -244,16 +265,15 @@ class _Steps(Dataset["Batch | PamError"]):
     batch: int
     rank: int
     world: int
-    wide: Wide | None
+    crops: Crops
 
     def __getitem__(self, step: int) -> Batch | PamError:
-        start = (step * self.world + self.rank) * self.batch
-        size, pairs, wide = self.examples.crop, self.batch, self.wide
-        if wide is not None and default_rng((self.examples.seed, step, _WIDTHS)).random() < wide.share:
-            area = size[0] * size[1] / (wide.crop[0] * wide.crop[1])
-            size, pairs = wide.crop, max(1, min(pairs, round(pairs * area)))
+        begun = time.process_time()
+        start = (step * self.world + self.rank) * self.crops.most(self.batch)
+        size = self.crops.at(step)
         try:
-            return Batch.of([self.examples.at(start + index, size) for index in range(pairs)])
+            pairs = [self.examples.at(start + i, size) for i in range(self.crops.pairs(self.batch, size))]
+            return Batch.of(pairs)._replace(prepared=time.process_time() - begun)
         except PamError as error:
             return error
 
@@ -266,13 +286,14 @@ def loader(
     workers: int,
     rank: int = 0,
     world: int = 1,
-    wide: Wide | None = None,
+    crops: Crops | None = None,
 ) -> abc.Generator[Batch, None, None]:
     """The batches of the steps start, start + 1 ... steps - 1, for one of `world` processes.
 
-    batch: pairs of this process. Step s takes the positions from s * batch * world on, of which `rank` takes
-    its contiguous share; of a wide step, whose batch is smaller, the first of them. workers: processes that
-    prepare batches ahead; 0: this one does, in between.
+    batch: pairs of this process, of the examples' own crop. Step s takes the positions from s * most * world
+    on, `most` being the pairs of the step that has most; of them `rank` takes its contiguous share, of which
+    a step of fewer pairs takes the first. workers: processes that prepare batches ahead; 0: this one does, in
+    between.
     Pictures lie in page-locked memory where there is a CUDA device.
     Raises PamError as `Examples` does, in the order of the steps; DeviceError: a worker was killed.
     """
@@ -280,7 +301,7 @@ def loader(
         # Who asks for more workers than there are processors gets them, and no advice.
         warnings.filterwarnings("ignore", "This DataLoader will create")
         loaded = DataLoader(
-            _Steps(examples, batch, rank, world, wide),
+            _Steps(examples, batch, rank, world, crops or Crops(examples.crop)),
             batch_size=None,
             sampler=range(start, steps),
             num_workers=workers,

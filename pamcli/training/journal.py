@@ -38,6 +38,8 @@ class RunFolder:
         self.log = path / "log.jsonl"
         """A JSON object a line: figures of training and of validation."""
         self.checkpoints = path / "checkpoints"
+        self.scenes = path / "scenes"
+        """Drawn scenes, while crops are taken of them; gone when the run is finished."""
         self.last = path / "last.safetensors"
         """The weights of the newest checkpoint."""
         self.best = path / "best.safetensors"
@@ -72,7 +74,7 @@ class Line:
 
     step: Whole
     figure: Number | None = None
-    """Of a validation; None: no finite number, too."""
+    """Figure of a validation; None: no finite number, too."""
 
 
 def read_entries(log: Path) -> list[Entry]:

@@ -6,6 +6,7 @@ Figures of the steps add up on the device; the host looks at them only where the
 """
 
 import datetime
+import math
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -90,9 +91,10 @@ class Trainer:
         self.measures = measures or bool(recipe.validation)
         self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
         self.compute, self.processes, self.about = compute, processes, about
-        self.step, self.rate = 0, 0.0
+        self.step, self.pairs, self.rate = 0, 0, 0.0
         self.optimizer = make_optimizer(recipe, network)
-        self.average = averaged(network, recipe.ema)
+        remembers_from = math.inf if recipe.average_from is None else recipe.average_from * steps
+        self.average = averaged(network, recipe.ema, remembers_from)
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
 
     @property
@@ -109,6 +111,7 @@ class Trainer:
             optimizer=self.optimizer.state_dict(),
             scaler=self.scaler.state_dict(),
             random=random_states(),
+            pairs=self.pairs,
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -127,7 +130,7 @@ class Trainer:
             if checkpoint.scaler and self.scaler.is_enabled():
                 self.scaler.load_state_dict(checkpoint.scaler)
             restore_random_states(checkpoint.random)
-        self.step = checkpoint.step
+        self.step, self.pairs = checkpoint.step, checkpoint.pairs
 
     def take_step(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         """One step; returns this process's shares of the terms and the gradient's norm, on the device.
@@ -140,9 +143,9 @@ class Trainer:
         # float32 is float32 in the backward pass, too, which runs outside of `autocast`.
         exact = self.compute.exactly() if self.compute.precision == "fp32" else nullcontext()
         figures: dict[str, Tensor] = {}
-        (height, width), batch_size = self.recipe.crop, self.recipe.batch
+        height, width = batch.left.shape[-2:]
         memory = memory_errors(
-            f"a batch of {batch_size} pairs of {width}x{height} does not fit into memory",
+            f"a batch of {len(batch.left)} pairs of {width}x{height} does not fit into memory",
             "start again with a smaller `batch` or `crop`",
         )
         with memory, exact:
@@ -161,6 +164,7 @@ class Trainer:
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self.step += 1
+        self.pairs += len(batch.left) * self.processes.world
         if self.average is not None:
             self.average.update_parameters(self.network)
         return figures, norm
@@ -187,11 +191,14 @@ class Trainer:
                 writer.validate()
                 if self.processes.any_of(stop.reason is not None):
                     return RunEnd(self.step, stop.reason or "terminated")
-        training_mode(self.recipe, self.network)
+        self._learn()
         sums = _Sums()
         observer.started(self.step, self.steps)
+        freezes = math.ceil(self.recipe.freeze_from * self.steps)
         for batch in sums.timed(batches):
-            sums.add(self.step + 1, len(batch.left), *self.take_step(batch))
+            if self.step == freezes:
+                self._learn()
+            sums.add(self.step + 1, batch, *self.take_step(batch))
             observer.stepped(self.step)
             end = self.step == self.steps
             asked = self.processes.any_of(stop.reason is not None)
@@ -204,7 +211,6 @@ class Trainer:
                 writer.checkpoint()
             if measure:
                 writer.validate()
-                training_mode(self.recipe, self.network)
                 # Asked in the meantime: the measuring was given up, and begins again where the run goes on.
                 asked = self.processes.any_of(stop.reason is not None)
                 if asked and not keep:
@@ -213,6 +219,9 @@ class Trainer:
                 return RunEnd(self.step, stop.reason or "terminated")
             sums.begin()
         return RunEnd(self.step, None)
+
+    def _learn(self) -> None:
+        training_mode(self.recipe, self.network, self.step / self.steps)
 
     def _validates(self) -> bool:
         due = self.step == self.steps or self.step % self.recipe.validate_every == 0
@@ -248,8 +257,11 @@ class _Writer:
             "terms": {name: mean / recipe.losses.of(name) for name, mean in means.items()},
             "learning_rate": trainer.rate,
             "gradient_norm": norm,
+            "pairs": trainer.pairs,
             "pairs_per_second": sums.pairs * trainer.processes.world / sums.seconds,
             "waiting": sums.waited / sums.seconds,
+            "preparing": sums.prepared / sums.seconds,
+            "hours_left": (trainer.steps - trainer.step) / len(sums) * sums.seconds / 3600,
             "memory_mb": trainer.compute.peak_memory() / 1e6,
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
@@ -331,13 +343,13 @@ class _StoppedError(Exception):
 
 
 class _Sums:
-    """Of the terms and the gradient's norm over a few steps, on the device; and of the time they took."""
+    """Sums of terms, the gradient's norm and the time over a few steps, on the device."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        self.pairs, self.waited, self._since = 0, 0.0, time.monotonic()
+        self.pairs, self.waited, self.prepared, self._since = 0, 0.0, 0.0, time.monotonic()
         self._names: list[str] = []
         self._figures: dict[int, Tensor] = {}
 
@@ -355,10 +367,15 @@ class _Sums:
                 return
             yield batch
 
-    def add(self, step: int, pairs: int, values: dict[str, Tensor], norm: Tensor) -> None:
+    def __len__(self) -> int:
+        """Steps."""
+        return len(self._figures)
+
+    def add(self, step: int, batch: Batch, values: dict[str, Tensor], norm: Tensor) -> None:
         self._names = [*values, "gradient"]
         self._figures[step] = torch.stack([*values.values(), norm.detach()]).float()
-        self.pairs += pairs
+        self.pairs += len(batch.left)
+        self.prepared += batch.prepared
 
     def broken(self, *, count_gradient: bool) -> tuple[int, str] | None:
         """The first step with a figure that is not finite, and which; None = all are."""

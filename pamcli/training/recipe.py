@@ -6,7 +6,6 @@ needs no state of them.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -15,42 +14,22 @@ from pydantic import Field
 from pamcli.checked import Count, FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.registry.spec import PASSRNET_SCALES
-from pamcli.registry.variants import PAPER, Variant, variant_of
+from pamcli.registry.architectures import (
+    ARCHITECTURES,
+    OF_PICTURES,
+    SCALES,
+    TRAINED,
+    Architecture,
+    Task,
+    names_of,
+    variant_of,
+)
+from pamcli.registry.variants import PAPER, Variant
+from pamcli.scenes.hard_cases import HardCases
 from pamcli.training.augmentation import Augmentation
 
 Kind = Literal["constant", "step", "cosine", "one-cycle"]
 ONE_CYCLE_START = 1 / 25  # where one-cycle's rise begins, as a part of the peak
-
-Task = Literal["disparity", "superres"]
-Network = Literal["pasmnet", "pasmnet2", "passrnet", "passrnet2"]
-
-NETWORKS: Mapping[Task, tuple[Network, ...]] = {
-    "disparity": ("pasmnet", "pasmnet2"),
-    "superres": ("passrnet", "passrnet2"),
-}
-"""What a task trains; the first is meant where nothing is said."""
-
-OF_PICTURES = "super_resolution", "charbonnier", "psnr"
-OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial"
-OTHERS_TERMS: Mapping[Network, tuple[str, ...]] = {
-    "pasmnet": ("updates", *OF_PICTURES),
-    "pasmnet2": ("estimate", *OF_PICTURES),
-    "passrnet": OF_MATCHING,
-    "passrnet2": OF_MATCHING,
-}
-"""Terms of the loss that only other networks have."""
-
-HEAD = "head"
-PARTS: Mapping[Network, tuple[str, ...]] = {
-    "pasmnet": ("hourglass", "cas_pam", "refine"),
-    "pasmnet2": ("hourglass", "cas_pam", HEAD),
-    "passrnet": ("init_feature", "pam", "upscale"),
-    "passrnet2": ("first", "blocks", "exchanges", "detail", "last"),
-}
-"""Of the networks, as the keys of their weights begin; `HEAD` is all of PASMnet 2 behind the matching."""
-
-SIZE_MULTIPLE = 32  # PASMnet's crops: both sides are multiples of this
 
 Side = Annotated[int, Field(ge=8, le=65_536)]
 
@@ -72,7 +51,7 @@ class Schedule:
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     final: Share = 0.0
     hold: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Until here a cosine stays at the peak."""
+    """Part of the run until which a cosine stays at the peak."""
 
     def __post_init__(self) -> None:
         if list(self.milestones) != sorted(self.milestones):
@@ -80,7 +59,7 @@ class Schedule:
 
 
 def learning_rate(schedule: Schedule, peak: float, step: int, steps: int) -> float:
-    """Of step 0, 1, ..., steps - 1 of a run of `steps`."""
+    """Learning rate of step 0, 1, ..., steps - 1 of a run of `steps`."""
     done = step / steps
     if schedule.warmup and done < schedule.warmup:
         # The first step already moves: its rate is that of the end of its own stretch.
@@ -101,21 +80,35 @@ def _between(start: float, end: float, part: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-def part_of(key: str, parts: Sequence[str]) -> str:
-    """The part that a weight belongs to, by its key."""
-    first = key.split(".")[0]
-    return first if first in parts else HEAD
+@checked
+@dataclass(frozen=True)
+class Size:
+    """Steps of another crop, of as many pairs as have as many pixels as the batch.
+
+    Small ones are many and teach features, wide ones have rows as long as those of real pictures.
+    """
+
+    crop: tuple[Side, Side]
+    """Height and width."""
+    shares: tuple[Share, ...]
+    """Shares of the steps, in each of the run's phases."""
 
 
 @checked
 @dataclass(frozen=True)
-class Wide:
-    """Steps of wider and therefore fewer pairs, for rows as long as real pictures have them."""
+class Drawing:
+    """How procedural scenes become examples."""
 
-    crop: tuple[Side, Side]
-    """Height and width."""
-    share: Share
-    """Of the steps."""
+    sizes: tuple[tuple[Side, Side], ...] = ()
+    """Heights and widths that they are drawn at, in turn. None: each as large as a crop, for it alone."""
+    uses: Count = 1
+    """How many crops are taken of each, in the mean; of the recipe's `crop`, or of as many pixels."""
+    kept: Count = 128
+    """Scenes that crops are taken of at a time, while ever new ones take the place of the oldest."""
+    augmentation: Augmentation | None = None
+    """None: the recipe's, without what drawing has done already."""
+    hard: HardCases = field(default_factory=HardCases)
+    """What of them is hard to match, where the data set does not say it."""
 
 
 @checked
@@ -132,8 +125,8 @@ class Recipe:
     losses: LossWeights
     learning_rate: Positive
     """The peak of the schedule."""
-    network: Network | None = None
-    """None: the first of `NETWORKS`."""
+    network: str | None = None
+    """None: the paper's, `registry.architectures.TRAINED`."""
     variant: str = PAPER
     """Which form of the network, as its weights say: see `registry.variants`."""
     data: tuple[str, ...] = ()
@@ -151,12 +144,12 @@ class Recipe:
     """Without `start`. default: PyTorch's. xavier: as the paper's PASSRnet. upscaler: a PASSRnet that begins
     as a plain enlargement."""
     only: str | None = None
-    """Of `PARTS`, or modules inside them, with commas between: nothing else learns."""
+    """Some parts of the network, or modules inside them, with commas between: nothing else learns."""
     anew: str | None = None
-    """One of `PARTS`: begins with fresh weights, whatever `start` has."""
+    """A part of the network: begins with fresh weights, whatever `start` has."""
     rates: dict[str, FromZero] = field(default_factory=dict)
-    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the longest name that
-    fits counts, without one 1. At 0 nothing is learned."""
+    """Factors of the learning rate by part or module, as "cas_pam.stage3"; of several the nearest counts,
+    without one 1. At 0 nothing is learned."""
     max_disparity: Count | None = None
     """The prior, pixels, a multiple of 16: trained with, and stored with the weights."""
     steps: Count | None = None
@@ -164,7 +157,12 @@ class Recipe:
     """Instead of `steps`: passes over the data."""
     accumulate: Count = 1
     """A step's gradient is the mean of those of this many equal parts of its batch, one after the other."""
-    wide: Wide | None = None
+    sizes: tuple[Size, ...] = ()
+    """Other crops, and in which share of the steps."""
+    phases: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
+    """Parts of the run at which the shares of the sizes change."""
+    scenes: Drawing = field(default_factory=Drawing)
+    """How data sets are drawn that are drawn as they are needed."""
     optimizer: Literal["adam", "adamw"] = "adam"
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: FromZero = 0.0
@@ -173,12 +171,18 @@ class Recipe:
     """Largest norm of the gradient of all weights."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of the moving average that is validated and kept; None: the weights themselves."""
+    average_from: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Part of the run from which on the moving average forgets nothing more: it is the mean of the end."""
     own_labels: bool = False
     """Learn from pairs without a truth by labels that are found for them first: see `own_pairs`."""
     aside: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    """With `own_labels` and without `validation`: the share of the pairs kept aside to measure on."""
+    """Share of the pairs kept aside to measure on, with `own_labels` and without `validation`."""
     freeze_batch_norm: bool = False
     """Keep the running statistics that the weights came with, and normalise by them."""
+    freeze_from: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Part of the run from which on batch norm's statistics stand, and the batch is normalised by them."""
+    batch_norm_momentum: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """What a step counts in the running statistics."""
     augmentation: Augmentation = field(default_factory=Augmentation)
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -189,8 +193,8 @@ class Recipe:
     """Checkpoints that stay."""
 
     def __post_init__(self) -> None:
-        if self.architecture not in NETWORKS[self.task]:
-            networks = ", ".join(NETWORKS[self.task])
+        if self.architecture not in names_of(self.task):
+            networks = ", ".join(names_of(self.task))
             raise UsageError(f"{self.architecture} is none of the networks of {self.task}: {networks}")
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("a run has a number of steps or of epochs", "give one of them")
@@ -199,28 +203,44 @@ class Recipe:
             raise UsageError(f"a batch of {self.batch} pairs has no {self.accumulate} equal parts")
         if self.max_disparity is not None and self.max_disparity % 16:
             raise UsageError(f"a maximum disparity of {self.max_disparity} px is not a multiple of 16")
+        self._check_sizes()
         self._check_terms()
         self._check_parts()
         if self.task == "superres":
-            if self.scale not in PASSRNET_SCALES:
-                known = ", ".join(map(str, PASSRNET_SCALES))
+            if self.scale not in SCALES:
+                known = ", ".join(map(str, SCALES))
                 raise UsageError("super-resolution needs an enlargement", f"a scale, one of {known}")
-            if self.max_disparity is not None or self.freeze_batch_norm or self.wide is not None:
-                raise UsageError("a maximum disparity, batch norm and wide crops belong to PASMnet")
+            if self.max_disparity is not None or self.freeze_batch_norm or self.sizes:
+                raise UsageError("a maximum disparity, batch norm and crops of other sizes belong to PASMnet")
             return
         if self.scale is not None or self.initialisation == "upscaler":
             raise UsageError("an enlargement belongs to super-resolution")
-        for height, width in (self.crop, *(() if self.wide is None else (self.wide.crop,))):
-            if height % SIZE_MULTIPLE or width % SIZE_MULTIPLE:
+        for height, width in (self.crop, *(size.crop for size in self.sizes)):
+            if height % self.row.multiple or width % self.row.multiple:
                 raise UsageError(
-                    f"a crop of {width}x{height} does not fit PASMnet",
-                    f"both sides are multiples of {SIZE_MULTIPLE}",
+                    f"a crop of {width}x{height} does not fit {self.architecture}",
+                    f"both sides are multiples of {self.row.multiple}",
                 )
+
+    def _check_sizes(self) -> None:
+        if list(self.phases) != sorted(set(self.phases)):
+            raise UsageError("phases are rising parts of the run between 0 and 1")
+        for size in self.sizes:
+            if len(size.shares) != len(self.phases) + 1:
+                height, width = size.crop
+                raise UsageError(
+                    f"crops of {width}x{height} have {len(size.shares)} shares, and the run has "
+                    f"{len(self.phases) + 1} phases",
+                    "a share for each: phases are the parts of the run at which they change",
+                )
+        for shares in zip(*(size.shares for size in self.sizes), strict=True):
+            if sum(shares) > 1 + 1e-9:
+                raise UsageError("the shares of the sizes are more than 1 together")
 
     def _check_terms(self) -> None:
         if self.own_labels and self.task != "disparity":
             raise UsageError("labels of one's own are disparities, which super-resolution does not find")
-        for name in OTHERS_TERMS[self.architecture]:
+        for name in self.row.other_terms:
             if getattr(self.losses, name):
                 raise UsageError(f"the loss of {self.architecture} has no term {name}")
         attention = self.losses.of_attention or self.losses.likelihood
@@ -234,18 +254,23 @@ class Recipe:
 
     def _check_parts(self) -> None:
         without = () if self.form is None else self.form.without
-        known = [part for part in PARTS[self.architecture] if part not in without]
+        known = [part for part in self.row.parts if part not in without]
         named = [*(self.only or "").split(","), *self.rates] if self.only else list(self.rates)
-        wrong = [name for name in named if name.split(".")[0] not in known]
+        wrong = [name for name in named if self.row.part_of(name) not in known]
         if self.anew is not None and self.anew not in known:
             wrong.append(self.anew)
         if wrong:
             raise UsageError(f"{self.architecture} has no part {wrong[0]!r}", f"here: {', '.join(known)}")
 
     @property
-    def architecture(self) -> Network:
-        """The network that is trained."""
-        return NETWORKS[self.task][0] if self.network is None else self.network
+    def architecture(self) -> str:
+        """Name of the network that is trained."""
+        return TRAINED[self.task] if self.network is None else self.network
+
+    @property
+    def row(self) -> Architecture:
+        """What is particular to the network that is trained."""
+        return ARCHITECTURES[self.architecture]
 
     @property
     def form(self) -> Variant | None:
@@ -256,11 +281,15 @@ class Recipe:
         """Factor of the learning rate of a weight by its key; 0: it does not learn."""
 
         def fits(part: str) -> bool:
-            return part == part_of(key, PARTS[self.architecture]) or f"{key}.".startswith(f"{part}.")
+            return part == self.row.part_of(key) or f"{key}.".startswith(f"{part}.")
 
         if self.only and not any(map(fits, self.only.split(","))):
             return 0.0
-        return self.rates[max(found, key=len)] if (found := [*filter(fits, self.rates)]) else 1.0
+
+        def nearness(part: str) -> tuple[bool, int]:
+            return part not in self.row.parts, len(part)
+
+        return self.rates[max(found, key=nearness)] if (found := [*filter(fits, self.rates)]) else 1.0
 
     @property
     def learns_without_truth(self) -> bool:

@@ -15,7 +15,8 @@ from pamcli.checked import first_wrong, from_json, unknown
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import read_text, shown
 from pamcli.files.stored import Text, understood
-from pamcli.training.recipe import Network, Recipe, Task
+from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task
+from pamcli.training.recipe import Recipe
 
 MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
 
@@ -54,13 +55,12 @@ def named_recipe(name: str, task: Task) -> Recipe:
     raise UsageError(f"the recipe {name!r} {what}", f"here: {names}; a path ends in .json")
 
 
-def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: Network = "pasmnet") -> str:
-    """Name of the recipe where none is asked for."""
-    if task == "superres":
-        return "passrnet2" if network == "passrnet2" else "superres"
-    if not unsupervised:
-        return "pasmnet2" if network == "pasmnet2" else "scenes" if start else "scratch"
-    return "adapt" if start else "unsupervised"
+def default_recipe(task: Task, *, unsupervised: bool, start: bool, network: str | None = None) -> str:
+    """Name of the recipe where none is asked for; `start`: the run begins with trained weights."""
+    if unsupervised:
+        return "adapt" if start else "unsupervised"
+    row = ARCHITECTURES[network or TRAINED[task]]
+    return row.recipe if start else row.recipe_from_nothing or row.recipe
 
 
 def recipe_json(recipe: Recipe, made_with: Mapping[str, Any] | None = None) -> str:
@@ -132,6 +132,9 @@ def _brought_up_to_date(values: dict[str, Any]) -> None:
     losses = values.get("losses")
     if isinstance(losses, dict) and "refine_occluded" in losses:
         losses["occluded"] = float(bool(losses.pop("refine_occluded")))
+    wide = values.pop("wide", None)
+    if isinstance(wide, dict) and "sizes" not in values:
+        values["sizes"] = [{"crop": wide.get("crop"), "shares": [wide.get("share")]}]
 
 
 def _json(path: Path) -> Any:

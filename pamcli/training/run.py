@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import subprocess
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -16,11 +17,12 @@ from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
-from pamcli.inference.memory import keep_freed_memory
+from pamcli.inference.memory import keep_all_memory, without_denormals
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
+from pamcli.training.crops import Crops
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder, wandb_run
@@ -142,7 +144,7 @@ def _run(
         )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
-    keep_freed_memory()
+    keep_all_memory()
 
     def take_steps() -> RunEnd:
         with ExitStack() as stack:
@@ -170,7 +172,7 @@ def _run(
                 machine.workers_beside(compute.device, processes.world),
                 processes.rank,
                 processes.world,
-                recipe.wide,
+                Crops.of(recipe, steps),
             )
             stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
             millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
@@ -194,11 +196,14 @@ def _run(
             if checkpoint is None and not _labelled(own, network, recipe, compute, processes, stop, observer):
                 return RunEnd(0, stop.reason or "terminated")
             stack.enter_context(reproducible(compute.device))
+            stack.enter_context(without_denormals())
             end = trainer.run(batches, folder, journal, validator, stop, observer)
             gained = journal and validator and end.stopped is None and gain(journal.entries, validator)
             if gained:
                 observer.informed(gained.said(folder.best, folder.last))
-            return replace(end, gained=gained or None)
+        if processes.is_main and end.stopped is None:
+            shutil.rmtree(folder.scenes, ignore_errors=True)
+        return replace(end, gained=gained or None)
 
     with processes.connected(compute.device):
         return take_steps()  # whose network and its gradients' exchange are gone before the processes part
@@ -238,7 +243,7 @@ def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
     if not recipe.data:
         raise UsageError("no data is given", "`data` NAME:PATH; pam dataset list shows the names")
     specs = [parse_data(text) for text in recipe.data]
-    sources = [(spec, open_data(spec)) for spec in specs]
+    sources = [(spec, open_data(spec).with_hard_cases(recipe.scenes.hard)) for spec in specs]
     own: _Own = []
     if recipe.own_labels:
         for number, (spec, source) in enumerate(sources):
@@ -268,6 +273,9 @@ def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
         recipe.seed,
         recipe.augmentation,
         scale=recipe.scale,
+        drawing=recipe.scenes,
+        folder=folder.scenes,
+        pace=recipe.batch / Crops.of(recipe, 1).most(recipe.batch),
     )
     named = ", ".join(
         spec.label if source.endless else f"{spec.label} ({len(source)} pairs)" for spec, source in sources
@@ -336,7 +344,7 @@ def _fingerprints(examples: Examples) -> list[str]:
 
 
 def _commit() -> str | None:
-    """Of the checkout that pam runs from, "-dirty" behind where files differ from it; None = no checkout."""
+    """Commit that pam runs from, "-dirty" behind it where files differ from it; None = no checkout."""
     root = Path(pamcli.__file__).parents[1]
     if not (root / ".git").exists():
         return None

@@ -10,11 +10,11 @@ from pamcli.networks.blocks import ResidualBlock as RefinementBlock
 from pamcli.networks.pasmnet import PASMnet, Refinement
 from pamcli.networks.passrnet import PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.networks.variants import CascadedASPP, SinglePicture
+from pamcli.registry.architectures import variant_of
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.registry.variants import PAPER, variant_of
-from pamcli.training.recipe import HEAD, PARTS, Recipe, part_of
+from pamcli.training.recipe import Recipe
 from pamcli.training.tasks import model_spec
 
 DAMPING = 0.1  # what the last layers of a plain upscaler's residual branches are multiplied by
@@ -25,7 +25,7 @@ SMOOTHING = {
     4: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
     8: ((1.0, 2.0, 1.0), (1.0, 0.0, 1.0)),
 }
-"""By scale: two windows, not yet divided by their sums, that after each other make copied pixels bilinear."""
+"""Windows by scale: two, not yet divided by their sums, that after each other make copied pixels bilinear."""
 
 
 def starting_network(recipe: Recipe) -> Network:
@@ -40,8 +40,7 @@ def starting_network(recipe: Recipe) -> Network:
         fresh = _fresh(recipe)
         if isinstance(fresh, PASMnet) and recipe.anew == "refine":
             start_as_enlargement(fresh.refine)
-        known = PARTS[recipe.architecture]
-        begun = {k: v for k, v in fresh.state_dict().items() if part_of(k, known) == recipe.anew}
+        begun = {k: v for k, v in fresh.state_dict().items() if recipe.row.part_of(k) == recipe.anew}
         network.load_state_dict(begun, strict=False)
     for key, parameter in network.named_parameters():
         parameter.requires_grad_(recipe.rate_of(key) > 0)
@@ -64,11 +63,6 @@ def _fresh(recipe: Recipe) -> Network:
 def _from_weights(weights: str, recipe: Recipe) -> Network:
     network, spec = load_network(locate(weights).path)
     check_start(weights, spec, recipe)
-    if spec.architecture != recipe.architecture:
-        matching = network.state_dict()
-        network = _fresh(recipe)
-        known = dict.fromkeys(network.state_dict())
-        network.load_state_dict({k: v for k, v in matching.items() if k in known}, strict=False)
     if recipe.scale is not None and spec.scale != recipe.scale:
         smaller = build_network(model_spec(recipe, ""))
         smaller.load_state_dict(halved_scale(network.state_dict()))
@@ -79,13 +73,11 @@ def _from_weights(weights: str, recipe: Recipe) -> Network:
 def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     """Raise ModelError, UsageError unless the recipe can start from weights of this description."""
     wanted = recipe.architecture
-    matching_alone = (spec.architecture, wanted, recipe.anew) == ("pasmnet", "pasmnet2", HEAD)
-    if spec.architecture != wanted and not matching_alone:
+    if spec.architecture != wanted:
         raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another `from`")
-    taken = variant_of(spec.architecture, PAPER) if matching_alone else recipe.form
-    if variant_of(spec.architecture, spec.variant) != taken:
+    if variant_of(spec.architecture, spec.variant) != recipe.form:
         raise UsageError(
-            f"{weights} is a {spec.architecture} in the variant {spec.variant}, not {taken}",
+            f"{weights} is a {spec.architecture} in the variant {spec.variant}, not {recipe.form}",
             "weights begin a run of their own variant alone",
         )
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):

@@ -1,12 +1,14 @@
 """The two networks in training: what one does with a batch, its average, and what its weights file says."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from pamcli.inference.device import Compute
 from pamcli.losses.total import Terms, Truth, matching_terms, superres_terms, total_loss
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD
+from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.spec import ModelSpec
 from pamcli.registry.variants import PAPER
 from pamcli.training.distributed import Loss, Processes
@@ -15,14 +17,16 @@ from pamcli.training.recipe import Recipe
 
 
 def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
-    """Of a network and a `Batch` on its device: this process's share of the loss, and its terms' values."""
+    """Loss of a network and a `Batch` on its device: this process's share of it, and its terms' values."""
 
     def loss(network: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         terms = _superres(network, batch) if recipe.task == "superres" else _disparity(network, batch)
         return total_loss(terms, processes.sum_counts)
 
     def _disparity(network: nn.Module, batch: Batch) -> Terms:
-        left, right = normalised(batch.left), normalised(batch.right)
+        left, right = batch.left, batch.right
+        if ARCHITECTURES[recipe.architecture].normalised:
+            left, right = normalised(left), normalised(right)
         with compute.autocast():
             matching = network(left, right, recipe.max_disparity, all_stages=True)
         return matching_terms(matching, left, right, recipe.losses, truth_of(batch))
@@ -40,7 +44,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
 
 
 def truth_of(batch: Batch) -> Truth:
-    """Of a batch without labels, too: nothing is known then. So all steps have the same terms."""
+    """Truth of a batch; nothing is known where it has no labels, so that all steps have the same terms."""
     if batch.truth is not None:
         return batch.truth
     unknown = torch.full_like(batch.left[:, 0], torch.nan)
@@ -48,14 +52,14 @@ def truth_of(batch: Batch) -> Truth:
 
 
 def normalised(view: Tensor) -> Tensor:
-    """(B, 3, H, W) in [0, 1], as PASMnet takes it."""
+    """(B, 3, H, W) in [0, 1], as networks for matching take it."""
     # Made on the device: a table that is copied there would hold up every step.
     channels = zip(view.unbind(1), IMAGE_MEAN, IMAGE_STD, strict=True)
     return torch.stack([(channel - mean) / std for channel, mean, std in channels], 1)
 
 
 def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
-    """For all parameters that learn, in groups by their factor of the rate; the loop sets the rate."""
+    """Optimizer of all that learns, in groups by their factor of the rate, which the loop sets."""
     groups: dict[float, list[nn.Parameter]] = {}
     for key, parameter in network.named_parameters():
         if parameter.requires_grad:
@@ -69,14 +73,18 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
     )
 
 
-def training_mode(recipe: Recipe, network: nn.Module) -> None:
-    """Training mode, but for batch norm where the recipe freezes its statistics or its weights."""
+def training_mode(recipe: Recipe, network: nn.Module, done: float = 0.0) -> None:
+    """Training mode, but for batch norm where the recipe freezes its statistics or its weights.
+
+    done: how much of the run, in [0, 1].
+    """
     network.train()
+    frozen = recipe.freeze_batch_norm or done >= recipe.freeze_from
     for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d) and (
-            recipe.freeze_batch_norm or not module.weight.requires_grad
-        ):
-            module.eval()
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = recipe.batch_norm_momentum
+            if frozen or not module.weight.requires_grad:
+                module.eval()
 
 
 def model_spec(recipe: Recipe, training: str) -> ModelSpec:
@@ -90,11 +98,14 @@ def model_spec(recipe: Recipe, training: str) -> ModelSpec:
     )
 
 
-def averaged(network: nn.Module, decay: float | None) -> AveragedModel | None:
+def averaged(
+    network: nn.Module, decay: float | None, remembers_from: float = math.inf
+) -> AveragedModel | None:
     """A moving average of all tensors of a network, the running statistics of batch norm among them.
 
     decay: per step, below 1; None = no average. It grows with the steps, min(decay, (1 + n) / (10 + n)): the
-    start is soon forgotten. Counters are copied.
+    start is soon forgotten. From the step `remembers_from` on nothing more is: each step counts the same, and
+    what was averaged before as much as 1 / (1 - decay) steps. Counters are copied.
     """
     if decay is None:
         return None
@@ -103,6 +114,8 @@ def averaged(network: nn.Module, decay: float | None) -> AveragedModel | None:
         if not average.is_floating_point():
             return live
         kept = min(decay, (1 + int(steps)) / (10 + int(steps)))
+        if steps > remembers_from:
+            kept = 1 - 1 / (int(steps) - remembers_from + 1 / (1 - decay))
         return torch.lerp(average, live, 1 - kept)
 
     model = AveragedModel(network, avg_fn=mixed, use_buffers=True)

@@ -25,8 +25,6 @@ from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.load import empty_network
 from pamcli.registry.spec import ModelSpec
 
@@ -41,7 +39,7 @@ class Validated:
     figure: float
     """The one that "best" goes by: the mean of the sets' figures."""
     figures: dict[str, dict[str, float]]
-    """Of each set, by its label: D1 and end-point error, pooled; or in dB, of the left view, PSNR,
+    """Figures of each set, by its label: D1 and end-point error, pooled; or in dB, of the left view, PSNR,
     bicubic's, and what the second view is worth."""
     pictures: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     """(H, W, 3) by name. Disparity: left view above the disparity in colours. Super-resolution: a cut of the
@@ -106,7 +104,7 @@ class Validator:
     def measure(
         self, weights: dict[str, Tensor], spec: ModelSpec, compute: Compute, advance: Callable[[], None]
     ) -> Validated:
-        """Of weights as `stored_weights` has them, in float32. advance: called after each pair.
+        """Figures of weights as `stored_weights` has them, in float32. advance: called after each pair.
 
         Raises DeviceError where a pair does not fit into memory, InputError as the data does.
         """
@@ -120,7 +118,7 @@ class Validator:
         for data, source in self.sets:
             label = data.label + self.remark
             label = label if label not in found else data.text + self.remark
-            if not isinstance(network, PASSRnet | PASSRnet2):
+            if spec.row.task == "disparity":
                 matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
                 found[label], shown = _disparity(matcher, source, advance)
             else:
@@ -175,7 +173,7 @@ def measured(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
 
 
 def save_pictures(folder: Path, validated: Validated) -> None:
-    """As PNG files. Raises OutputError."""
+    """Write PNG files. Raises OutputError."""
     for name, pixels in validated.pictures.items():
         path = folder / f"{name}.png"
         write_atomically(path, encode_picture(Picture(pixels), ".png", name=str(path)))

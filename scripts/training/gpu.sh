@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # One call's whole work on a GPU machine that is lent for minutes, with torch, numpy and safetensors alone.
-#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [MEGABYTES]]]
+#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [MEGABYTES [LABELLED]]]]
 #       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed;
-#       with PAIRS (folders left and right) with pairs.zip, which super-resolution needs (of at most 25).
+#       with PAIRS (folders left and right) with pairs.zip, which super-resolution needs (of at most 25); with
+#       LABELLED, of `pam dataset label`, with labelled.zip, for disparity ("" for PAIRS: none).
 #   scripts/training/gpu.sh MINUTES [superres-x2 | superres-x4] [option of pam train ...]
 #       There, in a checkout with its gpu/: PASMnet 2, or PASSRnet 2, for so long, scenes drawn on all cores.
 #       Goes on with the machine's last call, else from gpu/start-*.safetensors, else from the shipped weights.
@@ -17,6 +18,7 @@ pack)
     mkdir -p gpu/wheels
     "$python" scripts/training/pack_textures.py "$2" gpu/textures.zip "${3:-28}"
     [ -z "${4:-}" ] || "$python" scripts/training/pack_textures.py "$4" gpu/pairs.zip "${5:-25}"
+    [ -z "${6:-}" ] || "$python" -m zipfile -c gpu/labelled.zip "$6"/{left,right,disparity}
     "$python" -m pip download --quiet --only-binary :all: --no-deps --dest gpu/wheels typer rich pydantic \
         pydantic-core annotated-types annotated-doc typing-inspection typing-extensions shellingham markdown-it-py \
         mdurl pygments imageio tifffile pillow tensorboardX protobuf packaging safetensors huggingface-hub
@@ -42,7 +44,7 @@ trap results EXIT
 for wheel in gpu/wheels/*.whl; do
     [ ! -e "$wheel" ] || "$python" -m zipfile -e "$wheel" runs/site
 done
-for data in textures pairs; do
+for data in textures pairs labelled; do
     [ -d "runs/$data" ] || [ ! -e "gpu/$data.zip" ] || "$python" -m zipfile -e "gpu/$data.zip" "runs/$data"
 done
 export PYTHONPATH="$PWD:$PWD/runs/site${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1
@@ -55,7 +57,10 @@ if [ -e "$run/recipe.json" ]; then
 fi
 if [ "$task" = disparity ]; then
     start=pasmnet2
-    given=(--network pasmnet2 --batch 32)
+    # Without an end there are no phases: the shares of the middle of a run.
+    sizes='[{"crop": [192, 384], "shares": [0.3]}, {"crop": [256, 768], "shares": [0.25]}]'
+    given=(--network pasmnet2 --batch 32 --set phases=[] --set "sizes=$sizes")
+    [ ! -d runs/labelled ] || given+=(--data 'pairs:runs/labelled?weight=0.28')
 else
     start=passrnet2-${what#superres-}
     given=(--recipe passrnet2-psnr --scale "${what#superres-x}" --batch 64 --data 'pairs:runs/pairs?weight=2')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # PASMnet 2 on procedural scenes, from the shipped weights: TEXTURES is a folder of photographs and cut-outs.
 #   scripts/training/pasmnet2.sh TEXTURES RUN STEPS [option of pam train ...]
-# The head alone, behind the matching of PASMnet: --from pasmnet --anew head --recipe pasmnet2-head
+# The head alone: --only head
 # Goes on where it stopped when RUN exists, up to STEPS.
 set -euo pipefail
 textures=$1 run=$2 steps=$3

@@ -43,7 +43,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def test_the_default_network_is_adapted_and_what_is_better_is_said_and_named(mine: Path) -> None:
-    run = pam(*ADAPT, "--steps", "2", "--validate-every", "1", "-o", "run", "--jsonl")
+    run = pam(*ADAPT, "--steps", "2", "--set", "validate_every=1", "-o", "run", "--jsonl")
     assert run.code == 0, run.stderr
     assert f"pam: recipe adapt from {DEFAULT_MATCHING}, " in run.stderr
     assert "pam: kept aside, to be measured on: 1 of 5 pairs (2)" in run.stderr

@@ -138,13 +138,13 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
 
 
 def test_colours_of_a_pair_run_over_its_own_range(pair: Path, result: StereoResult) -> None:
-    low, high = np.percentile(result.disparity, (1, 99))
+    low, high = np.percentile(result.disparity, (1, 99)).tolist()
     run = disparity("--color-map", "c.png")
     said = f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of left.png)"
     assert run.complaints == [said]
     assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, low, high))
     known = result.disparity_where(min_confidence=0.9)
-    low, high = np.percentile(known[np.isfinite(known)], (1, 99))
+    low, high = np.percentile(known[np.isfinite(known)], (1, 99)).tolist()
     disparity("--color-map", "k.png", "--min-confidence", "0.9")
     assert np.array_equal(np.asarray(Image.open("k.png")), colorize(known, low, high))
 
@@ -175,10 +175,10 @@ def test_colours_of_a_batch_run_over_the_range_of_its_first_pair(pair: Path) -> 
     put_unlike_pairs()
     run = unlike("out")
     maps = {name: read_disparity(Path(f"out/d/{name}.pfm")) for name in "123"}
-    low, high = np.percentile(maps["1"], (1, 99))
+    low, high = np.percentile(maps["1"], (1, 99)).tolist()
     colored = {name: colorize(values, low, high) for name, values in maps.items()}
     for name, each in colored.items():
-        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), each.pixels)
+        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), each)
     count = count_outside(maps["3"], low, high)
     outside = f"{count} pixels ({100 * count / maps['3'].size:.1f} %)"
     assert count > 0.1 * maps["3"].size

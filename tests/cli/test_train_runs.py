@@ -374,7 +374,7 @@ def test_data_that_is_damaged_in_the_middle_leaves_the_last_checkpoint(here: Pat
         Path(f"pairs/{side}/b.png").write_bytes(b"no picture")
     common = ("--crop", "64x32", *COMMON, "--batch", "1", "--steps", "2", "--checkpoint-every", "1")
     seed = ("--seed", "4")  # of which a comes before b
-    data = ("--unsupervised", "--data", "pairs:pairs")
+    data = ("--unsupervised", "--recipe", "unsupervised", "--data", "pairs:pairs")
     run = pam("train", "disparity", *data, *common, *seed, "-o", "run", "--quiet")
     refuse(run, 3, "b.png")
     assert os.listdir("run/checkpoints") == ["step-00000001.pt"]

@@ -22,8 +22,9 @@ from pamcli.registry.load import load_network
     ("height", "width", "times"),
     [
         (240, 320, 2),
-        (375, 450, (AUTO_PIXELS / (375 * 450)) ** 0.5),
-        (375, 1242, 1),
+        (375, 450, 2),
+        (497, 741, (AUTO_PIXELS / (497 * 741)) ** 0.5),
+        (375, 1242, (AUTO_PIXELS / (375 * 1242)) ** 0.5),
         (1000, 1500, 1),
         (4000, 6000, (AUTO_LARGEST / 24e6) ** 0.5),
     ],
@@ -169,7 +170,7 @@ def test_progress_rises_strip_by_strip(
             (60, 90),
             "at 144 x 96, by the network itself at 180 x 120, and padded to 224 x 96",
         ),
-        ((800, 992), (700, 900), "padded to 992 x 800, the size that the network was exported for"),
+        ((832, 992), (780, 980), "padded to 992 x 832, the size that the network was exported for"),
     ],
 )
 def test_what_an_exported_network_does_otherwise(

@@ -15,7 +15,8 @@ from sample_cut import Cut
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import EXTRAS, StereoMatcher, StereoResult
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 from pamcli.registry.spec import ModelSpec

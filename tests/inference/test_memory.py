@@ -6,6 +6,8 @@ import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,11 +98,17 @@ def test_what_the_program_has_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert memory.taken_memory(CPU) == 250 * resource.getpagesize()
 
 
-@pytest.mark.parametrize("network", [StereoMatcher, StereoUpscaler])
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param(partial(StereoMatcher.load, match_size=1), id="StereoMatcher"),
+        pytest.param(StereoUpscaler.load, id="StereoUpscaler"),
+    ],
+)
 def test_a_pair_too_large_is_refused_with_both_figures(
-    system: Path, network: type[StereoMatcher] | type[StereoUpscaler], monkeypatch: pytest.MonkeyPatch
+    system: Path, load: Callable[..., StereoMatcher | StereoUpscaler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = network.load(device="cpu")
+    loaded = load(device="cpu")
 
     def must_not_run(*_: object, **__: object) -> None:
         raise AssertionError("the network was run")
@@ -148,6 +156,25 @@ first = mapped()
 keep_freed_memory()
 print(first, mapped())
 """
+
+
+TRAINED = MAPPED.replace("keep_freed_memory", "keep_all_memory").replace("20_000_000", "200_000_000")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
+def test_in_training_blocks_of_any_size_are_kept() -> None:
+    counts = subprocess.check_output([sys.executable, "-c", TRAINED], text=True)
+    assert counts.split() == ["1", "0"]
+
+
+def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> None:
+    tiny = torch.tensor([1e-40])
+    with memory.without_denormals():
+        flushed = float((tiny * 1.0).sum())
+    if not torch.set_flush_denormal(False):
+        pytest.skip("this processor cannot flush them")
+    assert flushed == 0
+    assert float((tiny * 1.0).sum()) > 0
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")

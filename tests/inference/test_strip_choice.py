@@ -20,6 +20,7 @@ from pamcli.inference.strip_choice import (
     LIBRARIES,
     Footprint,
     choose_strip,
+    matching2_footprint,
     matching_footprint,
     readable,
     upscaling2_footprint,
@@ -108,8 +109,9 @@ def test_sizes_are_rounded_up(count: int, text: str) -> None:
 )
 def test_what_pasmnet_takes_at_large_sizes(width: int, height: int, item: int, most: int) -> None:
     """What it takes in MB above the network: a limit that is missed is a promise that is broken."""
-    footprint = matching_footprint(width, height, item)
-    assert footprint.peak(footprint.comfortable) < most * 10**6
+    for counted in (matching_footprint, matching2_footprint):
+        footprint = counted(width, height, item)
+        assert footprint.peak(footprint.comfortable) < most * 10**6
 
 
 def test_what_passrnet_takes_at_large_sizes() -> None:
@@ -135,17 +137,15 @@ def test_the_count_of_pasmnets_memory_is_close_to_its_tensors(
 
 
 @pytest.mark.parametrize("item", [4, 2])
-def test_the_count_of_pasmnet2s_memory_is_close_to_its_tensors(item: int) -> None:
-    height, width = 192, 320
+@pytest.mark.parametrize(("width", "height"), [(320, 192), (128, 1216)])
+def test_the_count_of_pasmnet2s_memory_is_close_to_its_tensors(width: int, height: int, item: int) -> None:
+    torch.manual_seed(0)
+    network = StreamedPASMnet2(folded(PASMnet2().eval()), torch.float32 if item == 4 else torch.bfloat16)
     views = torch.zeros(2, 3, height, width)
-    network = folded(StereoMatcher.load("pasmnet2", device="cpu", precision="fp32").network)
-    assert isinstance(network, PASMnet2)
-    if item == 2:
-        network, views = network.bfloat16(), views.bfloat16()
-    for strip in (32, 64, height):
+    for strip in (32, 96, height):
         with torch.inference_mode(), AliveTensors() as alive:
-            StreamedPASMnet2(network).match(lambda a, b: views[:, :, a:b], height, width, strip=strip)
-        counted = matching_footprint(width, height, item, updates=True)
+            network.match(lambda a, b: views[:, :, a:b], height, width, strip=strip)
+        counted = matching2_footprint(width, height, item)
         assert 0.4 * (counted.peak(strip) - LIBRARIES) < alive.peak < counted.peak(strip) - LIBRARIES
 
 
@@ -185,6 +185,8 @@ def test_the_count_of_passrnet_2s_memory_is_close_to_its_tensors(
     [
         ("pasmnet 256x640", matching_footprint(640, 256, 4).peak(256)),
         ("pasmnet 256x640 --strip 64", matching_footprint(640, 256, 4).peak(64)),
+        ("pasmnet2 256x640", matching2_footprint(640, 256, 4).peak(256)),
+        ("pasmnet2 256x640 --strip 64", matching2_footprint(640, 256, 4).peak(64)),
         ("passrnet-x4 64x160", upscaling_footprint(160, 64, 4, scale=4, views=2).peak(64)),
         ("passrnet-x4 64x160 --strip 16", upscaling_footprint(160, 64, 4, scale=4, views=2).peak(16)),
     ],

@@ -12,8 +12,9 @@ from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.strip_choice import LIBRARIES
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.inference.whole import COPIES, AliveTensors, whole_footprint
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
 

@@ -8,13 +8,25 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pamcli.losses.total import Truth
 from pamcli.losses.unsupervised import Quotient
 from pamcli.networks.parallax import ParallaxMaps, attention
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
 import formulas
 
-__all__ = ["formulas", "maps_of", "random_costs", "random_pictures", "value"]
+__all__ = [
+    "HEIGHT",
+    "WIDTH",
+    "example_truth",
+    "formulas",
+    "maps_of",
+    "random_costs",
+    "random_pictures",
+    "value",
+]
+
+HEIGHT, WIDTH = 32, 64
 
 
 def value(*quotients: Quotient) -> Tensor:
@@ -53,3 +65,13 @@ def random_pictures(seed: int, batch: int, height: int, width: int) -> tuple[Ten
     random = torch.Generator().manual_seed(seed)
     left, right = (torch.randn(batch, 3, height, width, generator=random) for _ in range(2))
     return left, right
+
+
+def example_truth(batch: int) -> Truth:
+    """Known disparities of both views, a third of them missing, and what the other view sees."""
+    random = torch.Generator().manual_seed(5)
+    left, right = (20 * torch.rand(batch, HEIGHT, WIDTH, generator=random) for _ in range(2))
+    left[torch.rand(left.shape, generator=random) < 0.3] = torch.nan
+    right[torch.rand(right.shape, generator=random) < 0.3] = torch.nan
+    visible, right_visible = (torch.rand(left.shape, generator=random) < 0.7 for _ in range(2))
+    return Truth(left, right, visible, right_visible)

@@ -19,6 +19,7 @@ from pamcli.losses.supervised import (
     visible_right,
 )
 from pamcli.networks.parallax import ParallaxMaps, attention
+from pamcli.networks.pasmnet2 import attention_logs
 
 NAN = torch.nan
 
@@ -33,6 +34,25 @@ def test_smooth_l1_is_quadratic_below_a_pixel_and_linear_above() -> None:
     quotient = smooth_l1(row(10.5, 13, 10, 99), truth, truth.isfinite())
     assert quotient.total == pytest.approx(0.5 * 0.25 + 2.5)
     assert quotient.count == 3
+
+
+@pytest.mark.parametrize("limit", [0.5, 1.0, 8.0])
+def test_beyond_a_limit_an_error_grows_as_the_logarithm_without_a_step_or_a_kink(limit: float) -> None:
+    def loss(error: float) -> tuple[float, float]:
+        found = torch.full((1, 1, 1), 50 + error, dtype=torch.float64).requires_grad_()
+        quotient = smooth_l1(found, torch.full((1, 1, 1), 50.0), torch.ones(1, 1, 1), limit)
+        quotient.total.backward()
+        assert found.grad is not None
+        return float(quotient.total.detach()), float(found.grad)
+
+    (value_at, slope), (beyond, less_steep) = loss(0.999 * limit), loss(1.001 * limit)
+    assert beyond == pytest.approx(value_at, abs=0.003 * limit)
+    assert less_steep == pytest.approx(slope, rel=0.01)
+    assert loss(-4 * limit)[0] == pytest.approx(loss(4 * limit)[0])
+    assert loss(100 * limit)[1] == pytest.approx(slope / 100, rel=0.01)
+    assert loss(40 * limit)[0] - loss(20 * limit)[0] == pytest.approx(slope * limit * math.log(2), rel=0.01)
+    plain = value(smooth_l1(*(torch.full((1, 1, 1), x) for x in (0.9 * limit, 0.0, 1.0))))
+    assert loss(0.9 * limit)[0] == pytest.approx(float(plain), rel=1e-5)
 
 
 def test_smooth_l1_takes_the_refined_disparity_as_the_network_gives_it() -> None:
@@ -220,3 +240,16 @@ def test_unknown_pixels_are_not_visible_and_hide_nothing() -> None:
     nothing = torch.full_like(left, NAN)
     assert not visible_left(nothing).any()
     assert not visible_left(nothing, nothing).any()
+
+
+def test_the_likelihood_of_logarithms_is_that_of_the_attention_itself() -> None:
+    torch.manual_seed(1)
+    logs, _ = attention_logs(3 * torch.randn(2, 4, 24, 24), None)
+    position = torch.arange(24) - 8 * torch.rand(2, 4, 24)
+    mask = torch.rand(2, 4, 24) < 0.8
+    one = match_likelihood(logs, position, mask, logarithmic=True)
+    other = match_likelihood(logs.exp(), position, mask)
+    assert one.count == other.count
+    torch.testing.assert_close(one.total, other.total)
+    beyond = match_likelihood(logs, torch.arange(24) + 2.0 + 0 * position, mask, logarithmic=True)
+    assert beyond.count == 0, "no pixel matches at a negative disparity"

@@ -7,8 +7,8 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
-from loss_examples import maps_of, random_costs, random_pictures, value
-from paper_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED, SUPERVISED_2
+from loss_examples import HEIGHT, WIDTH, example_truth, maps_of, random_costs, random_pictures, value
+from paper_weights import KITTI, SCENEFLOW, SUPER_RESOLUTION, SUPERVISED
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
@@ -25,12 +25,9 @@ from pamcli.networks.parallax import ParallaxMaps, fill_occlusions, regress_disp
 from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
 from pamcli.networks.passrnet import SuperResolution
 
-HEIGHT, WIDTH = 32, 64
-NO_TERMS = ("pam", "likelihood_shares")
+NO_TERMS = ("pam", "likelihood_shares", "likelihood_right")
 EVERY_TERM = replace(SCENEFLOW, pam_cycle=0.5, refined=1.0, initial=0.5, likelihood=0.3)
-TERMS = [
-    name for name, weight in asdict(EVERY_TERM).items() if weight and name not in ("pam", "likelihood_shares")
-]
+TERMS = [name for name, weight in asdict(EVERY_TERM).items() if weight and name not in NO_TERMS]
 NAN = torch.nan
 
 
@@ -53,15 +50,6 @@ def example_matching(leaves: list[Tensor], images: slice = slice(None)) -> Match
     initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
     enlarged = 4 * initial.repeat_interleave(4, -1).repeat_interleave(4, -2)[:, None]
     return Matching(enlarged + leaves[-1][images], initial, tuple(maps), enlarged)
-
-
-def example_truth(batch: int) -> Truth:
-    random = torch.Generator().manual_seed(5)
-    left, right = (20 * torch.rand(batch, HEIGHT, WIDTH, generator=random) for _ in range(2))
-    left[torch.rand(left.shape, generator=random) < 0.3] = NAN
-    right[torch.rand(right.shape, generator=random) < 0.3] = NAN
-    visible, right_visible = (torch.rand(left.shape, generator=random) < 0.7 for _ in range(2))
-    return Truth(left, right, visible, right_visible)
 
 
 def part(truth: Truth, images: slice) -> Truth:
@@ -224,24 +212,6 @@ def test_occluded_pixels_of_the_refined_disparity_count_when_asked_for() -> None
     assert found[0.0].count == (truth.known & truth.visible).sum()
     assert found[0.5].count == found[1.0].count == truth.known.sum()
     torch.testing.assert_close(found[0.5].total, (found[0.0].total + found[1.0].total) / 2)
-
-
-def test_updates_count_less_the_earlier_they_are_and_occluded_pixels_half() -> None:
-    matching, truth = example_matching(example_leaves(1)), example_truth(1)
-    updates = tuple(torch.rand(1, HEIGHT // 4, WIDTH // 4) * 9 for _ in range(3))
-    terms = matching_terms(
-        replace(matching, updates=updates), *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED_2, truth
-    )
-    assert [weight for weight, _ in terms["updates"]] == pytest.approx([0.3, 0.3 * 0.8, 0.3 * 0.64])
-    assert truth.visible is not None
-    known = truth.known[:, 2::4, 2::4]
-    counts = torch.where(truth.visible[:, 2::4, 2::4], 1.0, 0.5) * known
-    # In full-size pixels, at the truth of the pixel next to each cell's centre.
-    target = torch.where(known, truth.disparity[:, 2::4, 2::4], 0)
-    for (_, quotient), found in zip(terms["updates"], reversed(updates), strict=True):
-        expected = (smooth_l1_loss(4 * found, target, reduction="none") * counts).sum() / known.sum()
-        torch.testing.assert_close(value(quotient), expected)
-    assert [weight for weight, _ in terms["likelihood"]] == pytest.approx([0.03, 0.03, 0.1, 0.1])
 
 
 def test_occluded_pixels_are_found_where_nobody_names_them() -> None:

@@ -27,8 +27,9 @@ from pamcli.losses.unsupervised import (
     warp_right_to_left,
 )
 from pamcli.networks.parallax import ParallaxMaps, regress_disparity
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, STAGE_STRIDES, Matching, PASMnet
+from pamcli.networks.pasmnet import STAGE_STRIDES, Matching, PASMnet
 from pamcli.networks.passrnet import PASSRnet
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 
 STAGE_SHARES = (0.2, 0.3, 0.5)
 

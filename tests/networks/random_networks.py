@@ -8,10 +8,11 @@ import torch
 from formulas import formula_images, formula_state, golden
 from torch import Tensor
 
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 
 
 @cache

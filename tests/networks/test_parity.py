@@ -9,9 +9,10 @@ from formulas import formula_images, formula_state, golden, layout
 from reference import reference_matching, reference_super_resolution
 from torch import Tensor, nn
 
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, Matching, PASMnet
+from pamcli.networks.pasmnet import Matching, PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet, SuperResolution
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 
 Case = tuple[dict[str, np.ndarray], nn.Module, Tensor, Tensor]
 

@@ -104,6 +104,13 @@ def test_a_file_that_names_another_network_is_refused(tmp_path: Path) -> None:
         load_network(file)
 
 
+def test_a_matcher_of_an_earlier_pam_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    file = tmp_path / "earlier.safetensors"
+    save_network(state_of("pasmnet"), ModelSpec("pasmnet2"), file)
+    with pytest.raises(ModelError, match=r"does not fit pasmnet2: .*\(before pam 0.3 .* train anew\)$"):
+        load_network(file)
+
+
 def test_missing_and_extra_tensors_are_named() -> None:
     state = state_of("passrnet-x2")
     check_state(state, X2, "it")

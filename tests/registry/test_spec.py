@@ -14,7 +14,8 @@ import torch
 from network_states import NAMES, shipped
 
 from pamcli.errors import ModelError
-from pamcli.registry.spec import PASSRNET_SCALES, ModelSpec, read_header
+from pamcli.registry.architectures import SCALES
+from pamcli.registry.spec import ModelSpec, read_header
 
 FULL = ModelSpec(
     "pasmnet",
@@ -27,7 +28,7 @@ FULL = ModelSpec(
 
 
 @pytest.mark.parametrize(
-    "spec", [FULL, ModelSpec("pasmnet"), *(ModelSpec("passrnet", scale=scale) for scale in PASSRNET_SCALES)]
+    "spec", [FULL, ModelSpec("pasmnet"), *(ModelSpec("passrnet", scale=scale) for scale in SCALES)]
 )
 def test_metadata_give_the_description_back(spec: ModelSpec) -> None:
     metadata = spec.to_metadata()
@@ -78,7 +79,7 @@ def test_the_header_of_a_shipped_file(name: str) -> None:
     assert header.spec.licence == "MIT"
     assert header.spec.training
     millions = {
-        "pasmnet2": 5.33,
+        "pasmnet2": 3.83,
         "pasmnet": 7.82,
         "passrnet-x2": 1.37,
         "passrnet-x4": 1.42,

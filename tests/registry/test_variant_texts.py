@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pamcli.errors import ModelError, UsageError
+from pamcli.registry.architectures import variant_of
 from pamcli.registry.load import build_network, load_network, save_network
 from pamcli.registry.spec import ModelSpec, read_header
-from pamcli.registry.variants import PASMnetVariant, PASSRnetVariant, variant_of
+from pamcli.registry.variants import PASMnetVariant, PASSRnetVariant
 
 
 def test_a_text_is_read_and_written_shortly() -> None:

@@ -9,11 +9,11 @@ from random_networks import CountedRows
 from torch import Tensor, nn
 
 from pamcli.networks.pasmnet import Matching
-from pamcli.streaming.matching import StreamedMatching, StreamedMatchingNetwork
+from pamcli.streaming.matching import StreamedMatching
 
 
 def matched(
-    streamed: StreamedMatchingNetwork[Any],
+    streamed: Any,
     views: Tensor,
     prior: int | None,
     strip: int | None,

@@ -58,3 +58,21 @@ def test_an_average_that_is_taken_up_goes_on_bit_for_bit() -> None:
         average.update_parameters(net)
     found, again = one.module.state_dict(), other.module.state_dict()
     assert all(torch.equal(found[key], again[key]) for key in found)
+
+
+def test_the_end_of_a_run_is_averaged_evenly_with_what_was_averaged_before() -> None:
+    net = network()
+    average = averaged(net, 0.9, remembers_from=50)
+    assert average is not None
+    for _ in range(50):
+        step(net)
+        average.update_parameters(net)
+    before = average.module.state_dict()["0.weight"].clone()
+    seen = []
+    for _ in range(40):
+        step(net)
+        average.update_parameters(net)
+        seen.append(net.state_dict()["0.weight"].clone())
+    # Begins with what the average of decay 0.9 is worth: about ten steps.
+    expected = (10 * before + torch.stack(seen).sum(0)) / (10 + 40)
+    torch.testing.assert_close(average.module.state_dict()["0.weight"], expected, atol=1e-4, rtol=1e-3)

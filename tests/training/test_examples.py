@@ -81,7 +81,7 @@ def test_procedural_scenes_are_those_of_the_seed_and_of_no_check() -> None:
 def test_whether_a_scene_is_drawn_does_not_decide_which() -> None:
     """In a mix, the scenes that are drawn have no smaller ranges than others."""
     made = Examples([(PROCEDURAL, 1.0), (Stored(pair()), 3.0)], "disparity", CROP, 0, NOTHING)
-    taken = [p for p in range(400) if made._source(p) is PROCEDURAL]
+    taken = [p for p in range(400) if made._place(p) == 0]
     first_draws = [np.random.default_rng((0, position)).random() for position in taken]
     assert 60 < len(taken) < 140
     assert 0.4 < np.mean(first_draws) < 0.6

@@ -62,7 +62,7 @@ def recipe_of(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Rec
 
 def domination(recipe: Recipe, seed: int = SEEDS[0]) -> float:
     """Gradient in the first step of the term with the largest, in terms of that of all others."""
-    recipe = replace(recipe, crop=SMALL, wide=None, batch=1)
+    recipe = replace(recipe, crop=SMALL, sizes=(), batch=1)
     network = starting_network(recipe)
     training_mode(recipe, network)
     examples = Examples([(open_data("procedural"), 1.0)], "disparity", SMALL, seed, recipe.augmentation)

@@ -31,7 +31,12 @@ SMALL = [
     "--log-every",
     "1",
 ]
-NOT_WIDE = ["--set", 'wide={"crop": [32, 96], "share": 0.5}']
+SMALL_SIZES = [
+    "--set",
+    'sizes=[{"crop": [32, 96], "shares": [0.5]}]',
+    "--set",
+    "scenes.sizes=[[32, 96]]",
+]
 
 
 @pytest.fixture
@@ -79,11 +84,11 @@ def steps(log: Path) -> list[int]:
 
 def test_calls_go_on_from_each_other(machine: Path) -> None:
     assert pack(machine, 10).returncode == 0
-    call(machine, "10", *SMALL, *NOT_WIDE, "--steps", "2")
+    call(machine, "10", *SMALL, *SMALL_SIZES, "--steps", "2")
     back = machine / "back"
     assert steps(back / "log.jsonl") == [1, 2]
     stored = safetensors.torch.load_file(back / "last.safetensors")
-    assert stored["upd.out.weight"].dtype == torch.float16
+    assert stored["s1.upd.out.weight"].dtype == torch.float16
     assert (back / "last.safetensors").stat().st_size < 16 * 2**20
     # The machine is still held: the same run goes on.
     assert "pamcli train disparity --resume runs/gpu-disparity " in trained_with(machine, "1")
@@ -94,7 +99,13 @@ def test_calls_go_on_from_each_other(machine: Path) -> None:
     shutil.rmtree(machine / "runs")
     assert " --from gpu/start-disparity.safetensors " in trained_with(machine, "10")
     start = safetensors.torch.load_file(machine / "gpu/start-disparity.safetensors")
-    assert torch.equal(start["upd.out.weight"], stored["upd.out.weight"])
+    assert torch.equal(start["s1.upd.out.weight"], stored["s1.upd.out.weight"])
+
+
+def test_labelled_pairs_join_the_scenes_where_they_were_packed(machine: Path) -> None:
+    assert "labelled" not in trained_with(machine, "10")
+    (machine / "runs/labelled").mkdir(parents=True)
+    assert " --data pairs:runs/labelled?weight=0.28 " in trained_with(machine, "10")
 
 
 def test_super_resolution_learns_from_pairs_and_scenes(machine: Path) -> None:

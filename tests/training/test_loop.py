@@ -132,6 +132,10 @@ def test_the_log_has_the_means_of_its_steps_and_the_rate(tmp_path: Path) -> None
     assert entry["learning_rate"] == learning_rate(RECIPE.schedule, RECIPE.learning_rate, 5, STEPS)
     assert entry["gradient_norm"] > 0
     assert entry["pairs_per_second"] > 0
+    assert [entry["pairs"] for entry in run.log] == [4, 6, 8, 12, 16]
+    assert entry["hours_left"] > 0
+    assert run.log[-1]["hours_left"] == 0
+    assert entry["preparing"] == 0, "of batches that were there already"
 
 
 @pytest.mark.parametrize("killed", [1, 3, 4, 7, 8])
@@ -268,7 +272,7 @@ def test_a_batch_that_does_not_fit_is_one_line(tmp_path: Path, error: Exception)
         return plain_loss(network, batch)
 
     run.loss = huge
-    with pytest.raises(DeviceError, match=r"2 pairs of 512x256 does not fit .*`batch` or `crop`"):
+    with pytest.raises(DeviceError, match=r"2 pairs of 4x4 does not fit .*`batch` or `crop`"):
         run.go()
     assert run.kept == [3]
 

@@ -12,7 +12,7 @@ import pytest
 
 from pamcli.errors import InputError, UsageError
 from pamcli.losses.weights import LossWeights
-from pamcli.training.recipe import Recipe, Schedule, Wide, learning_rate
+from pamcli.training.recipe import Recipe, Schedule, Size, learning_rate
 from pamcli.training.recipes import RECIPES, changed, default_recipe, named_recipe, read_recipe, recipe_json
 
 SCENES = RECIPES["scenes"]
@@ -267,14 +267,14 @@ def test_epochs_are_whole_passes_over_the_data() -> None:
         ("losses.pam_over_columns", "false", False),
         ("schedule.kind", "cosine", "cosine"),
         ("rates.cas_pam.stage3", "0.5", 0.5),
-        ("wide", '{"crop": [64, 128], "share": 0.5}', Wide((64, 128), 0.5)),
+        ("sizes", '[{"crop": [64, 128], "shares": [0.5]}]', (Size((64, 128), (0.5,)),)),
+        ("scenes.uses", "3", 3),
+        ("scenes.hard.walls", "0.5", 0.5),
     ],
 )
 def test_a_key_takes_the_value_of_a_text(key: str, text: str, expected: object) -> None:
     found: Any = changed(replace(SCENES, losses=replace(SCENES.losses, pam=1)), {key: text})
-    group, _, name = key.partition(".")
-    found = getattr(found, group)
-    if name:
+    for name in ("rates", "cas_pam.stage3") if key.startswith("rates") else key.split("."):
         found = found[name] if isinstance(found, dict) else getattr(found, name)
     assert found == expected
     assert type(found) is type(expected)
@@ -307,16 +307,15 @@ def test_a_run_recorded_before_there_were_shares_of_occluded_pixels_can_be_read(
     assert read_recipe(tmp_path / "recipe.json") == replace(SCENES, losses=replace(SCENES.losses, occluded=1))
 
 
-def test_the_longest_name_that_fits_says_how_fast_a_weight_learns() -> None:
+def test_the_nearest_name_that_fits_says_how_fast_a_weight_learns() -> None:
     recipe = RECIPES["pasmnet2"]
-    rates = {"hourglass.E0.body.0.0.weight": 0.2, "hourglass.D3.body.0.0.weight": 0.5, "upd.out.weight": 1}
-    rates |= {"cas_pam.stage1.pab1.head.0.weight": 0.2, "cas_pam.stage3.pab1.head.0.weight": 0.5}
+    rates = {"E0.0.weight": 0.5, "st1.blocks.0.head.0.weight": 0.5, "s1.upd.out.weight": 1, "mask.1.bias": 1}
     assert {key: recipe.rate_of(key) for key in rates} == rates
-    head = RECIPES["pasmnet2-head"]
-    assert [head.rate_of(key) for key in ("upd.out.weight", "cas_pam.b3.0.weight")] == [1, 0]
-    late = replace(recipe, only="head,cas_pam.stage3", rates={"head": 0.5})
-    assert [late.rate_of(key) for key in ("mask.0.0.weight", "cas_pam.stage3.pab1.head.0.weight")] == [0.5, 1]
-    assert late.rate_of("cas_pam.stage1.pab1.head.0.weight") == 0
+    head = replace(recipe, only="head", rates={})
+    assert [head.rate_of(key) for key in ("s3.upd.out.weight", "b3.0.weight")] == [1, 0]
+    late = replace(recipe, only="head,st3", rates={"head": 0.5, "s1": 0.1})
+    keys = "mask.0.0.weight", "s1.h0.0.weight", "st3.blocks.0.head.0.weight", "st1.blocks.0.head.0.weight"
+    assert [late.rate_of(key) for key in keys] == [0.5, 0.1, 1, 0]
 
 
 @pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.losses.pam_cycle])
@@ -329,4 +328,25 @@ def test_attention_terms_have_the_weight_that_the_lambdas_were_chosen_for(name: 
 )
 def test_numbers_that_no_optimiser_takes_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(values))):
+        replace(SCENES, **values)
+
+
+def test_a_run_recorded_with_wide_crops_has_them_as_sizes(tmp_path: Path) -> None:
+    values = json.loads(recipe_json(SCENES))
+    del values["sizes"]
+    (tmp_path / "recipe.json").write_text(json.dumps(values | {"wide": {"crop": [64, 128], "share": 0.5}}))
+    assert read_recipe(tmp_path / "recipe.json") == replace(SCENES, sizes=(Size((64, 128), (0.5,)),))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"sizes": (Size((64, 128), (0.5, 0.5)),)}, "128x64 have 2 shares, and the run has 1 phases"),
+        ({"sizes": (Size((64, 128), (0.6,)), Size((64, 96), (0.6,)))}, "more than 1 together"),
+        ({"sizes": (Size((64, 100), (0.6,)),)}, "100x64 does not fit"),
+        ({"phases": (0.5, 0.2)}, "rising parts"),
+    ],
+)
+def test_sizes_that_make_no_plan_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
         replace(SCENES, **values)

@@ -15,9 +15,10 @@ from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.networks.passrnet2 import PASSRnet2
+from pamcli.registry.architectures import ARCHITECTURES
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
-from pamcli.training.recipe import PARTS, Recipe
+from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import RECIPES
 from pamcli.training.starting import (
     SMOOTHING,
@@ -121,11 +122,11 @@ def test_a_fresh_refinement_begins_with_the_enlarged_initial_disparity(tmp_path:
 
 def test_the_parts_are_the_networks(tmp_path: Path) -> None:
     for name, network in (("pasmnet", PASMnet()), ("passrnet", PASSRnet(2)), ("passrnet2", PASSRnet2(2))):
-        assert PARTS[name] == tuple(dict(network.named_children()))  # type: ignore[index]
+        assert ARCHITECTURES[name].parts == tuple(dict(network.named_children()))
 
 
-def weights(path: Path, network: PASMnet | PASSRnet, **spec: int) -> Path:
-    kind = "pasmnet" if isinstance(network, PASMnet) else "passrnet"
+def weights(path: Path, network: PASMnet | PASMnet2 | PASSRnet, **spec: int) -> Path:
+    kind = type(network).__name__.lower()
     save_network(network.state_dict(), ModelSpec(architecture=kind, **spec), path)  # type: ignore[arg-type]
     return path
 
@@ -185,16 +186,20 @@ def test_another_network_s_weights_are_refused(recipe: Recipe, spec: ModelSpec) 
         check_start("w", spec, recipe)
 
 
-def test_a_head_begins_anew_behind_the_matching_of_the_published_network(tmp_path: Path) -> None:
-    trained = PASMnet()
+def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    trained = PASMnet2()
     path = weights(tmp_path / "w.safetensors", trained)
-    recipe = replace(RECIPES["pasmnet2-head"], start=str(path), anew="head")
+    recipe = replace(RECIPES["pasmnet2"], start=str(path), anew="head", only="head", rates={})
     network = starting_network(recipe)
     assert isinstance(network, PASMnet2)
-    for key, value in network.state_dict().items():
-        if key.startswith(("hourglass", "cas_pam")):
-            assert torch.equal(value, trained.state_dict()[key])
-    learning = {key.split(".")[0] for key, one in network.named_parameters() if one.requires_grad}
-    assert learning == {"ctx", "h0", "upd", "x2", "mask"}
+    kept, learning = trained.state_dict(), set()
+    for key, one in network.named_parameters():
+        if one.requires_grad:
+            learning.add(key.split(".")[0])
+        else:
+            assert torch.equal(one, kept[key])
+    assert learning == {"s1", "s2", "s3", "x2", "mask"}
+    assert not torch.equal(network.s1.ctx[0].weight, trained.s1.ctx[0].weight)
     with pytest.raises(ModelError, match="pasmnet2 is trained"):
-        starting_network(replace(recipe, anew=None))
+        starting_network(replace(recipe, start=str(weights(tmp_path / "p.safetensors", PASMnet()))))

@@ -10,7 +10,8 @@ import torch
 from pamcli.inference import device
 from pamcli.inference.device import Compute, training_compute
 from pamcli.losses.total import Truth
-from pamcli.networks.pasmnet import IMAGE_MEAN, IMAGE_STD, PASMnet
+from pamcli.networks.pasmnet import PASMnet
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.training.distributed import Processes
 from pamcli.training.examples import Batch
 from pamcli.training.recipes import RECIPES

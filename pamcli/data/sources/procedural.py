@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pamcli.data.source import LARGEST_SEED, Files, Key, Sample, Source, SourceInfo, digest
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
+from pamcli.scenes.hard_cases import CASES, NONE, HardCases
 
 if TYPE_CHECKING:
     from pamcli.scenes.textures import TextureLibrary
 
 LENGTH = 1000  # scenes that are listed
+ALL = "hard"  # key: of every hard case
 CHECK_SERIES = LARGEST_SEED + 1  # the series of the listed scenes, from which training does not draw
 
 
@@ -26,8 +28,15 @@ class Scenes(Source):
 
     endless = True
 
-    def __init__(self, library: TextureLibrary, height: int, width: int, length: int = LENGTH) -> None:
-        """height, width: pixels of the listed scenes."""
+    def __init__(
+        self,
+        library: TextureLibrary,
+        height: int,
+        width: int,
+        length: int = LENGTH,
+        hard: HardCases | None = None,
+    ) -> None:
+        """height, width: pixels of the listed scenes; hard: None where nothing was said."""
         # A scene may need any texture. Each is given its share, so that all are named once, and checked once.
         textures = library.photos + library.cutouts
         shares = [textures[index::length] for index in range(length)]
@@ -37,7 +46,7 @@ class Scenes(Source):
             first = share[0] if share else Path(name)
             files.append(Files(name, first, first, {str(i): path for i, path in enumerate(share)}))
         self._files = tuple(files)
-        self._library, self._height, self._width = library, height, width
+        self._library, self._height, self._width, self._hard = library, height, width, hard
 
     @property
     def files(self) -> tuple[Files, ...]:
@@ -56,8 +65,11 @@ class Scenes(Source):
         """
         from pamcli.scenes.scene import scene_pair
 
-        pair = scene_pair(self._library, series, number, height, width)
+        pair = scene_pair(self._library, series, number, height, width, self._hard or NONE)
         return Sample(f"{number:06d}", **vars(pair))
+
+    def with_hard_cases(self, hard: HardCases) -> Scenes:
+        return self if self._hard else self._like(self._height, self._width, len(self), hard)
 
     def has_truth(self) -> bool:
         return True
@@ -67,7 +79,12 @@ class Scenes(Source):
         return digest([path.name for files in self.files for path in files.parts.values()])
 
     def first(self, count: int) -> Scenes:
-        return Scenes(self._library, self._height, self._width, min(count, len(self)))
+        return self._like(self._height, self._width, min(count, len(self)), self._hard)
+
+    def _like(self, height: int, width: int, length: int, hard: HardCases | None) -> Scenes:
+        scenes = Scenes(self._library, height, width, length, hard)
+        scenes.spec = self.spec
+        return scenes
 
     def check(self, index: int) -> str | None:
         """What is wrong with a scene's share of the textures. Its truth, made with it, needs no trial."""
@@ -86,7 +103,19 @@ def open_source(root: Path | None, split: str, keys: Mapping[str, str]) -> Scene
     from pamcli.scenes.textures import TextureLibrary, find_textures
 
     width, height = map(int, keys.get("size", "512x256").split("x"))
-    return Scenes(TextureLibrary() if root is None else find_textures(root), height, width)
+    shares = {name: _share(name, keys[name]) for name in (ALL, *CASES) if name in keys}
+    hard = HardCases(**dict.fromkeys(CASES, shares.pop(ALL, 0.0)) | shares) if shares else None
+    return Scenes(TextureLibrary() if root is None else find_textures(root), height, width, hard=hard)
+
+
+def _share(name: str, text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(f"{name}={text[:40]} is not a share of the scenes, a number from 0 to 1")
+    return share
 
 
 INFO = SourceInfo(
@@ -98,6 +127,10 @@ INFO = SourceInfo(
         "ANY/NAME.png  (cut-outs, pictures with an opacity channel: objects)",
     ),
     open_source,
-    (Key("size", "of the pictures", ("512x256", "960x512", "1280x384"), "512x256"),),
+    (
+        Key("size", "of the pictures", ("512x256", "960x512", "1280x384"), "512x256"),
+        Key(ALL, "share of the scenes with each of the following hard cases", (), "0"),
+        *(Key(name, f"share with {what}", (), "0") for name, what in CASES.items()),
+    ),
     needs_folder=False,
 )

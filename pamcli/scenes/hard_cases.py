@@ -1,0 +1,62 @@
+"""Hard cases: what matchers fail at, and in which share of the scenes each of them occurs. No torch here."""
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+
+from numpy.random import Generator
+
+from pamcli.checked import Share, checked
+
+CASES: Mapping[str, str] = {
+    "tunnels": "tunnels with lamps",
+    "corridors": "corridors",
+    "walls": "rooms with even walls behind and beside things",
+    "floors": "floors and roads without texture",
+    "glossy": "mirroring surfaces, panes of glass",
+    "twigs": "twigs of a pixel or two",
+    "wires": "wires across the picture",
+    "fences": "fences, railings and nets",
+    "foliage": "bushes of single leaves",
+    "dark": "too little light: noise, often brightened",
+    "flares": "a sun that dazzles the cameras",
+    "rain": "streaks of rain, unlike in both views",
+}
+"""Every case by its name; of the first three a scene has one at most, of the others any."""
+
+EXCLUSIVE = 3
+
+
+@checked
+@dataclass(frozen=True)
+class HardCases:
+    """Share of the scenes with each of `CASES`. Raises UsageError: one that is not in [0, 1]."""
+
+    tunnels: Share = 0.0
+    corridors: Share = 0.0
+    walls: Share = 0.0
+    floors: Share = 0.0
+    glossy: Share = 0.0
+    twigs: Share = 0.0
+    wires: Share = 0.0
+    fences: Share = 0.0
+    foliage: Share = 0.0
+    dark: Share = 0.0
+    flares: Share = 0.0
+    rain: Share = 0.0
+
+    def of_one(self, rng: Generator) -> frozenset[str]:
+        """What a scene has, by chance. Where the first three have more than 1 together, they share it."""
+        shares: tuple[float, ...] = astuple(self)
+        names = [each.name for each in fields(self)]
+        chance = rng.random(len(shares))
+        found = {name for name, share, u in zip(names, shares, chance, strict=True) if u < share}
+        found -= {*names[:EXCLUSIVE]}
+        place = chance[0] * max(1.0, sum(shares[:EXCLUSIVE]))
+        for name, share in zip(names[:EXCLUSIVE], shares, strict=False):
+            if 0 <= place < share:
+                found.add(name)
+            place -= share
+        return frozenset(found)
+
+
+NONE = HardCases()

@@ -1,0 +1,172 @@
+"""What is thin or full of holes: twigs, wires, fences, leaves. Drawn finer than pixels, for a thing a pixel
+wide is seen where it covers the pixel's centre, and nowhere else.
+"""
+
+import cv2
+import numpy as np
+import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pamcli.scenes import looks
+from pamcli.scenes.stage import Stage
+from pamcli.scenes.textures import cut, opaque
+
+FINER = 2.0  # texels per pixel
+MOST_TEXELS = 1400  # of a side
+FRACTION = 4  # bits of the places that lines are drawn between
+
+
+def twigs(stage: Stage) -> None:
+    """Branches that fork until they are a pixel thick, before other things."""
+    for _ in range(int(stage.rng.integers(1, 4))):
+        rows, columns = _texels(stage, (0.5, 1.1), (0.3, 0.9))
+        mask = forked(stage.rng, rows, columns)
+        _put(stage, cut(bark(stage.rng, rows, columns), mask), tilt=(0.5, 0.3), turn=3.0)
+
+
+def wires(stage: Stage) -> None:
+    """Side by side, sagging, from one side of the picture to the other or into its depth."""
+    rng = stage.rng
+    for _ in range(int(rng.integers(1, 3))):
+        rows, columns = _texels(stage, (0.1, 0.5), (0.9, 1.5))
+        mask = sagging(rng, rows, columns)
+        _put(stage, cut(even(rng, rows, columns), mask), tilt=(0.8, 0.1), turn=0.25, height=(0.05, 0.6))
+
+
+def fences(stage: Stage) -> None:
+    """Put up fences of bars, of netting, or of rails on posts, in one colour."""
+    rng = stage.rng
+    for _ in range(int(rng.integers(1, 3))):
+        rows, columns = _texels(stage, (0.25, 0.9), (0.5, 1.3))
+        outline = (looks.bars, looks.net, rails)[rng.integers(3)]
+        mask = cv2.resize(outline(rng, rows // 2, columns // 2), (columns, rows))
+        _put(stage, cut(even(rng, rows, columns), mask), tilt=(0.7, 0.05), turn=0.05, height=(0.4, 0.9))
+
+
+def foliage(stage: Stage) -> None:
+    """Bushes of single leaves, some way into the depth."""
+    rng = stage.rng
+    for _ in range(int(rng.integers(1, 4))):
+        middle = stage.uniform(0, 1.1) * stage.width, stage.uniform(0.1, 0.9) * stage.height
+        disparity, spread = stage.uniform(0.1, 0.9) * stage.largest, stage.uniform(0.1, 0.3)
+        for _ in range(int(rng.integers(2, 6))):
+            rows, columns = _texels(stage, (0.25, 0.7), (0.15, 0.5), most=480)
+            x, y = (m + spread * stage.height * rng.normal() for m in middle)
+            near = disparity * (1 + 0.5 * spread * float(np.clip(rng.normal(), -1.5, 1.5)))
+            size = rows / FINER, columns / FINER
+            stage.cutout(leafy(rng, rows, columns), near, x, y, size, (0.4, 0.4), 1.0)
+
+
+def _texels(
+    stage: Stage, height: tuple[float, float], width: tuple[float, float], most: int = MOST_TEXELS
+) -> tuple[int, int]:
+    """Rows and columns of a texture for a thing of so many parts of the picture."""
+    sides = (stage.uniform(*part) * side for part, side in ((height, stage.height), (width, stage.width)))
+    rows, columns = (int(np.clip(FINER * side, 24, most)) for side in sides)
+    return rows, columns
+
+
+def _put(
+    stage: Stage,
+    texture: Tensor,
+    tilt: tuple[float, float],
+    turn: float,
+    height: tuple[float, float] = (0.1, 0.9),
+) -> None:
+    disparity = stage.uniform(0.15, 1.0) * stage.largest
+    size = texture.shape[1] / FINER, texture.shape[2] / FINER
+    x, y = stage.uniform(0.1, 1.0) * stage.width, stage.uniform(*height) * stage.height
+    stage.cutout(texture, disparity, x, y, size, tilt, turn)
+
+
+def even(rng: Generator, rows: int, columns: int) -> Tensor:
+    """One colour, mostly of paint, steel or rubber; a little unlike from top to bottom."""
+    colour = looks.paint_colour(rng) * (1 + rng.uniform(0, 0.5) * np.linspace(-1, 1, rows)[:, None, None])
+    return opaque(np.broadcast_to(np.clip(colour, 0, 1), (rows, columns, 3)))
+
+
+def bark(rng: Generator, rows: int, columns: int) -> Tensor:
+    """Brown, grey or nearly black, in light and in shadow."""
+    colour = rng.uniform(0.05, 0.5) * np.array([1.0, rng.uniform(0.75, 1.0), rng.uniform(0.5, 1.0)])
+    light = np.linspace(rng.uniform(0.5, 1.5), rng.uniform(0.5, 1.5), columns)[:, None]
+    return opaque(np.broadcast_to(np.clip(colour * light, 0, 1), (rows, columns, 3)))
+
+
+def forked(rng: Generator, rows: int, columns: int) -> looks.Mask:
+    """A branch from the middle of the lower edge, and what grows out of it; thinnest parts of two texels."""
+    mask = np.zeros((rows, columns), np.uint8)
+    scale, start = 2**FRACTION, np.array([columns / 2, rows])
+    growing = [(start, -np.pi / 2 + rng.normal(0, 0.3), 0.4 * rows, rng.uniform(4, 14))]
+    while growing:
+        place, angle, length, thickness = growing.pop()
+        end = place + length * np.array([np.cos(angle), np.sin(angle)])
+        there, here = (np.rint(scale * point).astype(int).tolist() for point in (end, place))
+        cv2.line(mask, here, there, 255, max(2, round(thickness)), cv2.LINE_AA, FRACTION)
+        if length < 16:
+            continue
+        for _ in range(int(rng.integers(2, 4))):
+            part = rng.uniform(0.3, 1.0)
+            further = angle + rng.normal(0, 0.6), length * rng.uniform(0.45, 0.8), 0.65 * thickness
+            growing.append((place + part * (end - place), *further))
+    return _opacity(mask)
+
+
+def sagging(rng: Generator, rows: int, columns: int) -> looks.Mask:
+    """One to five wires of two to six texels, alike."""
+    mask = np.zeros((rows, columns), np.uint8)
+    x = np.linspace(0, 1, 40)
+    sag, fall = rng.uniform(0, 0.5) * rows, rng.uniform(-0.2, 0.2) * rows
+    count, thickness = int(rng.integers(1, 6)), int(rng.integers(2, 7))
+    for number in range(count):
+        top = (0.1 + 0.5 * number / count) * rows
+        y = top + fall * x + 4 * sag * x * (1 - x)
+        points = np.rint(2**FRACTION * np.stack((x * columns, y), 1)).astype(np.int32)
+        cv2.polylines(mask, [points], False, 255, thickness, cv2.LINE_AA, FRACTION)
+    return _opacity(mask)
+
+
+def rails(rng: Generator, rows: int, columns: int) -> looks.Mask:
+    """Two to five level rails on posts."""
+    mask = np.zeros((rows, columns), np.uint8)
+    width = int(rng.integers(1, 7))
+    for y in np.linspace(0.05, rng.uniform(0.5, 0.9), int(rng.integers(2, 6))):
+        mask[int(y * rows) : int(y * rows) + width] = 255
+    spacing, post = int(rng.uniform(0.3, 1.5) * rows), int(rng.integers(2, 10))
+    for x in range(int(rng.integers(0, spacing)), columns, spacing):
+        mask[:, x : x + post] = 255
+    return _opacity(mask)
+
+
+def leafy(rng: Generator, rows: int, columns: int) -> Tensor:
+    """Sprigs with leaves, each of its own brightness."""
+    size = float(np.exp(rng.uniform(np.log(5), np.log(0.12 * min(rows, columns) + 6))))
+    count = int(min(0.5 * rows * columns / size**2, 400))
+    mask = np.rint(255 * forked(rng, rows, columns)).astype(np.uint8)
+    picture = np.full((rows, columns, 3), rng.uniform(15, 90), np.uint8)
+    green = np.array([rng.uniform(0.3, 1.0), rng.uniform(0.6, 1.0), rng.uniform(0.05, 0.4)])
+    places = rng.normal(0.5, 0.2, (count, 2)) * (columns, rows)
+    slim, contrast, light = rng.uniform(0.25, 0.7), rng.uniform(0.2, 0.8), rng.uniform(80, 250)
+    for place in places:
+        level = light * (1 - contrast * rng.random())
+        ellipse = tuple(map(float, place)), (size, slim * size), float(rng.uniform(0, 180))
+        cv2.ellipse(mask, ellipse, 255, -1, cv2.LINE_AA)
+        cv2.ellipse(picture, ellipse, tuple((green * level).tolist()), -1, cv2.LINE_AA)
+    return cut(opaque(picture / np.float32(255)), _opacity(mask))
+
+
+def _opacity(mask: NDArray[np.uint8]) -> looks.Mask:
+    return (mask / np.float32(255)).astype(np.float32)
+
+
+def glass(rng: Generator, rows: int, columns: int) -> Tensor:
+    """A pane in a frame, (5, rows, columns): what is behind it shows through, it mirrors, too."""
+    frame = int(rng.integers(2, 12))
+    colours = np.broadcast_to(rng.uniform(0.0, 0.6, 3), (rows, columns, 3)).copy()
+    pane = np.zeros((rows, columns), np.bool_)
+    pane[frame:-frame, frame:-frame] = True
+    colours[~pane] = looks.paint_colour(rng)
+    opacity = np.where(pane, rng.uniform(0.52, 0.8), 1.0).astype(np.float32)
+    texture = looks.shining(colours, np.where(pane, rng.uniform(0.1, 0.5), 0.0))
+    return texture * torch.from_numpy(opacity)

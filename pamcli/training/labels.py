@@ -1,0 +1,66 @@
+"""Labels for real pairs without a truth: what the network and block matching find, as far as they agree.
+
+The network sees the pair enlarged, at which it errs less than at its own size. A pixel has a label where its
+disparities of both views are consistent, and block matching finds none, or about the same.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pamcli.imaging.images import eight_bits
+from pamcli.imaging.matching import grey, match_densely
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.pictures import Pixels
+
+LARGEST = (1250, 900)  # width and height to which larger pictures are reduced
+PIXELS = 1_100_000  # up to which the network sees them enlarged, ...
+MOST_ENLARGED = 2.0  # ... and at most so many times
+MOST_DISPARITY = 207  # that block matching looks for, pixels
+CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A pair with labels, at most as large as `LARGEST`."""
+
+    left: NDArray[np.uint8]
+    """(H, W, 3) RGB."""
+    right: NDArray[np.uint8]
+    disparity: NDArray[np.float32]
+    """(H, W) of the left view, pixels, NaN where there is no label."""
+
+    @property
+    def share(self) -> float:
+        """Share of the pixels that have a label."""
+        return float(np.isfinite(self.disparity).mean())
+
+
+def labelled(matcher: StereoMatcher, left: Pixels, right: Pixels) -> Labelled:
+    """A pair (H, W, 3) of one size with what is found on it. Raises as `StereoMatcher`."""
+    left, right = (_reduced(eight_bits(view)) for view in (left, right))
+    height, width = left.shape[:2]
+    matcher.match_size = float(np.clip((PIXELS / (height * width)) ** 0.5, 1, MOST_ENLARGED))
+    found = matcher(left, right, extras={"right_disparity", "visible"})
+    matched = match_densely(grey(left), grey(right), 0, min(MOST_DISPARITY, width // 2))
+    blocks = np.where(matched.first_seen & (matched.first >= 0), matched.first, np.float32(np.nan))
+    return Labelled(left, right, agreed(found.disparity_where(visible=True), blocks))
+
+
+def agreed(network: NDArray[np.float32], blocks: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Labels (H, W) from what the network found, and block matching, NaN where nothing.
+
+    Their mean where they agree, and the network's where block matching has none. Where that alone has one,
+    there is no label: it was wrong at one pixel in five (KITTI) or three (Middlebury).
+    """
+    label = np.where(np.isfinite(blocks), (network + blocks) / 2, network)
+    contradicted = np.abs(network - blocks) > CONTRADICTION  # never where one of them is NaN
+    return np.where(contradicted, np.float32(np.nan), label).astype(np.float32)
+
+
+def _reduced(view: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    picture = Image.fromarray(view)
+    picture.thumbnail(LARGEST, Image.Resampling.LANCZOS)
+    return np.asarray(picture)

@@ -1,0 +1,120 @@
+"""New weights of PASMnet 2: measured, and put in the shipped ones' place with all that tells of them.
+
+    python scripts/training/ship.py ema.pt --data FOLDER
+    python scripts/training/ship.py ema.pt --data FOLDER --pixels 570000,700000,850000
+    python scripts/training/ship.py ema.pt --data FOLDER --as-version 3 --training "62,000 pairs: ..."
+
+FOLDER has kitti2015 and middlebury. Figures are those of pam eval in fp32, small pictures enlarged to
+--pixels as --match-size auto does. Without --as-version they are printed, and nothing is written. With it,
+weights/ gets the file, its checksum and the figures of its card, the guide's page networks its figures, and
+the README its picture; what is to be written by hand is said at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pamcli.data.open import open_data, parse_data
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.protocols import usual_protocol
+from pamcli.inference import pictures
+from pamcli.inference.matcher import StereoMatcher
+
+ROOT = Path(__file__).resolve().parents[2]
+WEIGHTS = ROOT / "weights"
+CARD, PAGE = WEIGHTS / "pasmnet2.md", ROOT / "pamcli" / "guide" / "networks.md"
+SETS = {"KITTI": "kitti2015", "Middlebury": "middlebury"}
+HEAD_OF_CARD = {"KITTI": r"\| KITTI 2015 .*?\| \d+ \| ", "Middlebury": r"\| Middlebury .*?\| \d+ \| "}
+BY_HAND = """by hand:
+  weights/pasmnet2.md: version, data, recipe, time
+  README.md, "How good it is", and pamcli/guide/networks.md, "What to expect": pairs that nothing was
+    tuned on; there, too, StereoSGBM's share of the time (scripts/compare_opencv.py)
+  pamcli/guide/confidence.md, and DOUBTFUL of pamcli/inference/matcher.py: scripts/measure_confidence.py
+  pamcli/guide/speed.md: scripts/compare_precisions.py; pamcli/guide/disparity.md: --max-disparity and sizes
+  pamcli/guide/onnx.md: the shares of time and memory of pam weights export pasmnet2
+  scripts/training/README.md: the log; CHANGELOG.md: its line
+then the tests: tests/registry tests/test_readme_picture.py tests/test_package.py tests/test_guide.py
+  tests/cli/test_weights_command.py tests/cli/test_onnx_files.py tests/cli/test_disparity_results.py
+  tests/inference"""
+
+Figures = Mapping[str, float]
+
+
+def main() -> None:
+    """Import, measure, and with --as-version ship."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("checkpoint", type=Path, help="a state dict of PASMnet 2, as torch stores it")
+    parser.add_argument("--data", type=Path, required=True, help="folder of kitti2015 and middlebury")
+    parser.add_argument("--pixels", default=str(pictures.AUTO_PIXELS), help="N,...: tried in turn")
+    parser.add_argument("--as-version", help="put the weights in the shipped ones' place, as this version")
+    parser.add_argument("--training", default="", help="what the file says of its data and recipe")
+    given = parser.parse_args()
+    tried = [int(number) for number in given.pixels.split(",")]
+    if given.as_version and tried != [pictures.AUTO_PIXELS]:
+        sys.exit("shipped is the size of pamcli/inference/pictures.py: set AUTO_PIXELS, leave out --pixels")
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "pasmnet2.safetensors"
+        stored = ["--half", "--max-disparity", "none", "--licence", "MIT"]
+        stored += ["--version", given.as_version or "none", "--training", given.training]
+        subprocess.run(
+            [sys.executable, "-m", "pamcli", "weights", "import", given.checkpoint, "-o", made, *stored],
+            check=True,
+        )
+        for pixels in tried:
+            pictures.AUTO_PIXELS = pixels
+            found = {name: measured(made, f"{kind}:{given.data / kind}") for name, kind in SETS.items()}
+            for name, figures in found.items():
+                said = ", ".join(f"{key} {value:.3f}" for key, value in figures.items())
+                print(f"{pixels} px, {name}: {said}", flush=True)
+        if given.as_version:
+            ship(made, found)
+
+
+def measured(weights: Path, data: str) -> dict[str, float]:
+    """Figures of all pixels of a set that its benchmark counts, in pixels and percent."""
+    matcher = StereoMatcher.load(str(weights), device="cpu", precision="fp32")
+    spec = parse_data(data)
+    source, meter = open_data(spec), DisparityMeter(usual_protocol(spec.info.name))
+    for index in range(len(source)):
+        sample = source.load(index)
+        found = matcher(sample.left, sample.right, extras={"confidence"})
+        meter.add(sample, Estimate(found.disparity, confidence=found.confidence))
+    pooled = meter.summary().pooled["all"]
+    return {name: pooled[name] for name in ("epe", "d1", "bad-2", "ause-epe")}
+
+
+def ship(made: Path, found: Mapping[str, Figures]) -> None:
+    """Write the file, its checksum, its figures and the picture of the README."""
+    (WEIGHTS / made.name).write_bytes(made.read_bytes())
+    files = sorted(WEIGHTS.glob("*.safetensors"))
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
+    (WEIGHTS / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
+    for name, figures in found.items():
+        last = "{epe:.2f} px | {d1:.2f} % | {bad-2:.1f} % |".format(**figures)
+        replace_in(CARD, f"({HEAD_OF_CARD[name]}).*", rf"\g<1>{last}")
+    kitti, rooms = found["KITTI"], found["Middlebury"]
+    line = f"D1 {kitti['d1']:.1f} %, end-point error {kitti['epe']:.2f} px"
+    replace_in(PAGE, r"(\| `pasmnet2`, the default.*?20 pairs \| )[^|]*", rf"\g<1>{line} ")
+    line = f"bad-2 {rooms['bad-2']:.1f} %, end-point error {rooms['epe']:.2f} px"
+    replace_in(PAGE, r"(\| \| Middlebury, 17 pictures \| )bad-2 [^|]*(\| bad)", rf"\g<1>{line} \g<2>")
+    subprocess.run([sys.executable, ROOT / "scripts" / "readme_picture.py"], check=True)
+    print(BY_HAND)
+
+
+def replace_in(file: Path, pattern: str, by: str) -> None:
+    """Replace what stands in a page exactly once."""
+    text, count = re.subn(pattern, by, file.read_text(encoding="utf-8"))
+    if count != 1:
+        sys.exit(f"{file}: {pattern} is there {count} times, not once")
+    file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

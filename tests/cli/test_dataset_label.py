@@ -1,0 +1,114 @@
+"""pam dataset label: what agrees becomes a label, what is there stays, and the result can be learned from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import pam
+from PIL import Image
+
+from pamcli.data.open import open_data
+from pamcli.training.labels import CONTRADICTION, LARGEST, agreed
+
+pytestmark = pytest.mark.usefixtures("networks")
+NAN = np.nan
+
+
+@pytest.fixture
+def mine(here: Path, views: tuple[np.ndarray, np.ndarray]) -> Path:
+    """Three pairs without a truth: two sound ones, and one of two walls without texture."""
+    even = [np.full_like(views[0], 128)] * 2
+    for name, pair in (("a", views), ("b", views), ("wall", even)):
+        for side, view in zip(("left", "right"), pair, strict=True):
+            (here / "mine" / side).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(view).save(here / "mine" / side / f"{name}.png")
+    return here / "mine"
+
+
+def test_labels_are_what_both_found_without_contradiction() -> None:
+    network = np.array([[5.0, 5.0, NAN, 5.0, NAN, 9.0]], np.float32)
+    blocks = np.array([[5.5, NAN, 4.0, 5.0 + 1.1 * CONTRADICTION, NAN, 9.0]], np.float32)
+    expected = np.array([[5.25, 5.0, NAN, NAN, NAN, 9.0]], np.float32)
+    np.testing.assert_array_equal(agreed(network, blocks), expected)
+
+
+def test_pairs_get_labels_that_fit_them_and_can_be_learned_from(mine: Path) -> None:
+    run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--device", "cpu", "--jsonl")
+    assert run.code == 0
+    assert [record["pair"] for record in run.records] == ["a", "b", "wall"]
+    made = open_data("pairs:labelled")
+    kept = [record["pair"] for record in run.records if record["kept"]]
+    assert list(made.names) == kept
+    assert {"a", "b"} <= set(kept)
+    sample = made.load(0)
+    assert sample.disparity is not None
+    known = np.isfinite(sample.disparity)
+    assert known.mean() == pytest.approx(run.records[0]["labelled"])
+    assert 0.3 < known.mean() < 1
+    rows, columns = np.nonzero(known)
+    match = np.rint(columns - sample.disparity[known]).astype(int)
+    inside = match >= 0
+    there = sample.right[rows[inside], match[inside]].astype(int)
+    difference = np.abs(sample.left[known][inside].astype(int) - there).mean()
+    shuffled = np.abs(sample.left[known][inside].astype(int) - np.roll(there, 999, 0)).mean()
+    assert difference < 0.3 * shuffled
+    assert np.array_equal(sample.left, np.asarray(Image.open("mine/left/a.png")))
+    verified = pam("dataset", "verify", "pairs:labelled")
+    assert verified.code == 0
+
+
+def test_a_second_call_goes_on_and_overwrites_only_when_asked(mine: Path) -> None:
+    label = ["dataset", "label", "pairs:mine?first=2", "-o", "labelled", "--device", "cpu"]
+    assert pam(*label).code == 0
+    (mine.parent / "labelled/right/b.png").unlink()
+    run = pam(*label)
+    assert run.code == 0
+    assert "1 pair of 2 labelled there already" in run.stderr
+    assert [line.partition(":")[0] for line in run.stdout.decode().splitlines()] == ["b"]
+    assert Path("labelled/right/b.png").exists()
+    np.save("labelled/disparity/a.npy", np.zeros((64, 96), np.float32))
+    assert pam(*label).code == 0
+    assert not np.load("labelled/disparity/a.npy").any(), "left as it was"
+    assert pam(*label, "--overwrite", "--quiet").code == 0
+    assert np.load("labelled/disparity/a.npy").any()
+
+
+def test_large_pictures_are_reduced(here: Path) -> None:
+    from pamcli.training.labels import _reduced
+
+    assert _reduced(np.zeros((1000, 2500, 3), np.uint8)).shape == (500, LARGEST[0], 3)
+    assert _reduced(np.zeros((90, 100, 3), np.uint8)).shape == (90, 100, 3)
+
+
+def test_a_damaged_picture_is_one_line_and_the_others_are_labelled(mine: Path) -> None:
+    (mine / "left/a.png").write_bytes(b"no picture")
+    run = pam("dataset", "label", "pairs:mine?first=2", "-o", "labelled", "--device", "cpu")
+    assert run.code == 6
+    assert "a: " in run.stderr
+    assert open_data("pairs:labelled").names == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["procedural", "-o", "labelled"], "has a truth at every pixel"),
+        (["pairs:mine", "-o", "mine"], "holds the pairs that are to be labelled"),
+        (["pairs:mine", "-o", "mine/left/a.png"], "is a file"),
+        (["pairs:nowhere", "-o", "labelled"], "does not exist"),
+        (["mine", "-o", "labelled"], "does not begin with the name of a data set"),
+    ],
+)
+def test_what_cannot_be_labelled_is_refused(mine: Path, words: list[str], said: str) -> None:
+    run = pam("dataset", "label", *words)
+    assert run.code in (2, 3)
+    assert said in run.stderr
+    assert not Path("labelled").exists()
+
+
+def test_a_network_that_enlarges_is_refused(mine: Path) -> None:
+    run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--weights", "passrnet2-x4")
+    assert run.code == 4
+    assert "finds no disparity" in run.stderr
+    assert not Path("labelled").exists()

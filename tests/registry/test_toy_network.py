@@ -1,0 +1,111 @@
+"""A network is added in three files: its plain form, its streamed form, its row."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from imageio.v3 import imread, imwrite
+
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.registry.architectures import ARCHITECTURES
+
+PACKAGE = Path(__file__).parents[2] / "pamcli"
+
+PLAIN = '''
+"""A matcher whose stages have one block each."""
+
+from pamcli.networks.pasmnet import CascadedParallaxAttention, PASMnet
+
+
+class Toy(PASMnet):
+    def __init__(self) -> None:
+        super().__init__(cas_pam=CascadedParallaxAttention(blocks=1))
+'''
+
+STREAMED = '''
+"""The toy row by row."""
+
+from pamcli.streaming.pasmnet import StreamedPASMnet
+
+
+class StreamedToy(StreamedPASMnet):
+    pass
+'''
+
+ROW = """    Architecture(
+        name="toy",
+        task="disparity",
+        plain="pamcli.networks.toy:Toy",
+        streamed="pamcli.streaming.toy:StreamedToy",
+        footprint="pamcli.inference.strip_choice:matching_footprint",
+        parts=("hourglass", "cas_pam", "refine"),
+        other_terms=("updates", *OF_PICTURES),
+        recipe="scenes",
+        recipe_from_nothing="scratch",
+        normalised=True,
+        multiple=32,
+    ),
+)
+
+ARCHITECTURES:"""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with the toy, added in three files."""
+    root = tmp_path_factory.mktemp("house")
+    shutil.copytree(PACKAGE, root / "pamcli", ignore=shutil.ignore_patterns("__pycache__"))
+    os.symlink(PACKAGE.parent / "weights", root / "weights")
+    (root / "pamcli/networks/toy.py").write_text(PLAIN)
+    (root / "pamcli/streaming/toy.py").write_text(STREAMED)
+    rows = root / "pamcli/registry/architectures.py"
+    text = rows.read_text()
+    assert text.count(")\n\nARCHITECTURES:") == 1
+    rows.write_text(text.replace(")\n\nARCHITECTURES:", ROW))
+    return root
+
+
+def toy_pam(house: Path, *words: str) -> str:
+    """Run `pam` of that copy; its standard output."""
+    environment = {**os.environ, "PYTHONPATH": str(house), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pamcli", *words], cwd=house, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_network_is_added_in_three_files(house: Path) -> None:
+    for side in ("left.png", "right.png"):
+        imwrite(house / side, imread(PACKAGE.parent / "scripts/sample" / side)[:64, :96])
+    small = ["--crop", "64x32", "--batch", "1", "--steps", "1", "--workers", "0"]
+    toy_pam(house, "train", "disparity", "--data", "procedural", "--network", "toy", "-o", "run", *small)
+    weights = ["--weights", "run/last.safetensors"]
+    toy_pam(house, "disparity", "left.png", "right.png", "-o", "found.pfm", *weights)
+    found = read_disparity(house / "found.pfm")
+    assert found.shape == (64, 96)
+    assert np.isfinite(found).all()
+    measured = toy_pam(house, "eval", "disparity", "--data", "procedural?size=512x256&first=1", *weights)
+    assert "last" in measured
+
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
+    toy_pam(house, "weights", "export", "run/last.safetensors", "-o", "toy.onnx", "--size", "64x96")
+    toy_pam(house, "disparity", "left.png", "right.png", "-o", "exported.pfm", "--weights", "toy.onnx")
+    np.testing.assert_allclose(read_disparity(house / "exported.pfm"), found, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_networks_name_stands_in_its_row_alone(name: str) -> None:
+    said = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value == name and file.name != "architectures.py"
+    ]
+    assert said == []

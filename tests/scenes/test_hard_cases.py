@@ -1,0 +1,210 @@
+"""Scenes of what matchers fail at: they occur as often as asked for, and their truth is as exact as any."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from pamcli.data.open import open_data
+from pamcli.errors import UsageError
+from pamcli.scenes import thickets
+from pamcli.scenes.hard_cases import CASES, NONE, HardCases
+from pamcli.scenes.interiors import make_corridor
+from pamcli.scenes.render import Views, render
+from pamcli.scenes.scene import ScenePair, make_scene, scene_pair
+from pamcli.scenes.solids import Camera
+from pamcli.scenes.stage import Stage
+from pamcli.scenes.surfaces import Surface
+from pamcli.scenes.textures import TextureLibrary, bare
+
+MADE_UP = TextureLibrary()
+HEIGHT, WIDTH = 96, 192
+GROWN = {
+    "twigs": thickets.twigs,
+    "wires": thickets.wires,
+    "fences": thickets.fences,
+    "foliage": thickets.foliage,
+}
+
+
+def drawn(case: str, number: int) -> Views:
+    scene = make_scene(np.random.default_rng((5, number)), MADE_UP, HEIGHT, WIDTH, frozenset({case}))
+    return render(scene.layers, HEIGHT, WIDTH)  # without drift
+
+
+def at_match(of_right: torch.Tensor, disparity: torch.Tensor) -> torch.Tensor:
+    """What the right view has at the column nearest to each left pixel's match."""
+    columns = (torch.arange(WIDTH) - disparity).round().clamp(0, WIDTH - 1).long()
+    return of_right.gather(1, columns)
+
+
+def pair(number: int, **shares: float) -> ScenePair:
+    return scene_pair(MADE_UP, 3, number, HEIGHT, WIDTH, HardCases(**shares))
+
+
+def test_every_case_occurs_as_often_as_its_share_says() -> None:
+    rng = np.random.default_rng(0)
+    hard = HardCases(tunnels=0.1, corridors=0.2, walls=0.3, dark=0.4, rain=1.0)
+    found = [hard.of_one(rng) for _ in range(2000)]
+    for name in CASES:
+        share = np.mean([name in cases for cases in found])
+        assert abs(share - getattr(hard, name)) < 0.05, name
+    assert max(len(cases & {"tunnels", "corridors", "walls"}) for cases in found) == 1
+    assert NONE.of_one(rng) == frozenset()
+
+
+def test_rooms_that_have_more_than_all_scenes_together_share_them() -> None:
+    rng = np.random.default_rng(0)
+    hard = HardCases(tunnels=1.0, corridors=0.5, walls=0.5)
+    found = [hard.of_one(rng) for _ in range(1000)]
+    assert all(len(cases) == 1 for cases in found)
+    assert abs(np.mean(["tunnels" in cases for cases in found]) - 0.5) < 0.06
+
+
+@pytest.mark.parametrize(
+    "case", ["tunnels", "corridors", "walls", "floors", "glossy", "twigs", "wires", "fences", "foliage"]
+)
+def test_what_is_visible_has_its_own_disparity_in_the_right_view_and_what_is_not_a_larger_one(
+    case: str,
+) -> None:
+    nearer_than_hidden = []
+    for number in range(3):
+        views = drawn(case, number)
+        for disparity in (views.disparity, views.right_disparity):
+            assert disparity.isfinite().all()
+            assert disparity.min() >= 0, "nothing lies uncovered"
+        inside = (torch.arange(WIDTH) - views.disparity).round() >= 0
+        nearer = at_match(views.right_disparity, views.disparity) - views.disparity
+        assert (nearer.abs() < 1)[views.visible].float().mean() > 0.99
+        assert not views.visible[~inside].any()
+        nearer_than_hidden.append(nearer[inside & ~views.visible])
+    # The rest are at outlines, where rounding to the nearest column leads past the edge.
+    assert (torch.cat(nearer_than_hidden) > 0).float().mean() > 0.85
+
+
+def one_wall(case: str, seed: int) -> Stage:
+    """A stage with nothing but a wall far behind."""
+    camera = Camera(float(WIDTH), (WIDTH / 2, HEIGHT / 2), 0.0, (WIDTH, HEIGHT))
+    stage = Stage(np.random.default_rng(seed), MADE_UP, HEIGHT, WIDTH, 40.0, camera, frozenset({case}))
+    stage.endless(Surface(2.0))
+    return stage
+
+
+@pytest.mark.parametrize("case", GROWN)
+def test_thin_things_have_their_planes_disparity_where_they_cover_and_the_wall_has_its_own(case: str) -> None:
+    grown = 0
+    for seed in range(6):
+        stage = one_wall(case, seed)
+        GROWN[case](stage)
+        views = render(stage.layers, HEIGHT, WIDTH)
+        x, y = torch.arange(WIDTH)[None].float(), torch.arange(HEIGHT)[:, None].float()
+        planes = torch.stack([layer.surface.disparity(x, y) + 0 * x * y for layer in stage.layers])
+        nearest = (planes - views.disparity).abs().amin(0)
+        assert nearest.max() < 1e-3, "every pixel lies on one of the surfaces"
+        covered = (views.disparity - 2.0).abs() > 1e-3
+        assert (views.disparity[covered] > 0).all()
+        grown += int(covered.sum())
+        wall = render(stage.layers[:1], HEIGHT, WIDTH)
+        far = ~torch.nn.functional.max_pool2d(covered[None].float(), 3, 1, 1)[0].bool()
+        alike = (views.left - wall.left).abs().amax(0) < 0.35
+        assert alike[far].float().mean() > 0.9, "what has the wall's disparity looks like the wall"
+    assert grown > 6 * 40
+
+
+def test_twigs_and_wires_are_a_few_texels_thick_and_twigs_end_in_two() -> None:
+    """A pixel has two texels."""
+    for outline, most in ((thickets.forked, 14), (thickets.sagging, 6)):
+        for seed in range(5):
+            solid = outline(np.random.default_rng(seed), 200, 400) >= 0.5
+            reach = cv2.distanceTransform(solid.astype(np.uint8), cv2.DIST_L2, 5)
+            assert 0.005 < solid.mean() < 0.4
+            assert np.median(reach[solid]) <= most / 4 + 1
+    runs = np.diff(np.nonzero(np.diff(solid[:, ::40].T.astype(int)).ravel())[0])[::2]
+    assert len(runs) > 5, "a wire goes from side to side"
+
+
+def test_a_corridor_is_farthest_at_its_end_and_nears_towards_every_border() -> None:
+    for seed in range(5):
+        stage = make_corridor(np.random.default_rng(seed), MADE_UP, HEIGHT, WIDTH, 40.0, frozenset())
+        sides = [layer for layer in stage.layers if layer.endless and layer.box is None]
+        views = render(sides, HEIGHT, WIDTH)
+        x, y = (round(place) for place in stage.camera.centre)
+        end = views.disparity[y, x]
+        assert end == views.disparity.min()
+        for border in (views.disparity[:, 0], views.disparity[0], views.disparity[-1]):
+            assert border.min() > end
+        for row in (
+            views.disparity[y, : x + 1].flip(0),
+            views.disparity[y:, x],
+            views.disparity[: y + 1, x].flip(0),
+        ):
+            assert (row.diff() > -1e-4).all()
+
+
+def test_bare_walls_have_next_to_no_texture() -> None:
+    for seed in range(10):
+        texture = bare(np.random.default_rng(seed))
+        assert texture[:3].diff(dim=2).abs().mean() < 0.03
+        assert (texture[3] == 1).all()
+
+
+def test_the_dark_the_sun_and_rain_leave_the_truth_as_it_is() -> None:
+    plain = pair(0)
+    for case in ("dark", "flares", "rain"):
+        hard = pair(0, **{case: 1.0})
+        for part in ("disparity", "right_disparity", "visible"):
+            assert np.array_equal(getattr(plain, part), getattr(hard, part))
+        assert (plain.left != hard.left).mean() > 0.02, case
+        assert (hard.left.mean() > plain.left.mean()) == (case != "dark")
+
+
+def test_rain_and_noise_are_unlike_in_both_views() -> None:
+    """On an even wall, where the views are alike."""
+    from pamcli.scenes.weather import rainy, underexposed
+
+    even = np.full((64, 128, 3), 100, np.uint8)
+    rng = np.random.default_rng(2)
+    for change in (
+        lambda: rainy(rng, even, 80, 0.1, 250.0, 0.0),
+        lambda: underexposed(rng, even, 0.2, 2.0, 4.0),
+    ):
+        left, right = change().astype(float), change().astype(float)
+        assert left.std() > 1
+        assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < 0.2
+    lifted = underexposed(rng, even, 0.2, 0.0, 4.0)
+    assert (lifted == 80).all(), "a fifth of the light, rounded, times 4"
+
+
+def test_tunnels_are_dark_with_lamps_brighter_than_white() -> None:
+    dark, lamps = [], 0
+    for number in range(6):
+        views = drawn("tunnels", number)
+        dark.append(float((views.left.mean(0) < 0.35).float().mean()))
+        lamps += int((views.left.amax(0) > 1.2).sum())
+    assert np.mean(dark) > 0.5
+    assert lamps > 20
+
+
+def test_behind_glass_something_shows_and_the_glass_has_the_disparity() -> None:
+    texture = thickets.glass(np.random.default_rng(1), 60, 80)
+    assert texture.shape == (5, 60, 80)
+    assert 0.5 < texture[3, 30, 40] < 0.85
+    assert texture[3, 0, 0] == 1
+    assert (texture[:3].amax(0) <= texture[3] + 1e-6).all(), "colours are times the opacity"
+
+
+def test_a_data_set_says_what_its_scenes_have() -> None:
+    dark, usual = (open_data(f"procedural{keys}").draw(1, 2, 48, 96) for keys in ("?dark=1", ""))
+    assert np.array_equal(dark.disparity, usual.disparity)  # type: ignore[arg-type]
+    assert not np.array_equal(dark.left, usual.left)
+    few = open_data("procedural?hard=0.5&dark=0&first=3&size=960x512")
+    assert len(few) == 3
+    assert few._hard == HardCases(**dict.fromkeys(CASES, 0.5) | {"dark": 0.0})
+
+
+@pytest.mark.parametrize("text", ["2", "-0.1", "often", "nan"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"walls=.* is not a share of the scenes, a number from 0 to 1"):
+        open_data(f"procedural?walls={text}")

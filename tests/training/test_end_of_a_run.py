@@ -1,0 +1,41 @@
+"""The end of a run: statistics of batch norm that stand, and weights that are the mean of many steps."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from test_loop import RECIPE, STEPS, Run, raises_at
+
+from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint, read_checkpoint
+from pamcli.training.loop import RunEnd
+
+
+def test_the_statistics_of_batch_norm_stand_from_a_part_of_the_run_on_also_after_a_stop(
+    tmp_path: Path,
+) -> None:
+    recipe = replace(RECIPE, freeze_from=0.6, batch_norm_momentum=0.5, checkpoint_every=1, keep=STEPS)
+    run = Run(tmp_path / "run", recipe)
+    with pytest.raises(KeyboardInterrupt):
+        run.go(before=raises_at(7, KeyboardInterrupt()))
+    assert run.go() == RunEnd(STEPS, None)
+    found = [read_checkpoint(file) for _, file in list_checkpoints(run.folder.checkpoints)]
+    means = [each.network["1.running_mean"] for each in found if each is not None]
+    moved = [not torch.equal(*pair) for pair in itertools.pairwise(means)]
+    assert moved == [True] * 4 + [False] * 3  # 0.6 of 8 steps are 4.8: from the sixth on
+    assert found[-1] is not None
+    assert found[-1].pairs == 2 * STEPS
+
+
+def test_the_kept_weights_are_the_mean_of_the_end_where_it_is_asked_for(tmp_path: Path) -> None:
+    kept = []
+    for name, recipe in (("plain", RECIPE), ("mean", replace(RECIPE, average_from=0.5))):
+        run = Run(tmp_path / name, recipe)
+        run.go()
+        found, _ = newest_checkpoint(run.folder.checkpoints)
+        assert found is not None
+        kept.append(found.average["0.weight"])
+    assert not torch.equal(*kept)
