@@ -74,13 +74,14 @@ def networks(
 
     from pamcli.inference import device, loading
 
-    lowered = loading.lowered
+    streamed = loading._streamed
 
-    def lowered_copy(network: Any, precision: torch.dtype) -> Any:
-        return lowered(network if precision == torch.float32 else copy.deepcopy(network), precision)
+    def streamed_copy(network: Any, spec: Any, compute: Any) -> Any:
+        exact = compute.dtype == torch.float32
+        return streamed(network if exact else copy.deepcopy(network), spec, compute)
 
     monkeypatch.setattr(loading, "folded", folded_once)
-    monkeypatch.setattr(loading, "lowered", lowered_copy)
+    monkeypatch.setattr(loading, "_streamed", streamed_copy)
 
     monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
     monkeypatch.setattr(loading, "load_network", load_once)
