@@ -60,9 +60,10 @@ def test_list_describes_every_data_set() -> None:
         assert lines[1].split() == ["splits", *", ".join(row.splits).split()]
         text = " ".join(block.split())
         for key in row.keys:
-            assert f"?{key.name}= {key.meaning}: " in text
+            assert f"?{key.name}= {key.meaning}" in text
             assert all(choice in text for choice in key.choices)
-            assert f"{key.default} (default)" in text or key.default is None
+            said = f"{key.default} (default)" if key.choices else f"(default {key.default})"
+            assert said in text or key.default is None
         assert all(" ".join(line.split()) in text for line in row.tree)
         assert (f"unverified {row.unverified}" in text) == (not row.verified)
         assert all(len(line) <= 110 and line == line.rstrip() for line in lines)

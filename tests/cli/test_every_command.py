@@ -52,6 +52,7 @@ COMMANDS = {
     "weights export": "passrnet-x2 -o out.onnx --size 16x24",
     "dataset list": "",
     "dataset verify": "kitti2015:kitti",
+    "dataset label": "pairs:mine -o out",
     "dataset preview": "kitti2015:kitti -o out.png",
     "dataset stats": "pairs:mine",
     "dataset prepare-flickr1024": "Flickr1024 -o out --scale 2 --workers 1",
