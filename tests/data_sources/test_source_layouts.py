@@ -161,7 +161,7 @@ def test_middlebury_evaluation_tree(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="several sizes") as caught:
         open_data(f"middlebury:{home}")
     assert "?size=H or ?size=Q" in str(caught.value)
-    with pytest.raises(InputError, match="no pair of middlebury/training, size=F"):
+    with pytest.raises(InputError, match="no pair of the data set middlebury/training, size=F"):
         open_data(f"middlebury:{home}?size=F")
 
 
