@@ -156,8 +156,6 @@ def test_what_a_file_of_one_size_does_otherwise_is_said_once(pair: Path, here: P
     apart, otherwise = (np.abs(each - itself) for each in (np.load("out/a.npy"), plain))
     # But for the edges, which padding moves:
     assert np.median(apart) < np.median(otherwise) / 4, "it was not matched at twice its size"
-        "it was not matched at twice its size"
-    )  # but for the edges
     for name in ("left.png", "right.png"):
         Image.open(name).resize((192, 128)).save(name)
     run = pam(*command, "--weights", "net.onnx")
