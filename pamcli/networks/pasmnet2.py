@@ -32,7 +32,7 @@ from pamcli.networks.parallax import (
     received_mass,
     valid_mask,
 )
-from pamcli.networks.pasmnet import STAGE_STRIDES
+from pamcli.networks.pasmnet import STAGE_STRIDES, ParallaxAttentionBlock
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 
@@ -131,10 +131,11 @@ class PASMnet2(nn.Module):
     def forward(
         self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = True
     ) -> ScaledMatching:
-        """`left`, `right` (B, 3, H, W), normalised with `IMAGE_MEAN` and `IMAGE_STD`, sides multiples of 32.
+        """`left`, `right` (B, 3, H, W), RGB less ImageNet's mean and over its deviation.
 
-        `max_disparity`, a multiple of 16, in pixels: the attention then considers only disparities below it.
-        `all_stages`, which `PASMnet` needs to be told, is of no effect: every scale is returned.
+        Sides are multiples of 32. `max_disparity`, a multiple of 16, in pixels: the attention then considers
+        only disparities below it. `all_stages`, which `PASMnet` needs to be told, is of no effect: every
+        scale is returned.
         """
         x0 = self.E0(torch.cat((left, right)))  # (2B, 32, H/2, W/2)
         x1 = self.E1(x0)  # 1/4
@@ -165,20 +166,6 @@ class PASMnet2(nn.Module):
         return ScaledMatching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), sure)
 
 
-class Block(nn.Module):
-    """Features, queries and keys of one parallax-attention block; the weights serve both views."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.head = nn.Sequential(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
-        self.query = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
-        self.key = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
-
-    def forward(self, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        f = self.head(views)
-        return views + f, self.query(f), self.key(f)
-
-
 class Stage(nn.Module):
     """Blocks of one scale, and its matching cost, which is one for both directions.
 
@@ -189,7 +176,10 @@ class Stage(nn.Module):
     def __init__(self, width: int, blocks: int) -> None:
         super().__init__()
         self.width = width
-        self.blocks = cast("Sequence[Block]", nn.ModuleList(Block(width) for _ in range(blocks)))
+        self.blocks = cast(
+            "Sequence[ParallaxAttentionBlock]",
+            nn.ModuleList(ParallaxAttentionBlock(width) for _ in range(blocks)),
+        )
 
     def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
         """(2B, C, h, w) to features (2B, C, h, w) and cost (B, h, w of the left view, w of the right)."""

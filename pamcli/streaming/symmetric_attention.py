@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.parallax import out_of_order
+from pamcli.networks.pasmnet import ParallaxAttentionBlock
 from pamcli.networks.pasmnet2 import IMPOSSIBLE, Stage, columns_of_window, expected_disparity
-from pamcli.networks.pasmnet2 import Block as AttentionBlock
 from pamcli.streaming.attention import Block, column_blocks, enlarged_cost, lines_at_once
 from pamcli.streaming.matching import unit
 from pamcli.streaming.rolling import RollingMap, added, coarser, read_all, strips
@@ -22,7 +22,7 @@ Product = tuple[Tensor, Tensor, Tensor]
 """Weight (C, C), bias (C) and constant (1) of a block's cost, see `product`."""
 
 
-def product(block: AttentionBlock, width: int) -> Product:
+def product(block: ParallaxAttentionBlock, width: int) -> Product:
     """Form S, vector u and constant c so that the cost of left features f and right ones f' is
 
     (S f + u) . f' + u . f + c. With queries W f + w and keys V f + v it is that of
