@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STORED = ".png"
 """How a frame waits: lossless, with 8 or 16 bits."""
 PICTURES_A_SECOND = 25
-"""Of videos that are made of pictures, which do not say when they were taken."""
+"""Rate of a video that is made of pictures, which do not say when they were taken."""
 
 
 def video_places(
