@@ -99,7 +99,7 @@ def _same_times(left: Video, right: Video, offset: int) -> NDArray[np.int64]:
     import numpy as np
 
     times = [left.times, right.times]
-    steps = [float(np.median(np.diff(each))) if len(each) > 1 else 0.0 for each in times]
+    steps = [_step(each) for each in times]
     step = max(steps)
     if min(steps) > 0 and step > (1 + LIKE_RATES) * min(steps):
         rates = [f"{1 / each:.4g}" for each in steps]
@@ -125,6 +125,17 @@ def _same_times(left: Video, right: Video, offset: int) -> NDArray[np.int64]:
     if len(both) < FEW * min(len(each) for each in times):
         LOG.warning("most frames have no partner: did both videos begin at the same moment (`offset`)?")
     return both
+
+
+def _step(times: NDArray[np.float64]) -> float:
+    """Seconds from one frame to the next, where none was dropped; 0 for a single one.
+
+    The mean, since some files keep time stamps in thousandths of a second.
+    """
+    import numpy as np
+
+    steps = np.diff(times)
+    return float(steps[steps < 1.5 * np.median(steps)].mean()) if len(steps) else 0.0
 
 
 def _nearest(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:

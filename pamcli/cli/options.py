@@ -98,7 +98,7 @@ class Pictures(Results):
     """Results that are both pictures of a pair."""
 
     output: str | None = result(
-        "Left picture of the result (.png, .tif, .jpg, .webp); a folder receives both.",
+        "Left picture of the result (.png, .tif, .jpg, .webp; frames: .mkv, .mp4); a folder receives both.",
         "-o",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )

@@ -21,22 +21,11 @@ from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.videos import Video
 
-FRAMES = 6
 Views = list[list[np.ndarray]]
 
 
 def run(command: str) -> Run:
     return pam(*command.split())
-
-
-@pytest.fixture
-def clips(here: Path, views: tuple[np.ndarray, np.ndarray]) -> Views:
-    """left.mkv, right.mkv and both.mkv: what two cameras see that move down; lossless."""
-    shown = [[view[top : top + 48, :64] for top in range(FRAMES)] for view in views]
-    write_video(here / "left.mkv", shown[0])
-    write_video(here / "right.mkv", shown[1])
-    write_video(here / "both.mkv", [np.concatenate(pair, 1) for pair in zip(*shown, strict=True)])
-    return shown
 
 
 def test_frames_give_what_pictures_of_them_give(clips: Views, here: Path) -> None:
