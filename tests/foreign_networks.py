@@ -7,6 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
+AS_MODULE = """import torch
+
+
+class Matching(torch.nn.Module):
+    def forward(self, left, right):
+        costs = [(left - torch.roll(right, shift, 3)).abs().mean(1, keepdim=True) for shift in range(64)]
+        joined = torch.nn.functional.avg_pool2d(torch.cat(costs, 1).clamp(max=0.1), 9, 1, 4)
+        return joined.argmin(1, keepdim=True).float()
+
+
+def make():
+    return Matching()
+"""
+"""A module with a PyTorch network that matches views in [0, 1]."""
+
 Shape = tuple[int | str, ...]
 
 

@@ -324,9 +324,9 @@ class StereoMatcher(NetworkOnDevice):
             if twice:
                 if right is None:
                     mirrored = self._match(pair.mirrored(), strip, max_disparity, told[1]).disparity
-                    right = mirrored.flip(-1)
+                    right = pair.crop(mirrored).flip(-1)
                     del mirrored
-                right_disparity = _array(pair.crop(right)[0, 0])
+                right_disparity = _array(right[0, 0])
                 del right
                 if "visible" in extras:
                     visible = seen_by_both(disparity, right_disparity, valid, pair.above)

@@ -181,7 +181,7 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
         with unchanged():
             refuse(pam(*DISPARITY, "--weights", matching, *options), code, *said)
     with unchanged():
-        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, "runs .onnx files alone")
+        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, "run .onnx files alone")
         refuse(pam(*DISPARITY, "--weights", halved), 4, "is a passrnet, which finds no disparity")
         refuse(pam(*SUPERRES, "--weights", matching), 4, "is a pasmnet2, which enlarges nothing")
         refuse(pam(*SUPERRES, "--weights", halved, "--scale", "4"), 2, "enlarges 2 times, not 4")
