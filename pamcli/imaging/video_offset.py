@@ -29,7 +29,7 @@ STILL = 0.03
 ALIKE = 0.5
 """Correlation of both motions from which they are one."""
 DISTINCT = 0.1
-"""By how much it must be larger than that of offsets which are no neighbours."""
+"""Least difference between that correlation and the largest one at offsets which are no neighbours."""
 
 
 @dataclass(frozen=True)
