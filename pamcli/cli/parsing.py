@@ -152,6 +152,15 @@ def board(text: str, option: str) -> tuple[int, int]:
     return size
 
 
+def offset(text: str, option: str) -> int | Literal["auto"]:
+    """Frames that one video is behind another one."""
+    if text == "auto":
+        return "auto"
+    if re.fullmatch(r"[+-]?[0-9]{1,9}", text):
+        return int(text)
+    raise UsageError(f"{option} {text!r} is no number of frames", "a whole number, or auto")
+
+
 def shard(text: str, option: str) -> tuple[int, int]:
     """Read a share I/N of all pairs."""
     share = _two_numbers(text, "/", digits=9)
