@@ -58,8 +58,8 @@ class BatchOptions(TypedDict, total=False):
     """Step from a frame that is taken to the next one."""
     count: int | None
     """How many frames are taken at most; None: to the end."""
-    offset: int
-    """The right video shows this many frames later what the left one shows."""
+    offset: int | Literal["auto"]
+    """The right video shows this many frames later what the left one shows; auto: measured by its motion."""
     shard: tuple[int, int] | None
     """(I, N): every N-th pair alone, from the I-th on, counted from 1."""
     skip_unpaired: bool
@@ -99,7 +99,7 @@ class Request:
     start: int = 0
     every: int = 1
     count: int | None = None
-    offset: int = 0
+    offset: int | Literal["auto"] = 0
     shard: tuple[int, int] | None = None
     skip_unpaired: bool = False
     max_pixels: int | None = MAX_PIXELS

@@ -99,6 +99,17 @@ class Video:
 
         return self._decoded(number, max_pixels, picture)
 
+    def small(self, number: int, longer_side: int) -> NDArray[np.uint8]:
+        """Decode a frame, grey, (H, W) of so many pixels a side at most. Raises as `frame` does."""
+
+        def picture(frame: Any) -> NDArray[np.uint8]:
+            shrunk = min(1.0, longer_side / max(frame.width, frame.height))
+            sides = {side: max(1, round(shrunk * getattr(frame, side))) for side in ("width", "height")}
+            grey = frame.reformat(**sides, format="gray", interpolation="AREA").to_ndarray()
+            return np.ascontiguousarray(np.rot90(grey, round(frame.rotation / 90)))
+
+        return self._decoded(number, None, picture)
+
     def check_disparities(self) -> None:
         """Raise InputError where this is no video of disparities that pam wrote."""
         stored = self.stream.codec_context.pix_fmt, self.container.metadata.get(DISPARITY_SCALE)

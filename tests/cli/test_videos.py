@@ -99,6 +99,25 @@ def test_cameras_that_began_one_after_the_other(clips: Views, here: Path) -> Non
     assert read_picture(Path("out/000002_right.png")).pixels.shape == (96, 128, 3)
 
 
+def test_the_offset_is_measured(clips: Views, here: Path) -> None:
+    """The views move down by steps that no two frames have in common."""
+    steps = np.cumsum(np.random.default_rng(1).integers(0, 4, 24))
+    tall = [np.concatenate([view, view[::-1], view]) for view in (clips[0][0], clips[1][0])]
+    shown = [[view[top : top + 48] for top in steps] for view in tall]
+    write_video(here / "left.mkv", shown[0][3:])
+    write_video(here / "right.mkv", shown[1])
+    made = run("disparity left.mkv right.mkv --offset auto --count 1 -o out --jsonl")
+    assert "pam: offset 3: the motions in both videos agree to " in made.stderr
+    assert made.code == 0
+    refuse(run("disparity left.mkv right.mkv --offset some -o out"), 2, "'some' is no number of frames")
+    for side in ("left", "right"):
+        write_video(here / f"{side}.mkv", shown[0][:1] * 8)
+    made = run("disparity left.mkv right.mkv --offset auto -o more")
+    assert made.code == 3
+    assert "cannot be measured: hardly anything moves in them" in made.stderr
+    assert "give --offset N" in made.stderr
+
+
 def test_frames_come_in_any_order(clips: Views, here: Path) -> None:
     """Also of a codec whose frames are stored in another order than they are shown."""
     many = [np.full((48, 64, 3), 10 * number, np.uint8) for number in range(24)]
