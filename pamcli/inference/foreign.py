@@ -290,7 +290,7 @@ class ForeignNetwork:
             raise ModelError(
                 f"{self.runner.name} gives {name} as {' x '.join(map(str, shape))}, not with "
                 f"{' x '.join(map(str, sides))} rows and columns",
-                "`resolution`, `scale` or `size` of its description are others",
+                "resolution, scale or size in its description are others",
             )
         return np.asarray(values, np.float32)
 

@@ -77,9 +77,9 @@ class Description:
         held: list[str] = [*self.outputs.values()]
         both = {"left+right"} & given or {"right+left"} & given or {"left", "right"} <= given
         if not both:
-            raise UsageError("`inputs` must be given both views: left and right, or left+right")
+            raise UsageError("inputs must be given both views: left and right, or left+right")
         if ("flow/2" in given) != bool(self.initial):
-            raise UsageError("an input flow/2 and the file `initial` that finds it belong together")
+            raise UsageError("an input flow/2 and the file initial that finds it belong together")
         if self.task == "disparity":
             wrong = "disparity" not in held
             known = {"disparity", "right disparity", "confidence", "unused"}
@@ -88,21 +88,21 @@ class Description:
             known = {"left", "right", "left+right", "unused"}
         if wrong or not known >= {*held}:
             what = "disparity" if self.task == "disparity" else "left and right, or left+right"
-            raise UsageError(f"`outputs` of {self.task} hold {what}, not {', '.join(held) or 'nothing'}")
+            raise UsageError(f"outputs of {self.task} hold {what}, not {', '.join(held) or 'nothing'}")
         if any(held.count(each) > 1 for each in known - {"unused"}):
-            raise UsageError("two of the `outputs` hold the same")
+            raise UsageError("two of the outputs hold the same")
         if min(self.deviation) <= 0:
-            raise UsageError("`deviation` must be above 0")
+            raise UsageError("deviation must be above 0")
         if (self.task == "superres") != (self.scale is not None):
-            raise UsageError("a `scale` belongs to superres, and each of its networks has one")
+            raise UsageError("a scale belongs to superres, and each of its networks has one")
         if self.fixed_size is not None and any(side % self.multiple for side in self.fixed_size):
-            raise UsageError(f"`size` {self.size} is not a multiple of {self.multiple}")
+            raise UsageError(f"size {self.size} is not a multiple of {self.multiple}")
         if self.fixed_size is None and self.larger == "reduce":
-            raise UsageError("`larger` reduce needs a `size`")
+            raise UsageError("larger reduce needs a size")
         if any(
             2 * most > side for most, side in zip(self.overlap or (), self.fixed_size or (), strict=False)
         ):
-            raise UsageError("`overlap` is more than half of `size`")
+            raise UsageError("overlap is more than half of size")
 
     @property
     def fixed_size(self) -> tuple[int, int] | None:
