@@ -17,7 +17,8 @@ from pam_program import Run, pam, refuse, unchanged
 
 from pamcli.data.source import Sample
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
-from pamcli.evaluation.protocols import DisparityProtocol, resize_sample
+from pamcli.evaluation.preparing import resize_sample
+from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.inference.matcher import StereoMatcher
 
 KITTI = "kitti2015:kitti"
