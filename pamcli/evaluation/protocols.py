@@ -84,6 +84,16 @@ class DisparityProtocol:
             counted[:, : max(0, counted.shape[1] - width)] = False
         return counted
 
+    def figures(self) -> list[str]:
+        """List the stated figures, a line for each: name, what it is here, and of which parts."""
+        regions: dict[tuple[str, str, str], list[str]] = {}
+        for each in self.stated:
+            regions.setdefault((each.called, each.metric, each.average), []).append(each.region)
+        return [
+            f"{called} = {metric}, {average}: {', '.join(parts)}"
+            for (called, metric, average), parts in regions.items()
+        ]
+
     def notes(self) -> Iterator[str]:
         """Yield what of it changes the figures, a clause each."""
         if self.fill:
@@ -108,9 +118,19 @@ class Protocol:
     source: str
     """Where the rules were read."""
     rules: DisparityProtocol
-    """For any data set that has none of its own in `by_data`."""
+    """Those of any data set without others in `by_data`."""
     by_data: Mapping[str, DisparityProtocol] = field(default_factory=dict)
-    """By the names of the sources of data."""
+    """Others, by the names of the sources of data."""
+
+    def told(self) -> Iterator[tuple[list[str], DisparityProtocol]]:
+        """Yield rules that differ, each with the names of its data sets; the last has none: all others."""
+        known: list[DisparityProtocol] = []
+        for rules in self.by_data.values():
+            if rules not in (*known, self.rules):
+                known.append(rules)
+        for rules in known:
+            yield [name for name, each in self.by_data.items() if each == rules], rules
+        yield [], self.rules
 
 
 def _stated(called: Mapping[str, str], regions: Iterable[str], average: str = POOLED) -> tuple[Stated, ...]:
