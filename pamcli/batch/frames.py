@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pamcli.batch import LOG
 from pamcli.errors import InputError, UsageError
@@ -56,15 +56,20 @@ class FramePairs:
 
 
 def pair_frames(
-    inputs: Sequence[str], *, start: int = 0, every: int = 1, count: int | None = None, offset: int = 0
+    inputs: Sequence[str],
+    *,
+    start: int = 0,
+    every: int = 1,
+    count: int | None = None,
+    offset: int | Literal["auto"] = 0,
 ) -> Pairing:
     """Pair the frames of one or two videos by their time stamps; what has no partner is said and left out.
 
     The time of a frame is counted from the first one of its video. start, every: the first left frame that is
     taken, and the step from one to the next. count: of pairs, at most; None: to the end. offset: this many
-    frames later in the right video is what the left one shows.
+    frames later in the right video is what the left one shows; auto: measured, and logged.
     Raises UsageError: not one or two videos, PyAV is missing, nothing is left; InputError: a video that
-    cannot be read, rates that differ.
+    cannot be read, rates that differ, an offset that cannot be measured.
     """
     import numpy as np
 
@@ -83,7 +88,7 @@ def pair_frames(
         numbers = np.arange(len(videos[0].stamps))
         both = np.stack([numbers, numbers], axis=1)
     else:
-        both = _same_times(videos[0], videos[1], offset)
+        both = _same_times(videos[0], videos[1], offset, start)
     taken = both[(both[:, 0] >= start) & ((both[:, 0] - start) % every == 0)][:count]
     if not len(taken):
         last = int(both[-1, 0]) if len(both) else 0
@@ -94,18 +99,27 @@ def pair_frames(
     return Pairing(FramePairs(paths[0], paths[1] if len(paths) > 1 else None, taken))
 
 
-def _same_times(left: Video, right: Video, offset: int) -> NDArray[np.int64]:
-    """(N, 2): numbers of the frames that were taken at the same time."""
+def _same_times(left: Video, right: Video, offset: int | Literal["auto"], start: int) -> NDArray[np.int64]:
+    """(N, 2): numbers of the frames that were taken at the same time; start: as of `pair_frames`."""
     import numpy as np
 
     times = [left.times, right.times]
-    steps = [float(np.median(np.diff(each))) if len(each) > 1 else 0.0 for each in times]
+    steps = [_step(each) for each in times]
     step = max(steps)
     if min(steps) > 0 and step > (1 + LIKE_RATES) * min(steps):
         rates = [f"{1 / each:.4g}" for each in steps]
         raise InputError(
             f"{shown(left.path)} has {rates[0]} frames a second, {shown(right.path)} {rates[1]}",
             "record both at one rate",
+        )
+    if offset == "auto":
+        from pamcli.imaging.video_offset import find_offset
+
+        found = find_offset(left, right, step, start=start)
+        offset = found.frames
+        LOG.info(
+            f"offset {offset}: the motions in both videos agree to {found.agreement:.2f} there, elsewhere to "
+            f"{found.next_best:.2f} at most"
         )
     shifted = times[1] - offset * step
     # Each left frame's nearest right one, where that one's nearest is this one again.
@@ -125,6 +139,17 @@ def _same_times(left: Video, right: Video, offset: int) -> NDArray[np.int64]:
     if len(both) < FEW * min(len(each) for each in times):
         LOG.warning("most frames have no partner: did both videos begin at the same moment (`offset`)?")
     return both
+
+
+def _step(times: NDArray[np.float64]) -> float:
+    """Seconds from one frame to the next, where none was dropped; 0 for a single one.
+
+    The mean, since some files keep time stamps in thousandths of a second.
+    """
+    import numpy as np
+
+    steps = np.diff(times)
+    return float(steps[steps < 1.5 * np.median(steps)].mean()) if len(steps) else 0.0
 
 
 def _nearest(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:

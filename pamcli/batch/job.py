@@ -23,6 +23,8 @@ class Job:
     error: PamError | None = None
     line: int | None = None
     """Line of the list that the pair comes from."""
+    videos: Mapping[str, Path] = field(default_factory=dict)
+    """The videos that results become frames of, by their kinds."""
 
     @property
     def names(self) -> list[str]:
@@ -77,5 +79,8 @@ class Outcome:
 
     @property
     def outputs(self) -> dict[str, Path]:
-        """Files of the results by their kinds, as "disparity"; none of a pair that failed."""
-        return {} if self.error else self.job.files
+        """Files of the results by their kinds, as "disparity"; none of a pair that failed.
+
+        Of a frame of a video it is the video, which is there once the whole batch is done.
+        """
+        return {} if self.error else {**self.job.files, **self.job.videos}

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pamcli.batch import LOG
+from pamcli.batch.colors import (
+    EVEN_RANGE,
+    OUTSIDE,
+    ColorRange,
+    colored,
+    colored_frames,
+    range_of,
+    range_of_video,
+)
 from pamcli.batch.job import Job
 from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, in_metres, rectified_calibration
 from pamcli.batch.networks import load_matcher
@@ -22,6 +32,9 @@ from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTU
 from pamcli.registry.catalog import DEFAULT_MATCHING
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from pamcli.batch.video_results import StoredFrames
     from pamcli.calibration.rectified import Calibration
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.matcher import StereoMatcher, StereoResult
@@ -33,14 +46,8 @@ VISIBLE = OutputKind("visible", "`visible`", (".png",), "_visible")
 CONFIDENCE = OutputKind("confidence", "`confidence`", CONFIDENCE_SUFFIXES, "_confidence")
 PAGE = OutputKind("page", "`page`", (".html",))
 
-ColorRange = tuple[float, float] | Literal["auto"]
-EVEN_RANGE = (0.0, 192.0)
-"""Range of the colours, where all disparities are equal, or none is known."""
-PERCENTILES = (1, 99)
-"""Colours run from the 1st to the 99th percentile of a map, with the range `auto` from the lowest to the
-highest of them all."""
-OUTSIDE = 0.1
-"""Share of a map that may lie outside of another one's range before that is said."""
+OF_DISPARITIES = {kind.name for kind in (DISPARITY, RIGHT_DISPARITY, COLOR_MAP)}
+"""Kinds whose frames are disparities while they wait to become a video."""
 
 
 def match_files(
@@ -100,7 +107,6 @@ def match_files(
     metric = {DEPTH: depth, DEPTH_ERROR: depth_error, POINT_CLOUD: point_cloud}
     if min_confidence is not None and not 0 <= min_confidence <= 1:  # also true for NaN
         raise UsageError(f"`min_confidence` {min_confidence:g} is not between 0 and 1")
-    _check_range(range, color_map, request)
     for kind, place in maps.items():
         ends = f".{format}" if format else Path(place or "").suffix
         if min_disparity < 0 and place and kind.suffixes == DISPARITY_SUFFIXES and ends.lower() == ".png":
@@ -113,6 +119,10 @@ def match_files(
     elif isinstance(calibration, Sequence):
         files = calibration
     batch = Batch.asked(request, {**maps, **metric}, format, read=[*files, weights])
+    colored_video = COLOR_MAP.name in batch.videos
+    _check_range(range, color_map, request, colored_video)
+    if min_disparity < 0 and (OF_DISPARITIES & batch.videos.keys()):
+        raise UsageError("a video cannot hold negative disparities", "write the results into a folder")
     if calibration is None or isinstance(calibration, str | Path | Sequence):
         calibration = rectified_calibration(
             files, cameras=cameras, baseline=baseline, focal=focal, doffs=doffs
@@ -131,7 +141,8 @@ def match_files(
     operation = _Matching(partial(_load, weights or DEFAULT_MATCHING, settings), range, metres, index)
     operation.min_disparity = min_disparity
     operation.occluded, operation.min_confidence = unknown == "occluded", min_confidence
-    operation.first_of_all = color_map is not None and range is None
+    operation.first_of_all = color_map is not None and range is None and not colored_video
+    operation.whole_batch_first = range == "auto" and not colored_video
     wanted = {
         "right_disparity": output_right is not None,
         "visible": visible is not None or unknown == "occluded",
@@ -141,7 +152,9 @@ def match_files(
     return batch.working(operation, gpus=device != "cpu")
 
 
-def _check_range(range: ColorRange | None, color_map: Place | None, request: Request) -> None:
+def _check_range(
+    range: ColorRange | None, color_map: Place | None, request: Request, colored_video: bool
+) -> None:
     if range is not None and color_map is None:
         raise UsageError("`range` is about the colours of `color_map`, which is not asked for")
     parts = {
@@ -150,7 +163,11 @@ def _check_range(range: ColorRange | None, color_map: Place | None, request: Req
         "`shard`": request.shard,
         "`engine` ray": request.remote,
     }
-    if range == "auto" and (partly := [option for option, given in parts.items() if given]):
+    if (
+        range == "auto"
+        and not colored_video
+        and (partly := [option for option, given in parts.items() if given])
+    ):
         raise UsageError(f"`range` auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
 
 
@@ -175,7 +192,6 @@ class _Matching(NetworkOperation["StereoResult"]):
         """index: that of the pages of a batch."""
         super().__init__(load)
         self.asked_range, self.metric, self.index = color_range, metric, index
-        self.whole_batch_first = color_range == "auto"
         self.colors = None if color_range == "auto" else color_range
         """Disparities between which the colours run; None: not yet known."""
         self.spool: tempfile.TemporaryDirectory[str] | None = None
@@ -199,7 +215,7 @@ class _Matching(NetworkOperation["StereoResult"]):
             pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
         )
         if self.same_for_all:
-            self._settle_range(_range(self._shown(found)), f"of {job.names[0]}")
+            self._settle_range(range_of(self._shown(found)), f"of {job.names[0]}")
         return found
 
     def facts(self, result: StereoResult) -> Mapping[str, Any]:
@@ -259,15 +275,25 @@ class _Matching(NetworkOperation["StereoResult"]):
             return Encoded(
                 render_page(pair.title, picture, disparity, confidence=confidence, calibration=calibration)
             )
+        if name == COLOR_MAP.name and name in self.videos:
+            return encode_disparity(disparity, suffix)
         if name == COLOR_MAP.name:
             if self.colors is not None:
-                return _colored(disparity, self.colors, place, 0 if self.asked_range else OUTSIDE)
+                return colored(disparity, self.colors, place, 0 if self.asked_range else OUTSIDE)
             self._keep(disparity, place)
             return None
         if name == DISPARITY.name:
             return encode_disparity(disparity, suffix)
         assert self.metric is not None
         return self.metric.encode(name, suffix, disparity, pair.left.pixels, result.confidence)
+
+    def for_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
+        if name != COLOR_MAP.name:
+            return frames
+        if self.asked_range in (None, "auto"):
+            self._settle_range(*range_of_video(frames, whole=self.asked_range == "auto"))
+        assert self.colors is not None
+        return colored_frames(frames, self.colors, 0 if self.asked_range else OUTSIDE)
 
     def _shown(self, result: StereoResult) -> Any:
         """The disparity, NaN where it is to be unknown."""
@@ -294,7 +320,7 @@ class _Matching(NetworkOperation["StereoResult"]):
         from pamcli.files.atomic import write_atomically
         from pamcli.imaging.disparity_files import encode_disparity
 
-        if (found := _range(disparity)) is not None:
+        if (found := range_of(disparity)) is not None:
             self.low, self.high = min(self.low, found[0]), max(self.high, found[1])
         self.spool = self.spool or tempfile.TemporaryDirectory(prefix="pam-")
         stored = Path(self.spool.name, f"{len(self.kept)}.npy")
@@ -310,30 +336,4 @@ class _Matching(NetworkOperation["StereoResult"]):
             self._settle_range((self.low, self.high), "of the batch")
             assert self.colors is not None
         disparity = read_disparity(self.kept[place], max_pixels=None)
-        return _colored(disparity, self.colors, place, 1)
-
-
-def _range(disparity: Any) -> tuple[float, float] | None:
-    """The `PERCENTILES` of what is known; None where nothing is."""
-    import numpy as np
-
-    known = disparity[np.isfinite(disparity)]
-    if not known.size:
-        return None
-    low, high = np.percentile(known, PERCENTILES).tolist()
-    return low, high
-
-
-def _colored(disparity: Any, colors: tuple[float, float], place: Path, outside: float) -> Encoded:
-    """outside: share of what is known that may lie outside of the range before that is said."""
-    import numpy as np
-
-    from pamcli.imaging.colormap import colorize, count_outside
-    from pamcli.imaging.images import Picture, encode_picture
-
-    data = encode_picture(Picture(colorize(disparity, *colors)), place.suffix, name=str(place))
-    known, saturated = int(np.isfinite(disparity).sum()), count_outside(disparity, *colors)
-    if saturated <= outside * known:
-        return Encoded(data)
-    pixels = f"{saturated} pixels ({100 * saturated / known:.1f} %) of the colour map"
-    return Encoded(data, ["{} lie outside {:g}:{:g} px (`range`)".format(pixels, *colors)])
+        return colored(disparity, self.colors, place, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pamcli.batch import LOG
+from pamcli.batch.frames import are_videos, pair_frames
 from pamcli.batch.job import Job
 from pamcli.batch.operation import Operation
 from pamcli.batch.plan import MAX_PIXELS, Place, Request
@@ -197,6 +198,8 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
     """
     if "" in inputs:
         raise UsageError("DISPARITY is empty", "an unset variable of the shell, perhaps?")
+    if inputs and are_videos(inputs):
+        return _frames(inputs, picture)
     if len(inputs) == 1 and is_template(inputs[0]):
         found = files_by_text(inputs[0])
         if not found:
@@ -222,6 +225,17 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
     return replace(pairing, pairs=tuple(pairs), unpaired=())
 
 
+def _frames(inputs: Sequence[str], picture: str | None) -> Pairing:
+    """Frames of a video of disparities. Raises UsageError, InputError."""
+    from pamcli.imaging.videos import Video
+
+    if len(inputs) > 1 or picture is not None:
+        raise UsageError("a video of disparities is given alone", "leave out `picture`, and other files")
+    pairing = pair_frames(inputs)
+    Video(Path(inputs[0])).check_disparities()
+    return pairing
+
+
 @dataclass(frozen=True)
 class _Map:
     """A stored disparity, and the left picture."""
@@ -241,6 +255,10 @@ class _Converting(Operation[None]):
         from pamcli.imaging.images import read_picture
 
         assert job.pair is not None
+        if job.pair.frames is not None:
+            number, _ = job.pair.frames
+            found = self._videos[job.pair.left].disparity(number, max_pixels=max_pixels)
+            return _Map(found, None, found.shape[1], found.shape[0])
         disparity = read_disparity(job.pair.left, max_pixels=max_pixels)
         picture = None
         if job.pair.right is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pamcli.batch import LOG
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import DEFAULT_SCALE, DEFAULT_UPSCALING, locate
+from pamcli.registry.catalog import default_upscaling, locate
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
@@ -42,27 +42,28 @@ def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, P
 
 
 def load_upscaler(
-    weights: str | Path | None, scale: int | None, **settings: Any
+    weights: str | Path | None, scale: float | None, **settings: Any
 ) -> tuple[StereoUpscaler, Path]:
     """Load a network for super-resolution: itself, and its file. settings: those of `StereoUpscaler.load`.
 
-    scale: how many times it has to enlarge; None: whatever it does.
+    scale: how many times it has to enlarge, at most so many times as the network does; None: as that does.
     Raises ModelError, DeviceError, UsageError.
     """
-    name = weights or DEFAULT_UPSCALING[scale or DEFAULT_SCALE]
+    name = weights or default_upscaling(scale)
     path = find_weights(name)
 
     def check(stored: int | None) -> None:
-        if None not in (scale, stored) and scale != stored:
-            raise UsageError(f"{name} enlarges {stored} times, not {scale}", "leave out `scale` or `weights`")
+        if scale is not None and stored is not None and scale > stored:
+            raise UsageError(
+                f"{name} enlarges {stored} times, not {scale:g}", "leave out `scale` or `weights`"
+            )
 
     if path.suffix != ".onnx":  # which only ONNX Runtime reads
         check(read_header(path).spec.scale)
     from pamcli.inference.upscaler import StereoUpscaler
 
-    upscaler = StereoUpscaler.load(path, **settings)
-    check(upscaler.scale)
-    LOG.debug("%s: %s, %s, enlarges %s times", name, path, _compute(upscaler), upscaler.scale)
+    upscaler = StereoUpscaler.load(path, scale=scale, **settings)
+    LOG.debug("%s: %s, %s, enlarges %g times", name, path, _compute(upscaler), upscaler.scale)
     return upscaler, path
 
 

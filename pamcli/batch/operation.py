@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pamcli.batch.job import Job
@@ -13,6 +15,9 @@ from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, STDIN_NAME, PairName, reading_stdin
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from pamcli.batch.video_results import StoredFrames
     from pamcli.files.suffixes import PackedLayout
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.imaging.videos import Videos
@@ -38,6 +43,9 @@ class Operation(ABC, Generic[Result]):
 
     bar: Bar | None = None
     """What draws how far this process is."""
+
+    videos: Mapping[str, Path] = MappingProxyType({})
+    """The results that become videos, by their kinds."""
 
     same_for_all = False
     """The first pair decides what is done with all: it is looked at before others work on the rest."""
@@ -114,6 +122,10 @@ class Operation(ABC, Generic[Result]):
     def encode_at_the_end(self, name: str, place: Path) -> Encoded | None:
         """A result that needed the whole batch; None for those that `encode` gave."""
         return None
+
+    def for_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
+        """Frames of a result as its video shows them, out of those that `encode` gave."""
+        return frames
 
     def doubts(self, result: Result) -> Sequence[str]:
         """What a result says about its pair, where the look at the pair found nothing wrong."""

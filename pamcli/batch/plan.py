@@ -1,21 +1,22 @@
 """What is asked for, as jobs: which pairs, and where their results go."""
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Self, TypedDict, TypeVar
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import are_videos, pair_frames
 from pamcli.batch.job import Job
+from pamcli.batch.video_results import STORED, frames_folder, video_places
 from pamcli.errors import PamError, UsageError
 from pamcli.files.finding import listed, shown
 from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
     SeenPaths,
+    check_beside,
     check_collisions,
     check_existing,
     plan_outputs,
@@ -57,8 +58,8 @@ class BatchOptions(TypedDict, total=False):
     """Step from a frame that is taken to the next one."""
     count: int | None
     """How many frames are taken at most; None: to the end."""
-    offset: int
-    """The right video shows this many frames later what the left one shows."""
+    offset: int | Literal["auto"]
+    """The right video shows this many frames later what the left one shows; auto: measured by its motion."""
     shard: tuple[int, int] | None
     """(I, N): every N-th pair alone, from the I-th on, counted from 1."""
     skip_unpaired: bool
@@ -98,7 +99,7 @@ class Request:
     start: int = 0
     every: int = 1
     count: int | None = None
-    offset: int = 0
+    offset: int | Literal["auto"] = 0
     shard: tuple[int, int] | None = None
     skip_unpaired: bool = False
     max_pixels: int | None = MAX_PIXELS
@@ -149,6 +150,8 @@ class Plan:
     """The result that is handed back, and a name with the suffix of its format; or none."""
     read: Sequence[Place]
     """Files besides the pictures that no result may overwrite."""
+    videos: Mapping[str, Path] = field(default_factory=dict)
+    """The results that are videos, by the names of their kinds."""
 
     @classmethod
     def asked(
@@ -178,10 +181,14 @@ class Plan:
             raise UsageError(
                 "no result is asked for", f"say where to, as in `output` {kind.name}{kind.suffixes[0]}"
             )
+        videos = video_places(options, pairing, format_name)
         in_files = {kind: None if text == "-" else text for kind, text in options.items()}
+        for kind in in_files:
+            if kind.name in videos:
+                in_files[kind] = f"{frames_folder(videos[kind.name])}/{{}}{STORED}"
         names = plan_outputs(in_files, batch=many, format_name=format_name)
         others = [name for name in (*read, request.pairs) if name is not None]
-        plan = cls(request, names, pairing, _returned(options, format_name, many), others)
+        plan = cls(request, names, pairing, _returned(options, format_name, many), others, videos)
         if pairing is None:
             return plan
         if request.skip_unpaired:
@@ -191,7 +198,10 @@ class Plan:
             require_all_paired(pairing)
         names.check(pairing.pairs)
         check_collisions(pairing.pairs, map(names.paths, pairing.pairs), others)
-        files = map(names.paths, plan.share(pairing.pairs))
+        first = next(iter(pairing.pairs))
+        for video in videos.values():
+            check_beside(video, [first.left, first.right or first.left, *others])
+        files = itertools.chain([videos], map(names.paths, plan.share(pairing.pairs)))
         check_existing(files, overwrite=request.overwrite, skip_existing=request.skip_existing)
         return plan
 
@@ -251,9 +261,14 @@ class Plan:
             check_existing([files], overwrite=given.overwrite, skip_existing=given.skip_existing)
         except PamError as error:
             return Job(pair, error=error, line=pair.line)
-        skip = given.skip_existing and bool(files) and all(map(os.path.exists, files.values()))
+        there = (path.exists() or self._has_video(name) for name, path in files.items())
+        skip = given.skip_existing and bool(files) and all(there)
         places = {**files, **self.returned}
-        return Job(pair, places, next(iter(self.returned), None), skip, line=pair.line)
+        returned = next(iter(self.returned), None)
+        return Job(pair, places, returned, skip, line=pair.line, videos=self.videos)
+
+    def _has_video(self, name: str) -> bool:
+        return name in self.videos and self.videos[name].exists()
 
 
 def _path(place: Place | None) -> Path | None:

@@ -14,8 +14,10 @@ from pamcli.batch import LOG
 from pamcli.batch.job import Job, Outcome
 from pamcli.batch.operation import Bar, Operation
 from pamcli.batch.plan import Plan
+from pamcli.batch.video_results import StoredFrames, clock_of, put_together, remove_frames
 from pamcli.errors import InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
+from pamcli.files.finding import listed
 from pamcli.files.outputs import Encoded
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class Batch(Plan):
     operation: Operation[Any]
     bar: Bar | None = None
     """What draws how far it is."""
+    made: Sequence[Path] = ()
+    """The videos that were put together, once all pairs are done."""
 
     def working(self, operation: Operation[Any], *, cores: int | None = None, gpus: bool = False) -> Self:
         """Say what is done with the pairs.
@@ -47,6 +51,7 @@ class Batch(Plan):
         if self.request.remote and not self.many:
             raise UsageError("`engine` ray works off batches", "drop it for a single pair")
         self.operation, self.cores, self.gpus = operation, self.request.ray_cores or cores, gpus
+        operation.videos = self.videos
         self.steps = _Steps(self.request.packed, self.request.max_pixels, operation)
         return self
 
@@ -59,7 +64,7 @@ class Batch(Plan):
         remote, shard = self.request.remote, self.request.shard
         constants = {"device": None, "precision": None} if remote else self.operation.constants
         self.operation.bar = None if remote else self.bar
-        failed, waiting = False, []
+        failed, unwritten, waiting = False, False, []
         remarks: set[str] = set()
         try:
             with closing(self._there() if remote else self._here()) as run:
@@ -70,6 +75,7 @@ class Batch(Plan):
                     if self.bar is not None:
                         self.bar.advance(skipped=job.skip)
                     self.operation.note(outcome.facts)
+                    unwritten |= outcome.error is not None and not isinstance(outcome.error, InputError)
                     if outcome.remark is not None and outcome.remark not in remarks:
                         remarks.add(outcome.remark)
                         LOG.info(outcome.remark)
@@ -82,6 +88,8 @@ class Batch(Plan):
                 failed |= outcome.error is not None
                 yield _whole(outcome)
             self.steps.kept.check()
+            if self.videos:
+                self._make_videos(unwritten)
             if self.many or shard is not None:
                 self._end(failed)
         finally:
@@ -94,6 +102,34 @@ class Batch(Plan):
             if not failed:
                 raise
             LOG.error("%s", error)
+
+    def _make_videos(self, unwritten: bool) -> None:
+        """Make the videos of their frames, which go then. unwritten: some failed that need not.
+
+        Raises OutputError, InputError.
+        """
+        assert self.pairing is not None
+        named, go_on = listed([*map(str, self.videos.values())]), "the same command with `skip_existing`"
+        if self.request.shard is not None:
+            LOG.info(f"once all shards are done, {go_on} and without `shard` makes {named} of their frames")
+            return
+        if unwritten:
+            LOG.error(f"{named} is not made: {go_on} goes on")
+            return
+        clock, made = clock_of(self.pairing), []
+        stored = {
+            name: StoredFrames(self.pairing, lambda pair, name=name: self.names.paths(pair)[name], clock)  # type: ignore[misc]
+            for name in self.videos
+        }
+        for name, video in self.videos.items():
+            if not any(path.exists() for _, path in stored[name].places):
+                continue  # all failed, or the video was there
+            if not (self.request.skip_existing and video.exists()):
+                put_together(video, self.operation.for_video(name, stored[name]), clock, name)
+                made.append(video)
+        self.made = made
+        for frames in stored.values():
+            remove_frames(path for _, path in frames.places)
 
     def _here(self) -> Generator[Found, None, None]:
         """The outcomes of the jobs, done by this process."""
@@ -175,8 +211,8 @@ class _Steps:
         if job.error is not None:
             raise job.error
         if job.skip:
-            for path in job.files.values():
-                self.kept.add(path)
+            for name, path in job.files.items():
+                self.kept.add(path if path.exists() else job.videos.get(name, path))
             return None
         for path in job.files.values():
             check_writable(path)

@@ -27,7 +27,8 @@ class Stored(options.Limit):
     """Which disparities, and the pictures that they belong to."""
 
     inputs: list[str] = argument(
-        "Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, or a template with {}.",
+        "Files (.pfm, .npy, .tif, or .png of 16 bits, 256 a pixel), folders, a template with {}, or a video "
+        "(.mkv) that pam disparity wrote.",
         default=...,
         metavar="DISPARITY",
         show_default=False,

@@ -20,12 +20,12 @@ class Maps(options.Results):
     """The results that are asked for, and where they go."""
 
     output: str | None = result(
-        "Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel).",
+        "Disparity of the left view: .pfm, .npy, .tif (float) or .png (16 bits, 256 a pixel); frames: .mkv.",
         "-o",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )
     output_right: str | None = result("Disparity of the right view.")
-    color_map: str | None = result("Picture of the disparity in colours; unknown is black.")
+    color_map: str | None = result("Picture of the disparity in colours, unknown black; frames: .mkv, .mp4.")
     visible: str | None = result("Mask (.png): 255 where both views see a pixel.")
     confidence: str | None = result("Confidence of the disparity, pixel by pixel, in [0, 1].")
     page: str | None = result(
@@ -37,7 +37,8 @@ class Maps(options.Results):
     )
     color_range: tuple[float, float] | Literal["auto"] | None = option(
         "Let the colours run between these disparities; by default between those of the pair, in a batch of "
-        "its first pair. auto: one range for the whole batch, which is known, and reported, at its end.",
+        "its first pair, in a video of its first second. auto: one range for the whole batch, which is "
+        "known, and reported, at its end.",
         "--range",
         metavar="MIN:MAX|auto",
         parse=parsing.color_range,

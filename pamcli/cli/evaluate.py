@@ -292,12 +292,14 @@ def superres(
 
     methods: list[Method] = []
     factor = network.scale or DEFAULT_SCALE
+    if not isinstance(factor, int):
+        raise UsageError(f"--scale {factor:g}: pairs are measured at whole scales", "2, 3 or 4")
     if predictions is not None:
         one_set(sets, "--predictions")
         methods.append(FilesMethod(predictions, allow_missing=given.allow_missing))
     elif not given.baseline_only:
         upscaler, path = network.load(compute, console)
-        factor = upscaler.scale
+        factor = int(upscaler.scale)
         keep = None if save is None else partial(_save, Kept(), save)
         name = Path(network.name).stem + (", ensemble" if network.ensemble else "")
         methods.append(NetworkMethod(upscaler, name, path, given.right_view, keep))

@@ -73,10 +73,12 @@ class Pairs(Limit):
     start: int = option("Begin a video with this frame, counted from 0.", default=0, min=0)
     every: int = option("Take every N-th frame of a video.", default=1, min=1)
     count: int | None = option("Take so many frames of a video at most.", min=1)
-    offset: int = option(
-        "Take the right video's frames N later than the left one's (earlier, where N is negative).",
+    offset: int | Literal["auto"] = option(
+        "Take the right video's frames N later than the left one's (earlier, where N is negative). auto: as "
+        "many as let the motions in both agree.",
         default=0,
-        parse=None,
+        metavar="N|auto",
+        parse=parsing.offset,
     )
     shard: tuple[int, int] | None = option(
         "Process every N-th pair alone, from the I-th on: 1/4 to 4/4 together are the whole batch.",
@@ -98,7 +100,7 @@ class Pictures(Results):
     """Results that are both pictures of a pair."""
 
     output: str | None = result(
-        "Left picture of the result (.png, .tif, .jpg, .webp); a folder receives both.",
+        "Left picture of the result (.png, .tif, .jpg, .webp; frames: .mkv, .mp4); a folder receives both.",
         "-o",
         metavar="FILE|FOLDER|TEMPLATE|-",
     )

@@ -29,7 +29,8 @@ def check_stdout(console: Console, given: Mapping[str, Any]) -> None:
 def report(batch: Batch, console: Console, loading: str | None = None) -> None:
     """Work a batch off and tell of it; exits with 6 when a pair of several failed.
 
-    The error of a pair that was named by itself is raised. loading: the network's name.
+    The error of a pair that was named by itself is raised. Paths of videos come last. loading: the network's
+    name.
     """
     if loading is not None and not batch.request.remote:
         with console.starting(loading):
@@ -48,6 +49,9 @@ def report(batch: Batch, console: Console, loading: str | None = None) -> None:
                 go_on = "results of the whole batch come at its end: begin anew"
             console.inform(f"stopped after {told.summary()}; {go_on}")
         raise
+    if not console.jsonl:
+        for path in batch.made:
+            console.path(path)
     shard = batch.request.shard
     if not batch.many and shard is None:
         return
@@ -87,8 +91,9 @@ class _Reporter:
         elif outcome.data is not None:
             self.console.binary(outcome.data)
         elif status == "ok":
-            for path in outcome.outputs.values():
-                self.console.path(path)
+            for name, path in outcome.outputs.items():
+                if name not in job.videos:  # which are there at the end
+                    self.console.path(path)
         if status == "skipped":
             self.console.detail(f"{job.names[0]}: every result exists, skipped")
         if error is not None:

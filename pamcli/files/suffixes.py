@@ -35,6 +35,9 @@ PICTURE_SUFFIXES = (
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv")
 
+VIDEO_OUTPUT_SUFFIXES = (".mkv", ".mp4")
+"""Videos that are written: lossless, and for people to watch."""
+
 PICTURE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
 
 DISPARITY_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")

@@ -28,7 +28,7 @@ from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY
 from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
 
-PNG_UNITS_PER_PIXEL = 256
+PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 NEGATIVE = "a disparity PNG cannot hold negative disparities"
 NEGATIVE_HINT = "take .pfm, .npy or .tif"
 _PNG_MAX = 65535
@@ -69,7 +69,7 @@ def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
     """
     suffix = suffix.lower()
     if suffix == ".png":
-        return _encode_png(depth, 1000, keep_far=False)
+        return _encode_png(depth, PNG_UNITS_PER_METRE, keep_far=False)
     return Encoded(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES))
 
 
@@ -216,7 +216,12 @@ def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
         )
     if samples.shape[2] != 1:
         raise InputError(f"{name} has {samples.shape[2]} channels, a disparity map has one")
-    units = samples[..., 0].astype(np.float32)
+    return from_levels(samples[..., 0])
+
+
+def from_levels(levels: np.ndarray) -> np.ndarray:
+    """Grey levels of 16 bits, (H, W) uint16, 0 unknown -> disparities, float32, pixels; NaN unknown."""
+    units = levels.astype(np.float32)
     return np.where(units > 0, units / PNG_UNITS_PER_PIXEL, np.float32(np.nan))
 
 

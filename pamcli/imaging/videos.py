@@ -5,19 +5,24 @@ from __future__ import annotations
 import importlib
 import itertools
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
+from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, from_levels
 from pamcli.imaging.images import Picture
 from pamcli.imaging.raster import check_size
 
+Read = TypeVar("Read")
+
+DISPARITY_SCALE = "DISPARITY_SCALE"
+"""What a video of disparities says, a note by this name: grey levels for a pixel of disparity."""
 DECODED_ON = 100
 """Frames that are decoded on the way to one that is wanted, rather than looked for from a key frame."""
 
@@ -27,7 +32,7 @@ def video_library() -> Any:
     try:
         return importlib.import_module("av")
     except ImportError:
-        raise UsageError("reading videos takes PyAV", "pip install 'pamcli[video]'") from None
+        raise UsageError("videos take PyAV", "pip install 'pamcli[video]'") from None
 
 
 class Video:
@@ -43,7 +48,7 @@ class Video:
             self.container = self.library.open(str(self.path))
             self.stream = self.container.streams.best("video")
         except (self.library.FFmpegError, OSError) as error:
-            raise InputError(f"{shown(self.path)} cannot be read as a video: {_reason(error)}") from None
+            raise InputError(f"{shown(self.path)} cannot be read as a video: {reason(error)}") from None
         if self.stream is None:
             raise InputError(f"{shown(self.path)} holds no pictures, only sound or text")
         self.stream.thread_type = "AUTO"
@@ -65,7 +70,7 @@ class Video:
                     if packet.size and not packet.is_discard:
                         found.append(packet.pts)
         except (self.library.FFmpegError, OSError) as error:
-            raise InputError(f"{shown(self.path)} cannot be read to its end: {_reason(error)}") from None
+            raise InputError(f"{shown(self.path)} cannot be read to its end: {reason(error)}") from None
         if not found:
             raise InputError(f"{shown(self.path)} holds no frame")
         if None in found:
@@ -86,18 +91,47 @@ class Video:
 
         8 bits, or 16 where the video has more than 8. Raises InputError: damaged, or more than `max_pixels`.
         """
+
+        def picture(frame: Any) -> Picture:
+            deep = max(part.bits for part in frame.format.components) > 8
+            pixels = frame.to_ndarray(format="rgb48le" if deep else "rgb24")
+            return Picture(np.ascontiguousarray(np.rot90(pixels, round(frame.rotation / 90))))
+
+        return self._decoded(number, max_pixels, picture)
+
+    def small(self, number: int, longer_side: int) -> NDArray[np.uint8]:
+        """Decode a frame, grey, (H, W) of so many pixels a side at most. Raises as `frame` does."""
+
+        def picture(frame: Any) -> NDArray[np.uint8]:
+            shrunk = min(1.0, longer_side / max(frame.width, frame.height))
+            sides = {side: max(1, round(shrunk * getattr(frame, side))) for side in ("width", "height")}
+            grey = frame.reformat(**sides, format="gray", interpolation="AREA").to_ndarray()
+            return np.ascontiguousarray(np.rot90(grey, round(frame.rotation / 90)))
+
+        return self._decoded(number, None, picture)
+
+    def check_disparities(self) -> None:
+        """Raise InputError where this is no video of disparities that pam wrote."""
+        stored = self.stream.codec_context.pix_fmt, self.container.metadata.get(DISPARITY_SCALE)
+        if stored != ("gray16le", str(PNG_UNITS_PER_PIXEL)):
+            raise InputError(
+                f"{shown(self.path)} does not say that it holds disparities, as what pam writes does",
+                "a colour map cannot be read back",
+            )
+
+    def disparity(self, number: int, *, max_pixels: int | None = None) -> NDArray[np.float32]:
+        """Decode a frame of a video of disparities: (H, W), pixels, NaN unknown. Raises as `frame` does."""
+        return self._decoded(number, max_pixels, lambda frame: from_levels(frame.to_ndarray()))
+
+    def _decoded(self, number: int, max_pixels: int | None, read: Callable[[Any], Read]) -> Read:
         name = f"{shown(self.path)}, frame {number}"
         width, height = self.stream.codec_context.width, self.stream.codec_context.height
         check_size(width, height, name, max_pixels)
         try:
-            frame = self._find(number)
-            deep = max(part.bits for part in frame.format.components) > 8
-            pixels = frame.to_ndarray(format="rgb48le" if deep else "rgb24")
-            turns = round(frame.rotation / 90)
+            return read(self._find(number))
         except (self.library.FFmpegError, OSError) as error:
             self._at = None
-            raise InputError(f"{name} cannot be decoded: {_reason(error)}") from None
-        return Picture(np.ascontiguousarray(np.rot90(pixels, turns)))
+            raise InputError(f"{name} cannot be decoded: {reason(error)}") from None
 
     def _find(self, number: int) -> Any:
         wanted = int(self.stamps[number])
@@ -131,7 +165,8 @@ class Video:
         self._frames = self.container.decode(self.stream)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """What FFmpeg, or the system, says is wrong."""
     return str(getattr(error, "strerror", None) or error)
 
 

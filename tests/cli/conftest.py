@@ -13,6 +13,7 @@ import eval_trees
 import numpy as np
 import pytest
 from PIL import Image
+from video_files import write_video
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
 
@@ -112,3 +113,14 @@ def made(here: Path, kitti: Path) -> dict[str, np.ndarray]:
         held[sample.name][5:9, 40:] = np.nan
         eval_trees.write_disparity(f"made/{sample.name}.pfm", held[sample.name])
     return held
+
+
+@pytest.fixture
+def clips(here: Path, views: tuple[np.ndarray, np.ndarray]) -> list[list[np.ndarray]]:
+    """left.mkv, right.mkv and both.mkv: what two cameras see that move down; lossless, 10 frames a second."""
+    pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+    shown = [[view[top : top + 48, :64] for top in range(6)] for view in views]
+    write_video(here / "left.mkv", shown[0])
+    write_video(here / "right.mkv", shown[1])
+    write_video(here / "both.mkv", [np.concatenate(pair, 1) for pair in zip(*shown, strict=True)])
+    return shown

@@ -21,22 +21,11 @@ from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.imaging.videos import Video
 
-FRAMES = 6
 Views = list[list[np.ndarray]]
 
 
 def run(command: str) -> Run:
     return pam(*command.split())
-
-
-@pytest.fixture
-def clips(here: Path, views: tuple[np.ndarray, np.ndarray]) -> Views:
-    """left.mkv, right.mkv and both.mkv: what two cameras see that move down; lossless."""
-    shown = [[view[top : top + 48, :64] for top in range(FRAMES)] for view in views]
-    write_video(here / "left.mkv", shown[0])
-    write_video(here / "right.mkv", shown[1])
-    write_video(here / "both.mkv", [np.concatenate(pair, 1) for pair in zip(*shown, strict=True)])
-    return shown
 
 
 def test_frames_give_what_pictures_of_them_give(clips: Views, here: Path) -> None:
@@ -108,6 +97,25 @@ def test_cameras_that_began_one_after_the_other(clips: Views, here: Path) -> Non
     record = json.loads(made.stdout)
     assert record["frame"] == 2
     assert read_picture(Path("out/000002_right.png")).pixels.shape == (96, 128, 3)
+
+
+def test_the_offset_is_measured(clips: Views, here: Path) -> None:
+    """The views move down by steps that no two frames have in common."""
+    steps = np.cumsum(np.random.default_rng(1).integers(0, 4, 24))
+    tall = [np.concatenate([view, view[::-1], view]) for view in (clips[0][0], clips[1][0])]
+    shown = [[view[top : top + 48] for top in steps] for view in tall]
+    write_video(here / "left.mkv", shown[0][3:])
+    write_video(here / "right.mkv", shown[1])
+    made = run("disparity left.mkv right.mkv --offset auto --count 1 -o out --jsonl")
+    assert "pam: offset 3: the motions in both videos agree to " in made.stderr
+    assert made.code == 0
+    refuse(run("disparity left.mkv right.mkv --offset some -o out"), 2, "'some' is no number of frames")
+    for side in ("left", "right"):
+        write_video(here / f"{side}.mkv", shown[0][:1] * 8)
+    made = run("disparity left.mkv right.mkv --offset auto -o more")
+    assert made.code == 3
+    assert "cannot be measured: hardly anything moves in them" in made.stderr
+    assert "give --offset N" in made.stderr
 
 
 def test_frames_come_in_any_order(clips: Views, here: Path) -> None:

@@ -10,7 +10,8 @@ from in_strips import matched
 from random_networks import normalised, pasmnet2, picture_pair
 from torch import Tensor, nn
 
-from pamcli.networks.pasmnet2 import Block, ScaledMatching
+from pamcli.networks.pasmnet import ParallaxAttentionBlock
+from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet2 import Attended, StreamedPASMnet2, product
 from pamcli.streaming.rolling import Given, folded
@@ -81,12 +82,12 @@ def test_few_lines_of_costs_are_held(streamed: StreamedPASMnet2, monkeypatch: py
 
 def test_the_cost_of_features_alone_is_that_of_queries_and_keys() -> None:
     torch.manual_seed(0)
-    block = Block(8)
+    block = ParallaxAttentionBlock(8)
     for norm in (block.query[1], block.key[1]):
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
     block = folded(nn.Sequential(block))[0]
-    assert isinstance(block, Block)
+    assert isinstance(block, ParallaxAttentionBlock)
     views = torch.randn(2, 8, 1, 5)
     _, queries, keys = block(views)
     query, key = (x[:, :, 0] for x in (queries, keys))

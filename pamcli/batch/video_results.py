@@ -1,0 +1,168 @@
+"""Results as videos: each frame is a file in a folder beside the video, until all are there and become it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pamcli.batch import LOG
+from pamcli.batch.frames import FramePairs
+from pamcli.errors import UsageError
+from pamcli.files.finding import counted, shown
+from pamcli.files.outputs import OutputKind, names_folder
+from pamcli.files.pairing import Pairing, PairName, is_template
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, VIDEO_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+STORED = ".png"
+"""How a frame waits: lossless, with 8 or 16 bits."""
+PICTURES_A_SECOND = 25
+"""Rate of a video that is made of pictures, which do not say when they were taken."""
+
+
+def video_places(
+    options: Mapping[OutputKind, str | None], pairing: Pairing | None, format_name: str | None
+) -> dict[str, Path]:
+    """Which results are to be videos, by the names of their kinds.
+
+    A result is one where it is called so, there are several pairs, and its frames can be pictures.
+    Raises UsageError: a video that cannot be written, a list of pairs, PyAV is missing.
+    """
+    places = {}
+    main = next(iter(options))
+    for kind, text in options.items():
+        path = Path(text or "")
+        named_so = path.suffix.lower() in VIDEO_SUFFIXES and STORED in kind.suffixes
+        if text is None or not named_so or is_template(text) or names_folder(text, True):
+            continue
+        if pairing is None or any(pair.line is not None for pair in itertools.islice(pairing.pairs, 1)):
+            raise UsageError(f"{kind.option} {shown(text)} is a video, and a list of pairs is none")
+        if not pairing.batch:
+            continue
+        if path.suffix.lower() not in VIDEO_OUTPUT_SUFFIXES:
+            raise UsageError(
+                f"{kind.option} {shown(text)}: videos are written as {' or '.join(VIDEO_OUTPUT_SUFFIXES)}",
+                ".mkv is lossless, .mp4 for people to watch",
+            )
+        if kind.suffixes != PICTURE_OUTPUT_SUFFIXES and path.suffix.lower() != ".mkv":
+            raise UsageError(f"{kind.option} {shown(text)} would lose what it measures", "take .mkv")
+        if format_name is not None and kind.suffixes == main.suffixes:
+            raise UsageError(f"`format` is about files in a folder, and {shown(text)} is a video")
+        places[kind.name] = path
+    if places:
+        from pamcli.imaging.videos import video_library
+
+        video_library()
+    return places
+
+
+def frames_folder(video: Path) -> Path:
+    """Where the frames of a video wait, until all are there."""
+    return video.with_name(f"{video.name}.frames")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When the frames of a video are shown."""
+
+    stamps: Sequence[int] | NDArray[np.int64]
+    """(N,): in `unit`, ascending from 0."""
+    unit: Fraction
+    """Seconds."""
+    rate: Fraction
+    """Frames a second."""
+
+
+def clock_of(pairing: Pairing) -> Clock:
+    """When the results of these pairs are shown: as the left video's frames, pictures in even steps.
+
+    Raises InputError.
+    """
+    pairs = pairing.pairs
+    if not isinstance(pairs, FramePairs):
+        return Clock(range(len(pairs)), Fraction(1, PICTURES_A_SECOND), Fraction(PICTURES_A_SECOND))
+    import numpy as np
+
+    from pamcli.imaging.videos import Video
+
+    video = Video(pairs.left)
+    stamps, unit = video.stamps[pairs.numbers[:, 0]], Fraction(video.stream.time_base)
+    step = int(np.median(np.diff(stamps))) * unit if len(stamps) > 1 else Fraction(1, PICTURES_A_SECOND)
+    return Clock(stamps - stamps[0], unit, (1 / step).limit_denominator(1001))
+
+
+@dataclass(frozen=True)
+class StoredFrames:
+    """Frames of a video that wait in files: when each is shown, seconds, and its (H, W, C), in their order.
+
+    Those that are missing are left out; each time that they are asked for they are read anew.
+    """
+
+    pairing: Pairing
+    place: Callable[[PairName], Path]
+    clock: Clock
+
+    @property
+    def places(self) -> Iterator[tuple[Fraction, Path]]:
+        """When each is shown, and its file."""
+        for stamp, pair in zip(self.clock.stamps, self.pairing.pairs, strict=True):
+            yield int(stamp) * self.clock.unit, self.place(pair)
+
+    def __iter__(self) -> Iterator[tuple[Fraction, np.ndarray]]:
+        from pamcli.imaging.png import read_png
+        from pamcli.imaging.raster import open_source
+
+        transparent = False
+        for seconds, path in self.places:
+            if not path.exists():
+                continue
+            with open_source(path, str(path)) as stream:
+                samples = read_png(stream, str(path), None).samples
+            channels = 1 if samples.shape[2] <= 2 else 3
+            transparent |= samples.shape[2] > channels
+            yield seconds, samples[..., :channels]
+        if transparent:
+            LOG.warning("a video has no transparency: it is left out")
+
+
+def put_together(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clock: Clock, kind: str) -> None:
+    """Make a video of its frames; kind: of the result. Raises OutputError, InputError: none, unlike ones."""
+    from pamcli.imaging.video_writing import write_video
+
+    count = write_video(video, frames, rate=clock.rate, unit=clock.unit, notes=notes_of(kind))
+    if missing := len(clock.stamps) - count:
+        LOG.warning(f"{shown(video)} is without {counted(missing, 'frame')} that failed")
+
+
+def notes_of(kind: str) -> dict[str, str]:
+    """What a video says about what its grey levels measure."""
+    from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
+    from pamcli.imaging.videos import DISPARITY_SCALE
+
+    unknown = "0 where it is unknown"
+    if kind in ("disparity", "right_disparity"):
+        levels = f"{PNG_UNITS_PER_PIXEL} grey levels for a pixel of disparity"
+        return {DISPARITY_SCALE: str(PNG_UNITS_PER_PIXEL), "COMMENT": f"{levels}, {unknown}"}
+    if kind in ("depth", "depth_error"):
+        return {"COMMENT": f"{PNG_UNITS_PER_METRE} grey levels for a metre, {unknown}"}
+    return {"COMMENT": "65535 for a confidence of 1"} if kind == "confidence" else {}
+
+
+def remove_frames(places: Iterable[Path]) -> None:
+    """Remove the files of frames, and the folders that this leaves empty."""
+    folders = set()
+    for path in places:
+        folders.add(path.parent)
+        with suppress(OSError):
+            path.unlink()
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()

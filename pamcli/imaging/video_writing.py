@@ -1,0 +1,111 @@
+"""Videos written whole: `.mkv`, lossless in FFV1, or `.mp4`, in H.264 for people to watch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pamcli.errors import InputError, OutputError
+from pamcli.files.atomic import replacing
+from pamcli.imaging.videos import reason, video_library
+
+QUALITY = "16"
+"""H.264's constant rate factor: differences that hardly anybody sees."""
+_BT709 = 1
+"""How players take colours to be stored in pictures of today's sizes."""
+_LOSSLESS = {
+    # channels, bits: pixels as numpy has them, as they are stored
+    (1, 8): ("gray", "gray"),
+    (1, 16): ("gray16le", "gray16le"),
+    (3, 8): ("rgb24", "bgr0"),
+    (3, 16): ("rgb48le", "gbrp16le"),
+}
+
+
+def write_video(
+    path: Path,
+    frames: Iterable[tuple[Fraction, np.ndarray]],
+    *,
+    rate: Fraction,
+    unit: Fraction,
+    notes: Mapping[str, str],
+) -> int:
+    """Write frames as a video, which appears whole or not at all; returns how many there were, not 0.
+
+    frames: when each is shown, seconds, ascending, and its (H, W, C) uint8 or uint16, C = 1 grey or 3 RGB,
+    all of one size and kind. `.mkv` keeps every bit; `.mp4` has 8 bits, and is as good as the eye can tell.
+    rate: frames a second, unit: of the time stamps, seconds. notes: what the file says about itself.
+    Raises InputError: no frame, or sizes that differ; OutputError: it cannot be written.
+    """
+    library = video_library()
+    lossless, count, shape = path.suffix.lower() == ".mkv", 0, None
+    try:
+        with (
+            replacing(path) as temporary,
+            library.open(str(temporary), "w", format="matroska" if lossless else "mp4") as container,
+        ):
+            container.metadata.update(notes)
+            for seconds, samples in frames:
+                if shape is None:
+                    stream = _stream(container, samples, lossless, rate, unit)
+                    shape = samples.shape, samples.dtype
+                elif shape != (samples.shape, samples.dtype):
+                    raise InputError(
+                        f"{path}: frame {count} has {_kind(samples.shape, samples.dtype)}, those before it "
+                        f"{_kind(*shape)}: a video has one size",
+                        "write the results into a folder",
+                    )
+                frame = _frame(library, samples, stream.pix_fmt, lossless)
+                frame.pts, frame.time_base = round(seconds / unit), unit
+                container.mux(stream.encode(frame))
+                count += 1
+            if shape is None:
+                raise InputError(f"no frame for {path}")
+            container.mux(stream.encode())
+    except library.FFmpegError as error:
+        raise OutputError(f"cannot write {path}: {reason(error)}") from None
+    return count
+
+
+def _kind(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    channels = "grey" if shape[2] == 1 else "colour"
+    return f"{shape[1]} x {shape[0]} pixels, {channels}, {8 * dtype.itemsize} bits"
+
+
+def _stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction, unit: Fraction) -> Any:
+    height, width, channels = samples.shape
+    stream = container.add_stream("ffv1" if lossless else "libx264", rate=rate)
+    stream.height, stream.width = height, width
+    stream.time_base = stream.codec_context.time_base = unit
+    if lossless:
+        stream.pix_fmt = _LOSSLESS[channels, 8 * samples.itemsize][1]
+        stream.options = {"level": "3", "slicecrc": "1"}
+    else:
+        even = height % 2 == 0 and width % 2 == 0  # as halved colours need it
+        stream.pix_fmt, stream.options = "yuv420p" if even else "yuv444p", {"crf": QUALITY}
+        context = stream.codec_context
+        context.colorspace = context.color_primaries = context.color_trc = context.color_range = _BT709
+    return stream
+
+
+def _frame(library: Any, samples: np.ndarray, stored: str, lossless: bool) -> Any:
+    height, width, channels = samples.shape
+    if not lossless and samples.dtype == np.uint16:
+        samples = ((samples.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    given, _ = _LOSSLESS[channels, 8 * samples.itemsize]
+    pixels = np.ascontiguousarray(samples.reshape(height, width) if channels == 1 else samples)
+    frame = library.VideoFrame.from_ndarray(pixels, format=given)
+    if lossless:
+        return frame.reformat(format=stored)
+    names = importlib.import_module("av.video.reformatter")
+    return frame.reformat(
+        format=stored,
+        dst_colorspace=names.Colorspace.ITU709,
+        src_color_range=names.ColorRange.JPEG,
+        dst_color_range=names.ColorRange.MPEG,
+    )

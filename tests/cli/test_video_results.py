@@ -1,0 +1,245 @@
+"""Results as videos: whole or not at all, to the bit what a folder would hold, and resumable."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from pam_program import Run, names, pam, refuse
+from PIL import Image
+from video_files import RATE, write_video
+
+from pamcli.batch.colors import range_of
+from pamcli.imaging import video_writing
+from pamcli.imaging.colormap import colorize
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+from pamcli.imaging.videos import Video
+
+Views = list[list[np.ndarray]]
+pytestmark = pytest.mark.usefixtures("networks")
+
+
+def run(command: str) -> Run:
+    return pam(*command.split())
+
+
+def disparities(video: str) -> list[np.ndarray]:
+    opened = Video(Path(video))
+    return [opened.disparity(number) for number in range(len(opened.stamps))]
+
+
+def test_disparities_are_those_of_a_folder(clips: Views, here: Path) -> None:
+    """In order, at the times of the left frames, and with their scale in the file."""
+    left, right = clips
+    stamps = [0, 1, 3, 4]  # frame 2 was dropped
+    write_video(here / "left.mkv", left[:4], stamps=stamps)
+    write_video(here / "right.mkv", right[:4], stamps=stamps)
+    assert run("disparity left.mkv right.mkv -o frames --format png").code == 0
+    made = run("disparity left.mkv right.mkv -o out.mkv")
+    assert (made.code, made.lines) == (0, ["out.mkv"])
+    assert not Path("out.mkv.frames").exists()
+    for found, name in zip(disparities("out.mkv"), names("frames"), strict=True):
+        np.testing.assert_array_equal(found, read_disparity(Path("frames", name)))
+    video = Video(Path("out.mkv"))
+    np.testing.assert_allclose(video.times, np.array(stamps) / RATE)
+    assert video.container.metadata["DISPARITY_SCALE"] == "256"
+    assert video.stream.codec_context.name == "ffv1"
+
+
+def test_a_video_of_disparities_becomes_depth(clips: Views, here: Path) -> None:
+    assert run("disparity left.mkv right.mkv -o out.mkv --count 2").code == 0
+    made = run("depth out.mkv --focal 100 --baseline 0.5 -o depth/")
+    assert made.lines == ["depth/000000_depth.tif", "depth/000001_depth.tif"]
+    for found, name in zip(disparities("out.mkv"), made.lines, strict=True):
+        np.testing.assert_allclose(read_disparity(Path(name)), 50 / found, rtol=1e-6)
+    assert run("depth out.mkv --focal 100 --baseline 0.5 -o metres.mkv").lines == ["metres.mkv"]
+    assert "1000 grey levels for a metre" in Video(Path("metres.mkv")).container.metadata["COMMENT"]
+    refuse(run("depth left.mkv --focal 1 --baseline 1 -o d/"), 3, "does not say that it holds disparities")
+
+
+def test_colours_run_over_the_disparities_of_the_first_second(clips: Views, here: Path) -> None:
+    left, right = clips
+    stamps = [0, 9, 10, 20]
+    write_video(here / "left.mkv", [*left[:3], right[3]], stamps=stamps)  # the last one is another pair
+    write_video(here / "right.mkv", right[:4], stamps=stamps)
+    made = run("disparity left.mkv right.mkv -o d.mkv --color-map c.mkv")
+    assert made.lines == ["d.mkv", "c.mkv"], made.stderr
+    first, second, *others = found = disparities("d.mkv")
+    ends = [each for disparity in (first, second) if (each := range_of(disparity))]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    assert f"colours run from {low:.2f} to {high:.2f} px" in made.stderr
+    assert range_of(others[-1]) != (low, high)
+    video = Video(Path("c.mkv"))
+    for number, disparity in enumerate(found):
+        np.testing.assert_array_equal(video.frame(number).pixels, colorize(disparity, low, high))
+    given = run("disparity left.mkv right.mkv --color-map given.mkv --range 5:40")
+    assert given.lines == ["given.mkv"]
+    np.testing.assert_array_equal(Video(Path("given.mkv")).frame(1).pixels, colorize(second, 5, 40))
+
+
+def test_videos_to_watch(clips: Views, here: Path) -> None:
+    """Also of pictures with odd sides, which most videos cannot have."""
+    for side, frames in zip(("left", "right"), clips, strict=True):
+        write_video(here / f"{side}.mkv", [frame[:47, :63] for frame in frames])
+    made = run("disparity left.mkv right.mkv -o d.mkv --color-map c.mp4 --range 5:40 --count 2")
+    assert made.code == 0, made.stderr
+    video = Video(Path("c.mp4"))
+    assert video.stream.codec_context.name == "h264"
+    for number, disparity in enumerate(disparities("d.mkv")):
+        wrong = np.abs(video.frame(number).pixels.astype(int) - colorize(disparity, 5, 40))
+        assert wrong.shape == (47, 63, 3)
+        assert wrong.mean() < 8
+
+
+def test_larger_and_rectified_pictures(clips: Views, here: Path) -> None:
+    made = run(
+        "superres left.mkv right.mkv --scale 2 --count 2 -o l.mkv --output-right r.mp4 --output-packed b.mkv"
+    )
+    assert made.lines == ["l.mkv", "r.mp4", "b.mkv"], made.stderr
+    assert run("superres left.mkv right.mkv --scale 2 --count 2 -o frames/").code == 0
+    for number in range(2):
+        left = read_picture(Path(f"frames/00000{number}_left.png")).pixels
+        np.testing.assert_array_equal(Video(Path("l.mkv")).frame(number).pixels, left)
+        np.testing.assert_array_equal(Video(Path("b.mkv")).frame(number).pixels[:, : left.shape[1]], left)
+        assert Video(Path("r.mp4")).frame(number).pixels.shape == left.shape
+    rig = cv2.FileStorage("rig.yaml", cv2.FILE_STORAGE_WRITE)
+    for name, matrix in {
+        **dict.fromkeys(("K1", "K2"), np.array([[60.0, 0, 32], [0, 60, 24], [0, 0, 1]])),
+        **dict.fromkeys(("D1", "D2"), np.zeros((1, 5))),
+        **{"R": np.eye(3), "T": np.array([[-0.1], [0], [0]])},
+    }.items():
+        rig.write(name, matrix)
+    rig.release()
+    made = run("rectify left.mkv right.mkv --calibration rig.yaml -o out/l.mkv --output-right out/r.mkv")
+    assert made.lines == ["out/l.mkv", "out/r.mkv"], made.stderr
+    assert names("out") == ["calibration.yaml", "l.mkv", "r.mkv"]
+    again = run("disparity out/l.mkv out/r.mkv --calibration out/calibration.yaml --depth z.mkv --count 1")
+    assert again.lines == ["z.mkv"], again.stderr
+
+
+def test_numbered_pictures_become_a_video(clips: Views, here: Path) -> None:
+    for side, frames in zip(("lefts", "rights"), clips, strict=True):
+        Path(side).mkdir()
+        for number in range(9, 12):
+            Image.fromarray(frames[number - 9]).save(f"{side}/frame{number}.png")
+    assert run("disparity lefts rights -o out.mkv").lines == ["out.mkv"]
+    assert run("disparity left.mkv right.mkv -o same.mkv --count 3").code == 0
+    np.testing.assert_array_equal(disparities("out.mkv"), disparities("same.mkv"))
+    np.testing.assert_allclose(Video(Path("out.mkv")).times, [0, 0.04, 0.08])
+
+
+def test_a_stop_while_the_video_is_made_loses_nothing(
+    clips: Views, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(video: Path, frames: Iterable[Any], *_: object) -> None:
+        next(iter(frames))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pamcli.batch.run.put_together", stopped)
+        made = run("disparity left.mkv right.mkv -o out.mkv --count 3")
+    assert made.code == 130
+    assert "stopped after 3 ok; the same command with --skip-existing goes on" in made.stderr
+    assert not Path("out.mkv").exists()
+    assert names("out.mkv.frames") == ["000000.png", "000001.png", "000002.png"]
+    refuse(run("disparity left.mkv right.mkv -o out.mkv --count 3"), 2, "3 results exist already")
+    Path("out.mkv.frames/000001.png").unlink()
+    made = run("disparity left.mkv right.mkv -o out.mkv --count 3 --skip-existing")
+    assert made.lines == ["out.mkv"]
+    assert "1 ok, 2 skipped" in made.stderr
+    assert len(disparities("out.mkv")) == 3
+    before = Path("out.mkv").read_bytes()
+    again = run("disparity left.mkv right.mkv -o out.mkv --count 3 --skip-existing")
+    assert (again.code, again.lines) == (0, [])
+    assert Path("out.mkv").read_bytes() == before
+    refuse(run("disparity left.mkv right.mkv -o out.mkv"), 2, "1 result exists already: out.mkv")
+    assert run("disparity left.mkv right.mkv -o out.mkv --count 2 --overwrite").lines == ["out.mkv"]
+    assert len(disparities("out.mkv")) == 2
+
+
+def test_a_video_whose_writing_fails_is_not_there(
+    clips: Views, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(video_writing, "_frame", full)
+    refuse(run("disparity left.mkv right.mkv -o out.mkv --count 1"), 7, "cannot write out.mkv: no space left")
+    assert [path.name for path in here.glob("out*")] == ["out.mkv.frames"]
+    assert not list(here.glob(".pam-*"))
+
+
+def test_shards_leave_the_video_to_the_last_command(clips: Views, here: Path) -> None:
+    made = run("disparity left.mkv right.mkv -o out.mkv --shard 2/2")
+    assert (made.code, made.lines) == (0, [])
+    assert "the same command with --skip-existing and without --shard makes out.mkv" in made.stderr
+    assert names("out.mkv.frames") == ["000001.png", "000003.png", "000005.png"]
+    assert run("disparity left.mkv right.mkv -o out.mkv --skip-existing").lines == ["out.mkv"]
+    assert run("disparity left.mkv right.mkv -o whole.mkv").code == 0
+    np.testing.assert_array_equal(disparities("out.mkv"), disparities("whole.mkv"))
+
+
+def test_a_damaged_frame_is_missing_in_the_video(clips: Views, here: Path) -> None:
+    write_video(here / "left.mov", clips[0], "png", "rgb24")
+    with Video(here / "left.mov").library.open("left.mov") as container:
+        packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    data = (here / "left.mov").read_bytes()
+    at = data.find(packets[2])
+    (here / "left.mov").write_bytes(data[:at] + bytes(200) + data[at + 200 :])
+    made = run("disparity left.mov right.mkv -o out.mkv")
+    assert (made.code, made.lines) == (6, ["out.mkv"])
+    assert "out.mkv is without 1 frame that failed" in made.stderr
+    np.testing.assert_allclose(Video(Path("out.mkv")).times, [0, 0.1, 0.3, 0.4, 0.5])
+
+
+def test_sound_is_left_alone(clips: Views, here: Path) -> None:
+    av = importlib.import_module("av")
+    with av.open("heard.mkv", "w") as container:
+        picture, sound = container.add_stream("ffv1", rate=RATE), container.add_stream("pcm_s16le", rate=8000)
+        picture.height, picture.width, picture.pix_fmt = 48, 64, "bgr0"
+        for number, view in enumerate(clips[0]):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(view), format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, RATE)
+            container.mux(picture.encode(frame))
+            heard = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), format="s16", layout="mono")
+            heard.sample_rate, heard.pts = 8000, 800 * number
+            container.mux(sound.encode(heard))
+        container.mux(picture.encode())
+        container.mux(sound.encode())
+    assert run("disparity heard.mkv right.mkv -o out.mkv --count 2").lines == ["out.mkv"]
+    with av.open("out.mkv") as container:
+        assert [stream.type for stream in container.streams] == ["video"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("left.mkv right.mkv -o out.avi", "videos are written as .mkv or .mp4"),
+        ("left.mkv right.mkv -o out.mp4", "--output out.mp4 would lose what it measures"),
+        ("left.mkv right.mkv -o left.mkv --overwrite", "left.mkv would overwrite an input"),
+        ("left.mkv right.mkv -o out.mkv --color-map out.mkv", "would be both disparity and color_map"),
+        ("left.mkv right.mkv -o out.mkv --format tif", "--format is about files in a folder"),
+        ("left.mkv right.mkv -o out.mkv --min-disparity -16", "a video cannot hold negative disparities"),
+        ("left.mkv right.mkv --page out.mkv", "--page out.mkv is one file for many pairs"),
+        ("left.png right.png -o out.mkv", "--output out.mkv has the suffix .mkv"),
+        ("--pairs list.tsv -o out.mkv", "a list of pairs is none"),
+    ],
+)
+def test_what_no_video_can_be(words: str, said: str, clips: Views, pair: Path) -> None:
+    Path("list.tsv").write_text("left.png\tright.png\n")
+    refuse(pam("disparity", *words.split()), 2, said)
+    assert not list(pair.glob("out*"))
+
+
+def test_records_name_the_video(clips: Views, here: Path) -> None:
+    made = run("disparity left.mkv right.mkv -o out.mkv --count 2 --jsonl")
+    assert [json.loads(line)["outputs"] for line in made.lines] == [{"disparity": "out.mkv"}] * 2

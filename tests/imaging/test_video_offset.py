@@ -1,0 +1,86 @@
+"""The offset of two videos: found by motion, and not guessed where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+
+from video_files import RATE, write_video
+
+from pamcli.errors import InputError
+from pamcli.imaging.video_offset import find_offset
+from pamcli.imaging.videos import Video
+
+FRAMES, SIZE, DISPARITY = 60, (96, 72), 12
+LATER = 20
+"""Places of a path that lie before those of the left video."""
+
+
+def texture() -> np.ndarray:
+    small = np.random.default_rng(1).uniform(0, 255, (60, 80, 3)).astype(np.float32)
+    return cv2.resize(small, (400, 300), interpolation=cv2.INTER_CUBIC)
+
+
+def write_views(folder: Path, path: np.ndarray, offset: int, dropped: Sequence[int] = ()) -> None:
+    """Both videos of cameras, or a thing before them, that move along a path: (N, 2) pixels."""
+    noise, wall = np.random.default_rng(2), texture()
+    for side, shift, first in (("left", 0, LATER), ("right", DISPARITY, LATER - offset)):
+        frames = []
+        for x, y in path[first : first + FRAMES]:
+            place = np.array([[1, 0, -x - 100 - shift], [0, 1, -y - 100]], np.float32)
+            view = cv2.warpAffine(wall, place, SIZE) + noise.normal(0, 4, (*SIZE[::-1], 3))
+            frames.append(np.clip(view, 0, 255).astype(np.uint8))
+        kept = [number for number in range(FRAMES) if side == "left" or number not in dropped]
+        write_video(folder / f"{side}.mkv", [frames[number] for number in kept], stamps=kept)
+
+
+def wander(largest: float) -> np.ndarray:
+    steps = np.cumsum(np.random.default_rng(3).normal(0, 1, (FRAMES + 2 * LATER, 2)), axis=0)
+    steps -= steps.mean(axis=0)
+    return largest * steps / np.abs(steps).max()
+
+
+def offset_of(folder: Path) -> int:
+    left, right = (Video(folder / f"{side}.mkv") for side in ("left", "right"))
+    found = find_offset(left, right, 1 / RATE)
+    assert found.agreement > 0.9 > found.next_best + 0.2
+    return found.frames
+
+
+@pytest.mark.parametrize("offset", [0, 4, -9])
+def test_cameras_that_are_held_by_hand(tmp_path: Path, offset: int) -> None:
+    write_views(tmp_path, wander(30), offset)
+    assert offset_of(tmp_path) == offset
+
+
+def test_a_pan_whose_speed_changes(tmp_path: Path) -> None:
+    """What comes into the pictures does so at other times in both views: it is not gone by."""
+    speed = 1 + np.random.default_rng(4).normal(0, 0.4, FRAMES + 2 * LATER)
+    write_views(tmp_path, np.stack([np.cumsum(speed), 0 * speed], axis=1), 5)
+    assert offset_of(tmp_path) == 5
+
+
+def test_dropped_frames_do_not_shift_it(tmp_path: Path) -> None:
+    write_views(tmp_path, wander(30), 4, dropped=(10, 11, 30))
+    assert offset_of(tmp_path) == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (np.zeros((FRAMES + 2 * LATER, 2)), "hardly anything moves"),
+        (np.stack([np.arange(100.0), np.zeros(100)], axis=1), "cannot be measured"),  # evenly
+        (np.stack([np.zeros(100), 10 * np.sin(np.arange(100) * np.pi / 4)], axis=1), "to 1.00 elsewhere"),
+    ],
+)
+def test_what_does_not_tell_the_offset(tmp_path: Path, path: np.ndarray, said: str) -> None:
+    write_views(tmp_path, path, 3)
+    left, right = (Video(tmp_path / f"{side}.mkv") for side in ("left", "right"))
+    with pytest.raises(InputError, match=said):
+        find_offset(left, right, 1 / RATE)
