@@ -45,6 +45,7 @@ command(app, "depth", "Turn disparities that are there already into metres.")(de
 command(app, "superres", "Make both pictures up to 4 times larger.")(superres.command)
 command(measure, "disparity", "Measure disparity as the benchmarks define it.")(evaluate.disparity)
 command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(evaluate.superres)
+command(measure, "protocols", "List the rules that papers measure disparity by.")(evaluate.protocols)
 app.add_typer(measure, name="eval")
 command(app, "submit", "Write archives for the benchmarks' servers.")(submit.command)
 command(learn, "disparity", "Train PASMnet or PASMnet 2, which find disparity.")(train.disparity)
