@@ -70,7 +70,7 @@ def load_upscaler(
 
 
 def _say_what_computes(network: StereoMatcher | StereoUpscaler) -> None:
-    """Of a network that is not pam's own, which may run in places that nobody expected."""
+    """Log where a network runs that is not pam's own: it may be a place that nobody expected."""
     if (foreign := network.foreign) is not None:
         LOG.info("%s (%s)", foreign.runner.says, foreign.spec.architecture)
 

@@ -62,7 +62,7 @@ class ForeignNetwork:
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str, network_from: str | None) -> "ForeignNetwork":
-        """From a description, or from an ONNX file of a family that is known.
+        """Load a network by its description, or an ONNX file of a family that is known.
 
         Raises ModelError, DeviceError, UsageError.
         """
