@@ -37,7 +37,7 @@ Maps = Sequence[NDArray[np.float32]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--scenes", type=int, default=4, help="of each kind")
-    parser.add_argument("--frames", type=int, default=20)
+    parser.add_argument("--frames", type=int, default=20, help="of still scenes; half as many of others")
     parser.add_argument("--size", default="384x256")
     parser.add_argument("--weights", default=None)
     given = parser.parse_args()
@@ -47,7 +47,8 @@ def main() -> None:
     for number, (kind, moves) in enumerate(KINDS.items()):
         rows = []
         for scene in range(given.scenes):
-            drawn = sequence(10 * number + scene, height, width, given.frames, noise=NOISE, **moves)
+            count = given.frames if kind == "still" else given.frames // 2
+            drawn = sequence(10 * number + scene, height, width, count, noise=NOISE, **moves)
             frames, found, fused = list(drawn), list[NDArray[np.float32]](), list[NDArray[np.float32]]()
             for frame in frames:
                 start = time.process_time()

@@ -73,12 +73,13 @@ def sequence(
         moves.append(camera if layer.endless else motion((x0 + x1) / 2, (y0 + y1) / 2, things))
     rows, columns = np.mgrid[:height, :width].astype(np.float64)
     places = np.stack([columns, rows, np.ones_like(rows)], axis=-1)
-    x, y = (torch.from_numpy(part) for part in (columns, rows))
+    x, y = (torch.from_numpy(part).float() for part in (columns, rows))
     for time in range(frames):
-        layers = [moved(layer, move.at(time)) for layer, move in zip(scene.layers, moves, strict=True)]
-        views = render(layers, height, width, dtype=torch.float64)
-        apart = torch.stack([(layer.surface.disparity(x, y) - views.disparity).abs() for layer in layers])
-        seen = apart.argmin(dim=0).numpy()
+        if time == 0 or walls or things:
+            layers = [moved(layer, move.at(time)) for layer, move in zip(scene.layers, moves, strict=True)]
+            views = render(layers, height, width)
+            apart = torch.stack([(layer.surface.disparity(x, y) - views.disparity).abs() for layer in layers])
+            seen = apart.argmin(dim=0).numpy()
         before = np.zeros((height, width, 2), np.float32)
         for number, move in enumerate(moves):
             back = np.linalg.inv(move.at(time - 1)) @ move.at(time)

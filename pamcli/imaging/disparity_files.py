@@ -144,7 +144,7 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
-    """As `_levels`, with what is to be said of what is beyond them."""
+    """Encode the `_levels`, and say what is beyond them."""
     levels, count = _levels(values, units, keep_far=keep_far)
     said = FAR[keep_far].format(count)
     return Encoded(png.encode_png(levels), [said] if count else [], count)

@@ -49,8 +49,8 @@ FOLLOWED = 0.5
 FAR = 1.0
 """Pixels from which on both are not averaged: one of them is right, by the pictures."""
 PATIENCE, PATIENCE_STILL = -0.1, 4.0
-"""By how much the old one's difference of left and right may be larger than the new one's and it stays, in
-times the noise: in what moves it has to be smaller, in what is still it may be much larger."""
+"""Difference of left and right that the old one may have more than the new one and stays, times the noise: in
+what moves it has to be smaller, in what is still it may be much larger."""
 EVEN = 0.5
 """Pixels by which disparities change within a pixel at an edge, across which none is averaged."""
 
