@@ -35,7 +35,7 @@ def scene(at: int, noise: int, near: float = NEAR, wall: int = 0) -> Pictures:
 
 
 def flickering(disparity: np.ndarray, seed: int) -> np.ndarray:
-    """Disparities as a network finds them: a bit off everywhere, in some patches by more, each time others."""
+    """Disparities as a network finds them: a bit off, in some patches by more, each time in others."""
     rng = np.random.default_rng(seed)
     shape = (HEIGHT // 8, WIDTH // 8)
     rough = (rng.normal(0, 0.3, shape) + 6 * (rng.random(shape) < 0.15)).astype(np.float32)
