@@ -95,15 +95,10 @@ def match_files(
     Arguments are the command's, under the names of its options (`pam disparity --help`; `BatchOptions` of
     `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
     `{}`. output: disparities of the left view, pixels, in the format of the suffix, of a folder in `format`;
-<<<<<<< HEAD
     `-` hands the bytes back in `Outcome.data`; a video is there after the last outcome. range, max_disparity,
     min_disparity, focal, doffs, disparity_error: pixels. min_confidence: 0 to 1. baseline, max_depth: metres.
     max_memory: bytes.
-=======
-    `-` hands the bytes back in `Outcome.data`. range, max_disparity, min_disparity, focal, doffs,
-    disparity_error: pixels. min_confidence: 0 to 1. baseline, max_depth: metres. max_memory: bytes.
     network_from: "module:function" that makes the network which `weights` describes; its code runs.
->>>>>>> main
     Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
     while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
     """
