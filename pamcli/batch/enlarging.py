@@ -35,9 +35,10 @@ def enlarge_files(
     packing: Packing = "lr",
     quality: int | None = None,
     format: PictureFormat | None = None,
-    scale: Literal[2, 4] | None = None,
+    scale: float | None = None,
     weights: Place | None = None,
     ensemble: bool = False,
+    network_from: str | None = None,
     device: str = "auto",
     precision: str = "auto",
     max_memory: int | None = None,
@@ -51,20 +52,24 @@ def enlarge_files(
     Arguments are the command's, under the names of its options (`pam superres --help`; `BatchOptions` of
     `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
     `{}`. output: the left picture, or a folder for both; `-` hands its bytes back in `Outcome.data`.
-    quality: 1 to 100, of JPEG and WebP. scale: 2 or 4 times on each side; None: 4, or what the weights do.
-    max_memory: bytes.
+    quality: 1 to 100, of JPEG and WebP. scale: times on each side, above 1 and up to 4; None: 4, or what the
+    weights do. network_from: "module:function" that makes the network which `weights` describes; its code
+    runs. max_memory: bytes.
     Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
     while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
     """
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
     batch = Batch.asked(request, places, format, read=[weights])
-    settings = {"ensemble": ensemble, "device": device, "precision": precision, "max_memory": max_memory}
+    settings: dict[str, object] = {
+        **{"ensemble": ensemble, "network_from": network_from},
+        **{"device": device, "precision": precision, "max_memory": max_memory},
+    }
     load = partial(_load, weights, scale, settings)
     return batch.working(_Enlarging(load, packing, quality), gpus=device != "cpu")
 
 
-def _load(weights: Place | None, scale: int | None, settings: dict[str, object]) -> StereoUpscaler:
+def _load(weights: Place | None, scale: float | None, settings: dict[str, object]) -> StereoUpscaler:
     return load_upscaler(weights, scale, **settings)[0]
 
 
@@ -78,7 +83,7 @@ class _Enlarging(NetworkOperation["dict[str, np.ndarray]"]):
         from pamcli.imaging.stereo_pair import RED_CYAN, packed_size
 
         view = pair.right if name == "right" else pair.left
-        height, width = pair.height * self.network.scale, pair.width * self.network.scale
+        height, width = self.network.size_of(pair.height, pair.width)
         alpha = view.alpha is not None
         if name == "packed":
             height, width = packed_size(height, width, self.packing)
@@ -102,13 +107,15 @@ class _Enlarging(NetworkOperation["dict[str, np.ndarray]"]):
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
         from pamcli.imaging.images import encode_picture
-        from pamcli.imaging.resize import imresize
+        from pamcli.imaging.resize import imresize_to
         from pamcli.imaging.stereo_pair import packed
 
         views = {}
         for side, view in (("left", pair.left), ("right", pair.right)):
             if side in result and name in (side, "packed"):
-                alpha = None if view.alpha is None else imresize(view.alpha, self.network.scale)
+                alpha = view.alpha
+                if alpha is not None:
+                    alpha = imresize_to(alpha, result[side].shape[1], result[side].shape[0])
                 views[side] = replace(view, pixels=result[side], alpha=alpha)
         larger = packed(views["left"], views["right"], self.packing) if name == "packed" else views[name]
         return Encoded(encode_picture(larger, place.suffix, name=str(place), quality=self.quality))

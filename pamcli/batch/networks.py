@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pamcli.batch import LOG
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import DEFAULT_SCALE, DEFAULT_UPSCALING, locate
+from pamcli.registry.catalog import default_upscaling, locate
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, P
     from pamcli.inference.matcher import StereoMatcher
 
     matcher = StereoMatcher.load(path, **settings)
+    _say_what_computes(matcher)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", match size {matcher.match_size}"
     LOG.debug("%s: %s, %s, maximum disparity %s%s", weights, path, _compute(matcher), limit, resized)
@@ -42,28 +43,36 @@ def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, P
 
 
 def load_upscaler(
-    weights: str | Path | None, scale: int | None, **settings: Any
+    weights: str | Path | None, scale: float | None, **settings: Any
 ) -> tuple[StereoUpscaler, Path]:
     """Load a network for super-resolution: itself, and its file. settings: those of `StereoUpscaler.load`.
 
-    scale: how many times it has to enlarge; None: whatever it does.
+    scale: how many times it has to enlarge, at most so many times as the network does; None: as that does.
     Raises ModelError, DeviceError, UsageError.
     """
-    name = weights or DEFAULT_UPSCALING[scale or DEFAULT_SCALE]
+    name = weights or default_upscaling(scale)
     path = find_weights(name)
 
     def check(stored: int | None) -> None:
-        if None not in (scale, stored) and scale != stored:
-            raise UsageError(f"{name} enlarges {stored} times, not {scale}", "leave out `scale` or `weights`")
+        if scale is not None and stored is not None and scale > stored:
+            raise UsageError(
+                f"{name} enlarges {stored} times, not {scale:g}", "leave out `scale` or `weights`"
+            )
 
-    if path.suffix != ".onnx":  # which only ONNX Runtime reads
+    if path.suffix not in (".onnx", ".toml"):  # which only ONNX Runtime reads, or says nothing of weights
         check(read_header(path).spec.scale)
     from pamcli.inference.upscaler import StereoUpscaler
 
-    upscaler = StereoUpscaler.load(path, **settings)
-    check(upscaler.scale)
-    LOG.debug("%s: %s, %s, enlarges %s times", name, path, _compute(upscaler), upscaler.scale)
+    upscaler = StereoUpscaler.load(path, scale=scale, **settings)
+    _say_what_computes(upscaler)
+    LOG.debug("%s: %s, %s, enlarges %g times", name, path, _compute(upscaler), upscaler.scale)
     return upscaler, path
+
+
+def _say_what_computes(network: StereoMatcher | StereoUpscaler) -> None:
+    """Log where a network runs that is not pam's own: it may be a place that nobody expected."""
+    if (foreign := network.foreign) is not None:
+        LOG.info("%s (%s)", foreign.runner.says, foreign.spec.architecture)
 
 
 def _compute(network: StereoMatcher | StereoUpscaler) -> str:

@@ -17,6 +17,7 @@ from pamcli.cli import (
     calibration_making,
     dataset,
     depth,
+    describe,
     disparity,
     doctor,
     evaluate,
@@ -41,9 +42,10 @@ learn = group("Train the networks, with ground truth or without.")
 command(app, "disparity", "Find where each left pixel sits in the right picture.")(disparity.command)
 command(app, "rectify", "Bring a point into the same row of both pictures.")(rectify.command)
 command(app, "depth", "Turn disparities that are there already into metres.")(depth.command)
-command(app, "superres", "Make both pictures 2 or 4 times larger.")(superres.command)
+command(app, "superres", "Make both pictures up to 4 times larger.")(superres.command)
 command(measure, "disparity", "Measure disparity as the benchmarks define it.")(evaluate.disparity)
 command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(evaluate.superres)
+command(measure, "protocols", "List the rules that papers measure disparity by.")(evaluate.protocols)
 app.add_typer(measure, name="eval")
 command(app, "submit", "Write archives for the benchmarks' servers.")(submit.command)
 command(learn, "disparity", "Train PASMnet or PASMnet 2, which find disparity.")(train.disparity)
@@ -53,6 +55,7 @@ command(app, "guide", "Show pages of the guide.")(guide.command)
 command(app, "doctor", "Check a calibration against a pair, or whether pam works here.")(doctor.command)
 command(calibration.app, "make", "Make a rig's calibration from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
+command(weights.app, "describe", "Find out how any stereo network is fed and read.")(describe.command)
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options, parsing
 from pamcli.cli.console import Console, Progress
-from pamcli.cli.groups import OptionGroup, flag, option, set_options
+from pamcli.cli.groups import OptionGroup, argument, flag, option, set_options
 from pamcli.cli.network import Matching, Upscaling
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
 from pamcli.errors import UsageError
@@ -144,10 +144,22 @@ def one_set(sets: Sequence[Source], option: str) -> Source:
     return sets[0]
 
 
+def _complete_protocol(incomplete: str) -> list[str]:
+    from pamcli.evaluation.protocols import PROTOCOLS
+
+    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+
+
 class DisparityInput(Disparities):
     """What is measured, and how. Raises UsageError for a study or a limit that is none."""
 
     allow_missing: bool = flag("Leave out samples that have no prediction.")
+    protocol: list[str] | None = option(
+        "Measure by the rules of this name (pam eval protocols lists them); given several times, each has "
+        "a column. By default by those of each data set's benchmark.",
+        metavar="NAME",
+        autocompletion=_complete_protocol,
+    )
     max_gt: float | None = option(
         "Count only true disparities below this; the paper's limit is 192.", metavar="PX", parse=None
     )
@@ -166,6 +178,13 @@ class DisparityInput(Disparities):
         most = self.max_gt
         if most is not None and not (math.isfinite(most) and most >= 1):
             raise UsageError(f"--max-gt {most:g} is no number of pixels from 1 up")
+        names = self.protocol or []
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"--protocol {twice[0]} is given twice", "give each name once")
+        if names and most is not None:
+            raise UsageError(
+                "--max-gt and --protocol contradict each other", "a protocol says which truth counts"
+            )
 
 
 def disparity(
@@ -176,18 +195,53 @@ def disparity(
     Figures are given pooled over all pixels of a set (the headline) and as means of the pictures.
 
     $ pam eval disparity --data kitti2015:kitti --report kitti.html
-    $ pam eval disparity --data kitti2015:kitti --predictions made/
+    $ pam eval disparity --data kitti2015:kitti --predictions made/ --protocol kitti --protocol raft-stereo
     """
+    from pamcli.evaluation.disparity import Disparity
+
     console = messages.console(jsonl=shown.as_json)
     given.check(network)
     shown.check()
+    task = Disparity(given.max_gt, given.resize, given.study, tuple(given.protocol or ()))
     sets = given.opened(console)
     if given.predictions is not None:
         one_set(sets, "--predictions")
-    from pamcli.evaluation.disparity import Disparity
-
     method = given.method(network, compute, console, allow_missing=given.allow_missing)
-    measured(Disparity(given.max_gt, given.resize, given.study), sets, [method], shown, console)
+    measured(task, sets, [method], shown, console)
+
+
+def protocols(
+    name: str | None = argument(
+        "Name of the rules; by default all are listed.",
+        metavar="NAME",
+        show_default=False,
+        autocompletion=_complete_protocol,
+    ),
+    jsonl: bool = options.JSONL,
+) -> None:
+    """Show what papers and benchmarks mean by their figures of disparity: rules by name, for --protocol.
+
+    With a name: which figures are stated under these rules, on what data sets they differ, and the source.
+
+    $ pam eval protocols
+    $ pam eval protocols raft-stereo
+    """
+    from pamcli.evaluation.protocols import PROTOCOLS, check_protocol
+
+    console = Console(jsonl=jsonl)
+    if name is not None:
+        check_protocol(name)
+    for each in [name] if name else PROTOCOLS:
+        row = PROTOCOLS[each]
+        told = {", ".join(data) or "any data": rules.figures() for data, rules in row.told()}
+        entry = {"name": each, "about": row.about, "source": row.source, "figures": told}
+        if name is None:
+            console.answer(entry, f"{each:18} {row.about}")
+        else:
+            lines = [
+                line for data, each in told.items() for line in (f"{data}:", *(f"  {one}" for one in each))
+            ]
+            console.answer(entry, row.about, f"source: {row.source}", "", *lines)
 
 
 class SuperresInput(DataSets):
@@ -238,12 +292,14 @@ def superres(
 
     methods: list[Method] = []
     factor = network.scale or DEFAULT_SCALE
+    if not isinstance(factor, int):
+        raise UsageError(f"--scale {factor:g}: pairs are measured at whole scales", "2, 3 or 4")
     if predictions is not None:
         one_set(sets, "--predictions")
         methods.append(FilesMethod(predictions, allow_missing=given.allow_missing))
     elif not given.baseline_only:
         upscaler, path = network.load(compute, console)
-        factor = upscaler.scale
+        factor = int(upscaler.scale)
         keep = None if save is None else partial(_save, Kept(), save)
         name = Path(network.name).stem + (", ensemble" if network.ensemble else "")
         methods.append(NetworkMethod(upscaler, name, path, given.right_view, keep))

@@ -11,7 +11,7 @@ from pamcli.cli.console import Console, listen
 from pamcli.cli.groups import OptionGroup, as_keywords, flag, option
 from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_SCALE, DEFAULT_UPSCALING, REGISTERED
+from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -28,7 +28,7 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
 
 def _complete_weights(incomplete: str) -> list[str]:
     """Complete a name for the tab key: names of `pam weights list`, and files."""
-    files = [*glob(f"{incomplete}*.safetensors"), *glob(f"{incomplete}*.onnx")]
+    files = [name for suffix in ("safetensors", "onnx", "toml") for name in glob(f"{incomplete}*.{suffix}")]
     return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
 
 
@@ -40,10 +40,16 @@ class Network(OptionGroup, panel="Network"):
     """Whose weights. Its subclasses have a `name`: of those that are given, else of the default."""
 
     weights: str | None = option(
-        "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx), or "
-        "hf:owner/repo/file.safetensors[@revision].",
+        "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx, or a .toml of `pam "
+        "weights describe`), or hf:owner/repo/file.safetensors[@revision].",
         parse=parsing.name,
         **WEIGHTS,
+    )
+    network_from: str | None = option(
+        "Run the PyTorch network that this function makes, described by the .toml of --weights; the "
+        "module's code runs.",
+        metavar="MODULE:FUNCTION",
+        parse=parsing.name,
     )
 
 
@@ -98,15 +104,18 @@ class Matching(Network):
 class Upscaling(Network):
     """A network for super-resolution."""
 
-    scale: int | None = option(
-        "Enlarge so many times on each side, by default 4.", metavar="2|4", parse=parsing.scale
+    scale: float | None = option(
+        "Enlarge N times on each side, by default 4; 2 and 4 are what networks do, and what they make is "
+        "reduced to any other above 1.",
+        metavar="N",
+        parse=parsing.scale,
     )
     ensemble: bool = flag("Average over the flips of the pair: finer, in four times the time.")
 
     @property
     def name(self) -> str:
         """Name of the weights: those that are given, else the default of the scale."""
-        return self.weights or DEFAULT_UPSCALING[self.scale or DEFAULT_SCALE]
+        return self.weights or default_upscaling(self.scale)
 
     def load(self, compute: Compute, console: Console) -> tuple[StereoUpscaler, Path]:
         """The network, and its file. Raises ModelError, DeviceError, UsageError."""

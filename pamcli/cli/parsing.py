@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from pamcli.errors import UsageError, did_you_mean
+from pamcli.registry.architectures import SCALES
 
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "in": 0.0254}
@@ -171,11 +172,15 @@ def shard(text: str, option: str) -> tuple[int, int]:
     return share
 
 
-def scale(text: str, option: str) -> int:
-    """Read an enlargement of both sides."""
-    if text not in ("2", "4"):
-        raise UsageError(f"{option} {text} is none: 2 or 4")
-    return int(text)
+def scale(text: str, option: str) -> float:
+    """Read an enlargement of both sides: a whole number where it is one."""
+    try:
+        times = float(text)
+    except ValueError:
+        times = math.nan
+    if not 1 < times <= max(SCALES):
+        raise UsageError(f"{option} {text} is none: a number above 1, up to {max(SCALES)}")
+    return int(times) if times == int(times) else times
 
 
 def cameras(text: str, option: str) -> tuple[int, int]:

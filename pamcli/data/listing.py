@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
@@ -34,7 +35,7 @@ class Part:
     """How it is called where it is lacking: "truth (disp0GT.pfm)"; "" = its lack is not reported."""
     read: Callable[[Path], Any] | None = None
     """A module's function, so that a source can be pickled. None: for others to read; its result None: there
-    is nothing after all."""
+    is nothing after all; a dictionary: several fields of `Sample`, by their names."""
     file: str = ""
     """File of `Patterns` that holds it."""
 
@@ -94,22 +95,35 @@ class Listed(Source):
         """Raises InputError naming the file: missing, damaged, or of another size than the left picture."""
         files = self.files[index]
         left, right = (read_picture(path).pixels for path in (files.left, files.right))
-        known = {"calibration": self._calibration} | {
-            part.name: part.read(files.parts[part.name])
-            for part in self.parts
-            if part.read is not None and part.name in files.parts
-        }
-        for name, values in {"right": right, **known}.items():
-            if isinstance(values, np.ndarray) and values.shape[:2] != left.shape[:2]:
-                here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, left.shape))
-                path = shown(files.parts.get(name, files.right))
-                raise InputError(f"{path} is {here}, the left picture {shown(files.left)} is {there}")
+        known: dict[str, Any] = {"calibration": self._calibration}
+        _check_size(right, left, files.right, files.left)
+        for part in self.parts:
+            if part.read is not None and (path := files.parts.get(part.name)) is not None:
+                values = part.read(path)
+                fields = values if isinstance(values, dict) else {part.name: values}
+                for name, each in fields.items():
+                    for array in each.values() if isinstance(each, dict) else (each,):
+                        _check_size(array, left, path, files.left, finer=name.startswith("fine"))
+                known |= fields
         return Sample(files.name, left, right, **known)
 
     def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
         pairs.spec = self.spec
         return pairs
+
+
+def _check_size(
+    values: Any, left: NDArray[np.generic], path: Path, of_left: Path, *, finer: bool = False
+) -> None:
+    """Raise InputError where an array is not of the left picture's size, or finer by no whole number."""
+    if not isinstance(values, np.ndarray):
+        return
+    height, width = left.shape[:2]
+    times = max(1, values.shape[0] // height) if finer else 1
+    if values.shape[:2] != (times * height, times * width):
+        here, there = (f"{shape[1]} x {shape[0]}" for shape in (values.shape, left.shape))
+        raise InputError(f"{shown(path)} is {here}, the left picture {shown(of_left)} is {there}")
 
 
 def paired(

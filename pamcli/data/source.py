@@ -46,6 +46,13 @@ class Sample:
     """(H / s, W / s, 3) RGB: the left picture reduced by a whole number s, where the source stores it, as do
     sets of training patches; None = to be made. Both views have it, or none."""
     low_right: NDArray[np.uint8] | None = None
+    masks: Mapping[str, NDArray[np.bool_]] | None = None
+    """(H, W) other parts that the source tells apart, by the names of `evaluation.regions.REGIONS`."""
+    fine: NDArray[np.float32] | None = None
+    """(s * H, s * W) truth of the left view on a grid s times finer, in pixels of the pictures,
+    NaN = unknown; None = there is none."""
+    fine_visible: NDArray[np.bool_] | None = None
+    """(s * H, s * W) `visible` on that grid; None = not known there."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@
 | the call, and the one loop: methods on data sets -> an `Evaluation` | `run` |
 | what is measured of a sample, and in which table its figures stand | `disparity`, `superres` |
 | the figures | `disparity_metrics`, `superres_metrics`, `error_distributions`; `figures`: what they share |
-| the benchmarks' rules, a row each | `protocols` |
+| the rules of benchmarks and papers, a row each | `protocols`; `preparing`: what they do before measuring |
+| parts of a picture | `regions` |
 | whose results are measured: a network's, or files', found by name | `methods` |
 | `Evaluation`: facts, tables, notes; text, JSON, CSV, report | `results`, `tables` |
 | the HTML page, from `templates/` | `report`, `report_charts`, `report_pictures` |

@@ -8,19 +8,25 @@ from typing import Any
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation import studies
-from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, DisparityMeter, DisparitySummary, Estimate
+from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
 from pamcli.evaluation.error_distributions import FRACTIONS
 from pamcli.evaluation.figures import ImageFigures, flat
 from pamcli.evaluation.methods import Estimates, Method, NetworkMethod
-from pamcli.evaluation.protocols import resize_sample, usual_protocol
+from pamcli.evaluation.preparing import resize_sample
+from pamcli.evaluation.protocols import (
+    MEANS,
+    POOLED,
+    PROTOCOLS,
+    check_protocol,
+    named_protocol,
+    usual_protocol,
+)
+from pamcli.evaluation.regions import RANGES, REGIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity
 from pamcli.evaluation.results import Evaluation, Fact
 from pamcli.evaluation.run import MeasuredSet, Task
-from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows
-
-POOLED, MEANS = "pooled", "mean of pictures"
-"""Names of the two ways of averaging in every table; pooled over all pixels is the headline."""
+from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, json_value
 
 HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
@@ -29,9 +35,6 @@ TRUST = (
     *(f"{seen}-{share}" for seen in ("visible", "occluded") for share in ("precision", "recall")),
 )
 """Figures of the three tables on the terminal, the most telling first; all others have all of them."""
-
-RANGES = ("0-100", "100-200", ">200", ">192")
-"""Regions by the size of the truth."""
 
 UNITS = {
     "pixels": ("", 0),
@@ -57,7 +60,10 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Disparity(Task[Sample, Estimate, DisparitySummary]):
-    """Measures disparity by the rules of each data set's benchmark. Raises UsageError: no such study."""
+    """Measures disparity by the rules of each data set's benchmark, or by those that are named.
+
+    Raises UsageError: no such study, no such protocol, a limit of the truth beside a protocol's own.
+    """
 
     max_gt: float | None = None
     """Count only truth below this, px."""
@@ -65,6 +71,8 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
     """Width and height to which pictures and truth are brought first."""
     study: str | None = None
     """One of `studies.STUDIES`, measured beside."""
+    protocols: tuple[str, ...] = ()
+    """Names of `PROTOCOLS`, of which the first rules all tables; () = that of each data set's benchmark."""
 
     title = "Disparity"
     columns = COLUMNS
@@ -81,6 +89,10 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
     def __post_init__(self) -> None:
         if self.study is not None and self.study not in studies.STUDIES:
             raise UsageError(f"no study is called {self.study!r}", f"known: {', '.join(studies.STUDIES)}")
+        for name in self.protocols:
+            check_protocol(name)
+        if self.protocols and self.max_gt is not None:
+            raise UsageError("a protocol says which truth counts", "leave out max_gt, or the protocol")
 
     def case(self, sample: Sample) -> Sample | None:
         if sample.disparity is None:
@@ -88,10 +100,14 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         return sample if self.resize is None else resize_sample(sample, *self.resize)
 
     def meter(self, source: Source) -> DisparityMeter:
-        asked = {"max_gt": self.max_gt, "resize": self.resize}
-        ranges = studies.RANGES if self.study == "range" else ()
         name = source.spec.info.name if source.spec else ""
-        return DisparityMeter(usual_protocol(name, ranges=ranges, **asked))
+        asked: dict[str, Any] = {"resize": self.resize}
+        if self.study == "range":
+            asked["ranges"] = studies.RANGES
+        if not self.protocols:
+            return DisparityMeter(usual_protocol(name, max_gt=self.max_gt, **asked))
+        rules = {each: named_protocol(each, name, resize=self.resize) for each in self.protocols}
+        return DisparityMeter(named_protocol(self.protocols[0], name, **asked), rules)
 
     def ready(self, method: Method | None, source: Source) -> Estimates:
         assert method is not None
@@ -141,7 +157,8 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
             rows, drawn = studies.told(self.study, sets, COLUMNS)
             numbers["study"] = {"kind": self.study, "rows": json_rows(rows)}
             charts, studied = [*drawn, *charts], (rows,)
-        return replace(page, studies=studied, charts=tuple(charts), numbers=numbers)
+        page = replace(page, studies=studied, charts=tuple(charts), numbers=numbers)
+        return _by_rules(page, self.protocols, sets) if self.protocols else page
 
 
 def _numbers(one: MeasuredSet[DisparitySummary]) -> Iterator[dict[str, Any]]:
@@ -165,7 +182,7 @@ def _charts(one: MeasuredSet[DisparitySummary]) -> Iterator[Histogram | CurveCha
     summary = one.last
     counts = tuple(summary.errors.between(list(ERROR_EDGES)))
     without = max(round(summary.pooled["all"]["pixels"]) - int(summary.errors.counts.sum()), 0)
-    yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, summary.wrong_from, without)
+    yield Histogram(f"{one.label}: errors", ERROR_EDGES, counts, summary.protocol.wrong_from, without)
     if (curve := summary.curve) is not None:
         removed = tuple(100 * fraction for fraction in FRACTIONS)
         yield CurveChart(
@@ -175,3 +192,55 @@ def _charts(one: MeasuredSet[DisparitySummary]) -> Iterator[Histogram | CurveCha
             "end-point error (px)",
             f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
         )
+
+
+def _by_rules(
+    page: Evaluation, protocols: Sequence[str], sets: Sequence[MeasuredSet[DisparitySummary]]
+) -> Evaluation:
+    """Add the table of what is stated under each protocol, a column each, and what the protocols are."""
+    several = any(len(one.methods) > 1 for one in sets)
+    rows = [row for one in sets for name, total in one.methods.items() for row in _stated(one, name, total)]
+    words = [Column(key, key, text=True) for key in ("data", "method", "region", "figure")]
+    columns = [column for column in words if several or column.key != "method"]
+    notes = {name: f"{PROTOCOLS[name].about} ({PROTOCOLS[name].source})" for name in protocols}
+    table = Table((*columns, *(Column(name, name, note=notes[name]) for name in protocols)), tuple(rows))
+    told = {
+        name: {
+            "about": PROTOCOLS[name].about,
+            "source": PROTOCOLS[name].source,
+            "figures": [
+                {**{each.key: row[each.key] for each in columns}, "value": json_value(row[name])}
+                for row in rows
+                if name in row
+            ],
+        }
+        for name in protocols
+    }
+    return replace(
+        page,
+        headline=(table,),
+        rules=table,
+        notes=(*(f"{name}: {note}" for name, note in notes.items()), *page.notes),
+        numbers={**page.numbers, "protocols": told},
+    )
+
+
+def _stated(
+    one: MeasuredSet[DisparitySummary], method: str, total: DisparitySummary
+) -> list[dict[str, Value]]:
+    """Collect the figures that the protocols state, a row for each region that has pixels and each name."""
+    found: dict[tuple[str, str], dict[str, Value]] = {}
+    for name, summary in total.rules.items():
+        for each in summary.protocol.stated:
+            figures = summary.pooled if each.average == POOLED else summary.image_means
+            if each.region in figures:
+                unit = COLUMNS[each.metric].unit
+                called = f"{each.called} ({unit})" if unit else each.called
+                row: dict[str, Value] = {
+                    "data": one.label,
+                    "method": method,
+                    "region": each.region,
+                    "figure": called,
+                }
+                found.setdefault((each.region, called), row)[name] = figures[each.region][each.metric]
+    return [*found.values()]

@@ -9,11 +9,10 @@ Holes of a result: KITTI fills them first (`interpolate_background`) and states 
 else they stay: wrong by every threshold, and left out of means and quantiles, which have no value for them.
 """
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,27 +22,16 @@ from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.error_distributions import ConfidenceCurve, ConfidenceTally, ErrorHistogram
 from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, flat, mean_figures
-from pamcli.evaluation.protocols import DisparityProtocol, interpolate_background
+from pamcli.evaluation.preparing import compared, interpolate_background, on_fine_grid, repeated
+from pamcli.evaluation.protocols import DisparityProtocol
+from pamcli.evaluation.regions import REGIONS, found_regions, range_regions, region_masks
+from pamcli.files.finding import counted as amount
 
-BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5)
+BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Errors, px, above which a pixel is bad: 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those
-of Middlebury and ETH3D."""
+of Middlebury and ETH3D, 2, 4, 6 and 8 Booster's."""
 
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
-
-REGIONS = {
-    "all": "every pixel with truth (KITTI: occ)",
-    "noc": "of them, those that both views see",
-    "occluded": "of them, those that the right view does not see",
-    "bg": "background (KITTI's object map)",
-    "fg": "foreground (KITTI's object map)",
-    "noc-bg": "background that both views see",
-    "noc-fg": "foreground that both views see",
-    "0-100": "truth below 100 px",
-    "100-200": "truth from 100 to 200 px",
-    ">200": "truth above 200 px",
-    ">192": "truth above 192 px, the usual maximum of cost volumes",
-}
 
 METRICS = {
     "pixels": "pixels counted",
@@ -53,7 +41,8 @@ METRICS = {
     "rms": "root of the mean squared error, px, of the same pixels",
     **{f"bad-{t:g}": f"% with an error above {t:g} px, or without an estimate" for t in BAD_THRESHOLDS},
     "d1": "% with an error above 3 px and above 5 % of the truth, or without an estimate",
-    "d1-estimated": "the same of the pixels that had an estimate before interpolation",
+    "d1-1": "% with an error above 1 px and above 5 % of the truth, or without an estimate",
+    "d1-estimated": "d1 of the pixels that had an estimate before interpolation",
     **{
         name: f"px, error that {q:.0%} of the estimated pixels do not exceed (all and noc only)"
         for name, q in QUANTILES.items()
@@ -93,8 +82,10 @@ class DisparitySummary(Summary):
     """How large the errors are of all counted pixels with an estimate."""
     curve: ConfidenceCurve | None
     """How errors fall with confidence, over all pixels; None where no confidence was given."""
-    wrong_from: float
-    """Error, px, from which on the set's benchmark counts a pixel as wrong."""
+    protocol: DisparityProtocol
+    """The rules by which it was measured."""
+    rules: Mapping[str, "DisparitySummary"] = field(default_factory=dict)
+    """What the same estimates reach under the protocols that were asked for, by their names."""
 
     @property
     def headline(self) -> Figures:
@@ -104,41 +95,60 @@ class DisparitySummary(Summary):
 class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
     """Takes one sample after the other; memory does not grow with the set but for the figures of each."""
 
-    def __init__(self, protocol: DisparityProtocol | None = None) -> None:
+    def __init__(
+        self,
+        protocol: DisparityProtocol | None = None,
+        beside: Mapping[str, DisparityProtocol] | None = None,
+    ) -> None:
+        """beside: other rules by which the same estimates are measured, by name."""
         self._images: list[ImageFigures] = []
         self.protocol = protocol or DisparityProtocol()
+        self._beside = {name: DisparityMeter(rules) for name, rules in (beside or {}).items()}
         self._counters: dict[str, Counter[str]] = {}
         self._histograms = {"all": ErrorHistogram(), "noc": ErrorHistogram()}
         self._confidence = ConfidenceTally()
         self._ratios: list[float] = []
-        self._clipped = 0
+        self._clipped = self._without_fine = 0
 
     def add(self, case: Sample, answer: Estimate) -> ImageFigures:
         """Measure one estimate. A sample none of whose pixels counts adds nothing.
 
         Raises InputError naming the sample: no truth, another size, a confidence outside [0, 1].
         """
-        sample, truth, estimate = case, case.disparity, answer.disparity
-        visible, confidence = answer.visible, answer.confidence
-        if truth is None:
+        if case.disparity is None:
             raise InputError(
-                f"{sample.name} has no true disparity", "measure on a split that comes with ground truth"
+                f"{case.name} has no true disparity", "measure on a split that comes with ground truth"
             )
-        _check_sizes(sample, truth.shape, estimate=estimate, visible=visible, confidence=confidence)
-        bounded = self.protocol.clip and sample.calibration and sample.calibration.ndisp
+        _check_sizes(
+            case,
+            case.disparity.shape,
+            estimate=answer.disparity,
+            visible=answer.visible,
+            confidence=answer.confidence,
+        )
+        for meter in self._beside.values():
+            meter.add(case, answer)
+        protocol, sample, times = self.protocol, case, 1
+        if protocol.parts:
+            sample = replace(sample, masks={**(sample.masks or {}), **found_regions(sample)})
+        if protocol.fine == "each":
+            sample, times = on_fine_grid(sample)
+        estimate = _at(times, answer.disparity) * times
+        visible, confidence = (
+            None if values is None else _at(times, values) for values in (answer.visible, answer.confidence)
+        )
+        bounded = protocol.clip and sample.calibration and sample.calibration.ndisp
         if bounded:
             estimate = np.where(np.isfinite(estimate), np.clip(estimate, 0, bounded), estimate)
+        if protocol.within_width:
+            with np.errstate(invalid="ignore"):
+                estimate = np.where(np.abs(estimate) <= estimate.shape[1], estimate, np.nan)
         estimated = np.isfinite(estimate)
-        if self.protocol.fill:
+        if protocol.fill:
             estimated &= estimate >= 0
             estimate = interpolate_background(np.where(estimated, estimate, np.nan).astype(np.float32))
-        with np.errstate(invalid="ignore"):
-            counted = np.isfinite(truth) & (truth > 0)
-            if self.protocol.max_gt is not None:
-                counted &= truth < self.protocol.max_gt
-            filled = np.where(np.isfinite(estimate), estimate, np.inf)
-            error = np.abs(filled.astype(np.float64) - truth)
-            outlier = _outliers(filled.astype(np.float32), truth)
+        truth, error, outliers = compared(estimate, sample, nearest=protocol.fine == "nearest")
+        counted = protocol.counts(truth)
         curve = None
         if confidence is not None:
             tally = ConfidenceTally()
@@ -147,23 +157,24 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             self._confidence.merge(tally)
             curve = tally.curve()
         regions: dict[str, dict[str, float]] = {}
-        for region, mask in _regions(sample, truth, counted, self.protocol.ranges).items():
+        for region, mask in region_masks(sample, truth, counted, protocol.ranges).items():
             if not mask.any():
                 continue
-            counters = _counters(error[mask], outlier[mask], estimated[mask])
+            counters = _counters(error[mask], [each[mask] for each in outliers], estimated[mask])
             if region == "all" and visible is not None and sample.visible is not None:
                 counters.update(_agreement(visible[mask], sample.visible[mask]))
             self._counters.setdefault(region, Counter()).update(counters)
-            regions[region] = _figures(counters)
+            regions[region] = _figures(counters, skip_holes=protocol.skip_holes)
             if region in self._histograms:
                 finite = error[mask & np.isfinite(error)]
                 self._histograms[region].add(finite)
-                regions[region] |= _quantiles(finite)
+                regions[region] |= _quantiles(finite, floor=protocol.floor_quantiles)
         if regions:
             regions["all"] |= _areas(curve)
         image = ImageFigures(sample.name, regions, answer.seconds)
         self._images.append(image)
-        self._ratios.append(_typical_ratio(answer.disparity, truth))
+        self._ratios.append(_typical_ratio(answer.disparity, case.disparity))
+        self._without_fine += bool(protocol.fine and case.fine is None)
         self._clipped += bool(bounded)
         return image
 
@@ -178,7 +189,8 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             )
         regions = (*REGIONS, *range_regions(protocol.ranges))
         order = [region for region in regions if region in self._counters]
-        pooled = {region: _figures(self._counters[region]) for region in order}
+        skip = protocol.skip_holes
+        pooled = {region: _figures(self._counters[region], skip_holes=skip) for region in order}
         for region, histogram in self._histograms.items():
             if region in pooled:
                 pooled[region] |= {name: histogram.quantile(q) for name, q in QUANTILES.items()}
@@ -190,13 +202,17 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             image_means=mean_figures(self._images, protocol.weights),
             errors=self._histograms["all"],
             curve=curve,
-            wrong_from=protocol.wrong_from,
+            protocol=protocol,
+            rules={name: meter.summary() for name, meter in self._beside.items()},
             notes=tuple(self._notes()),
             warnings=tuple(self._warnings()),
         )
 
     def _notes(self) -> Iterator[str]:
         yield from self.protocol.notes()
+        if self._without_fine:
+            said = f"{amount(self._without_fine, 'pair')} without a truth of the full size"
+            yield f"{said}: errors are in pixels of the pictures themselves"
         if self._clipped:
             clipped = f"estimates of {self._clipped} pairs are clipped"
             yield f"{clipped} to [0, ndisp], as Middlebury's evaluation does"
@@ -258,50 +274,16 @@ def _check_sizes(sample: Sample, shape: tuple[int, ...], **maps: NDArray[np.gene
             )
 
 
-def _regions(
-    sample: Sample, truth: NDArray[np.float32], counted: NDArray[np.bool_], edges: tuple[float, ...]
-) -> dict[str, NDArray[np.bool_]]:
-    """Mark the counted pixels of each region, and those of the ranges between edges."""
-    masks = {"all": counted}
-    if sample.visible is not None:
-        masks |= {"noc": counted & sample.visible, "occluded": counted & ~sample.visible}
-    if sample.foreground is not None:
-        masks |= {"bg": counted & ~sample.foreground, "fg": counted & sample.foreground}
-    if sample.visible is not None and sample.foreground is not None:
-        masks |= {"noc-bg": masks["bg"] & sample.visible, "noc-fg": masks["fg"] & sample.visible}
-    with np.errstate(invalid="ignore"):
-        masks |= {
-            "0-100": counted & (truth < 100),
-            "100-200": counted & (truth >= 100) & (truth <= 200),
-            ">200": counted & (truth > 200),
-            ">192": counted & (truth > 192),
-        }
-        for (region, low), high in zip(range_regions(edges).items(), edges[1:], strict=True):
-            masks[region] = counted & (truth >= low) & (truth < high)
-    return masks
-
-
-def range_regions(edges: tuple[float, ...]) -> dict[str, float]:
-    """Name the regions of truth between one edge and the next, px, with their lower edges."""
-    return {
-        f"{low:g} and more" if math.isinf(high) else f"{low:g} to {high:g}": low
-        for low, high in itertools.pairwise(edges)
-    }
-
-
-def _outliers(estimate: NDArray[np.float32], truth: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Mark what KITTI's D1 counts, in float32 as its kit: exactly 5 % exceeds 0.05 by a hair there."""
-    error = np.abs(estimate - truth)
-    with np.errstate(divide="ignore"):
-        outlier: NDArray[np.bool_] = (error > 3) & ((error / np.abs(truth)).astype(np.float64) > 0.05)
-    return outlier
+def _at(times: int, values: NDArray[Any]) -> NDArray[Any]:
+    return values if times == 1 else repeated(values, times)
 
 
 def _counters(
-    error: NDArray[np.float64], outlier: NDArray[np.bool_], estimated: NDArray[np.bool_]
+    error: NDArray[np.float64], outliers: Sequence[NDArray[np.bool_]], estimated: NDArray[np.bool_]
 ) -> Counter[str]:
     """Count what adds up over pixels. error: (N,), inf = no estimate even after filling."""
     finite = error[np.isfinite(error)]
+    outlier, outlier_1 = outliers
     return Counter(
         {
             "pixels": len(error),
@@ -310,6 +292,7 @@ def _counters(
             "sum": finite.sum(),
             "squares": (finite**2).sum(),
             "d1": np.count_nonzero(outlier),
+            "d1-1": np.count_nonzero(outlier_1),
             "d1-estimated": np.count_nonzero(outlier & estimated),
             **{f"bad-{t:g}": np.count_nonzero(error > t) for t in BAD_THRESHOLDS},
         }
@@ -327,16 +310,19 @@ def _agreement(said: NDArray[np.bool_], true: NDArray[np.bool_]) -> dict[str, in
     return counts
 
 
-def _figures(counters: Counter[str]) -> dict[str, float]:
+def _figures(counters: Counter[str], *, skip_holes: bool = False) -> dict[str, float]:
     pixels, finite, estimated = counters["pixels"], counters["finite"], counters["estimated"]
+    # A hole is wrong by every threshold, unless the rules leave it out.
+    holes, base = (pixels - finite, finite) if skip_holes else (0, pixels)
     figures = {
         "pixels": pixels,
         "density": 100 * estimated / pixels,
         "invalid": 100 - 100 * estimated / pixels,
         "epe": _ratio(counters["sum"], finite),
         "rms": _ratio(counters["squares"], finite) ** 0.5,
-        **{f"bad-{t:g}": 100 * counters[f"bad-{t:g}"] / pixels for t in BAD_THRESHOLDS},
-        "d1": 100 * counters["d1"] / pixels,
+        **{f"bad-{t:g}": 100 * _ratio(counters[f"bad-{t:g}"] - holes, base) for t in BAD_THRESHOLDS},
+        "d1": 100 * _ratio(counters["d1"] - holes, base),
+        "d1-1": 100 * _ratio(counters["d1-1"] - holes, base),
         "d1-estimated": 100 * _ratio(counters["d1-estimated"], estimated),
     }
     if "is-visible" in counters:
@@ -351,10 +337,15 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else float("nan")
 
 
-def _quantiles(errors: NDArray[np.float64]) -> dict[str, float]:
+def _quantiles(errors: NDArray[np.float64], *, floor: bool = False) -> dict[str, float]:
+    """floor: as `DisparityProtocol.floor_quantiles`."""
     if not len(errors):
         return dict.fromkeys(QUANTILES, float("nan"))
-    values = np.quantile(errors, list(QUANTILES.values()), method="inverted_cdf")
+    if floor:
+        places = [int(np.float32(len(errors)) * np.float32(q)) for q in QUANTILES.values()]
+        values = np.sort(errors)[np.minimum(places, len(errors) - 1)]
+    else:
+        values = np.quantile(errors, list(QUANTILES.values()), method="inverted_cdf")
     return dict(zip(QUANTILES, values.tolist(), strict=True))
 
 

@@ -1,17 +1,36 @@
-"""How benchmarks measure disparity: a row of a table each, and what their rules do before measuring."""
+"""What papers and benchmarks mean by their figures: rules by name, a row of a table each with its source.
 
-from collections.abc import Iterator, Mapping
+`named_protocol` gives the rules of a name on a data set, `usual_protocol` those of a data set's own
+benchmark. What they do to truth and estimate before measuring stands in `preparing`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.source import Sample
-from pamcli.imaging.resize import imresize_to, nearest
+from pamcli.errors import UsageError, did_you_mean
 
 MIDDLEBURY_WEIGHTS = dict.fromkeys(("PianoL", "Playroom", "Playtable", "Shelves", "Vintage"), 0.5)
 """Weights of scenes in the means of the Middlebury v3 table; all others have 1."""
+
+POOLED, MEANS = "pooled", "mean of pictures"
+"""Names of the two ways of averaging in every table; pooled over all pixels is the headline."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A figure that a paper or a benchmark states."""
+
+    called: str
+    """Its name there: "D1", "bad 2.0", "Avg"."""
+    region: str
+    """One of `regions.REGIONS`, or a range of the protocol's."""
+    metric: str
+    """One of `disparity_metrics.METRICS`."""
+    average: str = POOLED
 
 
 @dataclass(frozen=True)
@@ -32,6 +51,48 @@ class DisparityProtocol:
     """Width and height to which pictures and truth were brought before."""
     ranges: tuple[float, ...] = ()
     """Edges of ranges of the truth, px, that are measured one by one, too."""
+    any_truth: bool = False
+    """Every known truth counts; else those above 0."""
+    skip_holes: bool = False
+    """A pixel without an estimate is no error: left out of the shares of bad pixels, too."""
+    within_width: bool = False
+    """An estimate beyond the picture's width, in px, is none."""
+    floor_quantiles: bool = False
+    """The quantile q of n errors is the one at floor(q * n), counted from 0, in float32; else the smallest
+    error that at least q of all do not exceed."""
+    fine: Literal["", "each", "nearest"] = ""
+    """What is done where the truth has a finer grid. each: measured there, in its pixels, each estimate
+    repeated. nearest: each estimate is compared with the nearest of the truths within its pixel."""
+    corner: tuple[int, int] | None = None
+    """Count only pixels of this width and height at the right and the bottom."""
+    parts: bool = False
+    """Edges and textureless parts are measured, too."""
+    stated: tuple[Stated, ...] = ()
+    """The figures that papers under these rules state, in their order."""
+
+    def counts(self, truth: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Mark the pixels that count, by their truth: (H, W) px, NaN = unknown."""
+        with np.errstate(invalid="ignore"):
+            counted: NDArray[np.bool_] = np.isfinite(truth)
+            if not self.any_truth:
+                counted &= truth > 0
+            if self.max_gt is not None:
+                counted &= truth < self.max_gt
+        if self.corner is not None:
+            width, height = self.corner
+            counted[: max(0, counted.shape[0] - height)] = False
+            counted[:, : max(0, counted.shape[1] - width)] = False
+        return counted
+
+    def figures(self) -> list[str]:
+        """List the stated figures, a line for each: name, what it is here, and of which parts."""
+        regions: dict[tuple[str, str, str], list[str]] = {}
+        for each in self.stated:
+            regions.setdefault((each.called, each.metric, each.average), []).append(each.region)
+        return [
+            f"{called} = {metric}, {average}: {', '.join(parts)}"
+            for (called, metric, average), parts in regions.items()
+        ]
 
     def notes(self) -> Iterator[str]:
         """Yield what of it changes the figures, a clause each."""
@@ -39,83 +100,210 @@ class DisparityProtocol:
             yield "holes are filled as in KITTI's development kit before measuring; density is from before"
         if self.max_gt is not None:
             yield f"only truth below {self.max_gt:g} px is counted"
+        if self.corner is not None:
+            width, height = self.corner
+            yield f"only the {width} x {height} pixels at the right and the bottom are counted"
+        if self.skip_holes:
+            yield "pixels without an estimate are left out of all figures but density and invalid"
         if self.resize is not None:
             yield f"pictures and truth are brought to {self.resize[0]} x {self.resize[1]} pixels first"
 
 
-PROTOCOLS = {
-    "": DisparityProtocol(),
-    "kitti": DisparityProtocol(fill=True, wrong_from=3.0),
-    "middlebury": DisparityProtocol(clip=True, weights=MIDDLEBURY_WEIGHTS),
-}
+@dataclass(frozen=True)
+class Protocol:
+    """A row of the table."""
 
-USUAL = {"kitti2012": "kitti", "kitti2015": "kitti", "middlebury": "middlebury"}
-"""The protocol of a data set, by the name of its source; all others have the first."""
+    about: str
+    """What it is, in a clause."""
+    source: str
+    """Where the rules were read."""
+    rules: DisparityProtocol
+    """Those of any data set without others in `by_data`."""
+    by_data: Mapping[str, DisparityProtocol] = field(default_factory=dict)
+    """Others, by the names of the sources of data."""
+
+    def told(self) -> Iterator[tuple[list[str], DisparityProtocol]]:
+        """Yield rules that differ, each with the names of its data sets; the last has none: all others."""
+        known: list[DisparityProtocol] = []
+        for rules in self.by_data.values():
+            if rules not in (*known, self.rules):
+                known.append(rules)
+        for rules in known:
+            yield [name for name, each in self.by_data.items() if each == rules], rules
+        yield [], self.rules
+
+
+def _stated(called: Mapping[str, str], regions: Iterable[str], average: str = POOLED) -> tuple[Stated, ...]:
+    """called: metrics by the names that they have there."""
+    return tuple(Stated(name, part, metric, average) for part in regions for name, metric in called.items())
+
+
+_BAD = {f"bad {metric.removeprefix('bad-')}": metric for metric in ("bad-0.5", "bad-1", "bad-2", "bad-4")}
+_SPREAD = {"avgerr": "epe", "rms": "rms", **{f"A{part}": f"a{part}" for part in (50, 90, 95, 99)}}
+_WITHIN_192: Any = {"max_gt": 192.0}
+_MIDDLEBURY = DisparityProtocol(clip=True, weights=MIDDLEBURY_WEIGHTS)
+_SPRING_PARTS = ("low-detail", "high-detail", "noc", "occluded", "not-sky", "sky")
+_SPRING_RANGES = ("0 to 10", "10 to 40", "40 and more")
+_BOOSTER: tuple[tuple[str, str, Literal["", "each"]], ...] = (
+    ("booster", "full size", "each"),
+    ("booster-own-size", "pictures that the method was given", ""),
+)
+
+
+def _zero_shot(metric: str, average: str, regions: tuple[str, ...], **more: Any) -> DisparityProtocol:
+    """Make the rules of RAFT-Stereo's evaluation and of those that follow it: its "D1" is a bad-N."""
+    figures = (*_stated({"EPE": "epe"}, regions, MEANS), *_stated({"D1": metric}, regions, average))
+    wrong = float(metric.removeprefix("bad-"))
+    return DisparityProtocol(wrong_from=wrong, any_truth=True, stated=figures, **more)
+
+
+def _zero_shot_sets(noc: tuple[str, ...], **more: Any) -> dict[str, DisparityProtocol]:
+    """noc: the parts that are stated where there are masks of visible pixels."""
+    kitti = _zero_shot("bad-3", POOLED, ("all", "noc"), **more)
+    return {
+        "kitti2015": kitti,
+        "kitti2012": kitti,
+        "middlebury": _zero_shot("bad-2", MEANS, noc, **more),
+        "eth3d": _zero_shot("bad-1", MEANS, noc, **more),
+        "sceneflow": _zero_shot("bad-1", POOLED, ("all",), **(more | _WITHIN_192)),
+    }
+
+
+PROTOCOLS = {
+    "kitti": Protocol(
+        "KITTI 2015: wrong is more than 3 px and more than 5 % off, pooled over all pixels",
+        "development kit of KITTI 2015: evaluate_scene_flow.cpp, io_disp.h",
+        DisparityProtocol(
+            fill=True,
+            wrong_from=3.0,
+            stated=_stated({"D1": "d1"}, ("all", "bg", "fg", "noc", "noc-bg", "noc-fg")),
+        ),
+    ),
+    "kitti2012": Protocol(
+        "KITTI 2012: wrong is more than 2 to 5 px off, mean of the pictures",
+        "development kit of KITTI 2012: evaluate_stereo.cpp",
+        DisparityProtocol(
+            fill=True,
+            wrong_from=3.0,
+            stated=_stated(
+                {**{f"Out-{t}": f"bad-{t}" for t in (2, 3, 4, 5)}, "Avg": "epe"}, ("noc", "all"), MEANS
+            ),
+        ),
+    ),
+    "middlebury-v3": Protocol(
+        "Middlebury version 3: pixels of the full size, results of half and quarter size repeated, mean of "
+        "the pictures, of which five count half",
+        "MiddEval3 SDK: evaldisp.cpp, and the page of its table; the quantiles' rule is not published",
+        replace(
+            _MIDDLEBURY,
+            any_truth=True,
+            fine="each",
+            stated=_stated({**_BAD, "invalid": "invalid", **_SPREAD}, ("noc", "all"), MEANS),
+        ),
+    ),
+    "eth3d": Protocol(
+        "ETH3D two-view: shares are of the estimated pixels alone, mean of the pictures",
+        "ETH3D two-view-evaluation: src/main.cc",
+        DisparityProtocol(
+            wrong_from=1.0,
+            any_truth=True,
+            skip_holes=True,
+            within_width=True,
+            floor_quantiles=True,
+            stated=_stated({**_BAD, "coverage": "density", **_SPREAD}, ("noc", "all"), MEANS),
+        ),
+    ),
+    "sceneflow": Protocol(
+        "Scene Flow as usual: truth below 192 px, mean of the pictures; >1px and >3px without the 5 % rule",
+        "PSMNet and GwcNet, evaluation on Scene Flow; users' questions about the mask",
+        DisparityProtocol(
+            wrong_from=3.0,
+            stated=_stated(
+                {"EPE": "epe", ">1px": "bad-1", ">3px": "bad-3", "D1": "d1"}, ("all", "noc"), MEANS
+            ),
+            **_WITHIN_192,
+        ),
+    ),
+    "pasmnet": Protocol(
+        "Scene Flow as the parallax-attention paper: truth below 192 px in the 960 x 512 pixels at the right "
+        "and the bottom, >1px and >3px also more than 5 % off",
+        "Wang et al., TPAMI 2020, Section 4.1.1; the authors' D1_metric",
+        DisparityProtocol(
+            wrong_from=3.0,
+            corner=(960, 512),
+            stated=_stated({"EPE": "epe", ">1px": "d1-1", ">3px": "d1"}, ("all", "noc"), MEANS),
+            **_WITHIN_192,
+        ),
+    ),
+    "raft-stereo": Protocol(
+        "Zero-shot tables since RAFT-Stereo: D1 is more than 3 px off (Middlebury 2, ETH3D and Scene Flow "
+        "1), without the 5 % rule",
+        "RAFT-Stereo: evaluate_stereo.py (all); the same with masks of visible pixels (noc)",
+        _zero_shot("bad-3", POOLED, ("all", "noc")),
+        _zero_shot_sets(("all", "noc")),
+    ),
+    "igev": Protocol(
+        "As raft-stereo, but truth below 192 px, and on Middlebury and ETH3D what both views see",
+        "IGEV-Stereo: evaluate_stereo.py",
+        _zero_shot("bad-3", POOLED, ("all", "noc"), **_WITHIN_192),
+        _zero_shot_sets(("noc",), **_WITHIN_192),
+    ),
+    "spring": Protocol(
+        "Spring: each pixel is compared with the nearest of its four truths, pooled over all pixels",
+        "Spring benchmark: evaluation.py (Mehl et al., CVPR 2023)",
+        DisparityProtocol(
+            wrong_from=1.0,
+            any_truth=True,
+            fine="nearest",
+            ranges=(0.0, 10.0, 40.0, float("inf")),
+            stated=_stated(
+                {"1px": "bad-1", "Abs": "epe", "D1": "d1"}, ("all", *_SPRING_PARTS, *_SPRING_RANGES)
+            ),
+        ),
+    ),
+    **{
+        name: Protocol(
+            f"Booster: by material, pixels of the {size}, mean of the pictures",
+            "Zama Ramirez et al., CVPR 2022 and TPAMI 2024; its code was not read",
+            DisparityProtocol(
+                fine=fine,
+                stated=_stated(
+                    {**{f"bad-{t}": f"bad-{t}" for t in (2, 4, 6, 8)}, "MAE": "epe", "RMSE": "rms"},
+                    ("all", "noc", *(f"class-{number}" for number in range(4))),
+                    MEANS,
+                ),
+            ),
+        )
+        for name, size, fine in _BOOSTER
+    },
+}
+"""Every protocol by its name."""
+
+USUAL = {
+    "kitti2012": PROTOCOLS["kitti2012"].rules,
+    "kitti2015": PROTOCOLS["kitti"].rules,
+    "middlebury": _MIDDLEBURY,
+}
+"""The rules of a data set where none are asked for, by the name of its source; all others have the first."""
 
 
 def usual_protocol(data: str, **asked: Any) -> DisparityProtocol:
     """Return the protocol of a data set, by the name of its source. asked: fields that it does not set."""
-    return replace(PROTOCOLS[USUAL.get(data, "")], **asked)
+    return replace(USUAL.get(data, DisparityProtocol()), **asked)
 
 
-def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Fill unknown pixels as the kit's `interpolateBackground` (io_disp.h) does.
+def named_protocol(name: str, data: str, **asked: Any) -> DisparityProtocol:
+    """Return the rules of a name of `PROTOCOLS` on a data set, by the name of its source.
 
-    disparity: (H, W), pixels; NaN, inf or below 0 = unknown. In each row a gap takes the smaller of its two
-    neighbours, what lies before the first or behind the last known pixel takes that one; then rows above the
-    first and below the last row that knows anything copy that row. Rows between two such rows that know
-    nothing at all stay unknown, as they do in the kit. Returns (H, W), NaN = unknown.
+    asked: fields that it does not set. Raises UsageError: unknown name.
     """
-    known = np.isfinite(disparity) & (disparity >= 0)
-    width = disparity.shape[1]
-    columns = np.broadcast_to(np.arange(width), disparity.shape)
-    before = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
-    behind = np.minimum.accumulate(np.where(known, columns, width)[:, ::-1], axis=1)[:, ::-1]
-    left = np.take_along_axis(disparity, np.maximum(before, 0), axis=1)
-    right = np.take_along_axis(disparity, np.minimum(behind, width - 1), axis=1)
-    left = np.where(before >= 0, left, np.nan)
-    right = np.where(behind < width, right, np.nan)
-    filled: NDArray[np.float32] = np.fmin(left, right).astype(np.float32)
-    rows = np.flatnonzero(known.any(axis=1))
-    if len(rows):
-        filled[: rows[0]] = filled[rows[0]]
-        filled[rows[-1] + 1 :] = filled[rows[-1]]
-    return filled
+    check_protocol(name)
+    row = PROTOCOLS[name]
+    return replace(row.by_data.get(data, row.rules), **asked)
 
 
-def resize_sample(sample: Sample, width: int, height: int) -> Sample:
-    """Bring a sample to pictures of `width` x `height` pixels.
-
-    Pictures by MATLAB's antialiased bicubic; disparities by the nearest pixel, never by a mean across an
-    edge, and times the ratio of the widths; masks by the nearest pixel; the calibration (focal length and
-    offset) by the ratio of the widths. Raises ValueError: a side below 1.
-    """
-    ratio = width / sample.left.shape[1]
-
-    def truth(disparity: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-        return None if disparity is None else nearest(disparity, width, height).astype(np.float32) * ratio
-
-    def mask(values: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-        return None if values is None else nearest(values, width, height).astype(np.bool_)
-
-    calibration = sample.calibration
-    if calibration is not None:
-        calibration = replace(
-            calibration,
-            focal_length=calibration.focal_length * ratio,
-            offset=calibration.offset * ratio,
-            ndisp=None if calibration.ndisp is None else calibration.ndisp * ratio,
-            principal=None,  # of another aspect, perhaps
-            size=None,
-            focal_length_y=None,
-        )
-    return replace(
-        sample,
-        left=imresize_to(sample.left, width, height),
-        right=imresize_to(sample.right, width, height),
-        disparity=truth(sample.disparity),
-        right_disparity=truth(sample.right_disparity),
-        visible=mask(sample.visible),
-        foreground=mask(sample.foreground),
-        calibration=calibration,
-    )
+def check_protocol(name: str) -> None:
+    """Raise UsageError where no protocol has this name."""
+    if name not in PROTOCOLS:
+        hint = f"{did_you_mean(name, [*PROTOCOLS])}known: {', '.join(PROTOCOLS)}"
+        raise UsageError(f"unknown protocol: {name!r}", hint)

@@ -34,6 +34,8 @@ class Evaluation:
     """The few figures to see first of each data set, name and value as people read them."""
     headline: tuple[Table, ...] = ()
     """What a terminal shows of the summary; empty: all of it."""
+    rules: Table | None = None
+    """What is stated under each protocol that was asked for, a column each."""
     studies: tuple[Table, ...] = ()
     published: Mapping[str, Table] = field(default_factory=dict)
     """Rows from papers and benchmarks' pages by data set, below one of this evaluation."""

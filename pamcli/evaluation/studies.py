@@ -13,8 +13,9 @@ import numpy as np
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
-from pamcli.evaluation.disparity_metrics import DisparitySummary, Estimate, range_regions
+from pamcli.evaluation.disparity_metrics import DisparitySummary, Estimate
 from pamcli.evaluation.methods import Method, NetworkMethod
+from pamcli.evaluation.regions import range_regions
 from pamcli.evaluation.report_charts import Curve, CurveChart
 from pamcli.evaluation.run import MeasuredSet
 from pamcli.evaluation.tables import Column, Table, Value

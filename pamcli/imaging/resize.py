@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SUPPORT = 4  # pixels that the kernel covers where it is not stretched
+_AT_ONCE = 4_000_000  # numbers of a result that are computed at a time: float64 takes eight times a byte
 
 
 def imresize(picture: NDArray[np.generic], scale: float) -> NDArray[np.generic]:
@@ -82,14 +83,12 @@ def _resized(
 ) -> NDArray[np.generic]:
     order = (0, 1) if scales[0] <= scales[1] else (1, 0)
     passes = [(axis, *_contributions(picture.shape[axis], sizes[axis], scales[axis])) for axis in order]
-    top = np.iinfo(picture.dtype.name).max if picture.dtype.kind == "u" else None
+    exact = picture.dtype if picture.dtype.kind == "u" else np.dtype(np.float64)
     result = np.empty((*sizes, *picture.shape[2:]), picture.dtype)
-    for channel in np.ndindex(picture.shape[2:]):  # one at a time: float64 takes eight times the memory
-        values = picture[:, :, *channel].astype(np.float64)
+    for channel in np.ndindex(picture.shape[2:]):
+        values: NDArray[np.generic] = picture[:, :, *channel]
         for axis, sources, weights in passes:
-            values = _along(values, axis, sources, weights)
-            if top is not None:
-                values = np.clip(np.floor(values + 0.5), 0, top)
+            values = _along(values, axis, sources, weights, exact)
         result[:, :, *channel] = values
     return result
 
@@ -119,11 +118,24 @@ def _kernel(distance: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _along(
-    values: NDArray[np.float64], axis: int, sources: NDArray[np.intp], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    values: NDArray[np.generic],
+    axis: int,
+    sources: NDArray[np.intp],
+    weights: NDArray[np.float64],
+    dtype: np.dtype[np.generic],
+) -> NDArray[np.generic]:
+    """One side of a channel (H, W) resized; integers of the result's type are rounded and clipped."""
     shape = list(values.shape)
     shape[axis] = len(sources)
-    total = np.zeros(shape)
-    for source, weight in zip(sources.T, weights.T, strict=True):
-        total += np.take(values, source, axis=axis) * np.expand_dims(weight, 1 - axis)
-    return total
+    result: NDArray[np.generic] = np.empty(shape, dtype)
+    step = max(1, _AT_ONCE // values.shape[1 - axis])
+    for first in range(0, len(sources), step):
+        part = slice(first, first + step)
+        taken, counted = sources[part], weights[part]
+        total = np.zeros((len(taken), shape[1]) if axis == 0 else (shape[0], len(taken)))
+        for source, weight in zip(taken.T, counted.T, strict=True):
+            total += np.take(values, source, axis=axis) * np.expand_dims(weight, 1 - axis)
+        if dtype.kind == "u":
+            total = np.clip(np.floor(total + 0.5), 0, np.iinfo(dtype.name).max)
+        result[part if axis == 0 else (slice(None), part)] = total
+    return result

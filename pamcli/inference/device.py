@@ -77,7 +77,7 @@ class Compute:
         return self.device.type == "cpu" and self.precision == "fp32" and processor_has_int8()
 
     def reduced_to(self, precision: str) -> "Compute":
-        """The same device in another precision."""
+        """Change the precision, not the device."""
         return replace(self, precision=precision)
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -116,7 +116,7 @@ def _device(text: str) -> torch.device:
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
-        hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt runs .onnx files alone"
+        hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt, openvino and coreml run .onnx files alone"
         raise UsageError(f"no device {text!r}", hint)
     device = torch.device(text)
     if device.type == "cuda":

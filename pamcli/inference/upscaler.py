@@ -1,5 +1,6 @@
 """Super-resolution of two arrays."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.errors import ModelError
+from pamcli.errors import ModelError, UsageError
+from pamcli.imaging.resize import imresize_to
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import NetworkOnDevice, load, portions
+from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
-from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels, write_rows
 from pamcli.registry.catalog import DEFAULT_UPSCALING
-from pamcli.registry.load import Network
-from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
@@ -38,25 +37,34 @@ class StereoUpscaler(NetworkOnDevice):
 
     def __init__(
         self,
-        network: Network | OnnxNetwork,
-        spec: ModelSpec,
+        network: AnyNetwork,
+        spec: AnySpec,
         compute: Compute,
         *,
         max_memory: int | None = None,
         ensemble: bool = False,
+        scale: float | None = None,
     ) -> None:
         """The network as it is now: a copy is made for inference. `max_memory` as of `StereoMatcher`.
 
-        `ensemble`: the mean over the flips of the pair, for four times the work.
+        `ensemble`: the mean over the flips of the pair, for four times the work. `scale`: how many times both
+        sides become larger, if it is not what the network does: its pictures are reduced to that by the
+        bicubic filter that low-resolution pairs of the literature are made with (`imresize`).
+        Raises UsageError: a scale that is not above 1, or above the network's.
         """
         super().__init__(network, spec, compute, max_memory)
-        self.ensemble = ensemble
+        assert spec.scale is not None
+        self.ensemble, self.scale = ensemble, spec.scale if scale is None else scale
+        if not 1 < self.scale <= spec.scale:
+            raise UsageError(
+                f"a network that enlarges {spec.scale} times cannot enlarge {self.scale:g} times",
+                f"a scale above 1, up to {spec.scale}",
+            )
 
-    @property
-    def scale(self) -> int:
-        """Enlargement of both sides."""
-        assert self.spec.scale is not None
-        return self.spec.scale
+    def size_of(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width, px, of what a picture of that height and width becomes."""
+        larger = [math.ceil(round(self.scale * side, 6)) for side in (height, width)]
+        return larger[0], larger[1]
 
     @classmethod
     def load(
@@ -67,14 +75,16 @@ class StereoUpscaler(NetworkOnDevice):
         precision: str = "auto",
         max_memory: int | None = None,
         ensemble: bool = False,
+        scale: float | None = None,
+        network_from: str | None = None,
     ) -> "StereoUpscaler":
-        """Load a network once; arguments and errors as of `StereoMatcher.load`; `ensemble` as above."""
-        network, spec, compute = load(weights, device, precision)
+        """Load a network once; arguments and errors as of `StereoMatcher.load`, and of this class."""
+        network, spec, compute = load(weights, device, precision, network_from=network_from)
         if spec.row.task != "superres":
             raise ModelError(
                 f"{weights} is a {spec.architecture}, which enlarges nothing", f"use {DEFAULT_UPSCALING[4]}"
             )
-        return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble)
+        return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble, scale=scale)
 
     def __call__(
         self, left: Pixels, right: Pixels, *, progress: Progress | None = None
@@ -86,11 +96,19 @@ class StereoUpscaler(NetworkOnDevice):
         such pair, DeviceError when memory does not suffice.
         """
         enlarged = self._enlarged(left, right, progress, both=True)
-        return enlarged[0], enlarged[1]
+        return self._reduced(enlarged[0], left), self._reduced(enlarged[1], right)
 
     def left_only(self, left: Pixels, right: Pixels, *, progress: Progress | None = None) -> Pixels:
         """Enlarge the left view alone: of PASSRnet in two thirds of the time. As `__call__` otherwise."""
-        return self._enlarged(left, right, progress, both=False)[0]
+        return self._reduced(self._enlarged(left, right, progress, both=False)[0], left)
+
+    def _reduced(self, enlarged: Pixels, view: Pixels) -> Pixels:
+        """What the network made of a view, in the size that is asked for."""
+        height, width = self.size_of(*view.shape[:2])
+        if enlarged.shape[:2] == (height, width):
+            return enlarged
+        smaller = imresize_to(enlarged, width, height)
+        return np.clip(smaller, 0, 1) if smaller.dtype.kind == "f" else smaller
 
     def _enlarged(
         self, left: Pixels, right: Pixels, progress: Progress | None, *, both: bool
@@ -120,12 +138,14 @@ class StereoUpscaler(NetworkOnDevice):
         self, left: Pixels, right: Pixels, told: Progress, *, both: bool, kept: int = 0
     ) -> list[Pixels]:
         pair = PairRows(left, right, smallest=SMALLEST_SIDE, size=self.size)
-        height, width, scale = pair.height, pair.width, self.scale
+        height, width, scale = pair.height, pair.width, self.spec.scale
+        assert scale is not None
         given = (left, right) if both else (left,)
+        times = scale**2 + (self.scale**2 if self.scale < scale else 0)  # of the bytes of a view
         strip = self._strip(
             pair,
             (left, right),
-            kept + sum(scale**2 * view.nbytes for view in given),
+            kept + int(sum(times * view.nbytes for view in given)),
             scale=scale,
             views=len(given),
         )

@@ -19,6 +19,17 @@ DEFAULT_SCALE = 4
 DEFAULT_UPSCALING = {scale: default_weights("superres", scale) for scale in (2, 4)}
 """What enlarges by a scale where no weights are named: what is measured best."""
 
+
+def default_upscaling(scale: float | None) -> str:
+    """Name of the weights that enlarge, if none are named: those of the next scale. Raises UsageError."""
+    wanted = DEFAULT_SCALE if scale is None else scale
+    for known, name in sorted(DEFAULT_UPSCALING.items()):
+        if wanted <= known:
+            return name
+    most = max(DEFAULT_UPSCALING)
+    raise UsageError(f"no network that comes with pam enlarges {wanted:g} times", f"at most {most} times")
+
+
 CHECKSUMS = "SHA256SUMS"
 
 

@@ -17,7 +17,7 @@ MARGIN = 1.2
 
 NOISE_HEIGHT, NOISE_WIDTH, NOISE_DISPARITY = 192, 384, 8
 CONTRAST, LARGEST = 1.2, 2.5
-"""Of normalised pictures: the deviation, and where it is cut off."""
+"""Deviation of the noise from 0, and where it is cut off; pictures that are normalised have about 1."""
 
 
 class EightBits:

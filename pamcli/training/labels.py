@@ -41,12 +41,22 @@ class Labelled:
 def labelled(matcher: StereoMatcher, left: Pixels, right: Pixels) -> Labelled:
     """A pair (H, W, 3) of one size with what is found on it. Raises as `StereoMatcher`."""
     left, right = (_reduced(eight_bits(view)) for view in (left, right))
+    return Labelled(left, right, find_labels(matcher, left, right))
+
+
+def find_labels(
+    matcher: StereoMatcher, left: NDArray[np.uint8], right: NDArray[np.uint8]
+) -> NDArray[np.float32]:
+    """Find the labels (H, W) of a pair (H, W, 3), pixels, NaN where there is none. Raises as `StereoMatcher`.
+
+    Sets `match_size` of the matcher.
+    """
     height, width = left.shape[:2]
     matcher.match_size = float(np.clip((PIXELS / (height * width)) ** 0.5, 1, MOST_ENLARGED))
-    found = matcher(left, right, extras={"right_disparity", "visible"})
+    found = matcher(left, right, extras={"visible"})
     matched = match_densely(grey(left), grey(right), 0, min(MOST_DISPARITY, width // 2))
     blocks = np.where(matched.first_seen & (matched.first >= 0), matched.first, np.float32(np.nan))
-    return Labelled(left, right, agreed(found.disparity_where(visible=True), blocks))
+    return agreed(found.disparity_where(visible=True), blocks)
 
 
 def agreed(network: NDArray[np.float32], blocks: NDArray[np.float32]) -> NDArray[np.float32]:

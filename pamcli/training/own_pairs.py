@@ -1,10 +1,8 @@
 """A person's own pairs, without a truth: labels to learn from, and pairs kept aside to measure on.
 
-A pixel has a label where the network that a run begins with and block matching agree, or where one of them
-alone is sure. The network is given larger pictures for that than it learns on, and block matching errs in
-other places, so both know something that is to be learned. On the pairs kept aside, weights are measured
-against what block matching alone is sure of. That is no truth: it errs, too, and knows nothing of bare walls.
-It ranks weights that are far apart as a truth does; small differences are chance (`CLEARLY`).
+The labels are those of `labels`, by the network that a run begins with. On the pairs kept aside, weights are
+measured against what block matching alone is sure of. That is no truth: it errs, too, and knows nothing of
+bare walls. It ranks weights that are far apart as a truth does; small differences are chance (`CLEARLY`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,23 +18,13 @@ from pamcli.files.finding import listed, shown
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import agreed_disparity, grey
-from pamcli.inference.device import Compute
-from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.pictures import matched_size, resized
-from pamcli.registry.load import Network
-from pamcli.registry.spec import ModelSpec
 
 FEWEST = 5
 MOST_ASIDE, MOST_LEARNED = 16, 100
 """Pairs. Of fewer than the first none are kept aside; the others bound the time of labels and measuring."""
 
 SEARCHED = 0.25  # of the width, by block matching
-
-LARGER = 1.4  # times the size in which pairs are learned from, for the network's labels
-
-CONFIDENT = 0.5  # what of the network's disparities is trusted
-
-APART = 3.0  # pixels by which two disparities of one pixel may differ
 
 REMARK = " kept aside, against block matching"
 
@@ -48,7 +36,7 @@ Against block matching four sets of weights had D1 3.5, 5.4, 6.8 and 16.7 % on t
 """
 
 
-class Labelled(Source):
+class OwnPairs(Source):
     """Some pairs of a data set, in the size in which they are matched, with disparities from a folder."""
 
     def __init__(self, source: Source, indices: Sequence[int], folder: Path) -> None:
@@ -87,7 +75,7 @@ class Labelled(Source):
         return self.source.fingerprint()
 
 
-def apart(source: Source, share: float, folder: Path) -> tuple[Labelled, Labelled | None]:
+def apart(source: Source, share: float, folder: Path) -> tuple[OwnPairs, OwnPairs | None]:
     """The pairs to learn from, and those kept aside, evenly spaced; None: there are too few for that.
 
     folder: where the labels of both are to lie.
@@ -100,11 +88,11 @@ def apart(source: Source, share: float, folder: Path) -> tuple[Labelled, Labelle
     rest = [index for index in range(count) if index not in set(aside)]
     if len(rest) > MOST_LEARNED:
         rest = [rest[int(place * len(rest) / MOST_LEARNED)] for place in range(MOST_LEARNED)]
-    kept = Labelled(source, aside, folder / "aside") if aside else None
-    return Labelled(source, rest, folder), kept
+    kept = OwnPairs(source, aside, folder / "aside") if aside else None
+    return OwnPairs(source, rest, folder), kept
 
 
-def said_of(learned: Labelled, aside: Labelled | None) -> list[str]:
+def said_of(learned: OwnPairs, aside: OwnPairs | None) -> list[str]:
     """What a person should know of the choice, a line each."""
     count = len(learned.source)
     if aside is None:
@@ -122,7 +110,7 @@ Find = Callable[[NDArray[np.uint8], NDArray[np.uint8]], NDArray[np.float32]]
 """Finds the disparities (H, W) of both views (H, W, 3), NaN where there are none."""
 
 
-def write_labels(labelled: Labelled, find: Find, indices: Iterable[int], go_on: Callable[[], bool]) -> bool:
+def write_labels(labelled: OwnPairs, find: Find, indices: Iterable[int], go_on: Callable[[], bool]) -> bool:
     """Find the disparities of pairs that have none yet.
 
     go_on: asked before every pair; once it says no, the rest is left undone and the result is False.
@@ -137,19 +125,5 @@ def write_labels(labelled: Labelled, find: Find, indices: Iterable[int], go_on: 
 
 
 def sure_disparity(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What block matching is sure of."""
+    """Disparities (H, W) of a pair (H, W, 3) where block matching is sure of them, pixels; NaN elsewhere."""
     return agreed_disparity(grey(left), grey(right), max(16, int(SEARCHED * left.shape[1])))
-
-
-def agreed_labels(network: Network, spec: ModelSpec, compute: Compute) -> Find:
-    """What a network, as it is now, or block matching is sure of, unless they contradict each other."""
-    matcher = StereoMatcher(network, spec, compute, spec.max_disparity, match_size=LARGER)
-
-    def find(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
-        found = matcher(left, right, extras={"visible", "confidence"})
-        own = found.disparity_where(visible=True, min_confidence=CONFIDENT)
-        other = sure_disparity(left, right)
-        either = np.where(np.isfinite(own), own, other)
-        return np.where(np.abs(own - other) > APART, np.float32(np.nan), either)
-
-    return find

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
+from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import keep_all_memory, without_denormals
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network
@@ -26,12 +28,12 @@ from pamcli.training.crops import Crops
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder, wandb_run
+from pamcli.training.labels import find_labels
 from pamcli.training.loop import RunEnd, Stop, Trainer
 from pamcli.training.own_pairs import (
     CLEARLY,
     REMARK,
-    Labelled,
-    agreed_labels,
+    OwnPairs,
     apart,
     said_of,
     sure_disparity,
@@ -231,7 +233,7 @@ def _check_beginning(recipe: Recipe) -> None:
         )
 
 
-_Own = list[tuple[DataSpec, Labelled, Labelled | None]]
+_Own = list[tuple[DataSpec, OwnPairs, OwnPairs | None]]
 """A data set each: the pairs that are learned from by labels found for them, and those kept aside."""
 
 
@@ -300,13 +302,15 @@ def _labelled(
         return True
     if missing := sum(each.unlabelled() for _, *both in own for each in both if each is not None):
         observer.informed(f"finding labels first, of {missing} pairs, by the network and block matching")
-    going, find = True, agreed_labels(network, model_spec(recipe, ""), compute)
+    spec = model_spec(recipe, "")
+    matcher = StereoMatcher(network, spec, compute, spec.max_disparity)
+    going = True
 
     def go_on() -> bool:
         return stop.reason is None
 
     for _, learned, kept in own:
-        for labelled, by in ((learned, find), (kept, sure_disparity)):
+        for labelled, by in ((learned, partial(find_labels, matcher)), (kept, sure_disparity)):
             if going and labelled is not None:
                 share = range(processes.rank, len(labelled), processes.world)
                 going = write_labels(labelled, by, share, go_on)

@@ -217,7 +217,7 @@ def _superres(
             shown.append(np.concatenate([pair.bicubic()[0][middle], found.left[middle]], axis=1))
         return found
 
-    task, methods = Superres(upscaler.scale), {BICUBIC: bicubic, "network": enlarge}
+    task, methods = Superres(int(upscaler.scale)), {BICUBIC: bicubic, "network": enlarge}
     measured = measure(task, source, methods, advance=advance)
     psnr = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
     worth = measured.last.second_view

@@ -167,7 +167,7 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
         left = upscaler.left_only(pair.low_left, pair.low_right).astype(np.uint8)
         return Enlarged(left, pair.bicubic()[1])
 
-    methods, task = {BICUBIC: bicubic, "network": enlarge}, Superres(upscaler.scale)
+    methods, task = {BICUBIC: bicubic, "network": enlarge}, Superres(int(upscaler.scale))
     found = [measured(task, open_data(text), methods).methods for text in sets]
     left = [{method: total.headline["left"] for method, total in one.items()} for one in found]
     return {

@@ -18,8 +18,8 @@ def placeholders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text("not a picture")
     Path("list.tsv").write_text("left.png\tright.png\n")
-    monkeypatch.setattr("pamcli.batch.networks.load_matcher", None)
-    monkeypatch.setattr("pamcli.batch.networks.load_upscaler", None)
+    monkeypatch.setattr("pamcli.batch.matching.load_matcher", None)
+    monkeypatch.setattr("pamcli.batch.enlarging.load_upscaler", None)
 
 
 def check(*arguments: str, texts: list[str], stdin: bytes = b"") -> None:
@@ -199,6 +199,12 @@ def test_values_that_do_not_exist(command: str, option: str, value: str) -> None
         refuse_options(pam(command, *PAIR, "-o", "x.png", option, value), option)
 
 
-@pytest.mark.parametrize("scale", ["3", "", "two"])
+@pytest.mark.parametrize("scale", ["1", "0.5", "9", "nan", "", "two"])
 def test_what_is_no_scale(scale: str) -> None:
-    check("superres", *PAIR, "-o", "x.png", "--scale", scale, texts=[f"--scale {scale} is none: 2 or 4"])
+    texts = [f"--scale {scale} is none: a number above 1"]
+    check("superres", *PAIR, "-o", "x.png", "--scale", scale, texts=texts)
+
+
+def test_a_scale_that_no_network_reaches() -> None:
+    texts = ["no network that comes with pam enlarges 5 times", "at most 4 times"]
+    check("superres", *PAIR, "-o", "x.png", "--scale", "5", texts=texts)

@@ -17,7 +17,8 @@ from pam_program import Run, pam, refuse, unchanged
 
 from pamcli.data.source import Sample
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
-from pamcli.evaluation.protocols import DisparityProtocol, resize_sample
+from pamcli.evaluation.preparing import resize_sample
+from pamcli.evaluation.protocols import PROTOCOLS, DisparityProtocol
 from pamcli.inference.matcher import StereoMatcher
 
 KITTI = "kitti2015:kitti"
@@ -164,6 +165,41 @@ def test_weights_and_precision_are_named(networks: None, mine: Path) -> None:
         pam("eval", "disparity", "--data", "pairs:mine?first=1", "--precision", "bf16", "--json", "--quiet")
     )
     assert found["facts"]["device"] == "cpu, bf16"
+
+
+# --- by rules with names ------------------------------------------------------------------------------------
+
+
+def test_two_protocols_give_two_columns_of_the_same_files(made: dict[str, np.ndarray]) -> None:
+    arguments = ["eval", "disparity", "--data", KITTI, "--predictions", "made"]
+    run = pam(*arguments, "--protocol", "raft-stereo", "--protocol", "kitti", "--report", "r.html")
+    assert (run.code, run.stderr) == (0, "")
+    head, *rows = [re.split(r"  +", line) for line in run.lines[: run.lines.index("")]]
+    assert head == ["data", "region", "figure", "raft-stereo", "kitti"]
+    found = {(row[1], row[2]): row[3:] for row in rows}
+    usual, plain = of_files(made).pooled, of_files(made, kitti=False).pooled
+    for region in ("all", "noc"):
+        expected = [f"{plain[region]['bad-3']:.2f}", f"{usual[region]['d1']:.2f}"]
+        assert found[region, "D1 (%)"] == expected
+    assert found["fg", "D1 (%)"][0] == "-"
+    assert any(line.startswith("note: kitti: ") and "io_disp.h" in line for line in run.lines)
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "By the rules" in page
+    told = answer(pam(*arguments, "--protocol", "raft-stereo", "--json"))["protocols"]
+    assert set(told) == {"raft-stereo"}
+    assert told["raft-stereo"]["source"]
+    first = {(each["region"], each["figure"]): each["value"] for each in told["raft-stereo"]["figures"]}
+    assert first["all", "D1 (%)"] == plain["all"]["bad-3"]
+
+
+def test_protocols_are_listed_with_their_sources() -> None:
+    rows = [json.loads(line) for line in pam("eval", "protocols", "--jsonl").lines]
+    assert [row["name"] for row in rows] == list(PROTOCOLS)
+    assert all(row["about"] and row["source"] and row["figures"] for row in rows)
+    shown = pam("eval", "protocols", "eth3d").lines
+    assert "source: ETH3D two-view-evaluation: src/main.cc" in shown
+    assert "  bad 2 = bad-2, mean of pictures: noc, all" in shown
+    refuse(pam("eval", "protocols", "kiti"), 2, "kiti", "kitti")
 
 
 # --- files that are written ---------------------------------------------------------------------------------

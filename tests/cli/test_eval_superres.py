@@ -342,7 +342,7 @@ def test_a_prediction_of_another_size_is_an_error(made: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "texts"),
     [
-        (["--scale", "2", "--weights", "passrnet2-x4"], ["4 times", "--scale"]),
+        (["--scale", "4", "--weights", "passrnet2-x2"], ["2 times", "--scale"]),
         (["--predictions", "out", "--weights", "passrnet2-x4"], ["--predictions", "--weights"]),
         (["--predictions", "out", "--baseline-only"], ["--predictions", "--baseline-only"]),
         (["--baseline-only", "--weights", "passrnet2-x4"], ["--weights", "--baseline-only"]),
@@ -376,7 +376,8 @@ def test_bad_data(data: str, code: int, texts: list[str]) -> None:
 
 def test_bad_options() -> None:
     refuse_options(pam("eval", "superres"), "--data")
-    refuse(pam("eval", "superres", "--data", KITTI, "--scale", "3"), 2, "--scale 3 is none: 2 or 4")
+    refuse(pam("eval", "superres", "--data", KITTI, "--scale", "1"), 2, "--scale 1 is none")
+    refuse(pam("eval", "superres", "--data", KITTI, "--scale", "2.5"), 2, "--scale 2.5", "whole scales")
     refuse_options(pam("eval", "superres", "--data", KITTI, "--right-view", "none"), "--right-view")
 
 

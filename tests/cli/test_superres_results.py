@@ -12,7 +12,7 @@ from pam_program import names, pam, refuse, unchanged
 from PIL import Image, ImageCms
 
 from pamcli.imaging.images import Picture, encode_picture, read_picture
-from pamcli.imaging.resize import imresize
+from pamcli.imaging.resize import imresize, imresize_to
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.catalog import DEFAULT_UPSCALING
 
@@ -53,6 +53,24 @@ def test_both_pictures(small_pair: Path, scale: int) -> None:
     assert left.shape == (32 * scale, 48 * scale, 3)
     assert np.array_equal(np.asarray(Image.open("l.png")), left)
     assert np.array_equal(np.asarray(Image.open("r.tif")), right)
+
+
+@pytest.mark.parametrize(("scale", "network"), [(3, 4), (1.5, 2)])
+def test_other_scales_are_the_next_networks_reduced(small_pair: Path, scale: float, network: int) -> None:
+    run = pam("superres", *PAIR, "--scale", str(scale), "-o", "l.png", "--output-right", "r.png")
+    assert (run.code, run.stderr) == (0, "")
+    size = int(48 * scale), int(32 * scale)
+    for name, view in zip(("l.png", "r.png"), larger(network), strict=True):
+        assert np.array_equal(read_picture(Path(name)).pixels, imresize_to(view, *size))
+
+
+def test_transparency_has_the_size_of_the_colours_at_any_scale(small_pair: Path) -> None:
+    for name in PAIR:
+        with Image.open(name) as picture:
+            picture.convert("RGBA").save(name)
+    assert pam("superres", *PAIR, "--scale", "1.7", "-o", "l.png").code == 0
+    with Image.open("l.png") as picture:
+        assert (picture.mode, picture.size) == ("RGBA", (82, 55))  # 81.6 x 54.4, rounded up
 
 
 def test_one_picture(small_pair: Path) -> None:

@@ -119,8 +119,8 @@ def test_the_stored_maximum_disparity_is_the_default() -> None:
 def test_a_scale_that_the_weights_do_not_have() -> None:
     with unchanged():
         for weights in ("passrnet-x4", shipped("passrnet-x4")):
-            run = pam(*COMMANDS["superres"], "--weights", weights, "--scale", "2")
-            refuse(run, 2, f"{weights} enlarges 4 times, not 2", "leave out --scale")
+            run = pam(*COMMANDS["superres"], "--weights", weights, "--scale", "8")
+            refuse(run, 2, f"{weights} enlarges 4 times, not 8", "leave out --scale")
 
 
 # --- device and precision -------------------------------------------------------------------------------

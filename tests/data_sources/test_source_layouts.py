@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import source_trees
-from source_trees import HEIGHT, MIDDLEBURY_CALIBRATION, TREES, WIDTH, levels, pair, pfm, text
+from source_trees import HEIGHT, TREES, WIDTH, pair
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.open import open_data
@@ -132,89 +132,6 @@ def test_kitti2012_in_grey(tmp_path: Path) -> None:
     source = open_data(f"kitti2012:{tmp_path}")
     assert source.missing == ("no colour pictures (colored_0, colored_1)",)
     assert source.load(0).calibration == Calibration(700, 380 / 700, 0, (600, 180))
-
-
-def test_middlebury_2014(tmp_path: Path) -> None:
-    source = opened("middlebury", tmp_path)
-    assert source.names == ("Adirondack-perfect", "Piano-perfect")
-    sample = source.load(0)
-    assert first_row(sample.disparity, 3) == [20.25, NAN, 1]
-    assert first_row(sample.right_disparity, 2) == [30.5, 1]
-    assert sample.visible is not None
-    assert sample.visible[0, :3].tolist() == [True, False, False]
-    assert sample.calibration == Calibration(3979.911, 0.193001, 124.343, (1244.772, 1019.507), (2964, 1988))
-
-
-def test_middlebury_evaluation_tree(tmp_path: Path) -> None:
-    home = tmp_path / "MiddEval3"
-    for folder in ("trainingQ/Adirondack", "trainingQ/ArtL", "trainingH/Adirondack", "testH/Bicycle2"):
-        pair(home / folder / "im0.png", home / folder / "im1.png")
-        text(home / folder / "calib.txt", MIDDLEBURY_CALIBRATION)
-        if "training" in folder:
-            pfm(home / folder / "disp0GT.pfm", [8.5, np.inf])
-            levels(home / folder / "mask0nocc.png", [255, 128, 0])
-    source = open_data(f"middlebury:{tmp_path}?size=Q")
-    assert source.names == ("trainingQ/Adirondack", "trainingQ/ArtL")
-    assert source.missing == ()
-    assert first_row(source.load(0).disparity, 2) == [8.5, NAN]
-    assert open_data(f"middlebury/test:{home}").names == ("testH/Bicycle2",)  # there is one size
-    with pytest.raises(UsageError, match="several sizes") as caught:
-        open_data(f"middlebury:{home}")
-    assert "?size=H or ?size=Q" in str(caught.value)
-    with pytest.raises(InputError, match="no pair of the data set middlebury/training, size=F"):
-        open_data(f"middlebury:{home}?size=F")
-
-
-@pytest.mark.parametrize(
-    ("scene", "left", "right", "truth", "factor"),
-    [
-        ("cones", "im2.png", "im6.png", "disp2.png", 4),
-        ("barn1", "im2.ppm", "im6.ppm", "disp2.pgm", 8),
-        ("map", "im0.pgm", "im1.pgm", "disp0.pgm", 8),
-        ("tsukuba", "scene1.row3.col3.ppm", "scene1.row3.col4.ppm", "truedisp.row3.col3.pgm", 16),
-    ],
-)
-def test_middlebury_2001_and_2003(
-    scene: str, left: str, right: str, truth: str, factor: int, tmp_path: Path
-) -> None:
-    folder = tmp_path / scene
-    size = (375, 8) if factor == 4 else (HEIGHT, WIDTH)
-    pair(folder / left, folder / right, size)
-    levels(folder / truth, [100, 0], size=size)
-    if scene == "cones":  # the archive holds nine views
-        pair(folder / "im0.png", folder / "im1.png", size)
-    sample = open_data(f"middlebury:{tmp_path}").load(0)
-    assert sample.name == scene
-    assert sample.disparity is not None
-    assert sample.disparity[0, 0] == 100 / factor
-    assert np.isnan(sample.disparity[0, 1])
-
-
-@pytest.mark.parametrize(
-    ("height", "query", "divisor"), [(1110, "", 1), (555, "", 2), (370, "", 3), (4, "?size=T", 3)]
-)
-def test_middlebury_2005(height: int, query: str, divisor: int, tmp_path: Path) -> None:
-    size = (height, 6)
-    pair(tmp_path / "Art/view1.png", tmp_path / "Art/view5.png", size)
-    levels(tmp_path / "Art/disp1.png", [120, 0], size=size)
-    levels(tmp_path / "Art/disp5.png", [60], size=size)
-    sample = open_data(f"middlebury:{tmp_path}{query}").load(0)
-    assert sample.disparity is not None
-    assert sample.disparity[0, 0] == 120 / divisor
-    assert np.isnan(sample.disparity[0, 1])
-    assert sample.right_disparity is not None
-    assert sample.right_disparity[0, 0] == 60 / divisor
-
-
-def test_middlebury_truth_of_unknown_scale_is_refused(tmp_path: Path) -> None:
-    pair(tmp_path / "Art/view1.png", tmp_path / "Art/view5.png")
-    levels(tmp_path / "Art/disp1.png", [120])
-    with pytest.raises(InputError, match="4 pixels high"):
-        open_data(f"middlebury:{tmp_path}").load(0)
-    pair(tmp_path / "mine/im2.png", tmp_path / "mine/im6.png")
-    levels(tmp_path / "mine/disp2.png", [120])
-    with pytest.raises(InputError, match="name of its folder"):
-        open_data(f"middlebury:{tmp_path}").load(1)
 
 
 def test_eth3d(tmp_path: Path) -> None:

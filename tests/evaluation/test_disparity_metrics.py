@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
-from pamcli.evaluation.disparity_metrics import METRICS, REGIONS, DisparityMeter, Estimate
+from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
 from pamcli.evaluation.figures import Figures
 from pamcli.evaluation.protocols import DisparityProtocol, usual_protocol
+from pamcli.evaluation.regions import REGIONS
 
 NAN = math.nan
 
@@ -283,8 +285,10 @@ def test_errors_name_the_sample() -> None:
 
 
 def test_every_figure_has_a_name_and_a_meaning() -> None:
-    meter = DisparityMeter()
+    meter = DisparityMeter(DisparityProtocol(parts=True))
     one = sample([[10, 150, 201, 10]], visible=[[1, 0, 1, 1]], foreground=[[1, 1, 0, 0]])
+    told = ("low-detail", "high-detail", "not-sky", "sky", *(f"class-{number}" for number in range(4)))
+    one = replace(one, masks={name: np.ones((1, 4), bool) for name in told})
     meter.add(one, Estimate(np.full((1, 4), 10.0), visible=np.ones((1, 4), bool), confidence=np.ones((1, 4))))
     pooled = meter.summary().pooled
     assert list(pooled) == list(REGIONS)

@@ -7,7 +7,7 @@ import pytest
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.source import Sample
-from pamcli.evaluation.protocols import resize_sample
+from pamcli.evaluation.preparing import resize_sample
 from pamcli.imaging.resize import imresize_to
 
 VIEWS = np.random.default_rng(0).integers(0, 256, (2, 4, 8, 3), dtype=np.uint8)

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import DTypeLike
 from PIL import Image
 
+from pamcli.imaging import resize
 from pamcli.imaging.resize import imresize, imresize_to, nearest
 
 MATRIX = np.array(
@@ -140,6 +141,17 @@ def test_pillow_is_within_one_grey_level_away_from_the_edges(scale: float) -> No
     pillow = np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BICUBIC)).astype(int)
     edge = math.ceil(2 * max(1, scale))
     assert np.abs(resized.astype(int) - pillow)[edge:-edge, edge:-edge].max() <= 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("size", [(13, 21), (4, 3), (5, 17)])
+def test_large_pictures_are_resized_in_pieces(
+    dtype: DTypeLike, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = np.random.default_rng(1).integers(0, 256, (11, 9, 3)).astype(dtype)
+    whole = imresize_to(picture, *size)
+    monkeypatch.setattr(resize, "_AT_ONCE", 20)
+    assert np.array_equal(imresize_to(picture, *size), whole)
 
 
 def test_channels_are_resized_each_on_their_own() -> None:

@@ -6,16 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from example_pairs import Stored, numbered, pair, unlabelled
 
 from pamcli.errors import InputError
-from pamcli.inference.device import Compute
-from pamcli.inference.matcher import StereoResult
-from pamcli.networks.pasmnet import PASMnet
-from pamcli.registry.spec import ModelSpec
 from pamcli.training import own_pairs
-from pamcli.training.own_pairs import agreed_labels, apart, said_of, sure_disparity, write_labels
+from pamcli.training.own_pairs import apart, said_of, sure_disparity, write_labels
 from pamcli.training.validation import Gain, Validator, gain
 
 
@@ -87,24 +82,6 @@ def test_block_matching_is_right_where_it_is_sure() -> None:
     assert known.mean() > 0.5
     assert sample.disparity is not None
     assert (np.abs(found - sample.disparity)[known] > 1).mean() < 0.02
-
-
-def test_a_label_is_what_both_agree_on_or_one_alone_is_sure_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    nan = np.nan
-    blocks = np.array([[10, 10, nan, 10, nan, nan]], np.float32)
-    disparity = np.array([[11, 14, 20, 14, 20, 20]], np.float32)
-    visible = np.array([[True, True, True, True, False, True]])
-    confidence = np.array([[0.9, 0.9, 0.9, 0.2, 0.9, 0.2]], np.float32)
-
-    def found(self: object, left: object, right: object, *, extras: set[str]) -> StereoResult:
-        assert extras == {"visible", "confidence"}
-        return StereoResult(disparity, None, visible, confidence)
-
-    monkeypatch.setattr(own_pairs.StereoMatcher, "__call__", found)
-    monkeypatch.setattr(own_pairs, "sure_disparity", lambda left, right: blocks)
-    find = agreed_labels(PASMnet(), ModelSpec("pasmnet"), Compute(torch.device("cpu"), "fp32"))
-    view = np.zeros((1, 6, 3), np.uint8)
-    np.testing.assert_equal(find(view, view), np.array([[11, nan, 20, 10, nan, nan]], np.float32))
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,18 @@
 | 2014, 2021       | im0.png, im1.png                 | disp0.pfm, disp1.pfm    | PFM, +inf unknown          |
 | MiddEval3        | im0.png, im1.png                 | disp0GT.pfm, disp1GT.pfm| PFM, +inf unknown          |
 
-Level 0 is unknown. mask0nocc.png: 255 = seen by both views, 128 = by the left one, 0 = unknown.
+Level 0 is unknown. mask0nocc.png: 255 = seen by both views, 128 = by the left one, 0 = unknown. It lies
+beside the pictures, or in a tree of the truth alone (MiddEval3GT); the archives of 2014 and 2021 have none.
+Where it is not there and both truths are, a pixel is visible where they agree within 1 px at its match: so
+others made the masks for 2021. With pictures of half or quarter size the truth of the full size is read, too,
+if it is there: Middlebury's figures are of its pixels.
 A sample is called by the path of its folder, as MiddEval3 wants its results ("trainingQ/Adirondack").
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +30,7 @@ from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibrat
 from pamcli.data.listing import Listed, Part, paired, root_of
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import shown
+from pamcli.files.finding import counted, shown
 from pamcli.files.folders import folders, folders_below
 from pamcli.imaging.disparity_files import read_disparity
 
@@ -41,6 +46,7 @@ _NAMES = (
 
 _SCENES_2001 = ("barn1", "barn2", "bull", "poster", "sawtooth", "venus")
 _HEIGHT_2003, _HEIGHT_2005 = 1500, 1110  # pixels at full size
+_GT_TREES = ("MiddEval3GT", "MiddEval3-GT", "MiddEval3-GT0", "MiddEval3-GT1")
 _SHRUNK = {"F": 1, "H": 2, "T": 3, "Q": 4}
 
 
@@ -62,26 +68,84 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     elif split == "training":
         scenes = {below or root.name: folder for below, folder, _ in folders_below(root, depth=4)}
     read = partial(_disparity, size=size)
+    shrunk = _SHRUNK.get(size or "F", 1) if evaluation else 1
     truth = (
         Part("disparity", "truth", read),
         Part("right_disparity", read=read),
-        Part("visible", "visible pixels (mask0nocc.png)", partial(read_mask, white=255)),
+        Part("visible", "visible pixels (mask0nocc.png)", _visible),
+        *([Part("fine", "", partial(_fine, shrunk=shrunk))] if shrunk > 1 else []),
     )
     calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
     lefts, rights, truths, right_truths = {}, {}, {}, {}
     for name, folder in scenes.items():
         for names in _NAMES:
-            each = [next((p for n in of.split() if (p := folder / n).is_file()), folder / of) for of in names]
+            each = [_first_of(folder, of) for of in names]
             if each[0].is_file() or each[1].is_file():
                 lefts[name], rights[name], truths[name], right_truths[name] = each
                 break
+    gts = [home, *(home.with_name(name) for name in _GT_TREES), *(home / name for name in _GT_TREES)]
     places = {
-        "disparity": truths,
-        "right_disparity": right_truths,
-        "visible": {name: folder / "mask0nocc.png" for name, folder in scenes.items()},
+        "disparity": {name: _elsewhere(path, home, gts) for name, path in truths.items()},
+        "right_disparity": {name: _elsewhere(path, home, gts) for name, path in right_truths.items()},
         "calibration": {name: folder / "calib.txt" for name, folder in scenes.items()},
     }
-    return paired(lefts, rights, (*(truth if split == "training" else ()), calibration), places)
+    places["visible"] = {
+        name: _mask(_elsewhere(folder / "mask0nocc.png", home, gts), places["disparity"].get(name))
+        for name, folder in scenes.items()
+    }
+    if shrunk > 1:
+        full = home / f"{split}F"
+        places["fine"] = {
+            name: _elsewhere(full / folder.name / "disp0GT.pfm", home, gts) for name, folder in scenes.items()
+        }
+    compared = [name for name in lefts if places["visible"].get(name) == places["disparity"].get(name)]
+    said = f"no mask0nocc.png for {counted(len(compared), 'pair')}: visible is where both truths agree"
+    parts = (*(truth if split == "training" else ()), calibration)
+    return paired(lefts, rights, parts, places, [said] if compared and split == "training" else ())
+
+
+def _first_of(folder: Path, names: str) -> Path:
+    """Return the first file of several names that is there, else that of the first name."""
+    paths = [folder / name for name in names.split() or [""]]
+    return next(filter(Path.is_file, paths), paths[0])
+
+
+def _elsewhere(path: Path, home: Path, trees: Sequence[Path]) -> Path:
+    """Find a file of a scene in one of several trees, of which `home` is one; else the path itself."""
+    below = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
+    return next((tree / below for tree in trees if (tree / below).is_file()), path)
+
+
+def _mask(mask: Path, truth: Path | None) -> Path:
+    """Return what tells visible pixels: the mask, else the left truth where the right one is beside it."""
+    if not mask.is_file() and truth is not None and truth.is_file() and _of_right(truth).is_file():
+        return truth
+    return mask
+
+
+def _of_right(truth: Path) -> Path:
+    return truth.with_name(truth.name.replace("disp0", "disp1")) if "disp0" in truth.name else Path()
+
+
+def _visible(path: Path) -> NDArray[np.bool_]:
+    """Read a mask, or compare the truths of both views: (H, W)."""
+    if path.suffix != ".pfm":
+        return read_mask(path, white=255)
+    left, right = read_disparity(path), read_disparity(_of_right(path))
+    columns = np.arange(left.shape[1])
+    with np.errstate(invalid="ignore"):
+        match = np.rint(columns - left)
+        inside = (match >= 0) & (match < left.shape[1])
+        there = np.take_along_axis(right, np.where(inside, match, 0).astype(np.intp), axis=1)
+        seen: NDArray[np.bool_] = inside & (np.abs(there - left) <= 1)
+    return seen
+
+
+def _fine(path: Path, shrunk: int) -> dict[str, NDArray[Any]]:
+    """Read the truth of the full size, in pixels of pictures that are shrunk, and its mask."""
+    found: dict[str, NDArray[Any]] = {"fine": read_disparity(path) / np.float32(shrunk)}
+    mask = path.with_name("mask0nocc.png")
+    return {**found, "fine_visible": read_mask(mask, white=255)} if mask.is_file() else found
 
 
 def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:

@@ -1,0 +1,141 @@
+"""What rules do to truth and estimate before measuring: holes filled, another size, a finer grid of truth."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.source import Sample
+from pamcli.imaging.resize import imresize_to, nearest
+
+
+def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Fill unknown pixels as the kit's `interpolateBackground` (io_disp.h) does.
+
+    disparity: (H, W), pixels; NaN, inf or below 0 = unknown. In each row a gap takes the smaller of its two
+    neighbours, what lies before the first or behind the last known pixel takes that one; then rows above the
+    first and below the last row that knows anything copy that row. Rows between two such rows that know
+    nothing at all stay unknown, as they do in the kit. Returns (H, W), NaN = unknown.
+    """
+    known = np.isfinite(disparity) & (disparity >= 0)
+    width = disparity.shape[1]
+    columns = np.broadcast_to(np.arange(width), disparity.shape)
+    before = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
+    behind = np.minimum.accumulate(np.where(known, columns, width)[:, ::-1], axis=1)[:, ::-1]
+    left = np.take_along_axis(disparity, np.maximum(before, 0), axis=1)
+    right = np.take_along_axis(disparity, np.minimum(behind, width - 1), axis=1)
+    left = np.where(before >= 0, left, np.nan)
+    right = np.where(behind < width, right, np.nan)
+    filled: NDArray[np.float32] = np.fmin(left, right).astype(np.float32)
+    rows = np.flatnonzero(known.any(axis=1))
+    if len(rows):
+        filled[: rows[0]] = filled[rows[0]]
+        filled[rows[-1] + 1 :] = filled[rows[-1]]
+    return filled
+
+
+def resize_sample(sample: Sample, width: int, height: int) -> Sample:
+    """Bring a sample to pictures of `width` x `height` pixels.
+
+    Pictures by MATLAB's antialiased bicubic; disparities by the nearest pixel, never by a mean across an
+    edge, and times the ratio of the widths; masks by the nearest pixel; the calibration (focal length and
+    offset) by the ratio of the widths. Raises ValueError: a side below 1.
+    """
+    ratio = width / sample.left.shape[1]
+
+    def truth(disparity: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+        return None if disparity is None else nearest(disparity, width, height).astype(np.float32) * ratio
+
+    def mask(values: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        return None if values is None else nearest(values, width, height).astype(np.bool_)
+
+    calibration = sample.calibration
+    if calibration is not None:
+        calibration = replace(
+            calibration,
+            focal_length=calibration.focal_length * ratio,
+            offset=calibration.offset * ratio,
+            ndisp=None if calibration.ndisp is None else calibration.ndisp * ratio,
+            principal=None,  # of another aspect, perhaps
+            size=None,
+            focal_length_y=None,
+        )
+    return replace(
+        sample,
+        left=imresize_to(sample.left, width, height),
+        right=imresize_to(sample.right, width, height),
+        disparity=truth(sample.disparity),
+        right_disparity=truth(sample.right_disparity),
+        visible=mask(sample.visible),
+        foreground=mask(sample.foreground),
+        masks=sample.masks
+        and {name: nearest(each, width, height) == 1 for name, each in sample.masks.items()},
+        fine=None,
+        fine_visible=None,
+        calibration=calibration,
+    )
+
+
+def repeated(values: NDArray[np.generic], times: int) -> NDArray[np.generic]:
+    """Repeat each pixel of (H, W) so often in both directions: (times * H, times * W)."""
+    return np.repeat(np.repeat(values, times, axis=0), times, axis=1)
+
+
+def on_fine_grid(sample: Sample) -> tuple[Sample, int]:
+    """Bring a sample's truth and masks to the finer grid of its truth; pictures stay as they are.
+
+    Returns the sample, its truths and ndisp in pixels of that grid, and how many times finer that is; the
+    sample itself and 1 where it has no such truth.
+    """
+    if sample.fine is None:
+        return sample, 1
+    times = sample.fine.shape[0] // sample.left.shape[0]
+
+    def mask(values: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        return None if values is None else repeated(values, times) == 1
+
+    calibration = sample.calibration
+    if calibration is not None and calibration.ndisp is not None:
+        calibration = replace(calibration, ndisp=calibration.ndisp * times)
+    finer = replace(
+        sample,
+        disparity=sample.fine * np.float32(times),
+        visible=mask(sample.visible) if sample.fine_visible is None else sample.fine_visible,
+        foreground=mask(sample.foreground),
+        masks=sample.masks and {name: repeated(each, times) == 1 for name, each in sample.masks.items()},
+        calibration=calibration,
+    )
+    return finer, times
+
+
+def compared(
+    estimate: NDArray[np.floating], sample: Sample, *, nearest: bool = False
+) -> tuple[NDArray[np.float32], NDArray[np.float64], tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Compare an estimate with a sample's truth, pixel by pixel: the truth, the error, and what D1 counts.
+
+    estimate: (H, W) px, not finite = none. nearest: where the truth has a finer grid, each estimate is
+    compared with the nearest of the truths within its pixel; the truth is then their mean, and NaN where one
+    of them is unknown. Returns (H, W) each: truth in px, NaN = unknown; error in px, inf where there is no
+    estimate; whether the error is above 3 px and above 5 % of the (largest) truth, and above 1 px and 5 %.
+    These are computed in float32 as in KITTI's kit: exactly 5 % exceeds 0.05 by a hair there.
+    """
+    assert sample.disparity is not None
+    truth = at = longest = sample.disparity
+    filled = np.where(np.isfinite(estimate), estimate, np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if nearest and sample.fine is not None:
+            within = _truths_within(sample.fine, *sample.left.shape[:2])
+            truth, longest = within.mean(axis=-1), np.abs(within).max(axis=-1)
+            best = np.abs(filled[..., None] - within).argmin(axis=-1)
+            at = np.take_along_axis(within, best[..., None], axis=-1)[..., 0]
+        error = np.abs(filled.astype(np.float64) - at)
+        short = np.abs(filled.astype(np.float32) - at)
+        beyond = (short / np.abs(longest)).astype(np.float64) > 0.05
+        outliers = (short > 3) & beyond, (short > 1) & beyond
+    return truth, error, outliers
+
+
+def _truths_within(fine: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    """Return the truths of the finer grid within each pixel: (H, W, s * s)."""
+    times = fine.shape[0] // height
+    return fine.reshape(height, times, width, times).swapaxes(1, 2).reshape(height, width, times * times)

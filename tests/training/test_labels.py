@@ -1,0 +1,41 @@
+"""Labels of a pair: what the network saw of it, and what comes out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pamcli.imaging.matching import DenseMatch
+from pamcli.inference.matcher import StereoMatcher, StereoResult
+from pamcli.training import labels
+from pamcli.training.labels import find_labels
+
+NAN = np.nan
+
+
+@pytest.mark.parametrize(("side", "seen"), [(100, 2.0), (1000, 1.1**0.5), (1200, 1.0)])
+def test_labels_are_found_in_the_enlarged_pair_where_both_agree(
+    monkeypatch: pytest.MonkeyPatch, side: int, seen: float
+) -> None:
+    disparity = np.full((side, side), NAN, np.float32)
+    disparity[0, :4] = [11, 14, 20, 20]
+    visible = np.ones((side, side), bool)
+    visible[0, 3] = False
+    blocks = np.full_like(disparity, NAN)
+    blocks[0, :5] = [10, 10, NAN, NAN, 7]
+
+    def found(self: StereoMatcher, left: object, right: object, *, extras: set[str]) -> StereoResult:
+        assert extras == {"visible"}
+        assert self.match_size == pytest.approx(seen)
+        return StereoResult(disparity, None, visible, None)
+
+    def matched(left: NDArray[np.uint8], right: NDArray[np.uint8], low: int, high: int) -> DenseMatch:
+        return DenseMatch(blocks, blocks, np.isfinite(blocks), np.isfinite(blocks))
+
+    monkeypatch.setattr(StereoMatcher, "__call__", found)
+    monkeypatch.setattr(labels, "match_densely", matched)
+    view = np.zeros((side, side, 3), np.uint8)
+    label = find_labels(StereoMatcher.load(device="cpu"), view, view)
+    np.testing.assert_array_equal(label[0, :5], [10.5, NAN, 20, NAN, NAN])
+    assert np.isnan(label[1:]).all()
