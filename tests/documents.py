@@ -70,6 +70,7 @@ OUTPUT_OPTIONS = {
     ">",
     "--report",
     "--per-image",
+    "--table",
     "--save",
 }
 
