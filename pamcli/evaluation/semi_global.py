@@ -72,7 +72,7 @@ class SemiGlobalMethod:
         limit = self.max_disparity or f"the calibration's ndisp, else {DISPARITIES}"
         settings = ", ".join(
             f"{key} {value}"
-            for key, value in {"mode": "SGBM_3WAY", "numDisparities": limit, **SETTINGS}.items()
+            for key, value in {"mode": "SGBM_3WAY", "numDisparities": limit, **self._settings}.items()
         )
         if self.wls:
             settings += "; WLS filter: " + ", ".join(f"{key} {value:g}" for key, value in WLS.items())
@@ -80,6 +80,12 @@ class SemiGlobalMethod:
         version = f"OpenCV {cv2.__version__} StereoSGBM"
         device = f"cpu, {counted(cv2.getNumThreads(), 'thread')}"
         return [("method", version), ("settings", settings + filled), ("device", device)]
+
+    @property
+    def _settings(self) -> dict[str, int]:
+        """The filter judges by itself what is no match, so nothing is left out before."""
+        without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
+        return {**SETTINGS, **(without if self.wls else {})}
 
     def notes(self) -> list[str]:
         """State what a reader of the figures must know of what was measured: nothing."""
@@ -101,19 +107,20 @@ class SemiGlobalMethod:
         bound = sample.calibration.ndisp if sample.calibration else None
         searched = 16 * math.ceil((self.max_disparity or bound or DISPARITIES) / 16)
         matcher = cv2.StereoSGBM.create(
-            numDisparities=searched, mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY, **SETTINGS
+            numDisparities=searched, mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY, **self._settings
         )
         left, right = (
             cv2.copyMakeBorder(grey(eight_bits(view)), 0, 0, searched, 0, cv2.BORDER_REPLICATE)
             for view in (sample.left, sample.right)
         )
-        found = matcher.compute(left, right)
         if self.wls:
             filters: Any = vars(cv2)["ximgproc"]  # of opencv-contrib alone
-            backward = filters.createRightMatcher(matcher).compute(right, left)
-            smooth = filters.createDisparityWLSFilter(matcher)
+            smooth = filters.createDisparityWLSFilter(matcher)  # which changes the matcher's settings
             smooth.setLambda(WLS["Lambda"])
             smooth.setSigmaColor(WLS["SigmaColor"])
-            found = smooth.filter(found, left, disparity_map_right=backward)
+            backward = filters.createRightMatcher(matcher).compute(right, left)
+            found = smooth.filter(matcher.compute(left, right), left, disparity_map_right=backward)
+        else:
+            found = matcher.compute(left, right)
         disparity = found[:, searched:].astype(np.float32) / 16
         return interpolate_background(np.where(disparity < 0, np.float32(np.nan), disparity))
