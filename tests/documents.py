@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import cv2
+import foreign_networks
 import numpy as np
 import stereo_files
 import tifffile
@@ -271,6 +272,9 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
         prepare_videos(folder, left, right)
     if "calibration make" in block.text:
         prepare_boards(folder)
+    if "stereo.onnx" in block.text:  # needs onnx
+        foreign_networks.block_matcher(folder / "stereo.onnx", (160, 224), reach=24, white=255)
+    (folder / "mynetwork.py").write_text(foreign_networks.AS_MODULE)
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
     (folder / ".venv" / "bin").mkdir(parents=True)

@@ -24,7 +24,10 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
     "streaming": ({"networks"}, {"torch"}),
-    "registry": ({"errors", "files", "networks"}, {"torch", "safetensors", "huggingface_hub", "numpy"}),
+    "registry": (
+        {"errors", "checked", "files", "networks"},
+        {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
+    ),
     "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
     "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),

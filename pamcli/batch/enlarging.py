@@ -38,6 +38,7 @@ def enlarge_files(
     scale: float | None = None,
     weights: Place | None = None,
     ensemble: bool = False,
+    network_from: str | None = None,
     device: str = "auto",
     precision: str = "auto",
     max_memory: int | None = None,
@@ -52,14 +53,18 @@ def enlarge_files(
     `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
     `{}`. output: the left picture, or a folder for both; `-` hands its bytes back in `Outcome.data`.
     quality: 1 to 100, of JPEG and WebP. scale: times on each side, above 1 and up to 4; None: 4, or what the
-    weights do. max_memory: bytes.
+    weights do. network_from: "module:function" that makes the network which `weights` describes; its code
+    runs. max_memory: bytes.
     Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
     while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
     """
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
     batch = Batch.asked(request, places, format, read=[weights])
-    settings = {"ensemble": ensemble, "device": device, "precision": precision, "max_memory": max_memory}
+    settings: dict[str, object] = {
+        **{"ensemble": ensemble, "network_from": network_from},
+        **{"device": device, "precision": precision, "max_memory": max_memory},
+    }
     load = partial(_load, weights, scale, settings)
     return batch.working(_Enlarging(load, packing, quality), gpus=device != "cpu")
 

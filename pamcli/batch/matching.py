@@ -77,6 +77,7 @@ def match_files(
     max_disparity: int | Literal["stored"] | None = "stored",
     min_disparity: int = 0,
     match_size: float | Literal["auto"] | None = None,
+    network_from: str | None = None,
     device: str = "auto",
     precision: str = "auto",
     max_memory: int | None = None,
@@ -92,6 +93,7 @@ def match_files(
     `{}`. output: disparities of the left view, pixels, in the format of the suffix, of a folder in `format`;
     `-` hands the bytes back in `Outcome.data`. range, max_disparity, min_disparity, focal, doffs,
     disparity_error: pixels. min_confidence: 0 to 1. baseline, max_depth: metres. max_memory: bytes.
+    network_from: "module:function" that makes the network which `weights` describes; its code runs.
     Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
     while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
     """
@@ -136,6 +138,7 @@ def match_files(
         check_index(index, batch.outputs)
     settings = {
         **{"max_disparity": max_disparity, "min_disparity": min_disparity, "match_size": match_size},
+        "network_from": network_from,
         **{"device": device, "precision": precision, "max_memory": max_memory},
     }
     operation = _Matching(partial(_load, weights or DEFAULT_MATCHING, settings), range, metres, index)

@@ -35,6 +35,7 @@ def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, P
     from pamcli.inference.matcher import StereoMatcher
 
     matcher = StereoMatcher.load(path, **settings)
+    _say_what_computes(matcher)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", match size {matcher.match_size}"
     LOG.debug("%s: %s, %s, maximum disparity %s%s", weights, path, _compute(matcher), limit, resized)
@@ -58,13 +59,20 @@ def load_upscaler(
                 f"{name} enlarges {stored} times, not {scale:g}", "leave out `scale` or `weights`"
             )
 
-    if path.suffix != ".onnx":  # which only ONNX Runtime reads
+    if path.suffix not in (".onnx", ".toml"):  # which only ONNX Runtime reads, or says nothing of weights
         check(read_header(path).spec.scale)
     from pamcli.inference.upscaler import StereoUpscaler
 
     upscaler = StereoUpscaler.load(path, scale=scale, **settings)
+    _say_what_computes(upscaler)
     LOG.debug("%s: %s, %s, enlarges %g times", name, path, _compute(upscaler), upscaler.scale)
     return upscaler, path
+
+
+def _say_what_computes(network: StereoMatcher | StereoUpscaler) -> None:
+    """Log where a network runs that is not pam's own: it may be a place that nobody expected."""
+    if (foreign := network.foreign) is not None:
+        LOG.info("%s (%s)", foreign.runner.says, foreign.spec.architecture)
 
 
 def _compute(network: StereoMatcher | StereoUpscaler) -> str:

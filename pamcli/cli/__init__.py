@@ -17,6 +17,7 @@ from pamcli.cli import (
     calibration_making,
     dataset,
     depth,
+    describe,
     disparity,
     doctor,
     evaluate,
@@ -54,6 +55,7 @@ command(app, "guide", "Show pages of the guide.")(guide.command)
 command(app, "doctor", "Check a calibration against a pair, or whether pam works here.")(doctor.command)
 command(calibration.app, "make", "Make a rig's calibration from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
+command(weights.app, "describe", "Find out how any stereo network is fed and read.")(describe.command)
 app.add_typer(weights.app, name="weights")
 app.add_typer(dataset.app, name="dataset")
 

@@ -28,7 +28,7 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
 
 def _complete_weights(incomplete: str) -> list[str]:
     """Complete a name for the tab key: names of `pam weights list`, and files."""
-    files = [*glob(f"{incomplete}*.safetensors"), *glob(f"{incomplete}*.onnx")]
+    files = [name for suffix in ("safetensors", "onnx", "toml") for name in glob(f"{incomplete}*.{suffix}")]
     return [*(name for name in REGISTERED if name.startswith(incomplete)), *sorted(files)]
 
 
@@ -40,10 +40,16 @@ class Network(OptionGroup, panel="Network"):
     """Whose weights. Its subclasses have a `name`: of those that are given, else of the default."""
 
     weights: str | None = option(
-        "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx), or "
-        "hf:owner/repo/file.safetensors[@revision].",
+        "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx, or a .toml of `pam "
+        "weights describe`), or hf:owner/repo/file.safetensors[@revision].",
         parse=parsing.name,
         **WEIGHTS,
+    )
+    network_from: str | None = option(
+        "Run the PyTorch network that this function makes, described by the .toml of --weights; the "
+        "module's code runs.",
+        metavar="MODULE:FUNCTION",
+        parse=parsing.name,
     )
 
 

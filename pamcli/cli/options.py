@@ -114,13 +114,13 @@ class Device(OptionGroup, panel="Performance"):
     """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
 
     device: str = option(
-        "Compute on auto, cpu, cuda, cuda:N or mps; tensorrt for .onnx files.",
+        "Compute on auto, cpu, cuda, cuda:N or mps; .onnx files also on tensorrt, openvino or coreml.",
         default="auto",
         metavar="DEVICE",
     )
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps", self.device):
+        if not re.fullmatch(r"auto|cpu|(cuda|tensorrt)(:[0-9]+)?|mps|openvino|coreml", self.device):
             raise UsageError(f"--device {self.device!r} is no device", "one of auto, cpu, cuda, cuda:N, mps")
 
 

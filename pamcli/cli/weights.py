@@ -50,7 +50,7 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     """
     console = Console(jsonl=json)
     path = find_weights(weights, console, check=False)
-    described = _exported(path) if path.suffix == ".onnx" else _summary(read_header(path))
+    described = _summary(read_header(path)) if path.suffix not in KINDS else KINDS[path.suffix](path)
     values: dict[str, Any] = {"name": weights, **described, "path": path, "sha256": sha256(path)}
     shown = {key: value for key, value in values.items() if value not in (None, "")}
     if "parameters" in shown:
@@ -82,6 +82,10 @@ def verify(
 
                 _exported(path)
                 require_as_sealed(path)
+            elif path.suffix == ".toml":
+                from pamcli.inference.foreign import ForeignNetwork
+
+                ForeignNetwork.load(path, "cpu", "auto", None)
             else:
                 load_network(path)
         except PamError as error:
@@ -194,9 +198,30 @@ def _summary(file: WeightsFile) -> dict[str, Any]:
 
 def _exported(path: Path) -> dict[str, Any]:
     """What an ONNX file says about itself, after ONNX Runtime has loaded it."""
-    from pamcli.inference.onnx_file import OnnxNetwork
+    from pamcli.inference.onnx_file import OnnxNetwork, is_exported
 
+    if not is_exported(path):
+        from pamcli.inference.foreign import recognised
+        from pamcli.inference.runners import Session
+
+        session = Session.load(path, "cpu")
+        family = getattr(recognised(session, path.name), "family", None)
+        ports = {"inputs": session.interface.inputs, "outputs": session.interface.outputs}
+        shown = {key: ", ".join(map(str, each)) for key, each in ports.items()}
+        return {"family": family or "none that pam knows", **shown, "bytes": path.stat().st_size}
     network = OnnxNetwork(path, "cpu")
     said = {key: network.said.get(key) for key in ("size", "precision")}
     source = {"exported_from": network.said.get("name"), "weights_sha256": network.said.get("weights_sha256")}
     return {**asdict(network.spec), **said, **source, "bytes": path.stat().st_size}
+
+
+def _described(path: Path) -> dict[str, Any]:
+    """What the description of a network by others says."""
+    from pamcli.registry.description import read_description
+
+    described = asdict(read_description(path))  # type: ignore[call-overload]
+    return {**described, "bytes": path.stat().st_size}
+
+
+KINDS = {".onnx": _exported, ".toml": _described}
+"""What says what a file holds that is no file of weights."""

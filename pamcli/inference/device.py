@@ -88,7 +88,7 @@ def _device(text: str) -> torch.device:
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
-        hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt runs .onnx files alone"
+        hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt, openvino and coreml run .onnx files alone"
         raise UsageError(f"no device {text!r}", hint)
     device = torch.device(text)
     if device.type == "cuda":

@@ -5,18 +5,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pamcli.errors import UsageError
 from pamcli.inference.device import Compute
+from pamcli.inference.foreign import ForeignNetwork
 from pamcli.inference.memory import keep_freed_memory, taken_memory
-from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork
+from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork, is_exported
 from pamcli.inference.pictures import PairRows, Pixels
 from pamcli.inference.strip_choice import Footprint, choose_strip
 from pamcli.inference.whole import WholeNetwork
+from pamcli.registry import description
 from pamcli.registry.architectures import loaded
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress
 from pamcli.streaming.rolling import folded
+
+AnyNetwork = Network | OnnxNetwork | ForeignNetwork
+AnySpec = ModelSpec | description.Description
 
 
 def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]:
@@ -35,16 +41,30 @@ def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]
 
 
 def load(
-    weights: str | Path, device: str, precision: str, *, reduce: bool = False
-) -> tuple[Network | OnnxNetwork, ModelSpec, Compute]:
+    weights: str | Path,
+    device: str,
+    precision: str,
+    *,
+    reduce: bool = False,
+    network_from: str | None = None,
+) -> tuple[AnyNetwork, AnySpec, Compute]:
     """What a `weights` value names; `reduce` as of `Compute.choose`.
 
+    network_from: "module:function" that makes the network which `weights` describes.
     Raises ModelError, DeviceError, UsageError.
     """
     path = locate(weights).path
-    if path.suffix == SUFFIX:
+    if network_from is not None and path.suffix != description.SUFFIX:
+        raise UsageError(
+            "`network_from` takes a description as `weights`",
+            "pam weights describe --network-from MODULE:FUNCTION -o NET.toml writes one",
+        )
+    if path.suffix == SUFFIX and is_exported(path):
         exported = OnnxNetwork(path, device, precision)
         return exported, exported.spec, exported.compute
+    if path.suffix in (SUFFIX, description.SUFFIX):
+        foreign = ForeignNetwork.load(path, device, precision, network_from)
+        return foreign, foreign.spec, foreign.compute
     compute = Compute.choose(device, precision, reduce=reduce)  # first: a wrong device needs no weights
     return *load_network(path), compute
 
@@ -52,9 +72,7 @@ def load(
 class NetworkOnDevice:
     """What a matcher and an upscaler share: the network as it runs, and the memory that it may take."""
 
-    def __init__(
-        self, network: Network | OnnxNetwork, spec: ModelSpec, compute: Compute, max_memory: int | None
-    ) -> None:
+    def __init__(self, network: AnyNetwork, spec: AnySpec, compute: Compute, max_memory: int | None) -> None:
         """The network as it is now: a copy is made for inference."""
         self.spec, self.compute, self.max_memory = spec, compute, max_memory
         self.network: Any = network
@@ -62,19 +80,27 @@ class NetworkOnDevice:
         """Has `match` or `enlarge`."""
         self._footprint: Callable[..., Footprint] | None = None
         self.size: tuple[int, int] | None = None
-        if isinstance(network, OnnxNetwork):
+        if isinstance(network, OnnxNetwork | ForeignNetwork):
             self.size = network.size
         else:
+            assert isinstance(spec, ModelSpec)
             self.network = folded(network).to(compute.device)
             self.streamed, self._footprint = _streamed(self.network, spec, compute)
         keep_freed_memory()
         self._taken = taken_memory(compute.device)
+
+    @property
+    def foreign(self) -> ForeignNetwork | None:
+        """The network, where it is not pam's own."""
+        return self.network if isinstance(self.network, ForeignNetwork) else None
 
     def departure(self, height: int, width: int) -> str | None:
         """Say what is done to pictures of a size (px) that the network itself does not do; None: nothing.
 
         Only a network that was exported for one size departs from itself.
         """
+        if isinstance(self.network, ForeignNetwork):
+            return self.network.departure(height, width)
         if self.size in (None, (height, width)):
             return None
         return f"pictures of {width} x {height} px are {self._padded()}"

@@ -13,8 +13,10 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
+from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import NetworkOnDevice, load, portions
+from pamcli.inference.foreign import ForeignMatching, ForeignNetwork
+from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import (
@@ -28,13 +30,9 @@ from pamcli.inference.pictures import (
     resized,
 )
 from pamcli.networks.blocks import upsample
-from pamcli.networks.parallax import consistent
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import DEFAULT_MATCHING
-from pamcli.registry.load import Network
-from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress, StreamedMatching
-from pamcli.streaming.rolling import strips
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of 37 real
@@ -42,8 +40,6 @@ pairs at least 61 % were; of views of different scenes fewer than DOUBTFUL in 34
 (scripts/measure_confidence.py)."""
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 """What can be computed beside the disparity of the left view."""
-
-ROWS_AT_ONCE = 64  # rows of which visibility is computed at a time
 
 BRINGING_BACK = 0.05
 """Time that a pixel takes that is brought back to full size, in parts of that of one that is matched."""
@@ -115,8 +111,8 @@ class StereoMatcher(NetworkOnDevice):
 
     def __init__(
         self,
-        network: Network | OnnxNetwork,
-        spec: ModelSpec,
+        network: AnyNetwork,
+        spec: AnySpec,
         compute: Compute,
         max_disparity: int | None = None,
         *,
@@ -138,7 +134,10 @@ class StereoMatcher(NetworkOnDevice):
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
         self.match_size = self._asked_size = check_match_size(match_size)
         mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)
-        if isinstance(network, OnnxNetwork):
+        self.sure_at_once = True
+        if isinstance(network, ForeignNetwork):
+            self.sure_at_once = "confidence" in network.spec.outputs.values()
+        if isinstance(network, OnnxNetwork | ForeignNetwork):
             self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
             mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
         self._mean, self._std = (
@@ -156,21 +155,23 @@ class StereoMatcher(NetworkOnDevice):
         max_memory: int | None = None,
         match_size: MatchSize | None = None,
         min_disparity: int = 0,
+        network_from: str | None = None,
     ) -> "StereoMatcher":
         """Load a network once.
 
-        `weights`: a registered name, a path (of an exported .onnx file, too), or
+        `weights`: a registered name, a path (of an .onnx file or the description of a network, too), or
         hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
         cuda:N, mps; of .onnx files also tensorrt. `precision`: auto, fp32, bf16, fp16.
         `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
         were trained with. `max_memory`: bytes that the program may take in all. `match_size`: in which size
         pictures are matched: a factor from 1/16 to 4, a width in pixels, or "auto"; by default what suits the
         network: "auto" for pasmnet2, 1 for the paper's. `min_disparity`: where the search begins, pixels of
-        any sign.
+        any sign. `network_from`: "module:function" that makes the PyTorch network which `weights` describes;
+        its code runs.
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
-        network, spec, compute = load(weights, device, precision, reduce=True)
+        network, spec, compute = load(weights, device, precision, reduce=True, network_from=network_from)
         if spec.row.task != "disparity":
             what = f"{weights} is a {spec.architecture}, which finds no disparity"
             raise ModelError(what, f"use {DEFAULT_MATCHING}")
@@ -193,7 +194,9 @@ class StereoMatcher(NetworkOnDevice):
         Only an exported network departs from itself: its size or its search is fixed.
         """
         views = height, width + abs(self.min_disparity)
-        rows, columns = matched_size(self.match_size, *views, self.size)
+        rows, columns = self._matched_size(*views)
+        if isinstance(self.network, ForeignNetwork):
+            return self.network.departure(rows, columns)
         wanted = matched_size(self._asked_size, *views)
         multiple = self.spec.row.multiple
         full = tuple(-(-side // multiple) * multiple for side in (rows, columns))
@@ -250,6 +253,12 @@ class StereoMatcher(NetworkOnDevice):
         rows, columns = result.matched_size  # of the wider views
         return replace(result, matched_size=(rows, round(columns * width / (width + abs(least)))))
 
+    def _matched_size(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns in which pictures are matched; `auto` is what fits, for a foreign network."""
+        if isinstance(self.network, ForeignNetwork) and self.match_size == "auto":
+            return self.network.fitting(height, width)
+        return matched_size(self.match_size, height, width, self.size)
+
     def _found(
         self,
         left: Pixels,
@@ -261,13 +270,13 @@ class StereoMatcher(NetworkOnDevice):
         """Match views whose disparities are not negative."""
         PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
         height, width = left.shape[:2]
-        rows, columns = matched_size(self.match_size, height, width, self.size)
+        rows, columns = self._matched_size(height, width)
         views = left, right
         if (rows, columns) != (height, width):
             views = resized(left, rows, columns), resized(right, rows, columns)
             if max_disparity is not None:
                 max_disparity = -(-max_disparity * columns // (16 * width)) * 16
-        passes = 2 if {"right_disparity", "visible"} & set(extras) else 1
+        passes = 2 if self._twice(extras) else 1
         back = 1 + ("right_disparity" in extras) if columns < width else 0
         work = [float(rows * columns)] * passes + [BRINGING_BACK * height * width] * back
         told = portions(progress, work)
@@ -295,7 +304,7 @@ class StereoMatcher(NetworkOnDevice):
         told: Sequence[Progress],
     ) -> StereoResult:
         """`given`: the pictures that those of the pair were made from. `told`: about each pass."""
-        sure, twice = "confidence" in extras, "right_disparity" in extras or "visible" in extras
+        sure, twice = "confidence" in extras, self._twice(extras)
         height, width = given[0].shape[:2]
         large = 4 * height * width * (1 + 2 * twice + sure) if given[0] is not pair.views[0] else 0
         strip = self._strip(pair, given, large, confidence=sure, right=twice)
@@ -306,16 +315,30 @@ class StereoMatcher(NetworkOnDevice):
             disparity = _array(pair.crop(matching.disparity)[0, 0])
             valid = matching.valid_left[0].cpu()
             if matching.confidence is not None:
-                confidence = _array(pair.crop(upsample(matching.confidence[None], 4))[0, 0])
+                whole = matching.confidence[None]
+                if not isinstance(matching, ForeignMatching):
+                    whole = upsample(whole, 4)
+                confidence = _array(pair.crop(whole)[0, 0])
+            right = matching.right if isinstance(matching, ForeignMatching) else None
             del matching
             if twice:
-                mirrored = self._match(pair.mirrored(), strip, max_disparity, told[1]).disparity
-                right_disparity = _array(pair.crop(mirrored)[0, 0].flip(-1))
-                del mirrored
+                if right is None:
+                    mirrored = self._match(pair.mirrored(), strip, max_disparity, told[1]).disparity
+                    right = pair.crop(mirrored).flip(-1)
+                    del mirrored
+                right_disparity = _array(right[0, 0])
+                del right
                 if "visible" in extras:
-                    visible = _visible(disparity, right_disparity, valid, pair.above)
+                    visible = seen_by_both(disparity, right_disparity, valid, pair.above)
+                if sure and confidence is None:
+                    confidence = agreement(disparity, right_disparity)
         returned = right_disparity if "right_disparity" in extras else None
         return StereoResult(disparity, returned, visible, confidence)
+
+    def _twice(self, extras: Collection[str]) -> bool:
+        """Whether the other view is matched, too: a network that is not sure by itself is asked twice."""
+        asked = {"right_disparity", "visible"} | (set() if self.sure_at_once else {"confidence"})
+        return bool(asked & set(extras))
 
     def _match(
         self,
@@ -365,23 +388,6 @@ def _brought_back(
     if found.right_disparity is not None:
         (large["right_disparity"],) = back(1, found.right_disparity)
     return replace(found, disparity=disparity, **large)
-
-
-def _visible(
-    left: NDArray[np.float32], right: NDArray[np.float32], valid: Tensor, above: int
-) -> NDArray[np.bool_]:
-    """(H, W): the disparities of both views are consistent, and the attention finds the pixel.
-
-    `valid` (H/4, W/4) of the padded pair, which has `above` rows more at the top.
-    """
-    height, width = left.shape
-    visible = np.empty((height, width), bool)
-    column = torch.arange(width) // 4
-    for first, last in strips(height, ROWS_AT_ONCE):
-        rows = slice(first, last)
-        attended = valid[torch.arange(first + above, last + above) // 4][:, column]
-        visible[rows] = consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])) & attended
-    return visible
 
 
 def _array(values: Tensor) -> NDArray[Any]:

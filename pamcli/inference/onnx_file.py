@@ -4,14 +4,12 @@ They do what the streamed networks do, for the whole picture at once.
 """
 
 import hashlib
-import importlib
-import io
 import logging
+import mmap
 import re
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import HINT, free_memory, is_memory_error
 from pamcli.inference.pictures import MatchSize
+from pamcli.inference.providers import ON_CPU, library, open_session
 from pamcli.inference.strip_choice import Footprint, readable
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
@@ -37,9 +36,6 @@ from pamcli.streaming.rolling import Rows, folded
 
 SUFFIX = ".onnx"
 DYNAMIC = "dynamic"  # the size of a file that takes pictures of any
-
-PROVIDERS = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
-ON_CPU = "CPUExecutionProvider"
 
 OPSET = 18
 LARGEST_SIDE = 8160  # pixels of a picture that a file of any size is made for; memory ends long before
@@ -66,12 +62,13 @@ def require_as_sealed(path: Path) -> None:
         )
 
 
-def library(name: str) -> Any:
-    """An optional library. Raises UsageError."""
+def is_exported(path: Path) -> bool:
+    """Whether a file seems to be of `export`; a missing or unreadable one, too: loading it says so."""
     try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise UsageError(f"{name} is not installed", "pip install 'pamcli[onnx]'") from None
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(b"pam_format") >= 0
+    except (OSError, ValueError):  # an empty file
+        return True
 
 
 class OnnxNetwork:
@@ -82,25 +79,15 @@ class OnnxNetwork:
 
         `precision`: auto, or that of the file. Raises ModelError, DeviceError, UsageError.
         """
-        runtime = library("onnxruntime")
         name = "the network" if isinstance(model, bytes) else str(model)
-        providers, where = _providers(runtime.get_available_providers(), device)
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 4
-        try:  # of bytes: so it cannot name other files
+        try:
             data = model if isinstance(model, bytes) else model.read_bytes()
-            with redirect_stdout(io.StringIO()):  # it prints when it tries again
-                self.session = runtime.InferenceSession(data, options, providers=providers)
-            self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         except FileNotFoundError:
             raise ModelError(f"no weights file {name}", "pam weights export makes one") from None
         except OSError as error:
             raise ModelError(f"cannot read {name}: {error.strerror}") from error
-        except Exception as error:  # its own classes
-            raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
-        if self.session.get_providers()[0] != (providers[0][0] if providers else ON_CPU):
-            raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
+        self.session, where = open_session(data, device, name=name)
+        self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         said = self.said
         try:
             self.spec = ModelSpec.from_metadata(said)
@@ -170,25 +157,6 @@ class OnnxNetwork:
         if list(found[0].shape[2:]) != expected:
             raise ModelError("the network gives another size than its file says", "export it anew")
         return [torch.from_numpy(each) for each in found]
-
-
-def _providers(available: list[str], device: str) -> tuple[list[tuple[str, dict[str, str]]], str]:
-    """What ONNX Runtime is to use, and its name. Raises DeviceError."""
-    kind, _, number = device.partition(":")
-    if device == "auto":
-        kind = "cuda" if PROVIDERS["cuda"] in available else "cpu"
-    if kind == "cpu":
-        return [(ON_CPU, {})], kind
-    if PROVIDERS.get(kind) not in available:
-        raise DeviceError(
-            f"ONNX Runtime has no {kind} here", "use `device` cpu, or pip install onnxruntime-gpu"
-        )
-    chosen = {"device_id": number or "0"}
-    names = [kind, "cuda"] if kind == "tensorrt" and PROVIDERS["cuda"] in available else [kind]
-    return [
-        *((PROVIDERS[name], chosen) for name in names),
-        (ON_CPU, {}),
-    ], kind if device == "auto" else device
 
 
 @dataclass(frozen=True)

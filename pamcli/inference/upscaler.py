@@ -12,13 +12,10 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import imresize_to
 from pamcli.inference.device import Compute
-from pamcli.inference.loading import NetworkOnDevice, load, portions
+from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
 from pamcli.inference.memory import memory_errors
-from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels, write_rows
 from pamcli.registry.catalog import DEFAULT_UPSCALING
-from pamcli.registry.load import Network
-from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
@@ -40,8 +37,8 @@ class StereoUpscaler(NetworkOnDevice):
 
     def __init__(
         self,
-        network: Network | OnnxNetwork,
-        spec: ModelSpec,
+        network: AnyNetwork,
+        spec: AnySpec,
         compute: Compute,
         *,
         max_memory: int | None = None,
@@ -79,9 +76,10 @@ class StereoUpscaler(NetworkOnDevice):
         max_memory: int | None = None,
         ensemble: bool = False,
         scale: float | None = None,
+        network_from: str | None = None,
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as of `StereoMatcher.load`, and of this class."""
-        network, spec, compute = load(weights, device, precision)
+        network, spec, compute = load(weights, device, precision, network_from=network_from)
         if spec.row.task != "superres":
             raise ModelError(
                 f"{weights} is a {spec.architecture}, which enlarges nothing", f"use {DEFAULT_UPSCALING[4]}"

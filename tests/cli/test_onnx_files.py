@@ -11,7 +11,7 @@ import torch
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
 
-from pamcli.inference import onnx_file
+from pamcli.inference import onnx_file, providers
 from pamcli.registry.catalog import recorded_sha256
 from pamcli.registry.spec import ModelSpec
 
@@ -181,7 +181,7 @@ def test_what_the_file_cannot_do(pair: Path, matching: Path, halved: Path) -> No
         with unchanged():
             refuse(pam(*DISPARITY, "--weights", matching, *options), code, *said)
     with unchanged():
-        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, "runs .onnx files alone")
+        refuse(pam(*DISPARITY, "--weights", "pasmnet2", "--device", "tensorrt"), 2, "run .onnx files alone")
         refuse(pam(*DISPARITY, "--weights", halved), 4, "is a passrnet, which finds no disparity")
         refuse(pam(*SUPERRES, "--weights", matching), 4, "is a pasmnet2, which enlarges nothing")
         refuse(pam(*SUPERRES, "--weights", halved, "--scale", "4"), 2, "enlarges 2 times, not 4")
@@ -195,7 +195,7 @@ def test_files_that_are_damaged_or_foreign(pair: Path, halved: Path) -> None:
     del foreign.metadata_props[:]
     bad = {
         "is no ONNX file, or is damaged": [b"", b"not ONNX", whole[: len(whole) // 2]],
-        "does not say which network it holds": [foreign.SerializeToString()],
+        "of no family that pam knows": [foreign.SerializeToString()],
     }
     for said, contents in bad.items():
         for content in contents:
@@ -276,7 +276,7 @@ def test_a_file_that_does_not_do_what_pytorch_does(
 )
 def test_the_device_chooses_the_provider(device: str, expected: list[str]) -> None:
     available = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
-    providers, name = onnx_file._providers(available, device)
-    assert [provider for provider, _ in providers] == expected
-    assert providers[0][1].get("device_id", "0") == ("1" if device == "cuda:1" else "0")
+    chosen, name = providers.choose_providers(available, device)
+    assert [provider for provider, _ in chosen] == expected
+    assert chosen[0][1].get("device_id", "0") == ("1" if device == "cuda:1" else "0")
     assert name == ("cuda" if device == "auto" else device)

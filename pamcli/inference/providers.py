@@ -1,0 +1,118 @@
+"""What ONNX Runtime computes with: CPU, CUDA, TensorRT, OpenVINO, CoreML; where built engines are kept."""
+
+import hashlib
+import importlib
+import io
+import os
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pamcli.errors import DeviceError, ModelError, UsageError
+
+PROVIDERS = {
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+}
+"""Names of ONNX Runtime's by those of devices."""
+ON_CPU = "CPUExecutionProvider"
+BROUGHT_BY = {
+    "cuda": "pip install onnxruntime-gpu",
+    "tensorrt": "pip install onnxruntime-gpu",
+    "openvino": "pip install onnxruntime-openvino",
+    "coreml": "macOS has it",
+}
+
+BUILDING = ("tensorrt", "openvino", "coreml")
+"""Devices for which an engine is built of each network, once."""
+
+Providers = list[tuple[str, dict[str, str]]]
+
+
+def library(name: str) -> Any:
+    """An optional library. Raises UsageError."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UsageError(f"{name} is not installed", "pip install 'pamcli[onnx]'") from None
+
+
+def choose_providers(available: list[str], device: str, engines: Path | None = None) -> tuple[Providers, str]:
+    """What ONNX Runtime is to use, best first, and its name: auto is CUDA where there is such, else the CPU.
+
+    engines: folder in which providers that build an engine for a network keep it. Raises DeviceError.
+    """
+    kind, _, number = device.partition(":")
+    if device == "auto":
+        kind = "cuda" if PROVIDERS["cuda"] in available else "cpu"
+    if kind == "cpu":
+        return [(ON_CPU, {})], kind
+    if PROVIDERS.get(kind) not in available:
+        by = f", or {BROUGHT_BY[kind]}" if kind in BROUGHT_BY else ""
+        raise DeviceError(f"ONNX Runtime has no {kind} here", f"use `device` cpu{by}")
+    names = [kind, "cuda"] if kind == "tensorrt" and PROVIDERS["cuda"] in available else [kind]
+    chosen = [(PROVIDERS[name], _options(name, number or "0", engines)) for name in names]
+    return [*chosen, (ON_CPU, {})], kind if device == "auto" else device
+
+
+def _options(name: str, number: str, engines: Path | None) -> dict[str, str]:
+    kept = {}
+    if engines is not None:
+        kept = {
+            "tensorrt": {
+                "trt_engine_cache_enable": "True",
+                "trt_engine_cache_path": str(engines),
+                "trt_timing_cache_enable": "True",
+                "trt_timing_cache_path": str(engines),
+            },
+            "openvino": {"cache_dir": str(engines)},
+            "coreml": {"ModelFormat": "MLProgram", "ModelCacheDirectory": str(engines)},
+        }.get(name, {})
+    return {**({"device_id": number} if name in ("cuda", "tensorrt") else {}), **kept}
+
+
+def engines_of(network: bytes) -> Path:
+    """Folder for what providers build of a network: another one, once the network changes."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base, "pam", "engines", hashlib.sha256(network).hexdigest()[:16])
+
+
+def open_session(model: Path | bytes, device: str, *, name: str | None = None) -> tuple[Any, str]:
+    """An ONNX Runtime session of a file, or of its bytes, and the name of what computes.
+
+    Of bytes no other files can be named. device: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N, openvino,
+    coreml. name: of the bytes, in messages. Raises ModelError: no such file, damaged; DeviceError; UsageError
+    without the library.
+    """
+    runtime = library("onnxruntime")
+    name = name or str(model)
+    engines = None
+    try:
+        if device.partition(":")[0] in BUILDING:
+            engines = engines_of(model if isinstance(model, bytes) else model.read_bytes())
+        elif isinstance(model, Path):
+            model.open("rb").close()
+    except FileNotFoundError:
+        raise ModelError(f"no weights file {name}", "pam weights export makes one") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {name}: {error.strerror}") from error
+    providers, where = choose_providers(runtime.get_available_providers(), device, engines)
+    if engines is not None:
+        with suppress(OSError):  # without the folder, engines are built anew each time
+            engines.mkdir(parents=True, exist_ok=True)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4
+    try:
+        with redirect_stdout(io.StringIO()):  # it prints when it tries again
+            given = model if isinstance(model, bytes) else str(model)
+            session = runtime.InferenceSession(given, options, providers=providers)
+    except Exception as error:  # its own classes
+        raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
+    if session.get_providers()[0] != providers[0][0]:
+        raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
+    return session, where

@@ -1,0 +1,173 @@
+"""Networks that are not pam's own, as they stand: arrays in by name, arrays out by name."""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pamcli.errors import ModelError, UsageError
+from pamcli.inference.device import Compute
+from pamcli.inference.memory import is_memory_error
+from pamcli.inference.providers import ON_CPU, PROVIDERS, open_session
+from pamcli.registry.interface import Interface, Port
+
+TYPES: dict[str, type[np.generic]] = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(uint8)": np.uint8,
+}
+"""Types of inputs that pictures can be given as."""
+
+FREE_SIDE = 64  # pixels of a side that is free, where the network is only looked at
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Session:
+    """An ONNX file in ONNX Runtime."""
+
+    name: str
+    compute: Compute
+    interface: Interface
+    session: Any
+
+    @classmethod
+    def load(cls, path: Path, device: str) -> "Session":
+        """Raises ModelError, DeviceError, UsageError as `open_session`; a file may name others beside it."""
+        session, where = open_session(path, device)
+        inputs, outputs = (
+            tuple(Port(each.name, _shape(each.shape), each.type) for each in ports)
+            for ports in (session.get_inputs(), session.get_outputs())
+        )
+        for port in inputs:
+            if port.type not in TYPES:
+                raise ModelError(f"{path}: its input {port.name} is a {port.type}, which no picture can be")
+        half = any(port.type == "tensor(float16)" for port in inputs)
+        compute = Compute(torch.device("cpu"), "fp16" if half else "fp32", f"onnxruntime {where}")
+        return cls(str(path), compute, Interface(inputs, outputs), session)
+
+    @property
+    def says(self) -> str:
+        """What computes, for people."""
+        used = [each for each in self.session.get_providers() if each != ON_CPU]
+        kinds = {provider: kind for kind, provider in PROVIDERS.items()}
+        first = self.compute.runtime.removeprefix("onnxruntime ")
+        others = [kinds.get(each, each) for each in used[1:]]
+        rest = f", the CPU where {' and '.join([first, *others])} cannot" if used else ""
+        return f"{self.name} runs in ONNX Runtime on {first}{rest}"
+
+    def probed(self) -> tuple[Interface, int]:
+        """Its interface, outputs in the shapes that a run on black pictures gives; and their scale.
+
+        That is how many times larger the first output is than the first input. Raises ModelError.
+        """
+        given = {
+            port.name: np.zeros([side or FREE_SIDE for side in port.shape[1:]], np.float32)[None]
+            for port in self.interface.inputs
+        }
+        found = self.run(given)
+        outputs = tuple(replace(port, shape=found[port.name].shape) for port in self.interface.outputs)
+        first = next(iter(given.values())), next(iter(found.values()))
+        return replace(self.interface, outputs=outputs), first[1].shape[-1] // first[0].shape[-1]
+
+    def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
+        """Run it. Raises ModelError, MemoryError."""
+        types = {port.name: TYPES[port.type] for port in self.interface.inputs}
+        ready = {
+            name: values.round().astype(np.uint8) if types[name] is np.uint8 else values.astype(types[name])
+            for name, values in given.items()
+        }
+        try:
+            found = self.session.run(None, ready)
+        except Exception as error:  # its own classes
+            if is_memory_error(RuntimeError(str(error))):
+                raise MemoryError from error
+            reason = str(error).strip().partition("\n")[0]
+            shapes = ", ".join(f"{name} {'x'.join(map(str, values.shape))}" for name, values in ready.items())
+            raise ModelError(
+                f"ONNX Runtime cannot run {self.name} on {shapes}: {reason}", "pam guide own-network"
+            ) from error
+        return dict(zip((port.name for port in self.interface.outputs), found, strict=True))
+
+
+@dataclass(frozen=True)
+class Module:
+    """A PyTorch network of a user's own, called with its inputs in the order of the description."""
+
+    name: str
+    compute: Compute
+    network: Any
+    interface: None = None
+
+    @classmethod
+    def load(cls, source: str, device: str, precision: str) -> "Module":
+        """source: "module:function", whose code runs; the function is called without arguments.
+
+        Raises UsageError: no such module or function; ModelError: what it makes is no network, or it fails.
+        """
+        compute = Compute.choose(device, precision)
+        module, colon, function = source.partition(":")
+        if not (module and colon and function):
+            raise UsageError(f"`network_from` {source!r} is no place of a network", "MODULE:FUNCTION")
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+        try:
+            make = getattr(importlib.import_module(module), function)
+        except ModuleNotFoundError as error:
+            hint = "it is looked for in the current folder and among the installed packages"
+            raise UsageError(f"`network_from` {source}: no module {error.name}", hint) from None
+        except AttributeError:
+            raise UsageError(f"`network_from` {source}: {module} has no {function}") from None
+        except Exception as error:
+            raise ModelError(f"{source} fails: {type(error).__name__}: {error}") from error
+        try:
+            network = make()
+        except Exception as error:
+            raise ModelError(f"{source} fails: {type(error).__name__}: {error}") from error
+        if not callable(network):
+            raise ModelError(f"{source} makes a {type(network).__name__}, no network that can be called")
+        if isinstance(network, torch.nn.Module):
+            network = network.to(compute.device).eval()
+        return cls(source, compute, network)
+
+    @property
+    def says(self) -> str:
+        """What computes, for people."""
+        return f"{self.name} runs in PyTorch on {', '.join(self.compute.describe().values())}"
+
+    def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
+        """Run it; outputs without names are called 0, 1, ... Raises ModelError, MemoryError."""
+        tensors = [torch.from_numpy(values).to(self.compute.device) for values in given.values()]
+        try:
+            with torch.inference_mode(), self.compute.autocast():
+                found = self.network(*tensors)
+        except Exception as error:
+            if isinstance(error, MemoryError | RuntimeError) and is_memory_error(error):
+                raise
+            reason = str(error).strip().partition("\n")[0]
+            raise ModelError(f"{self.name} fails: {type(error).__name__}: {reason}") from error
+        if isinstance(found, torch.Tensor):
+            found = [found]
+        named = found.items() if isinstance(found, Mapping) else enumerate(found)
+        arrays = {
+            str(name): value.float().cpu().numpy() for name, value in named if isinstance(value, torch.Tensor)
+        }
+        if not arrays:
+            raise ModelError(f"{self.name} gives no tensor")
+        return arrays
+
+
+Runner = Session | Module
+
+
+def _shape(given: list[Any]) -> tuple[int | None, ...]:
+    """Sides as ONNX Runtime says them, None where they are free."""
+    return tuple(side if isinstance(side, int) and side > 0 else None for side in given or [])

@@ -1,0 +1,40 @@
+"""The pair that comes with pam, and its true disparities: what descriptions of networks are tried on."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pamcli
+from pamcli.errors import InputError
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+
+
+@dataclass(frozen=True)
+class SamplePair:
+    """Two views (500, 741, 3) uint8, and the disparity of the left one in pixels, inf where unknown."""
+
+    left: NDArray[np.uint8]
+    right: NDArray[np.uint8]
+    truth: NDArray[np.float32]
+
+
+@cache
+def sample_pair() -> SamplePair:
+    """Read the pair: inside an installed package, or in a checkout. Raises InputError where it is missing."""
+    package = Path(pamcli.__file__).parent
+    folder = package / "sample"
+    if not folder.is_dir():
+        folder = package.parent / "scripts" / "sample"
+    try:
+        left, right = (read_picture(folder / f"{side}.png").pixels for side in ("left", "right"))
+        return SamplePair(
+            left.astype(np.uint8), right.astype(np.uint8), read_disparity(folder / "disparity.pfm")
+        )
+    except InputError as error:
+        raise InputError(
+            f"the sample pair of pam is missing or damaged: {error}", "install pam again"
+        ) from error

@@ -1,0 +1,238 @@
+"""How a network that is not pam's own is fed and read: its description, kept as TOML. No torch here.
+
+Every file of the description is one record, `Description`; the guide's page own-network explains the keys.
+"""
+
+import json
+import tomllib
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from pamcli.checked import checked, first_wrong, from_json
+from pamcli.errors import ModelError, UsageError
+from pamcli.registry.architectures import Architecture, Task
+
+SUFFIX = ".toml"
+FREE = "free"
+
+Given = Literal["left", "right", "left+right", "right+left", "left/2", "right/2", "flow/2"]
+"""What an input is given. left+right: both views, one after the other in the channels; /2: in half the size,
+interpolated; flow/2: what the network `initial` finds on the halved views."""
+Held = Literal["disparity", "right disparity", "confidence", "left", "right", "left+right", "unused"]
+"""What an output holds. left, right: the larger pictures of super-resolution."""
+
+Three = tuple[float, float, float]
+Side = Annotated[int, Field(ge=0, le=65535)]
+
+
+@checked
+class Description:
+    """What has to be known of a network to run it. Raises UsageError for what contradicts itself."""
+
+    task: Task
+    """disparity or superres."""
+    inputs: dict[str, Given]
+    """What each input is given, by its name."""
+    outputs: dict[str, Held]
+    """What each output holds, by its name."""
+    network: str = ""
+    """File of the network, beside the description; none: `network_from` makes it."""
+    family: str = ""
+    """Published network by whose interface it was recognised; for people alone."""
+    layout: Literal["channels first", "channels last"] = "channels first"
+    """Order of the axes of the inputs; that of outputs is seen."""
+    channels: Literal["RGB", "BGR", "grey"] = "RGB"
+    white: Literal[1, 255] = 1
+    """What a white pixel is, where a black one is 0."""
+    mean: Three = (0.0, 0.0, 0.0)
+    """What is subtracted from the channels, in their order, in units of `white`."""
+    deviation: Three = (1.0, 1.0, 1.0)
+    """What the channels are divided by, after that."""
+    size: Annotated[str, Field(pattern=r"^(free|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")] = FREE
+    """Rows x columns that it takes, as in 384x1248; free: any."""
+    multiple: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Sides that it takes are multiples of this."""
+    padding: Literal["top right", "centre", "bottom right"] = "top right"
+    """Where smaller pictures get more pixels, repeated from their edges."""
+    larger: Literal["tiles", "reduce"] = "tiles"
+    """What happens to pictures larger than `size`."""
+    overlap: tuple[Side, Side] | None = None
+    """Rows and columns that neighbouring tiles share at least; none: at most 128 and 512, half a tile."""
+    resolution: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Matching: sides of the disparity that comes out, in parts of the pictures'."""
+    sign: Literal[1, -1] = 1
+    """Matching: -1 for a network that gives the place in the right view, minus that in the left one."""
+    unit: Literal["pixels", "output pixels", "width"] = "pixels"
+    """Matching: of the pictures; of the output, which may be smaller; or shares of the width."""
+    scale: Annotated[int, Field(ge=2, le=16)] | None = None
+    """Super-resolution: how many times larger both sides become."""
+    initial: str = ""
+    """File of the network that finds the initial flow, for an input flow/2."""
+
+    def __post_init__(self) -> None:
+        given: set[str] = {*self.inputs.values()}
+        held: list[str] = [*self.outputs.values()]
+        both = {"left+right"} & given or {"right+left"} & given or {"left", "right"} <= given
+        if not both:
+            raise UsageError("inputs must be given both views: left and right, or left+right")
+        if ("flow/2" in given) != bool(self.initial):
+            raise UsageError("an input flow/2 and the file initial that finds it belong together")
+        if self.task == "disparity":
+            wrong = "disparity" not in held
+            known = {"disparity", "right disparity", "confidence", "unused"}
+        else:
+            wrong = not ({"left", "right"} <= {*held} or "left+right" in held)
+            known = {"left", "right", "left+right", "unused"}
+        if wrong or not known >= {*held}:
+            what = "disparity" if self.task == "disparity" else "left and right, or left+right"
+            raise UsageError(f"outputs of {self.task} hold {what}, not {', '.join(held) or 'nothing'}")
+        if any(held.count(each) > 1 for each in known - {"unused"}):
+            raise UsageError("two of the outputs hold the same")
+        if min(self.deviation) <= 0:
+            raise UsageError("deviation must be above 0")
+        if (self.task == "superres") != (self.scale is not None):
+            raise UsageError("a scale belongs to superres, and each of its networks has one")
+        if self.fixed_size is not None and any(side % self.multiple for side in self.fixed_size):
+            raise UsageError(f"size {self.size} is not a multiple of {self.multiple}")
+        if self.fixed_size is None and self.larger == "reduce":
+            raise UsageError("larger reduce needs a size")
+        if any(
+            2 * most > side for most, side in zip(self.overlap or (), self.fixed_size or (), strict=False)
+        ):
+            raise UsageError("overlap is more than half of size")
+
+    @property
+    def fixed_size(self) -> tuple[int, int] | None:
+        """Rows and columns; None where any will do."""
+        if self.size == FREE:
+            return None
+        rows, columns = map(int, self.size.split("x"))
+        return rows, columns
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """Rows and columns that neighbouring tiles share."""
+        assert self.fixed_size is not None
+        return self.overlap or (min(128, self.fixed_size[0] // 2), min(512, self.fixed_size[1] // 2))
+
+    @property
+    def architecture(self) -> str:
+        """Name for people."""
+        return self.family or "foreign network"
+
+    @property
+    def max_disparity(self) -> None:
+        """No prior that could be changed from outside."""
+
+    @property
+    def row(self) -> Architecture:
+        """What pam asks of its own networks, too."""
+        return Architecture(
+            name=self.architecture,
+            task=self.task,
+            plain="",
+            streamed="",
+            footprint="",
+            parts=(),
+            match_size="auto" if self.larger == "reduce" else 1.0,
+        )
+
+    def with_values(self, **values: Any) -> "Description":
+        """Change some values. Raises UsageError."""
+        return replace(self, **values)  # type: ignore[type-var]
+
+
+EXPLAINED = {
+    "network": "beside this file",
+    "family": "recognised by its inputs and outputs",
+    "inputs": "left, right, left+right (in the channels), left/2 (half the size), flow/2",
+    "outputs": "disparity, right disparity, confidence; left, right, left+right; unused",
+    "channels": "RGB, BGR or grey",
+    "white": "a white pixel is 1 or 255; mean and deviation are in the same units",
+    "size": "rows x columns, or free",
+    "multiple": "sides are multiples of this",
+    "padding": "top right, centre or bottom right: where smaller pictures grow",
+    "larger": "tiles or reduce: what happens to pictures that do not fit",
+    "overlap": "rows and columns that tiles share",
+    "resolution": "size of the disparity in parts of the pictures'",
+    "sign": "-1 where left x + value = right x",
+    "unit": "pixels, output pixels, or width (shares of it)",
+}
+"""What stands behind each key in a file."""
+
+
+def to_toml(described: Description) -> str:
+    """Write a description as the text of a file; values that are left out have their defaults."""
+    lines = ["# How pam feeds and reads a network: pam disparity --weights THIS_FILE (pam guide own-network)"]
+    shown = {"task", "inputs", "outputs", "channels", "white", "size", "multiple"}
+    shown |= {"sign"} if described.task == "disparity" else set()
+    for each in ("network", *(each.name for each in fields(described))):  # type: ignore[arg-type]
+        value = getattr(described, each)
+        if each == "network" and lines[1:]:
+            continue
+        default = Description.__dataclass_fields__[each].default  # type: ignore[attr-defined]
+        if each in shown or value != default:
+            comment = f"  # {EXPLAINED[each]}" if each in EXPLAINED else ""
+            lines.append(f"{each} = {_toml(value)}{comment}")
+    return "\n".join(line for line in lines if line != 'network = ""') + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)  # strings and numbers are TOML's
+
+
+def read_description(path: Path) -> Description:
+    """A description from its file, in which `network` and `initial` become paths as they can be opened.
+
+    Raises ModelError: unreadable, not TOML, unknown keys, values that cannot be.
+    """
+    hint = "pam weights describe NET.onnx -o NET.toml writes one"
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        made = from_json(Description, json.dumps(table))
+    except FileNotFoundError:
+        raise ModelError(f"no description {path}", hint) from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeError, TypeError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{path} is no description of a network: {reason}", hint) from None
+    except ValidationError as error:
+        raise ModelError(f"{path}: {first_wrong(error, Description)}", "pam guide own-network") from None
+    except UsageError as error:
+        raise ModelError(f"{path}: {error.message}", "pam guide own-network") from None
+    beside = {
+        key: str(path.parent / getattr(made, key)) for key in ("network", "initial") if getattr(made, key)
+    }
+    return made.with_values(**beside)
+
+
+def with_settings(described: Description, settings: dict[str, str]) -> Description:
+    """Change values that are given as text, KEY and VALUE, the value as it would stand in a file.
+
+    Quotation marks may be left out. Raises UsageError: no such key, a value that cannot be.
+    """
+    table = {**asdict(described), **{key: _value(text) for key, text in settings.items()}}  # type: ignore[call-overload]
+    try:
+        return from_json(Description, json.dumps(table))
+    except ValidationError as error:
+        raise UsageError(first_wrong(error, Description), "pam guide own-network") from None
+
+
+def as_setting(value: Any) -> str:
+    """A value as `with_settings` takes it."""
+    return _toml(value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,193 @@
+"""Published networks that are recognised by their inputs and outputs, a row each. No torch here.
+
+How they are fed is what their authors' own programs do. What is recognised is a form, not the network itself:
+`pam weights describe` tries every description on the sample pair.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pamcli.errors import ModelError
+from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
+from pamcli.registry.description import Description
+from pamcli.registry.interface import Interface, Port
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Networks of one form."""
+
+    name: str
+    fits: Callable[[Interface], bool]
+    values: Mapping[str, Any]
+    """Values of the description beside those that the form itself shows."""
+    inputs: tuple[str, ...] = ("left", "right")
+    """What the inputs are given, in their order."""
+    outputs: tuple[str, ...] = ("disparity",)
+    """What the outputs hold, in their order; further ones are unused."""
+
+
+def _named(interface: Interface, inputs: set[str], outputs: set[str]) -> bool:
+    return {port.name for port in interface.inputs} == inputs and {
+        port.name for port in interface.outputs
+    } == outputs
+
+
+def _channels(port: Port) -> int | None:
+    return None if port.picture is None else port.picture[0]
+
+
+def _views(interface: Interface) -> bool:
+    """Two pictures go in."""
+    return len(interface.inputs) == 2 and all(_channels(port) == 3 for port in interface.inputs)
+
+
+def _raft(interface: Interface) -> bool:
+    """A flow at a part of the size, of two channels, and the disparity at all of it."""
+    if not _views(interface) or len(interface.outputs) != 2:
+        return False
+    coarse = _channels(interface.outputs[0])
+    return coarse == 2 or _named(interface, {"left", "right"}, {"disparity", "upscaled_disparity"})
+
+
+def _igev(interface: Interface) -> bool:
+    """A first disparity at a part of the size, and the last one at all of it."""
+    if not _views(interface) or len(interface.outputs) != 2:
+        return False
+    first, last = (port.picture for port in interface.outputs)
+    if "init" in interface.outputs[0].name:
+        return True
+    return (
+        first is not None
+        and last is not None
+        and first[0] == last[0] == 1
+        and None not in (first[1], last[1])
+        and 4 * (first[1] or 0) == last[1]
+    )
+
+
+def _side_by_side(interface: Interface) -> bool:
+    """Two pictures in the channels of one, and two larger ones in those of the output."""
+    if len(interface.inputs) != 1 or len(interface.outputs) != 1:
+        return False
+    return _channels(interface.inputs[0]) == _channels(interface.outputs[0]) == 6
+
+
+def _hitnet(channels: int) -> Callable[[Interface], bool]:
+    def fits(interface: Interface) -> bool:
+        return (
+            len(interface.inputs) == 1
+            and _channels(interface.inputs[0]) == channels
+            and interface.outputs[0].name.startswith("reference_output_disparity")
+        )
+
+    return fits
+
+
+def _crestereo_without_flow(interface: Interface) -> bool:
+    return _views(interface) and len(interface.outputs) == 1 and _channels(interface.outputs[0]) == 2
+
+
+IN_255 = {"white": 255, "multiple": 32}
+CENTRED = {**IN_255, "padding": "centre"}
+CRESTEREO = {"white": 255, "channels": "BGR", "multiple": 32}
+
+FAMILIES = (
+    Family(
+        "CREStereo",
+        lambda i: [port.name for port in i.inputs] == ["init_left", "init_right", "next_left", "next_right"],
+        CRESTEREO,
+        inputs=("left/2", "right/2", "left", "right"),
+    ),
+    Family(
+        "CREStereo",
+        lambda i: [port.name for port in i.inputs] == ["left", "right", "flow_init"],
+        CRESTEREO,
+        inputs=("left", "right", "flow/2"),
+    ),
+    Family("CREStereo", _crestereo_without_flow, CRESTEREO),
+    Family("RAFT-Stereo", _raft, {**CENTRED, "sign": -1}, outputs=("unused", "disparity")),
+    Family("IGEV", _igev, CENTRED, outputs=("unused", "disparity")),
+    Family("HITNet", _hitnet(6), {"multiple": 64}, ("left+right",), ("disparity", "right disparity")),
+    Family("HITNet", _hitnet(2), {"multiple": 64, "channels": "grey"}, ("left+right",), ("disparity",)),
+    Family(
+        "StereoNet",
+        lambda i: _views(i) and _named(i, {"input.1", "input.83"}, {i.outputs[0].name}),
+        {"mean": IMAGE_MEAN, "deviation": IMAGE_STD, "multiple": 16, "padding": "bottom right"},
+    ),
+    Family("FoundationStereo", lambda i: _views(i) and _named(i, {"left", "right"}, {"disp"}), CENTRED),
+    Family("Lite Any Stereo", lambda i: _views(i) and _named(i, {"left", "right"}, {"disparity"}), CENTRED),
+    Family("NAFSSR or CVHSSR", _side_by_side, {}, ("left+right",), ("left+right",)),
+)
+"""The first that fits is taken."""
+
+
+def recognise(
+    interface: Interface, network: str, *, initial: str = "", scale: int | None = None
+) -> Description | None:
+    """Describe a network of a known family; None: it is of none, or its shapes do not show the scale.
+
+    network: its file. initial: the file that finds the initial flow, where the family takes one. scale: how
+    many times larger the output is than the input, where that is known.
+    Raises ModelError: a part of a network, or one whose other part is missing.
+    """
+    if any("features_left" in port.name for port in interface.inputs):
+        raise ModelError(
+            f"{network} is the second part of a Fast-FoundationStereo", "export the network as a single file"
+        )
+    for family in FAMILIES:
+        if family.fits(interface):
+            break
+    else:
+        return None
+    if "flow/2" in family.inputs and not initial:
+        raise ModelError(
+            f"{network} needs an initial flow, which its first part finds",
+            "pam weights describe NET.onnx --set initial=FIRST.onnx -o NET.toml, then --weights NET.toml",
+        )
+    names = [[port.name for port in ports] for ports in (interface.inputs, interface.outputs)]
+    superres = "left+right" in family.outputs
+    values = {
+        **shown_by(interface),
+        **family.values,
+        "task": "superres" if superres else "disparity",
+        "network": network,
+        "family": family.name,
+        "initial": initial if "flow/2" in family.inputs else "",
+        "inputs": dict(zip(names[0], family.inputs, strict=True)),
+        "outputs": {
+            name: held for name, held in zip(names[1], family.outputs, strict=False) if held != "unused"
+        },
+    }
+    if superres:
+        values["scale"] = scale or _scale_shown(interface)
+        if values["scale"] is None:
+            return None
+    if values["size"] != "free":
+        values["multiple"] = 1
+    return Description(**values)
+
+
+def shown_by(interface: Interface) -> Values:
+    """What shapes alone show: layout and size, of the largest input."""
+    pictures = [port for port in interface.inputs if port.picture is not None]
+    if not pictures:
+        return {"size": "free"}
+    largest = max(pictures, key=lambda port: [side or 0 for side in port.picture or ()][1:])
+    assert largest.picture is not None
+    _, rows, columns = largest.picture
+    return {
+        "layout": "channels last" if largest.channels_last else "channels first",
+        "size": "free" if rows is None or columns is None else f"{rows}x{columns}",
+    }
+
+
+def _scale_shown(interface: Interface) -> int | None:
+    """How many times larger the output is than the input; None where a side of one is free."""
+    given, made = interface.inputs[0].picture, interface.outputs[0].picture
+    if given is None or made is None or not given[1] or not made[1]:
+        return None
+    return made[1] // given[1]
