@@ -109,9 +109,9 @@ class SemiGlobalMethod:
         matcher = cv2.StereoSGBM.create(
             numDisparities=searched, mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY, **self._settings
         )
-        left, right = (
-            cv2.copyMakeBorder(grey(eight_bits(view)), 0, 0, searched, 0, cv2.BORDER_REPLICATE)
-            for view in (sample.left, sample.right)
+        colour, left, right = (
+            cv2.copyMakeBorder(view, 0, 0, searched, 0, cv2.BORDER_REPLICATE)
+            for view in (eight_bits(sample.left), *(grey(eight_bits(v)) for v in (sample.left, sample.right)))
         )
         if self.wls:
             filters: Any = vars(cv2)["ximgproc"]  # of opencv-contrib alone
@@ -119,8 +119,10 @@ class SemiGlobalMethod:
             smooth.setLambda(WLS["Lambda"])
             smooth.setSigmaColor(WLS["SigmaColor"])
             backward = filters.createRightMatcher(matcher).compute(right, left)
-            found = smooth.filter(matcher.compute(left, right), left, disparity_map_right=backward)
+            found = smooth.filter(matcher.compute(left, right), colour, disparity_map_right=backward)
         else:
             found = matcher.compute(left, right)
         disparity = found[:, searched:].astype(np.float32) / 16
-        return interpolate_background(np.where(disparity < 0, np.float32(np.nan), disparity))
+        return interpolate_background(
+            np.where((disparity < 0) | (disparity > searched), np.float32(np.nan), disparity)
+        )
