@@ -219,7 +219,7 @@ def _chart(one: Measured) -> CurveChart:
         Curve(name, x, tuple(total.pooled["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS))
         for name, total in one.methods.items()
     ]
-    caption = "" if len(curves) <= 3 else "Of the first three methods."
+    caption = "" if len(curves) <= 3 else "The first three methods are drawn."
     title = f"{one.label}: pixels with a larger error"
     return CurveChart(title, tuple(curves[:3]), "error (px)", "pixels above it (%)", caption)
 

@@ -16,11 +16,9 @@ def peak_of(run: Callable[[], Result], *, cuda: bool = False) -> tuple[Result, i
     cuda: of the GPU's memory, else of this process's. None: this system does not tell (it is not Linux).
     """
     if cuda:
-        import torch
+        from pamcli.inference.memory import gpu_peak_of
 
-        torch.cuda.reset_peak_memory_stats()
-        held = torch.cuda.memory_allocated()
-        return run(), torch.cuda.max_memory_allocated() - held
+        return gpu_peak_of(run)
     try:
         _RESET.write_text("5")  # the peak becomes what is held now
         held = _status("VmRSS")

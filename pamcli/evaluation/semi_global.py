@@ -29,7 +29,7 @@ SETTINGS = {
     "speckleWindowSize": 100,
     "speckleRange": 2,
 }
-"""Of several that were tried those with the fewest errors on KITTI, with the mode SGBM_3WAY."""
+"""Settings with the fewest errors on KITTI among several that were tried, with the mode SGBM_3WAY."""
 
 DISPARITIES = 192
 """Disparities that are searched, px, where neither a calibration nor anybody says how many."""
@@ -47,7 +47,7 @@ class SemiGlobalMethod:
 
     name: str = "opencv"
     wls: bool = False
-    """With the weighted-least-squares filter of opencv-contrib."""
+    """Whether the weighted-least-squares filter of opencv-contrib smooths the result."""
     max_disparity: int | None = None
     """px that are searched, rounded up to a multiple of 16; None: the calibration's bound, else 192."""
 
