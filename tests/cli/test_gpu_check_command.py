@@ -13,7 +13,7 @@ from pamcli.inference.gpu_check import Row
 
 @pytest.mark.usefixtures("networks")
 def test_the_cpu_half_where_there_is_no_gpu(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With networks, on pieces of the sample pair that are as small as they may be."""
+    """Networks run on pieces of the sample pair that are as small as they may be."""
     monkeypatch.setattr(gpu_check, "MATCHED", (slice(100, 132), slice(100, 164)))
     monkeypatch.setattr(gpu_check, "ENLARGED", (slice(200, 208), slice(200, 208)))
     run = pam("doctor", "--gpu-check")
