@@ -15,8 +15,10 @@ from pamcli.files.atomic import check_writable
 from pamcli.files.finding import shown
 from pamcli.files.suffixes import PackedLayout
 
-Precision = Literal["auto", "fp32", "bf16", "fp16"]
-PRECISION = "Compute in this precision; auto: bf16 for disparity on CPUs that have it, else fp32."
+Precision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
+PRECISION = (
+    "Compute in this precision; auto: bf16 or else int8 for disparity on CPUs that have it, else fp32."
+)
 
 
 def _complete_data(incomplete: str) -> list[str]:

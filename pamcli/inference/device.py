@@ -3,14 +3,22 @@
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
 from pamcli.errors import DeviceError, UsageError
 from pamcli.inference.memory import peak_memory
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+CPUINFO = Path("/proc/cpuinfo")
+
+PRECISIONS = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.float32,  # of what is not in 8 bits
+}
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,7 @@ class Compute:
 
     device: torch.device
     precision: str
-    """"fp32", "bf16" or "fp16"."""
+    """"fp32", "bf16", "fp16", or "int8" (see `streaming.eight_bits`)."""
     runtime: str = ""
     """What computes where that is not torch."""
 
@@ -36,6 +44,9 @@ class Compute:
         chosen = _device(device)
         if precision == "fp16" and chosen.type == "cpu":
             raise DeviceError("fp16 needs a GPU", "use `precision` fp32 or bf16 on the CPU")
+        if precision == "int8" and (chosen.type != "cpu" or not processor_has_int8()):
+            where = "this processor" if chosen.type == "cpu" else str(chosen)
+            raise DeviceError(f"{where} has no VNNI to compute in int8", "use `precision` fp32 or auto")
         if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise DeviceError(f"{chosen} cannot compute in bf16", "use `precision` fp16 or fp32")
         if precision == "auto":
@@ -61,6 +72,14 @@ class Compute:
             return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
         return nullcontext()
 
+    def may_reduce(self) -> bool:
+        """Whether a network that can may as well compute in int8 here, in place of fp32."""
+        return self.device.type == "cpu" and self.precision == "fp32" and processor_has_int8()
+
+    def reduced_to(self, precision: str) -> "Compute":
+        """Change the precision, not the device."""
+        return replace(self, precision=precision)
+
     def autocast(self) -> AbstractContextManager[object]:
         """Context in which a network of float32 weights computes in this precision (for training)."""
         if self.precision == "fp32":
@@ -73,6 +92,15 @@ def processor_has_bf16() -> bool:
     # Questions of torch's own, which another version may not have: an unknown CPU computes in fp32.
     questions = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(bool(getattr(torch.cpu, name, lambda: False)()) for name in questions)
+
+
+def processor_has_int8() -> bool:
+    """Whether this CPU multiplies 8-bit numbers in hardware, four at a time (AVX512-VNNI, AVX-VNNI, AMX)."""
+    if not hasattr(torch.ops.onednn, "qconv2d_pointwise"):  # another version of torch, or not of x86
+        return False
+    questions = ("_is_vnni_supported", "_is_avx512_vnni_supported", "_is_amx_tile_supported")
+    told = any(bool(getattr(torch.cpu, name, lambda: False)()) for name in questions)
+    return told or (CPUINFO.exists() and " avx_vnni " in CPUINFO.read_text(errors="replace"))
 
 
 def hardware_precision(device: torch.device) -> str:

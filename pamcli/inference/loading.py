@@ -66,14 +66,21 @@ def load(
         foreign = ForeignNetwork.load(path, device, precision, network_from)
         return foreign, foreign.spec, foreign.compute
     compute = Compute.choose(device, precision, reduce=reduce)  # first: a wrong device needs no weights
-    return *load_network(path), compute
+    network, spec = load_network(path)
+    if reduce and precision == "auto" and compute.may_reduce() and _in_eight_bits(spec):
+        compute = compute.reduced_to("int8")
+    return network, spec, compute
+
+
+def _in_eight_bits(spec: ModelSpec) -> bool:
+    return spec.row.eight_bits and spec.streamed
 
 
 class NetworkOnDevice:
     """What a matcher and an upscaler share: the network as it runs, and the memory that it may take."""
 
     def __init__(self, network: AnyNetwork, spec: AnySpec, compute: Compute, max_memory: int | None) -> None:
-        """The network as it is now: a copy is made for inference."""
+        """The network as it is now: a copy is made for inference. Raises UsageError."""
         self.spec, self.compute, self.max_memory = spec, compute, max_memory
         self.network: Any = network
         self.streamed: Any = network
@@ -135,8 +142,12 @@ class NetworkOnDevice:
 def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> tuple[Any, Callable[..., Footprint] | None]:
     """A network whose batch norm is folded, as it runs in the precision that is asked for; what it takes.
 
-    What a network on whole pictures takes, it says itself.
+    What a network on whole pictures takes, it says itself. Raises UsageError.
     """
+    eight_bits = compute.precision == "int8"
+    if eight_bits and not _in_eight_bits(spec):
+        raise UsageError(f"{spec.architecture} does not compute in int8", "use `precision` fp32 or auto")
     if not spec.streamed:
         return WholeNetwork(network, spec, compute), None
-    return loaded(spec.row.streamed)(network, compute.dtype), loaded(spec.row.footprint)
+    how = {"eight_bits": True} if eight_bits else {}
+    return loaded(spec.row.streamed)(network, compute.dtype, **how), loaded(spec.row.footprint)

@@ -161,7 +161,7 @@ class StereoMatcher(NetworkOnDevice):
 
         `weights`: a registered name, a path (of an .onnx file or the description of a network, too), or
         hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
-        cuda:N, mps; of .onnx files also tensorrt. `precision`: auto, fp32, bf16, fp16.
+        cuda:N, mps; of .onnx files also tensorrt. `precision`: auto, fp32, bf16, fp16, int8.
         `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
         were trained with. `max_memory`: bytes that the program may take in all. `match_size`: in which size
         pictures are matched: a factor from 1/16 to 4, a width in pixels, or "auto"; by default what suits the

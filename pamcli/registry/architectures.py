@@ -61,6 +61,8 @@ class Architecture:
     """Sides of the pictures that it takes are multiples of this."""
     variants: type[Variant] | None = None
     """Forms that it has beside the one that is meant where nothing is said."""
+    eight_bits: bool = False
+    """Its streamed form computes in int8, too."""
     match_size: float | Literal["auto"] = 1.0
     """Matching: in which size pictures are matched where nothing is said."""
     reading: float = 0.0
@@ -106,6 +108,7 @@ _ROWS = (
         changed="before pam 0.3 it was another network: take the weights that come with pam, or train anew",
         normalised=True,
         multiple=32,
+        eight_bits=True,
         match_size="auto",
         shipped={"pasmnet2": "disparity of a rectified pair, with sharp edges (the default)"},
         defaults={None: "pasmnet2"},

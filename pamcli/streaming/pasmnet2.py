@@ -25,6 +25,7 @@ from pamcli.networks.pasmnet2 import (
     columns_around,
     confidence_of,
 )
+from pamcli.streaming.eight_bits import reduce_to_eight_bits
 from pamcli.streaming.matching import (
     Progress,
     StreamedMatching,
@@ -61,13 +62,23 @@ ENLARGED_AT_ONCE = 8  # rows of disparities: what is made of them should stay in
 class StreamedPASMnet2:
     """Runs a network whose batch norm is folded (`rolling.folded`) strip by strip."""
 
-    def __init__(self, network: PASMnet2, precision: torch.dtype = torch.float32) -> None:
-        """`precision`: of the convolutions; attention and disparity are float32."""
+    def __init__(
+        self, network: PASMnet2, precision: torch.dtype = torch.float32, *, eight_bits: bool = False
+    ) -> None:
+        """`precision`: of the convolutions; attention and disparity are float32.
+
+        With `eight_bits` the 3x3 convolutions of features and updates are in 8 bits, but for those of the
+        largest maps, which gain nothing, and those that mix disparities.
+        """
         self.stages = [
             (stage, [product(block, stage.width) for block in stage.blocks])
             for stage in (network.st1, network.st2, network.st3)
         ]
         self.network = lowered(network, precision)
+        if eight_bits:
+            reduce_to_eight_bits(
+                _middle_layers(self.network), lambda views: self.match(_rows(views), *views.shape[2:])
+            )
 
     def match(
         self,
@@ -138,6 +149,19 @@ class StreamedPASMnet2:
             found.forget(last)
             telling(READING + (1 - READING) * 4 * last / height)
         return StreamedMatching(disparity, valid_mask(received), received, sure)
+
+
+def _middle_layers(network: PASMnet2) -> list[nn.Conv2d]:
+    """3x3 convolutions from 1/4 of the pictures' size on that do not make disparities."""
+    net = network
+    features = [net.E1.body[1], net.E2, net.E3, net.E4, net.D0, net.D1, net.D2, net.st1, net.st2, net.st3]
+    updates = [part for scale in (net.s1, net.s2, net.s3) for part in (scale.upd.a, scale.upd.b)]
+    layers = [layer for part in (*features, *updates) for layer in part.modules()]
+    return [layer for layer in layers if isinstance(layer, nn.Conv2d) and layer.kernel_size == (3, 3)]
+
+
+def _rows(views: Tensor) -> Rows:
+    return lambda first, last: views[:, :, first:last]
 
 
 def joined_left(*sources: RollingMap) -> Mapped:

@@ -165,21 +165,28 @@ class Convolution(RollingMap):
         stride: int = 1,
         dilation: int = 1,
         slope: float | None = None,
+        run: Callable[[Tensor, tuple[int, int]], Tensor] | None = None,
     ) -> None:
-        """`slope`: of the leaky rectifier behind it, if there is one."""
+        """`slope`: of the leaky rectifier behind it, if there is one. `run`: what convolves x with a padding,
+        in place of PyTorch's own convolution."""
         self.reach = (weight.shape[2] // 2 * dilation, weight.shape[3] // 2 * dilation)
         ahead = source.ahead + self.reach[0] * source.step
         super().__init__(-(-source.height // stride), stride * source.step, ahead, source.strip)
         self.source = source.reader()
         self.weight, self.bias, self.stride, self.dilation, self.slope = weight, bias, stride, dilation, slope
+        self.run = run
 
     def _compute(self, first: int, last: int) -> Tensor:
         reach, columns = self.reach
         low, high = self.stride * first - reach, self.stride * (last - 1) + reach + 1
         above, below = max(0, -low), max(0, high - self.source.height)
-        x = self.source(low + above, high - below).to(self.weight.dtype)
+        x = self.source(low + above, high - below)
         padding = max(above, below) if self.stride == 1 else above
-        x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation)
+        if self.run is not None:
+            x = self.run(x, (padding, columns))
+        else:
+            x = x.to(self.weight.dtype)
+            x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation)
         x = x.narrow(2, padding - above, last - first)  # padding on one side alone costs copies
         self.source.forget(self.source.height if last == self.height else self.stride * last - reach)
         return x if self.slope is None else F.leaky_relu_(x, self.slope)
@@ -272,10 +279,15 @@ class Shuffled(Larger):
 
 
 def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None) -> Convolution:
-    """Run a layer, which is a convolution, followed by a leaky rectifier of the slope."""
+    """Run a layer, which is a convolution, followed by a leaky rectifier of the slope.
+
+    By what `eight_bits` has put into its place, where it has.
+    """
     assert isinstance(layer, nn.Conv2d)
-    stride, dilation = layer.stride[0], layer.dilation[0]
-    return Convolution(source, layer.weight, layer.bias, stride=stride, dilation=dilation, slope=slope)
+    stride, dilation, run = layer.stride[0], layer.dilation[0], getattr(layer, "run", None)
+    return Convolution(
+        source, layer.weight, layer.bias, stride=stride, dilation=dilation, slope=slope, run=run
+    )
 
 
 def residual(source: RollingMap, body: nn.Sequential, slope: float | None = None) -> RollingMap:

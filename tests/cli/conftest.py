@@ -70,7 +70,7 @@ def folded_once() -> Callable[[Any], Any]:
 def networks(
     load_once: Callable[[Path], object], folded_once: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Networks stay loaded from test to test; every machine is one without a GPU, and without bf16."""
+    """Networks stay loaded from test to test; every machine is one without a GPU, bf16 and int8."""
     import torch
 
     from pamcli.inference import device, loading
@@ -78,13 +78,14 @@ def networks(
     streamed = loading._streamed
 
     def streamed_copy(network: Any, spec: Any, compute: Any) -> Any:
-        exact = compute.dtype == torch.float32
+        exact = compute.precision == "fp32"
         return streamed(network if exact else copy.deepcopy(network), spec, compute)
 
     monkeypatch.setattr(loading, "folded", folded_once)
     monkeypatch.setattr(loading, "_streamed", streamed_copy)
 
-    monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
+    for of_precision in ("processor_has_bf16", "processor_has_int8"):
+        monkeypatch.setattr(device, of_precision, lambda: False)
     monkeypatch.setattr(loading, "load_network", load_once)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

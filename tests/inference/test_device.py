@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pamcli.errors import DeviceError, UsageError
+from pamcli.imaging.images import read_picture
 from pamcli.inference import device
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
@@ -18,6 +20,10 @@ from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.spec import ModelSpec
+
+SAMPLE = Path(__file__).resolve().parents[2] / "scripts" / "sample"
+
+needs_int8 = pytest.mark.skipif(not device.processor_has_int8(), reason="this processor has no VNNI")
 
 
 @pytest.fixture
@@ -132,6 +138,68 @@ def test_what_a_gpu_computes_in_hardware(machine: Callable[..., None]) -> None:
     for bf16, expected in ((True, "bf16"), (False, "fp16")):
         machine(gpus=1, bf16=bf16)
         assert device.hardware_precision(torch.device("cuda:0")) == expected
+
+
+def test_int8_needs_a_processor_that_has_it(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "processor_has_int8", lambda: False)
+    with pytest.raises(DeviceError, match="this processor has no VNNI to compute in int8"):
+        Compute.choose("cpu", "int8")
+    monkeypatch.setattr(device, "processor_has_int8", lambda: True)
+    assert Compute.choose("cpu", "int8").dtype == torch.float32
+    machine(gpus=1)
+    with pytest.raises(DeviceError, match="cuda has no VNNI"):
+        Compute.choose("cuda", "int8")
+
+
+@pytest.mark.parametrize(
+    "feature", ["_is_vnni_supported", "_is_avx512_vnni_supported", "_is_amx_tile_supported", " avx_vnni "]
+)
+def test_what_tells_of_int8(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    questions = ("_is_vnni_supported", "_is_avx512_vnni_supported", "_is_amx_tile_supported")
+    for name in questions:
+        monkeypatch.setattr(torch.cpu, name, lambda: False, raising=False)
+    monkeypatch.setattr(torch.ops.onednn, "qconv2d_pointwise", None, raising=False)
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    assert not device.processor_has_int8()
+    (tmp_path / "cpuinfo").write_text("flags : avx2 avx512_bf16\n")
+    assert not device.processor_has_int8()
+    if feature in questions:
+        monkeypatch.setattr(torch.cpu, feature, lambda: True)
+    else:
+        (tmp_path / "cpuinfo").write_text(f"flags : avx2{feature}sha\n")
+    assert device.processor_has_int8()
+
+
+@needs_int8
+def test_auto_is_int8_where_there_is_no_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
+    assert StereoMatcher.load(device="cpu").compute.precision == "int8"
+    assert StereoMatcher.load(device="cpu", precision="fp32").compute.precision == "fp32"
+    assert StereoMatcher.load("pasmnet", device="cpu").compute.precision == "fp32"
+    monkeypatch.setattr(device, "processor_has_int8", lambda: False)
+    assert StereoMatcher.load(device="cpu").compute.precision == "fp32"
+
+
+@needs_int8
+def test_networks_that_do_not_compute_in_int8_say_so() -> None:
+    with pytest.raises(UsageError, match="pasmnet does not compute in int8"):
+        StereoMatcher.load("pasmnet", device="cpu", precision="int8")
+    with pytest.raises(UsageError, match="passrnet2 does not compute in int8"):
+        StereoUpscaler.load(device="cpu", precision="int8")
+
+
+@needs_int8
+def test_int8_is_near_fp32() -> None:
+    pair = tuple(read_picture(SAMPLE / f"{side}.png").pixels[100:292, 200:520] for side in ("left", "right"))
+    exact, found = (
+        StereoMatcher.load(device="cpu", precision=precision, match_size=1)(*pair, extras=()).disparity
+        for precision in ("fp32", "int8")
+    )
+    apart = np.abs(exact - found)
+    assert 0 < np.median(apart) < 0.1
+    assert (apart > 2).mean() < 0.02
 
 
 def test_auto_lowers_the_precision_of_matching_alone(monkeypatch: pytest.MonkeyPatch) -> None:
