@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import eval_trees
+import foreign_networks
 import numpy as np
 import pytest
 import torch
@@ -51,6 +52,7 @@ COMMANDS = {
     "weights verify": "{weights}/pasmnet.safetensors",
     "weights import": "checkpoint.pth.tar -o out.safetensors",
     "weights export": "passrnet-x2 -o out.onnx --size 16x24",
+    "weights describe": "net.onnx -o out.toml",
     "dataset list": "",
     "dataset verify": "kitti2015:kitti",
     "dataset label": "pairs:mine -o out",
@@ -99,6 +101,10 @@ def test_it_does_its_work(name: str, files: Path, monkeypatch: pytest.MonkeyPatc
     if name == "weights export":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
+    if name == "weights describe":
+        pytest.importorskip("onnx", reason="onnx is not installed (pip install 'pamcli[onnx]')")
+        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install 'pamcli[onnx]')")
+        foreign_networks.coarse_and_fine(Path("net.onnx"), (64, 96), outputs=("init_disp", "disp"), coarse=1)
     if name == "weights import":
         torch.save({"state_dict": load_file(weights_folder() / "pasmnet.safetensors")}, "checkpoint.pth.tar")
     if name == "submit":  # of two pictures, not 200
