@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import cv2
 import numpy as np
@@ -56,7 +57,7 @@ def main() -> None:
     cv2.setNumThreads(torch.get_num_threads())
     network = StereoMatcher.load(options.weights, device="cpu")
     methods: dict[str, Method] = {
-        "StereoSGBM": block_matched,
+        "StereoSGBM": lambda sample: block_matched(sample.left, sample.right),
         options.weights: lambda sample: network(sample.left, sample.right, extras=()).disparity,
     }
     for data in options.data:
@@ -85,12 +86,12 @@ def measure(data: str, name: str, method: Method) -> float:
     return mean
 
 
-def block_matched(sample: Sample) -> NDArray[np.float32]:
+def block_matched(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float32]:
     """Disparity (H, W), NaN where StereoSGBM finds none."""
     matcher = cv2.StereoSGBM.create(**SETTINGS)
     wider = [
         cv2.copyMakeBorder(grey(eight_bits(view)), 0, 0, DISPARITIES, 0, cv2.BORDER_REPLICATE)
-        for view in (sample.left, sample.right)
+        for view in (left, right)
     ]
     found = matcher.compute(*wider)[:, DISPARITIES:].astype(np.float32) / 16
     return np.where(found < 0, np.float32(np.nan), found)
