@@ -31,10 +31,10 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-from compare_opencv import block_matched
 from numpy.typing import NDArray
 
-from pamcli.imaging.images import read_picture
+from pamcli.imaging.images import eight_bits, read_picture
+from pamcli.imaging.matching import grey
 from pamcli.inference.device import Compute, processor_has_bf16, processor_has_int8
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import free_memory
@@ -221,6 +221,12 @@ def split_time(run: Run, pair: tuple[Array, Array]) -> dict[str, float]:
 def kinds(kind: type[Any]) -> list[type[Any]]:
     """Find a class and all that inherit from it."""
     return [kind, *(each for child in kind.__subclasses__() for each in kinds(child))]
+
+
+def block_matched(left: Array, right: Array) -> Array:
+    """OpenCV's StereoSGBM up to 192 px, in 3 directions: what it takes, without filling its holes."""
+    matcher = cv2.StereoSGBM.create(0, 192, 3, 216, 864, 1, 63, 10, 100, 2, cv2.STEREO_SGBM_MODE_SGBM_3WAY)
+    return np.asarray(matcher.compute(*(grey(eight_bits(view)) for view in (left, right))))
 
 
 def enlarged(left: Array, right: Array) -> Array:

@@ -52,33 +52,34 @@ class Motion:
 
 
 def sequence(
-    seed: int, height: int, width: int, frames: int, *, speed: float, noise: float
+    seed: int, height: int, width: int, frames: int, *, walls: bool, things: bool, noise: float
 ) -> Iterator[Frame]:
-    """Draw a random scene of which the things, and the walls as one, move each in its own way.
+    """Draw a random scene of which the walls as one, and each thing by itself, move or stand still.
 
-    speed: times 3 pixels a frame and 1 percent of the distance, at most; 0: nothing moves. noise: standard
-    deviation, grey levels.
+    What moves does so by 3 pixels a frame along each side, and 1 percent of its distance, at most. noise:
+    standard deviation, grey levels, other in each frame.
     """
     rng = np.random.default_rng(seed)
     scene = make_scene(rng, TextureLibrary(), height, width)
 
-    def motion(x: float, y: float) -> Motion:
-        across, down = speed * rng.uniform(-3, 3, 2)
-        return Motion(x, y, across, down, speed * rng.uniform(-0.01, 0.01))
+    def motion(x: float, y: float, moves: bool) -> Motion:
+        across, down, growth = float(moves) * rng.uniform((-3, -3, -0.01), (3, 3, 0.01))
+        return Motion(x, y, across, down, growth)
 
-    walls = motion(width / 2, height / 2)
+    camera = motion(width / 2, height / 2, walls)
     moves = []
     for layer in scene.layers:
         x0, y0, x1, y1 = layer.box or (0, 0, width, height)
-        moves.append(walls if layer.endless else motion((x0 + x1) / 2, (y0 + y1) / 2))
+        moves.append(camera if layer.endless else motion((x0 + x1) / 2, (y0 + y1) / 2, things))
     rows, columns = np.mgrid[:height, :width].astype(np.float64)
     places = np.stack([columns, rows, np.ones_like(rows)], axis=-1)
-    x, y = (torch.from_numpy(part) for part in (columns, rows))
+    x, y = (torch.from_numpy(part).float() for part in (columns, rows))
     for time in range(frames):
-        layers = [moved(layer, move.at(time)) for layer, move in zip(scene.layers, moves, strict=True)]
-        views = render(layers, height, width, dtype=torch.float64)
-        apart = torch.stack([(layer.surface.disparity(x, y) - views.disparity).abs() for layer in layers])
-        seen = apart.argmin(dim=0).numpy()
+        if time == 0 or walls or things:
+            layers = [moved(layer, move.at(time)) for layer, move in zip(scene.layers, moves, strict=True)]
+            views = render(layers, height, width)
+            apart = torch.stack([(layer.surface.disparity(x, y) - views.disparity).abs() for layer in layers])
+            seen = apart.argmin(dim=0).numpy()
         before = np.zeros((height, width, 2), np.float32)
         for number, move in enumerate(moves):
             back = np.linalg.inv(move.at(time - 1)) @ move.at(time)

@@ -71,6 +71,7 @@ OUTPUT_OPTIONS = {
     ">",
     "--report",
     "--per-image",
+    "--table",
     "--save",
 }
 

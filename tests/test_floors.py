@@ -41,7 +41,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "evaluation": (
         {"errors", "files", "imaging", "data", "inference", "registry"},
-        {"numpy", "jinja2", "markupsafe", "PIL"},
+        {"numpy", "jinja2", "markupsafe", "PIL", "cv2"},
     ),
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (

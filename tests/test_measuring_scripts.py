@@ -88,16 +88,6 @@ def test_opencv_is_compared_on_data(tmp_path: Path) -> None:
     assert 0 < float(share.split(" takes ")[1].split()[0]) < 1
 
 
-def test_holes_are_filled_by_the_farther_neighbour() -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    from compare_opencv import filled_along_rows
-
-    nan = np.nan
-    holes = np.array([[nan, 3, nan, nan, 7, nan], [nan, nan, 9, 2, nan, nan], [nan] * 6], np.float32)
-    expected = [[3, 3, 3, 3, 7, 7], [9, 9, 9, 2, 2, 2], [0] * 6]
-    assert filled_along_rows(holes).tolist() == expected
-
-
 def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
     data = cut_of_the_sample(tmp_path, slice(100, 140), slice(200, 264))
     same = run("compare_precisions.py", "--data", data, "--precision", "fp32", "--json")

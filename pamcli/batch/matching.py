@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from pamcli.batch.networks import load_matcher
 from pamcli.batch.operation import NetworkOperation
 from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
+from pamcli.batch.steadiness import Steadiness, check_steady
 from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from pamcli.batch.video_results import StoredFrames
     from pamcli.calibration.rectified import Calibration
+    from pamcli.files.suffixes import PackedLayout
     from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.matcher import StereoMatcher, StereoResult
 
@@ -65,6 +68,7 @@ def match_files(
     range: ColorRange | None = None,
     unknown: Literal["occluded", "none"] = "none",
     min_confidence: float | None = None,
+    steady: bool = False,
     disparity_error: float = 0.5,
     max_depth: float | None = None,
     stride: int = 1,
@@ -91,8 +95,9 @@ def match_files(
     Arguments are the command's, under the names of its options (`pam disparity --help`; `BatchOptions` of
     `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
     `{}`. output: disparities of the left view, pixels, in the format of the suffix, of a folder in `format`;
-    `-` hands the bytes back in `Outcome.data`. range, max_disparity, min_disparity, focal, doffs,
-    disparity_error: pixels. min_confidence: 0 to 1. baseline, max_depth: metres. max_memory: bytes.
+    `-` hands the bytes back in `Outcome.data`; a video is there after the last outcome. range, max_disparity,
+    min_disparity, focal, doffs, disparity_error: pixels. min_confidence: 0 to 1. baseline, max_depth: metres.
+    max_memory: bytes.
     network_from: "module:function" that makes the network which `weights` describes; its code runs.
     Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
     while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
@@ -125,6 +130,8 @@ def match_files(
     _check_range(range, color_map, request, colored_video)
     if min_disparity < 0 and (OF_DISPARITIES & batch.videos.keys()):
         raise UsageError("a video cannot hold negative disparities", "write the results into a folder")
+    if steady:
+        check_steady(request, output, many=batch.many)
     if calibration is None or isinstance(calibration, str | Path | Sequence):
         calibration = rectified_calibration(
             files, cameras=cameras, baseline=baseline, focal=focal, doffs=doffs
@@ -142,7 +149,7 @@ def match_files(
         **{"device": device, "precision": precision, "max_memory": max_memory},
     }
     operation = _Matching(partial(_load, weights or DEFAULT_MATCHING, settings), range, metres, index)
-    operation.min_disparity = min_disparity
+    operation.min_disparity, operation.steadiness = min_disparity, Steadiness() if steady else None
     operation.occluded, operation.min_confidence = unknown == "occluded", min_confidence
     operation.first_of_all = color_map is not None and range is None and not colored_video
     operation.whole_batch_first = range == "auto" and not colored_video
@@ -184,6 +191,7 @@ class _Matching(NetworkOperation["StereoResult"]):
     occluded = False
     """Whether pixels of the left view that the right one does not see are to be unknown."""
     min_confidence: float | None = None
+    steadiness: Steadiness | None = None
 
     def __init__(
         self,
@@ -211,9 +219,27 @@ class _Matching(NetworkOperation["StereoResult"]):
         return self.first_of_all and self.colors is None
 
     def begin(self, job: Job, pair: StereoPair) -> None:
-        self.apply(job, pair)
+        self._match(job, pair)
+
+    def passed(self, job: Job) -> None:
+        if self.steadiness is not None:
+            self.steadiness.left_out = job
+
+    def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+        pair = super().read(job, layout, max_pixels)
+        if self.steadiness is not None:
+            read = super().read
+            self.steadiness.read_again(job, lambda before: read(before, layout, max_pixels))
+        return pair
 
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
+        found = self._match(job, pair)
+        if self.steadiness is not None:
+            found = replace(found, disparity=self.steadiness.fused(job, pair, found.disparity))
+            self.steadiness.keep(job, pair, self._shown(found))
+        return found
+
+    def _match(self, job: Job, pair: StereoPair) -> StereoResult:
         found: StereoResult = self.network(
             pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
         )

@@ -97,6 +97,9 @@ class Operation(ABC, Generic[Result]):
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
         """Raise PamError where a result cannot be encoded as asked, before the network runs."""
 
+    def passed(self, job: Job) -> None:
+        """See a job that is left out, since its results exist, in its turn."""
+
     @abstractmethod
     def apply(self, job: Job, pair: StereoPair) -> Result:
         """Run the network."""

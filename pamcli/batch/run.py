@@ -211,6 +211,7 @@ class _Steps:
         if job.error is not None:
             raise job.error
         if job.skip:
+            self.operation.passed(job)
             for name, path in job.files.items():
                 self.kept.add(path if path.exists() else job.videos.get(name, path))
             return None

@@ -5,7 +5,7 @@ from typing import Literal
 from pamcli.cli import options, parsing
 from pamcli.cli.calibration import Cameras
 from pamcli.cli.depth import Metric
-from pamcli.cli.groups import as_keywords, option, result
+from pamcli.cli.groups import as_keywords, flag, option, result
 from pamcli.cli.network import Matching
 from pamcli.cli.report import check_stdout, report
 from pamcli.registry.catalog import REGISTERED
@@ -45,6 +45,10 @@ class Maps(options.Results):
     )
     unknown: Literal["occluded", "none"] = option(
         "Mark these pixels of the left view as unknown in -o, --color-map, depth and points.", default="none"
+    )
+    steady: bool = flag(
+        "Let disparities flicker less from frame to frame: fuse each frame's with those before, moved along, "
+        "where the pictures agree (pam guide videos)."
     )
     min_confidence: float | None = option(
         "Mark pixels less confident than T (0 to 1) as unknown too.", metavar="T", parse=None

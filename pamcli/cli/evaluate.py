@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,8 +53,12 @@ class DataSets(OptionGroup, panel="Input"):
 
     def __post_init__(self) -> None:
         about_files = {"--allow-missing", "--prediction-scale", "--prediction-seconds"}
-        if self.predictions is None and (asked := sorted(about_files & {*set_options(self)})):
+        if not self.has_files() and (asked := sorted(about_files & {*set_options(self)})):
             raise UsageError(f"{', '.join(asked)}: about files, and no --predictions are given")
+
+    def has_files(self) -> bool:
+        """Whether results are taken from files."""
+        return self.predictions is not None
 
     def opened(self, console: Console) -> list[Source]:
         """Open every data set. Raises UsageError, InputError."""
@@ -78,7 +83,7 @@ class Disparities(DataSets, panel="Input"):
         if self.predictions is not None and network.max_disparity != "stored":
             raise UsageError("--max-disparity is about a network, and none is run")
 
-    def method(self, network: Matching, compute: Exact, console: Console, **files: Any) -> Method:
+    def method_alone(self, network: Matching, compute: Exact, console: Console, **files: Any) -> Method:
         """Load the network, unless files are given. files: fields of a `FilesMethod`."""
         from pamcli.evaluation.methods import FilesMethod, NetworkMethod
 
@@ -88,12 +93,24 @@ class Disparities(DataSets, panel="Input"):
         return NetworkMethod(matcher, network.name, path)
 
 
+def _named_method(text: str) -> tuple[str, str]:
+    """Split NAME=WHAT; WHAT alone names itself."""
+    found = re.fullmatch(r"([\w .+-]+)=(.+)", text)
+    if found:
+        return found[1], found[2]
+    return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
+
+
 class Shown(OptionGroup, panel="Output"):
     """Where the figures go."""
 
     as_json: bool = flag("Print one JSON object instead of tables.", "--json")
     per_image: Path | None = option("Write the figures of every picture.", metavar="FILE.csv")
     report: Path | None = option("Write a report that a browser shows, in one file.", metavar="FILE.html")
+    table: list[Path] | None = option(
+        "Write what is printed as a table for a paper or a page; may be given several times.",
+        metavar="FILE.tex|.md|.csv",
+    )
     compare: bool = flag("Show published figures for these sets beside it.")
     overwrite: bool = flag("Replace results that exist.")
 
@@ -103,6 +120,8 @@ class Shown(OptionGroup, panel="Output"):
             check_new_file(self.per_image, ".csv", overwrite=self.overwrite, option="--per-image")
         if self.report is not None:
             check_new_file(self.report, ".html", overwrite=self.overwrite, option="--report")
+        for path in self.table or ():
+            check_new_file(path, ".tex", ".md", ".csv", overwrite=self.overwrite, option="--table")
 
 
 def watched(method: Method, bar: Progress, console: Console) -> Method:
@@ -129,6 +148,9 @@ def measured(
         write_atomically(shown.per_image, found.csv().encode("utf-8", "surrogateescape"))
     if shown.report is not None:
         write_atomically(shown.report, found.report())
+    for path in shown.table or ():
+        forms = {".tex": found.latex, ".md": found.markdown, ".csv": found.table_csv}
+        write_atomically(path, forms[path.suffix.lower()]().encode("utf-8", "surrogateescape"))
     for warning in found.warnings:
         console.warn(warning)
     # On stdout, too: a table that was kept without them cannot be compared with anything.
@@ -154,6 +176,11 @@ class DisparityInput(Disparities):
     """What is measured, and how. Raises UsageError for a study or a limit that is none."""
 
     allow_missing: bool = flag("Leave out samples that have no prediction.")
+    method: list[str] | None = option(
+        "Compare methods side by side, one for each time it is given. WHAT: a network as of --weights, "
+        "files:FOLDER, opencv (StereoSGBM), opencv-wls. Differences are to the first.",
+        metavar="[NAME=]WHAT",
+    )
     protocol: list[str] | None = option(
         "Measure by the rules of this name (pam eval protocols lists them); given several times, each has "
         "a column. By default by those of each data set's benchmark.",
@@ -178,6 +205,13 @@ class DisparityInput(Disparities):
         most = self.max_gt
         if most is not None and not (math.isfinite(most) and most >= 1):
             raise UsageError(f"--max-gt {most:g} is no number of pixels from 1 up")
+        if self.method and self.study is not None:
+            raise UsageError(
+                "--study goes with one method, not with --method", "give the network by --weights"
+            )
+        called = [_named_method(text)[0] for text in self.method or ()]
+        if twice := [name for name in called if called.count(name) > 1]:
+            raise UsageError(f"--method: two are called {twice[0]}", "NAME=WHAT gives another name")
         names = self.protocol or []
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"--protocol {twice[0]} is given twice", "give each name once")
@@ -185,6 +219,36 @@ class DisparityInput(Disparities):
             raise UsageError(
                 "--max-gt and --protocol contradict each other", "a protocol says which truth counts"
             )
+
+    def has_files(self) -> bool:
+        methods = (_named_method(text)[1] for text in self.method or ())
+        return super().has_files() or any(what.startswith("files:") for what in methods)
+
+    def check(self, network: Matching) -> None:
+        super().check(network)
+        at_most_one(
+            {"--method": self.method, "--predictions": self.predictions, "--weights": network.weights}
+        )
+
+    def methods(self, network: Matching, compute: Exact, console: Console) -> list[Method]:
+        """Load what --method names, each in turn; else the one that is measured alone."""
+        from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+        from pamcli.evaluation.semi_global import SemiGlobalMethod
+
+        if not self.method:
+            return [self.method_alone(network, compute, console, allow_missing=self.allow_missing)]
+        found: list[Method] = []
+        limit = network.max_disparity if isinstance(network.max_disparity, int) else None
+        for name, what in map(_named_method, self.method):
+            if what.startswith("files:"):
+                folder = Path(what.removeprefix("files:"))
+                found.append(FilesMethod(folder, self.prediction_scale, self.allow_missing, name=name))
+            elif what in ("opencv", "opencv-wls"):
+                found.append(SemiGlobalMethod(name, what == "opencv-wls", limit))
+            else:
+                matcher, path = replace(network, weights=what).load(compute, console)
+                found.append(NetworkMethod(matcher, name, path))
+        return found
 
 
 def disparity(
@@ -194,7 +258,7 @@ def disparity(
 
     Figures are given pooled over all pixels of a set (the headline) and as means of the pictures.
 
-    $ pam eval disparity --data kitti2015:kitti --report kitti.html
+    $ pam eval disparity --data kitti2015:kitti --method ours=pasmnet2 --method opencv --report both.html
     $ pam eval disparity --data kitti2015:kitti --predictions made/ --protocol kitti --protocol raft-stereo
     """
     from pamcli.evaluation.disparity import Disparity
@@ -202,12 +266,13 @@ def disparity(
     console = messages.console(jsonl=shown.as_json)
     given.check(network)
     shown.check()
-    task = Disparity(given.max_gt, given.resize, given.study, tuple(given.protocol or ()))
+    comparing = len(given.method or ()) > 1
+    rules = tuple(given.protocol or ())
+    task = Disparity(given.max_gt, given.resize, given.study, comparing, rules)
     sets = given.opened(console)
-    if given.predictions is not None:
-        one_set(sets, "--predictions")
-    method = given.method(network, compute, console, allow_missing=given.allow_missing)
-    measured(task, sets, [method], shown, console)
+    if given.has_files():
+        one_set(sets, "--predictions" if given.predictions else "files:FOLDER")
+    measured(task, sets, given.methods(network, compute, console), shown, console)
 
 
 def protocols(

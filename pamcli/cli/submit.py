@@ -50,7 +50,7 @@ def command(
             raise UsageError("--prediction-seconds is about Middlebury's or ETH3D's archive")
         said = f"a submission to {rules.kind} states the runtime, which files do not tell"
         raise UsageError(said, "--prediction-seconds S says it")
-    method = given.method(network, compute, console, seconds=seconds)
+    method = given.method_alone(network, compute, console, seconds=seconds)
     with console.progress("pairs", sum(map(len, sets))) as bar:
         written = submit(to.output, rules, sets, watched(method, bar, console), bar.advance)
     for note in written.notes:

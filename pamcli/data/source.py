@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pamcli.calibration.rectified import Calibration
     from pamcli.data.open import DataSpec
     from pamcli.scenes.hard_cases import HardCases
+
+FRAMES = r"(.+)/[^/]*\d{3}[^/]*"
+"""Pattern of names: frames with numbers, of a folder of one scene, which is its group."""
 
 LARGEST_SEED = 2**63 - 1  # of training. Series of an endless data set beyond it are for checks
 
@@ -137,6 +141,12 @@ class Source(ABC):
 
         return judge(self.load(index))
 
+    def scene(self, name: str) -> str:
+        """Name the scene that a sample shows; those of one scene are alike."""
+        rule = self.spec.info.scene if self.spec else FRAMES
+        found = re.fullmatch(rule, name)
+        return found[1] if found else name
+
     def has_truth(self) -> bool:
         """Whether there are disparities to learn from: in its first sample. Raises InputError."""
         sample = self.load(0)
@@ -188,6 +198,8 @@ class SourceInfo:
     keys: tuple[Key, ...] = ()
     unverified: str = ""
     """What was not read in the publisher's own text or tool kit; "" = all was."""
+    scene: str = FRAMES
+    """Pattern of samples' names whose first group is the scene; a name that does not match is a scene."""
     needs_folder: bool = True
     """False: NAME alone, without a path, means something, too."""
 

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
-from pamcli.evaluation import studies
+from pamcli.evaluation import comparison, studies
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
 from pamcli.evaluation.error_distributions import FRACTIONS
 from pamcli.evaluation.figures import ImageFigures, flat
@@ -23,10 +25,10 @@ from pamcli.evaluation.protocols import (
 )
 from pamcli.evaluation.regions import RANGES, REGIONS
 from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
-from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity
+from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity, shown_methods
 from pamcli.evaluation.results import Evaluation, Fact
 from pamcli.evaluation.run import MeasuredSet, Task
-from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, json_value
+from pamcli.evaluation.tables import Column, Table, TitledTable, Value, json_row, json_rows, json_value
 
 HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
@@ -71,6 +73,8 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
     """Width and height to which pictures and truth are brought first."""
     study: str | None = None
     """One of `studies.STUDIES`, measured beside."""
+    comparing: bool = False
+    """Tell of several methods how they differ: with intervals, and by more parts of the pictures."""
     protocols: tuple[str, ...] = ()
     """Names of `PROTOCOLS`, of which the first rules all tables; () = that of each data set's benchmark."""
 
@@ -104,32 +108,52 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         asked: dict[str, Any] = {"resize": self.resize}
         if self.study == "range":
             asked["ranges"] = studies.RANGES
+        if self.comparing:
+            asked |= {"parts": True, "ranges": comparison.DISTANCES}
         if not self.protocols:
             return DisparityMeter(usual_protocol(name, max_gt=self.max_gt, **asked))
         rules = {each: named_protocol(each, name, resize=self.resize) for each in self.protocols}
+        if own := rules[self.protocols[0]].ranges:
+            asked["ranges"] = own
         return DisparityMeter(named_protocol(self.protocols[0], name, **asked), rules)
 
     def ready(self, method: Method | None, source: Source) -> Estimates:
         assert method is not None
-        return method.disparities(source)
+        return method.disparities(source, extras=not self.comparing)
 
     def variants(self, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
         return {} if self.study is None else studies.variants(self.study, method)
 
-    def rank(self, image: ImageFigures) -> float | None:
-        return -image.figures["all"]["d1"] if image.figures else None
+    def rank(self, images: Sequence[ImageFigures]) -> float | None:
+        """Rank by D1; of several methods by how much it differs, and where it does not, by the error."""
+        if not all(image.figures for image in images):
+            return None
+        shares, errors = ([image.figures["all"][key] for image in images] for key in ("d1", "epe"))
+        if len(images) == 1:
+            return -shares[0]
+        gap = np.nan_to_num(max(errors) - min(errors), nan=0.0)
+        return float(min(shares) - max(shares) - 1e-6 * gap)
 
-    def shown(self, case: Sample, answers: Sequence[Estimate], images: Sequence[ImageFigures]) -> ShownPair:
-        """Draw a pair; of a network with maps of where it contradicts itself: left-right, in its cycle."""
-        figures, answer = images[-1].figures["all"], answers[-1]
-        caption = f"D1 {figures['d1']:.1f} %, end-point error {figures['epe']:.2f} px"
+    def shown(
+        self, case: Sample, answers: Mapping[str, Estimate], images: Sequence[ImageFigures]
+    ) -> ShownPair:
+        """Draw a pair; of one network with maps of where it contradicts itself: left-right, in a cycle."""
         assert case.disparity is not None
+        said = [
+            f"D1 {image.figures['all']['d1']:.1f} %, end-point error {image.figures['all']['epe']:.2f} px"
+            for image in images
+        ]
+        if len(answers) > 1:
+            caption = "; ".join(f"{each}: {line}" for each, line in zip(answers, said, strict=True))
+            found = {each: one.disparity for each, one in answers.items()}
+            return shown_methods(case.name, caption, case.left, found, case.disparity, visible=case.visible)
+        (answer,) = answers.values()
         views = case.left, answer.disparity, case.disparity
-        shown = shown_disparity(case.name, caption, *views, visible=case.visible)
+        shown = shown_disparity(case.name, said[0], *views, visible=case.visible)
         if answer.again is None:
             return shown
-        found = answer.again(extras={"right_disparity", "confidence"})
-        panels = consistency_panels(found.disparity, found.right_disparity, found.confidence)
+        again = answer.again(extras={"right_disparity", "confidence"})
+        panels = consistency_panels(again.disparity, again.right_disparity, again.confidence)
         return replace(shown, panels=(*shown.panels, *panels))
 
     def facts(self, method: Method | None) -> list[Fact]:
@@ -151,14 +175,15 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
 
     def told(self, page: Evaluation, sets: Sequence[MeasuredSet[DisparitySummary]]) -> Evaluation:
         numbers = {"sets": [each for one in sets for each in _numbers(one)], **page.numbers}
-        charts = [chart for one in sets for chart in _charts(one)]
+        charts = [] if self.comparing else [chart for one in sets for chart in _charts(one)]
         studied: tuple[Table, ...] = ()
         if self.study is not None:
             rows, drawn = studies.told(self.study, sets, COLUMNS)
             numbers["study"] = {"kind": self.study, "rows": json_rows(rows)}
             charts, studied = [*drawn, *charts], (rows,)
         page = replace(page, studies=studied, charts=tuple(charts), numbers=numbers)
-        return _by_rules(page, self.protocols, sets) if self.protocols else page
+        page = _by_rules(page, self.protocols, sets) if self.protocols else page
+        return _side_by_side(page, sets) if self.comparing else page
 
 
 def _numbers(one: MeasuredSet[DisparitySummary]) -> Iterator[dict[str, Any]]:
@@ -218,10 +243,21 @@ def _by_rules(
     }
     return replace(
         page,
-        headline=(table,),
-        rules=table,
+        sections=(TitledTable("By the rules", table),),
         notes=(*(f"{name}: {note}" for name, note in notes.items()), *page.notes),
         numbers={**page.numbers, "protocols": told},
+    )
+
+
+def _side_by_side(page: Evaluation, sets: Sequence[MeasuredSet[DisparitySummary]]) -> Evaluation:
+    """Add how several methods differ."""
+    tables, charts, numbers = comparison.compared(sets, COLUMNS)
+    return replace(
+        page,
+        sections=(*tables, *page.sections),
+        charts=(*charts, *page.charts),
+        notes=(*comparison.notes(sets), "time and memory are of the disparity alone", *page.notes),
+        numbers={**page.numbers, "comparison": numbers},
     )
 
 

@@ -67,7 +67,9 @@ class Estimate:
     confidence: NDArray[np.floating] | None = None
     """(H, W) in [0, 1]."""
     seconds: float | None = None
-    """What the network took."""
+    """What the method took."""
+    memory: int | None = None
+    """Bytes that it took at most beyond what was held before."""
     again: Callable[..., Any] | None = None
     """Asks the network for more of the same pair."""
 
@@ -171,7 +173,7 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
                 regions[region] |= _quantiles(finite, floor=protocol.floor_quantiles)
         if regions:
             regions["all"] |= _areas(curve)
-        image = ImageFigures(sample.name, regions, answer.seconds)
+        image = ImageFigures(sample.name, regions, answer.seconds, answer.memory)
         self._images.append(image)
         self._ratios.append(_typical_ratio(answer.disparity, case.disparity))
         self._without_fine += bool(protocol.fine and case.fine is None)

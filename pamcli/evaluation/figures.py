@@ -21,7 +21,9 @@ class ImageFigures:
     name: str
     figures: Figures
     seconds: float | None = None
-    """What the network took, where that is known."""
+    """What the method took, where that is known."""
+    memory: int | None = None
+    """Bytes that it took at most beyond what was held before, where that is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

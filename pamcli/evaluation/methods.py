@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
+from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.results import Fact
+from pamcli.evaluation.semi_global import SemiGlobalMethod
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import listed, shown
 from pamcli.files.folders import entries_of
@@ -94,10 +96,11 @@ class NetworkMethod:
         """Match one pair, and take the time. extras: what is asked for beside the disparity."""
         self._note_departure(left)
         run = partial(self.network, left, right)
+        on_gpu = self.network.compute.describe()["device"].startswith("cuda")
         start = time.perf_counter()
-        found = run(extras=extras, **self._watched(left))
+        found, memory = peak_of(partial(run, extras=extras, **self._watched(left)), cuda=on_gpu)
         seconds = time.perf_counter() - start
-        return Estimate(found.disparity, found.visible, found.confidence, seconds, run)
+        return Estimate(found.disparity, found.visible, found.confidence, seconds, memory, run)
 
     def enlarged(self, source: Source) -> Enlarges:
         """Make ready for a data set. Files raise UsageError, InputError as `find_files`."""
@@ -130,6 +133,8 @@ class FilesMethod:
     """Samples without a file are left out, and that is said."""
     seconds: float | None = None
     """What the program took for a pair."""
+    name: str = ""
+    """Its name in tables; by default the folder's."""
 
     def __post_init__(self) -> None:
         if not 1e-9 <= self.scale <= 1e9:
@@ -137,7 +142,7 @@ class FilesMethod:
 
     @property
     def row(self) -> str:
-        return self.folder.resolve().name
+        return self.name or self.folder.resolve().name
 
     def facts(self) -> list[Fact]:
         return [("predictions", shown(self.folder))]
@@ -165,7 +170,7 @@ class FilesMethod:
         return enlarge
 
 
-Method = NetworkMethod | FilesMethod
+Method = NetworkMethod | FilesMethod | SemiGlobalMethod
 
 
 def find_files(

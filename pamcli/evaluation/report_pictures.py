@@ -2,7 +2,8 @@
 
 import base64
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -70,6 +71,28 @@ def shown_disparity(
             Panel("Error", errors, "errors"),
         ),
     )
+
+
+def shown_methods(
+    name: str,
+    caption: str,
+    left: NDArray[np.generic],
+    disparities: Mapping[str, NDArray[np.floating]],
+    truth: NDArray[np.float32],
+    *,
+    visible: NDArray[np.bool_] | None = None,
+) -> ShownPair:
+    """Show left view and truth, and of each method disparity and error map, all in one range of colours.
+
+    disparities: (H, W) px by the names of the methods; all else as `shown_disparity`.
+    """
+    panels: list[Panel] = []
+    for method, disparity in disparities.items():
+        views = left, disparity.astype(np.float32), truth
+        view, found, true, errors = shown_disparity(name, caption, *views, visible=visible).panels
+        panels += [] if panels else [view, true]
+        panels += [replace(found, title=f"{method}: disparity"), replace(errors, title=f"{method}: error")]
+    return ShownPair(name, caption, tuple(panels))
 
 
 def consistency_panels(

@@ -1,8 +1,8 @@
 """The loop that measures methods on a data set, sample by sample, and what is told of several data sets.
 
 What differs between disparity and super-resolution is a `Task`: `disparity.Disparity`, `superres.Superres`.
-Of several methods the last one is in question: its are title, worst pairs, time, and the row above published
-ones. The others are measured on the same samples, and stand beside it in the tables.
+Several methods are measured on the same samples and stand side by side in the tables; the report shows the
+pairs where they differ most. Charts and the row above published ones are the last one's.
 """
 
 import datetime
@@ -89,12 +89,15 @@ class Task(ABC, Generic[Case, Answer, Total]):
         """Make a method ready for a data set. Raises UsageError, InputError as methods do."""
 
     @abstractmethod
-    def rank(self, image: ImageFigures) -> float | None:
-        """Say how good a pair is, the worst lowest; None: nothing of it was measured."""
+    def rank(self, images: Sequence[ImageFigures]) -> float | None:
+        """Say how little a pair is worth showing, what is shown first lowest; None: it was not measured.
+
+        images: its figures of each method.
+        """
 
     @abstractmethod
-    def shown(self, case: Case, answers: Sequence[Answer], images: Sequence[ImageFigures]) -> ShownPair:
-        """Draw a pair for the report. answers, images: of each method, the one in question last."""
+    def shown(self, case: Case, answers: Mapping[str, Answer], images: Sequence[ImageFigures]) -> ShownPair:
+        """Draw a pair for the report. answers: by the names of the methods; images: of each of them."""
 
     @abstractmethod
     def rows(self, total: Total) -> Iterator[dict[str, Value]]:
@@ -155,16 +158,25 @@ def evaluate(
         notes += [note for one in methods for note in one.notes()]
         pairs += [draw() for draw in found.worst]
         measured.append(found)
-    about = [("method", f"{name} alone")] if method is None else method.facts()
+    several = len(named) > 1 or bool(task.baseline)
+    about = [("method", f"{name} alone")] if method is None else [*method.facts(), *task.facts(method)]
+    title = about[0][1]
     network = method.network if isinstance(method, NetworkMethod) else None
     seconds = [image.seconds for one in measured for image in one.last.images]
     cost, numbers = _cost(seconds, network, task.timed)
-    warnings = tuple(f"{one.label}: {line}" for one in measured for line in one.last.warnings)
-    several = len(named) > 1 or bool(task.baseline)
+    if len(methods) > 1:
+        about, cost, numbers = [*_each_about(task, methods)], [], {}
+        title = " and ".join(filter(None, (", ".join([*named][:-1]), name)))
+    warnings = tuple(
+        f"{one.label}{f', {each}' if len(methods) > 1 else ''}: {line}"
+        for one in measured
+        for each, total in one.methods.items()
+        for line in total.warnings
+    )
     images, summary, headline = _tables(task, measured, several)
     page = Evaluation(
-        title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {about[0][1]}",
-        facts=(*about, *_circumstances(measured, [*task.facts(method), *cost])),
+        title=f"{task.title}{f' x{task.scale}' if task.scale else ''} of {title}",
+        facts=(*about, *_circumstances(measured, cost)),
         summary=summary,
         headline=headline,
         images=images,
@@ -210,8 +222,10 @@ def measure(
             images = [meter.add(case, each) for meter, each in zip(meters.values(), answers, strict=True)]
             for key, run in variants.items():
                 varied[key].add(case, run(case))
-            if worst and (rank := task.rank(images[-1])) is not None:
-                bad.append((rank, partial(task.shown, case, answers, images)))
+            if worst and (rank := task.rank(images)) is not None:
+                bad.append(
+                    (rank, partial(task.shown, case, dict(zip(methods, answers, strict=True)), images))
+                )
                 bad = sorted(bad, key=lambda one: one[0])[:worst]
         advance()
     if without_truth and len(without_truth) == len(source):
@@ -292,6 +306,14 @@ def _key_figures(
             values = ((each.heading, shown_value(figures[each.key], each.decimals)) for each in columns)
             called = (one.label, name if several else "", task.average)
             yield ", ".join(filter(None, called)), tuple(values)
+
+
+def _each_about(task: AnyTask, methods: Sequence[Method]) -> Iterator[Fact]:
+    """State what each of several methods is, on a line each."""
+    for one in methods:
+        facts = [fact for fact in (*one.facts(), *task.facts(one)) if fact[0] != "network"]
+        plain = ("method", "weights", "device")
+        yield one.row, "; ".join(value if name in plain else f"{name} {value}" for name, value in facts)
 
 
 def _circumstances(sets: Sequence[AnySet], run: Sequence[Fact]) -> list[Fact]:

@@ -1,15 +1,17 @@
 """Super-resolution as a task to measure: pairs reduced, enlarged, compared, always beside bicubic."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from pamcli.data.source import Sample, Source
+from pamcli.errors import UsageError
 from pamcli.evaluation.figures import ImageFigures, flat
 from pamcli.evaluation.methods import Method
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
 from pamcli.evaluation.results import Evaluation, Fact
 from pamcli.evaluation.run import MeasuredSet, Task
+from pamcli.evaluation.semi_global import SemiGlobalMethod
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -58,20 +60,23 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
         return SuperresMeter()
 
     def ready(self, method: Method | None, source: Source) -> Callable[[SuperresPair], Enlarged | None]:
+        if isinstance(method, SemiGlobalMethod):
+            raise UsageError("OpenCV's matcher enlarges no pictures", "it is a method for disparity")
         return bicubic if method is None else method.enlarged(source)
 
-    def rank(self, image: ImageFigures) -> float:
-        return image.figures["left"]["psnr"]
+    def rank(self, images: Sequence[ImageFigures]) -> float:
+        return images[-1].figures["left"]["psnr"]
 
     def shown(
-        self, case: SuperresPair, answers: Sequence[Enlarged], images: Sequence[ImageFigures]
+        self, case: SuperresPair, answers: Mapping[str, Enlarged], images: Sequence[ImageFigures]
     ) -> ShownPair:
-        baseline, quality = (self.rank(image) for image in (images[0], images[-1]))
+        views = [each.left for each in answers.values()]
+        baseline, quality = (self.rank([image]) for image in (images[0], images[-1]))
         caption, result = f"{quality:.2f} dB (left)", None
-        if len(answers) > 1:
+        if len(views) > 1:
             caption += f", {quality - baseline:+.2f} dB over bicubic"
-            result = answers[-1].left
-        return shown_superres(case.name, caption, answers[0].left, result, case.left)
+            result = views[-1]
+        return shown_superres(case.name, caption, views[0], result, case.left)
 
     def facts(self, method: Method | None) -> list[Fact]:
         return [("scale", f"x{self.scale}")]

@@ -56,6 +56,15 @@ class Table:
         return shown_value(row.get(column.key), column.decimals)
 
 
+@dataclass(frozen=True)
+class TitledTable:
+    """A table with a title, and a sentence on what stands in it."""
+
+    title: str
+    table: Table
+    note: str = ""
+
+
 def shown_value(value: Value, decimals: int) -> str:
     """Write a figure with so many digits behind the point; "-" where it could not be computed."""
     if isinstance(value, str):
@@ -92,6 +101,32 @@ def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
     pads = [str.ljust if column.text else str.rjust for column in columns]
     lines = (zip(pads, each, widths, strict=True) for each in cells)
     return ["  ".join(pad(cell, width) for pad, cell, width in line).rstrip() for line in lines]
+
+
+def markdown_table(table: Table) -> str:
+    """Write a table in Markdown, numbers to the right."""
+    cells = [[column.heading for column in table.columns]]
+    cells += [[table.shown(row, column) for column in table.columns] for row in table.rows]
+    head, *rows = ["| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in cells]
+    rule = "| " + " | ".join("---" if column.text else "---:" for column in table.columns) + " |"
+    return "\n".join((head, rule, *rows))
+
+
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"} | {"<": "$<$", ">": "$>$", "|": "$|$"}
+
+
+def latex_table(table: Table) -> str:
+    r"""Write a table as a LaTeX tabular with the rules of booktabs (\usepackage{booktabs})."""
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join("".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells) + r" \\"
+
+    rows = [line([table.shown(row, column) for column in table.columns]) for row in table.rows]
+    kinds = "".join("l" if column.text else "r" for column in table.columns)
+    head = line([column.heading for column in table.columns])
+    begin = rf"\begin{{tabular}}{{{kinds}}}"
+    return "\n".join((begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"))
 
 
 def csv_table(table: Table) -> str:

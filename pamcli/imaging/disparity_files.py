@@ -61,6 +61,13 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
     return Encoded(_encode_floats(values, suffix, DISPARITY_SUFFIXES))
 
 
+def as_stored(disparity: np.ndarray, suffix: str) -> np.ndarray:
+    """What `read_disparity` finds in a file that `encode_disparity` made: (H, W) float32, NaN unknown."""
+    if suffix.lower() == ".png":
+        return from_levels(_levels(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)[0])
+    return np.where(np.isfinite(disparity), disparity, np.float32(np.nan)).astype(np.float32)
+
+
 def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
     """The bytes of a depth file: float32 metres, NaN = unknown; in a `.png` 16-bit millimetres, 0 = unknown.
 
@@ -137,15 +144,20 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
 
 
 def _encode_png(values: np.ndarray, units: int, *, keep_far: bool) -> Encoded:
-    """16 bits, so many for 1, 0 = unknown; what is beyond them becomes the largest, or unknown."""
+    """Encode the `_levels`, and say what is beyond them."""
+    levels, count = _levels(values, units, keep_far=keep_far)
+    said = FAR[keep_far].format(count)
+    return Encoded(png.encode_png(levels), [said] if count else [], count)
+
+
+def _levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarray, int]:
+    """16 bits, so many for 1, 0 = unknown; what is beyond them becomes the largest, or unknown: how many."""
     known = np.isfinite(values)
     with np.errstate(over="ignore"):  # beyond float32 is beyond 16 bits
         rounded = np.rint(np.where(known, values, 0) * np.float32(units))
     far = rounded > _PNG_MAX
     stored = np.where(known if keep_far else known & ~far, np.clip(rounded, 1, _PNG_MAX), 0)
-    data, count = png.encode_png(stored.astype(np.uint16)), int(np.count_nonzero(far))
-    said = FAR[keep_far].format(count)
-    return Encoded(data, [said] if count else [], count)
+    return stored.astype(np.uint16), int(np.count_nonzero(far))
 
 
 def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...]) -> bytes:

@@ -5,13 +5,16 @@ import re
 import resource
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from pamcli.errors import DeviceError
+
+Result = TypeVar("Result")
 
 MEMINFO = Path("/proc/meminfo")
 OWN_CGROUP = Path("/proc/self/cgroup")
@@ -98,6 +101,13 @@ def peak_memory(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
+
+
+def gpu_peak_of(run: Callable[[], Result]) -> tuple[Result, int]:
+    """Run something: what it returns, and the bytes of the GPU that it took beyond those held before."""
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_allocated()
+    return run(), torch.cuda.max_memory_allocated() - held
 
 
 def _left_in_groups() -> Iterator[int]:

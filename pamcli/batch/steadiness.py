@@ -1,0 +1,75 @@
+"""Disparities of frames, each fused with those of the frame before; what a run left is gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pamcli.batch.job import Job
+from pamcli.batch.plan import Place, Request
+from pamcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from pamcli.imaging.steadying import Before, Floats
+    from pamcli.imaging.stereo_pair import StereoPair
+
+DISPARITY = "disparity"
+"""The result that the next frame is fused with."""
+
+
+def check_steady(request: Request, output: Place | None, *, many: bool) -> None:
+    """Raise UsageError where frames are not worked on one after the other, or could not be gone on from."""
+    if not many:
+        raise UsageError("`steady` is about videos and numbered frames", "leave it out for a single pair")
+    if request.shard is not None or request.remote:
+        given = "`engine` ray" if request.remote else "`shard`"
+        raise UsageError(
+            f"`steady` takes one frame after the other, which {given} does not", "drop one of them"
+        )
+    if request.skip_existing and output is None:
+        raise UsageError("`steady` goes on from the disparities of the frame before", "write them: `output`")
+
+
+class Steadiness:
+    """Fuses disparities with those of the frame before, as they were written.
+
+    So a run that goes on where another one stopped finds what that one would have found.
+    """
+
+    def __init__(self) -> None:
+        self.before: Before | None = None
+        """The last frame that was worked on."""
+        self.left_out: Job | None = None
+        """The last one that was not, since its results exist."""
+        self.found_again: dict[str, Before] = {}
+        """What that was, by the names of the pairs that come after it."""
+
+    def read_again(self, job: Job, read: Callable[[Job], StereoPair]) -> None:
+        """Read what the frame before has left, where it was left out. Raises InputError."""
+        if self.left_out is None:
+            return
+        from pamcli.imaging.disparity_files import read_disparity
+        from pamcli.imaging.steadying import Before
+
+        pair = read(self.left_out)
+        disparity = read_disparity(self.left_out.places[DISPARITY], max_pixels=None)
+        self.found_again[str(job.pair)] = Before(pair.left.pixels, pair.right.pixels, disparity)
+        self.left_out = None
+
+    def fused(self, job: Job, pair: StereoPair, disparity: Floats) -> Floats:
+        """The disparities of a pair, (H, W), pixels, fused with those before."""
+        from pamcli.imaging.steadying import steadied
+
+        before = self.found_again.pop(str(job.pair), self.before)
+        if before is None:
+            return disparity
+        return steadied(disparity, pair.left.pixels, pair.right.pixels, before)
+
+    def keep(self, job: Job, pair: StereoPair, shown: Floats) -> None:
+        """Keep what becomes of a pair for the next one; shown: as it is written, NaN unknown."""
+        from pamcli.imaging.disparity_files import as_stored
+        from pamcli.imaging.steadying import Before
+
+        suffix = job.places.get(DISPARITY, Path()).suffix
+        self.before = Before(pair.left.pixels, pair.right.pixels, as_stored(shown, suffix))

@@ -1,0 +1,36 @@
+"""The memory that a method takes while it works on a pair, beyond what the process held before."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def peak_of(run: Callable[[], Result], *, cuda: bool = False) -> tuple[Result, int | None]:
+    """Run something: what it returns, and the bytes that it took at most beyond those held before.
+
+    cuda: of the GPU's memory, else of this process's. None: this system does not tell (it is not Linux).
+    """
+    if cuda:
+        from pamcli.inference.memory import gpu_peak_of
+
+        return gpu_peak_of(run)
+    try:
+        _RESET.write_text("5")  # the peak becomes what is held now
+        held = _status("VmRSS")
+    except (OSError, ValueError):
+        return run(), None
+    result = run()
+    return result, max(0, _status("VmHWM") - held)
+
+
+def _status(name: str) -> int:
+    """Read a number of bytes. Raises OSError, ValueError: it is not told."""
+    found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    if found is None:
+        raise ValueError(f"no {name}")
+    return int(found[1]) * 1024

@@ -1,0 +1,128 @@
+"""OpenCV's semi-global matching as a method to measure: StereoSGBM, plain or with its WLS filter."""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.source import Sample, Source
+from pamcli.errors import UsageError
+from pamcli.evaluation.costs import peak_of
+from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.preparing import interpolate_background
+from pamcli.evaluation.results import Fact
+from pamcli.files.finding import counted
+from pamcli.imaging.images import eight_bits
+from pamcli.imaging.matching import grey
+
+SETTINGS = {
+    "minDisparity": 0,
+    "blockSize": 3,
+    "P1": 216,
+    "P2": 864,
+    "disp12MaxDiff": 1,
+    "preFilterCap": 63,
+    "uniquenessRatio": 10,
+    "speckleWindowSize": 100,
+    "speckleRange": 2,
+}
+"""Settings with the fewest errors on KITTI among several that were tried, with the mode SGBM_3WAY."""
+
+DISPARITIES = 192
+"""Disparities that are searched, px, where neither a calibration nor anybody says how many."""
+
+WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}
+"""Settings of the filter: smoothness, and how much a difference of colours may be."""
+
+
+@dataclass(frozen=True)
+class SemiGlobalMethod:
+    """StereoSGBM on grey pictures, widened so that something is found up to the left border.
+
+    Raises UsageError: a filter that this OpenCV does not have.
+    """
+
+    name: str = "opencv"
+    wls: bool = False
+    """Whether the weighted-least-squares filter of opencv-contrib smooths the result."""
+    max_disparity: int | None = None
+    """px that are searched, rounded up to a multiple of 16; None: the calibration's bound, else 192."""
+
+    def __post_init__(self) -> None:
+        import cv2
+
+        if self.wls and not hasattr(cv2, "ximgproc"):
+            raise UsageError(
+                "this OpenCV has no WLS filter",
+                "install opencv-contrib-python-headless in place of opencv-python-headless, or take opencv",
+            )
+
+    @property
+    def row(self) -> str:
+        """Its name in tables."""
+        return self.name
+
+    def facts(self) -> list[Fact]:
+        """State the method and its settings."""
+        import cv2
+
+        limit = self.max_disparity or f"the calibration's ndisp, else {DISPARITIES}"
+        settings = ", ".join(
+            f"{key} {value}"
+            for key, value in {"mode": "SGBM_3WAY", "numDisparities": limit, **self._settings}.items()
+        )
+        if self.wls:
+            settings += "; WLS filter: " + ", ".join(f"{key} {value:g}" for key, value in WLS.items())
+        filled = "" if self.wls else "; holes are filled with the farther neighbour in the row"
+        version = f"OpenCV {cv2.__version__} StereoSGBM"
+        device = f"cpu, {counted(cv2.getNumThreads(), 'thread')}"
+        return [("method", version), ("settings", settings + filled), ("device", device)]
+
+    @property
+    def _settings(self) -> dict[str, int]:
+        """The filter judges by itself what is no match, so nothing is left out before."""
+        without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
+        return {**SETTINGS, **(without if self.wls else {})}
+
+    def notes(self) -> list[str]:
+        """State what a reader of the figures must know of what was measured: nothing."""
+        return []
+
+    def disparities(self, source: Source, *, extras: bool = True) -> Any:
+        """Make ready for a data set: a function from a sample to an `Estimate`."""
+        return self.match
+
+    def match(self, sample: Sample) -> Estimate:
+        """Match one pair, and take time and memory."""
+        start = time.perf_counter()
+        disparity, memory = peak_of(lambda: self._disparity(sample))
+        return Estimate(disparity, seconds=time.perf_counter() - start, memory=memory)
+
+    def _disparity(self, sample: Sample) -> NDArray[np.float32]:
+        import cv2
+
+        bound = sample.calibration.ndisp if sample.calibration else None
+        searched = 16 * math.ceil((self.max_disparity or bound or DISPARITIES) / 16)
+        matcher = cv2.StereoSGBM.create(
+            numDisparities=searched, mode=cv2.STEREO_SGBM_MODE_SGBM_3WAY, **self._settings
+        )
+        colour, left, right = (
+            cv2.copyMakeBorder(view, 0, 0, searched, 0, cv2.BORDER_REPLICATE)
+            for view in (eight_bits(sample.left), *(grey(eight_bits(v)) for v in (sample.left, sample.right)))
+        )
+        if self.wls:
+            filters: Any = vars(cv2)["ximgproc"]  # of opencv-contrib alone
+            smooth = filters.createDisparityWLSFilter(matcher)  # which changes the matcher's settings
+            smooth.setLambda(WLS["Lambda"])
+            smooth.setSigmaColor(WLS["SigmaColor"])
+            backward = filters.createRightMatcher(matcher).compute(right, left)
+            found = smooth.filter(matcher.compute(left, right), colour, disparity_map_right=backward)
+        else:
+            found = matcher.compute(left, right)
+        disparity = found[:, searched:].astype(np.float32) / 16
+        return interpolate_background(
+            np.where((disparity < 0) | (disparity > searched), np.float32(np.nan), disparity)
+        )

@@ -1,0 +1,75 @@
+"""pam eval disparity --method: several methods in one report."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pam_program import pam, refuse, unchanged
+
+KITTI = "kitti2015:kitti"
+METHODS = ["--method", "ours=files:made", "--method", "sgbm=opencv"]
+
+
+def test_methods_in_one_run_and_in_every_form(made: dict[str, np.ndarray]) -> None:
+    forms = ["--table", "t.md", "--table", "t.tex", "--table", "t.csv"]
+    files = [*forms, "--report", "r.html", "--per-image", "p.csv"]
+    run = pam("eval", "disparity", "--data", KITTI, *METHODS, *files)
+    assert (run.code, run.stderr) == (0, "")
+    assert "D1 beyond ours (%)" in run.lines[1]
+    assert any(line.startswith("sgbm: OpenCV ") and "blockSize 3" in line for line in run.lines)
+    assert "ours: predictions made" in run.lines
+    with Path("t.csv").open(newline="") as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    assert set(rows) == {"ours", "sgbm"}
+    assert float(rows["sgbm"]["seconds"]) > 0
+    assert rows["ours"]["seconds"] == ""
+    assert float(rows["sgbm"]["d1-first"].split()[0]) == pytest.approx(
+        float(rows["sgbm"]["d1"]) - float(rows["ours"]["d1"]), abs=0.005
+    )
+    assert Path("t.md").read_text().startswith("## Methods side by side")
+    assert r"\toprule" in Path("t.tex").read_text()
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "Where the methods differ most" in page
+    assert "sgbm: error" in page
+    with Path("p.csv").open(newline="") as file:
+        pictures = [(row["method"], row["name"]) for row in csv.DictReader(file)]
+    assert pictures == [(method, name) for name in made for method in ("ours", "sgbm")]
+
+
+def test_a_network_beside_another_and_both_under_two_rules(
+    networks: None, made: dict[str, np.ndarray]
+) -> None:
+    arguments = ["--method", "pasmnet2", "--method", "files:made", "--protocol", "kitti"]
+    run = pam("eval", "disparity", "--data", KITTI, *arguments, "--protocol", "raft-stereo", "--json")
+    assert run.code == 0, run.stderr
+    found = json.loads(run.stdout)
+    ours, other = found["comparison"]["methods"]
+    assert (ours["method"], other["method"]) == ("pasmnet2", "made")
+    assert ours["seconds"] > 0
+    assert other["differences"]["d1"]["mean"] == pytest.approx(other["d1"] - ours["d1"])
+    figures = found["protocols"]["raft-stereo"]["figures"]
+    assert {each["method"] for each in figures} == {"pasmnet2", "made"}
+    assert {"all", "edges", "occluded"} <= {row["part"] for row in found["comparison"]["parts"]}
+
+
+@pytest.mark.parametrize(
+    ("more", "texts"),
+    [
+        (["--method", "a=opencv", "--method", "a=files:made"], ["two are called a", "NAME=WHAT"]),
+        (["--method", "opencv", "--predictions", "made"], ["--method", "--predictions"]),
+        (["--method", "opencv", "--weights", "pasmnet"], ["--method", "--weights"]),
+        (["--method", "opencv", "--study", "range"], ["--study", "--method"]),
+        (["--method", "files:none"], ["no such folder", "none"]),
+        (["--method", "opencv", "--allow-missing"], ["--allow-missing"]),
+        ([*METHODS, "--data", "pairs:mine"], ["files:FOLDER", "one data set"]),
+        (["--method", "opencv", "--table", "t.txt"], ["--table", ".tex, .md, .csv"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_contradictions(made: dict[str, np.ndarray], mine: Path, more: list[str], texts: list[str]) -> None:
+    with unchanged():
+        refuse(pam("eval", "disparity", "--data", KITTI, *more), 2, *texts)

@@ -1,0 +1,181 @@
+"""Methods side by side: intervals that hold the truth, differences, parts of pictures, memory, OpenCV."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_measuring import TRUTH, Held, Network, sample
+
+from pamcli.data.source import Sample
+from pamcli.errors import UsageError
+from pamcli.evaluation.comparison import LEAST_SCENES, mean_interval
+from pamcli.evaluation.costs import peak_of
+from pamcli.evaluation.disparity import Disparity
+from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.methods import NetworkMethod
+from pamcli.evaluation.protocols import DisparityProtocol
+from pamcli.evaluation.regions import found_regions
+from pamcli.evaluation.run import evaluate
+from pamcli.evaluation.semi_global import SemiGlobalMethod
+
+
+@pytest.mark.parametrize(("kind", "scenes"), [("normal", 20), ("skewed", 30)])
+def test_intervals_hold_the_truth_in_93_to_97_of_100_draws(kind: str, scenes: int) -> None:
+    """Scenes of 1 to 5 pictures, whose pictures are alike."""
+    random = np.random.default_rng(3)
+    held = 0
+    for _ in range(1000):
+        of = np.repeat(np.arange(scenes), random.integers(1, 6, scenes))
+        each = random.normal(0, 1, scenes)
+        if kind == "skewed":
+            each = random.gamma(2, 0.5, scenes) - 1
+        low, high = mean_interval(1 + each[of] + random.normal(0, 0.5, len(of)), of.tolist(), draws=1000)
+        held += low <= 1 <= high
+    assert 930 <= held <= 970
+
+
+def test_pictures_of_one_scene_are_not_taken_for_many() -> None:
+    scenes = np.repeat(np.arange(10), 20)
+    values = np.random.default_rng(0).normal(0, 1, 10)[scenes]
+    by_scene = mean_interval(values, scenes.tolist())
+    by_picture = mean_interval(values, list(range(200)))
+    assert by_scene[1] - by_scene[0] > 3 * (by_picture[1] - by_picture[0])
+
+
+def test_an_interval_of_nothing_but_one_value_and_of_too_few_scenes() -> None:
+    assert mean_interval(np.full(6, 2.0), range(6)) == (2, 2)
+    assert all(map(math.isnan, mean_interval(np.arange(4.0), range(LEAST_SCENES - 1))))
+
+
+def test_weights_count() -> None:
+    values = np.array([0, 1, 0, 1, 0, 1.0])
+    low, high = mean_interval(values, range(6), np.array([1e-9, 1, 1e-9, 1, 1e-9, 1]))
+    assert low == pytest.approx(1, abs=1e-6)
+    assert high == pytest.approx(1, abs=1e-6)
+
+
+class Off(Network):
+    """Is off by so many pixels, more in one picture than in others."""
+
+    def __init__(self, by: float, worst: float) -> None:
+        super().__init__()
+        self.by, self.worst = by, worst
+
+    def __call__(self, left: np.ndarray, right: np.ndarray, *, extras: object = ()) -> Estimate:
+        by = self.worst if len({*map(int, left[0, 0])}) == 1 else self.by
+        return Estimate((TRUTH + np.float32(by)).astype(np.float32))
+
+
+def several(count: int) -> Held:
+    """Pictures in as many scenes; the last one begins with a grey pixel."""
+    found = [sample(f"scene{number}/frame_0001") for number in range(count)]
+    found[-1].left[0, 0] = 7
+    return Held(*found)
+
+
+def test_methods_are_compared_with_the_first_and_shown_where_they_differ_most() -> None:
+    methods = [NetworkMethod(Off(1, 1), "one"), NetworkMethod(Off(1.5, 9), "two")]
+    found = evaluate(Disparity(comparing=True), [several(8)], methods, worst=2)
+    assert found.title == "Disparity of one and two"
+    side, parts = (each.table for each in found.sections)
+    first, second = side.rows
+    assert (first["epe"], second["epe"]) == (pytest.approx(1), pytest.approx((7 * 1.5 + 9) / 8))
+    assert first.get("epe-first") is None
+    assert str(second["epe-first"]).startswith("+1.44 [+")
+    numbers = found.json()["comparison"]
+    assert numbers["reference"] == "one"
+    far = numbers["methods"][1]["differences"]["epe"]
+    assert (far["mean"], far["pictures"], far["scenes"]) == (pytest.approx(1.4375), 8, 8)
+    assert 0 < far["low"] < far["mean"] < far["high"] < 10, "one scene is far off, the others are alike"
+    assert {row["part"] for row in parts.rows} >= {"all", "0 to 16 px", "16 to 32 px", "32 to 64 px"}
+    assert found.worst_pairs[0].name == "scene7/frame_0001"
+    titles = [panel.title for panel in found.worst_pairs[0].panels]
+    assert titles[0] == "Left view"
+    assert titles[2:] == ["one: disparity", "one: error", "two: disparity", "two: error"]
+    page = found.report().decode()
+    assert "Where the methods differ most" in page
+    assert "Methods side by side" in page
+    assert any("bootstrap of 8 scenes" in note for note in found.notes)
+    assert "ause-epe" not in found.json()["sets"][0]["pooled"]["all"], "nothing but disparity is asked for"
+
+
+def test_too_few_scenes_are_said() -> None:
+    methods = [NetworkMethod(Off(1, 1), "one"), NetworkMethod(Off(2, 2), "two")]
+    found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
+    assert found.sections[0].table.rows[1]["epe-first"] == "+1.00"
+    assert any("2 scenes are too few" in note for note in found.notes)
+
+
+def test_tables_for_papers_and_pages() -> None:
+    methods = [NetworkMethod(Off(1, 1), "a_b & 50%"), NetworkMethod(Off(2, 2), "x|y")]
+    found = evaluate(Disparity(comparing=True), [several(2)], methods, worst=0)
+    latex = found.latex()
+    assert r"a\_b \& 50\% & " in latex
+    assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == latex.count(r"\end{tabular}") == 2
+    head = next(line for line in latex.splitlines() if line.startswith("data"))
+    assert len(latex.partition(r"\begin{tabular}{")[2].partition("}")[0]) == head.count(" & ") + 1
+    lines = found.markdown().splitlines()
+    assert lines[0] == "## Methods side by side"
+    assert any(r"x\|y" in line for line in lines)
+    assert found.table_csv().splitlines()[0].startswith("data,method,d1,d1-first,")
+
+
+def test_edges_and_textureless_parts() -> None:
+    truth = np.full((20, 30), 10, np.float32)
+    truth[:, 15:] = 14
+    left = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
+    left[:10] = 90
+    found = found_regions(Sample("a", left, left, disparity=truth))
+    assert found["edges"][5].nonzero()[0].tolist() == list(range(10, 20))
+    assert found["textureless"][:9].all()
+    assert found["textureless"][11:].mean() < 0.01
+    deep = found_regions(Sample("a", left.astype(np.uint16) * 257, left, disparity=truth))
+    assert np.array_equal(deep["textureless"], found["textureless"])
+
+
+def test_memory_is_what_was_taken_beyond_what_was_held() -> None:
+    def take() -> int:
+        return int(np.ones(30_000_000, np.uint8).sum())
+
+    result, memory = peak_of(take)
+    assert result == 30_000_000
+    if not Path("/proc/self/clear_refs").exists():
+        assert memory is None
+    else:
+        assert memory is not None
+        assert 25e6 < memory < 100e6
+
+
+def test_opencv_finds_a_shift_and_says_its_settings() -> None:
+    random = np.random.default_rng(0)
+    wide = np.repeat(random.integers(0, 256, (80, 220, 1), np.uint8), 3, axis=2)
+    left, right = wide[:, :200], wide[:, 12:212]
+    method = SemiGlobalMethod("sgbm", max_disparity=40)
+    pair = Sample("a", left, right, disparity=np.full((80, 200), 12, np.float32))
+    found = method.disparities(Held(pair))(pair)
+    assert found.disparity.shape == (80, 200)
+    assert np.median(np.abs(found.disparity - 12)) < 0.5
+    assert found.seconds is not None
+    assert np.isfinite(found.disparity).all(), "holes are filled"
+    facts = dict(method.facts())
+    assert "numDisparities 40" in facts["settings"]
+    assert "P1 216" in facts["settings"]
+
+
+def test_the_wls_filter_is_asked_for_where_it_is_not() -> None:
+    cv2 = pytest.importorskip("cv2")
+    if hasattr(cv2, "ximgproc"):
+        assert "WLS filter: Lambda 8000" in dict(SemiGlobalMethod(wls=True).facts())["settings"]
+        return
+    with pytest.raises(UsageError, match="no WLS filter") as caught:
+        SemiGlobalMethod(wls=True)
+    assert "opencv-contrib" in str(caught.value)
+
+
+def test_figures_of_parts_are_measured_where_methods_are_compared_alone() -> None:
+    meter = DisparityMeter(DisparityProtocol())
+    meter.add(sample(), Estimate(TRUTH))
+    assert "edges" not in meter.summary().pooled
