@@ -37,7 +37,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "data": (
         {"errors", "workers", "files", "imaging", "calibration", "scenes", "flickr1024"},
-        {"numpy", "PIL", "cv2"},
+        {"numpy", "PIL", "cv2", "h5py"},
     ),
     "evaluation": (
         {"errors", "files", "imaging", "data", "inference", "registry"},

@@ -44,6 +44,27 @@ def read_mask(path: Path, white: int = 1) -> NDArray[np.bool_]:
     return mask
 
 
+def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
+    """A disparity in HDF5 (.dsp5), the array "disparity": (H, W), pixels, NaN = unknown.
+
+    Raises InputError: damaged, without that array, or the package h5py is not there.
+    """
+    try:
+        import h5py
+    except ImportError:
+        raise InputError(
+            f"{shown(path)} is HDF5, which the package h5py reads", "pip install 'pamcli[hdf5]'"
+        ) from None
+    try:
+        with h5py.File(path, "r") as file:
+            values = np.asarray(file["disparity"], np.float32)
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise InputError(f"{shown(path)} is damaged, or holds no disparity: {error}") from None
+    if values.ndim != 2:
+        raise InputError(f"{shown(path)} holds {values.ndim} dimensions, a disparity has 2")
+    return np.where(np.isfinite(values), values, np.float32(np.nan))
+
+
 def disparity_of_depth(depth: NDArray[np.generic], calibration: Calibration) -> NDArray[np.float32]:
     """Depth in metres (NaN = unknown, as is 0) to disparity in pixels."""
     metres = depth.astype(np.float32)

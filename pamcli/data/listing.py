@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
+from pamcli.data.reducing import reduced
+from pamcli.data.source import FRAMES, Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
 from pamcli.files.finding import listed, natural, shown
 from pamcli.files.folders import entries_of, folders_below
@@ -53,6 +54,8 @@ class Listed(Source):
     """Samples that are files, in natural order of their names."""
 
     of_pictures = True
+    times = 1
+    """How many times smaller the pictures are made, whose truth stays as fine as it is."""
 
     def __init__(
         self,
@@ -105,7 +108,8 @@ class Listed(Source):
                     for array in each.values() if isinstance(each, dict) else (each,):
                         _check_size(array, left, path, files.left, finer=name.startswith("fine"))
                 known |= fields
-        return Sample(files.name, left, right, **known)
+        sample = Sample(files.name, left, right, **known)
+        return sample if self.times == 1 else reduced(sample, self.times)
 
     def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
@@ -189,6 +193,8 @@ class Patterns:
     """The split that has truth; "" = all."""
     calibration: Calibration | None = None
     """Calibration of all pairs, where no file tells it."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How many times smaller pictures are made, by what the key "size" may say."""
     name: str = "{}"
     """What a pair is called: its texts are put into the braces."""
 
@@ -200,9 +206,10 @@ class Patterns:
         tree: tuple[str, ...],
         keys: tuple[Key, ...] = (),
         unverified: str = "",
+        scene: str = FRAMES,
     ) -> SourceInfo:
         """Make its row of the table of data sets."""
-        return SourceInfo(name, about, splits, tree, partial(self.open, keys), keys, unverified)
+        return SourceInfo(name, about, splits, tree, partial(self.open, keys), keys, unverified, scene)
 
     def open(self, known: tuple[Key, ...], root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         """The pairs below a folder. known: keys that can be asked for; keys: what is asked for."""
@@ -223,11 +230,13 @@ class Patterns:
             places[part.name][name] = next(filter(Path.is_file, there), home)
         in_front = [name for name in sets if self.left.startswith(f"{{{name}}}")]
         lacking = [(name, each) for name in in_front for each in sets[name] if not (home / each).is_dir()]
-        return paired(
+        found = paired(
             {names[texts]: path for texts, path in lefts.items()},
             {names[texts]: path for texts, path in rights.items()},
             *(parts, places, [f"no {name} {each}" for name, each in lacking], self.calibration),
         )
+        found.times = self.sizes.get(said.get("size", ""), 1)
+        return found
 
 
 def matching(home: Path, pattern: str) -> dict[tuple[str, ...], Path]:

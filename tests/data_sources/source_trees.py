@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 from collections.abc import Callable
@@ -211,6 +212,43 @@ def booster(root: Path) -> None:
     npy(folder / "disp_00.npy", [44.5, 0])
     npy(folder / "disp_02.npy", [33.5])
     levels(folder / "mask_00.png", [255, 0])
+    levels(folder / "mask_cat.png", [0, 3])
+
+
+def spring(root: Path) -> None:
+    """Truth is twice as fine; needs h5py."""
+    import h5py
+
+    for frame in ("0001", "0002"):
+        folder = root / "spring/train/0007"
+        pair(folder / f"frame_left/frame_left_{frame}.png", folder / f"frame_right/frame_right_{frame}.png")
+        for side, first in (("left", [8.5, 8.75, np.nan, 3, 2]), ("right", [6.5])):
+            path = folder / f"disp1_{side}/disp1_{side}_{frame}.dsp5"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            values = np.ones((2 * HEIGHT, 2 * WIDTH), np.float32)
+            values[0, : len(first)] = first
+            with h5py.File(path, "w") as file:
+                file.create_dataset("disparity", data=values, compression="gzip")
+        maps = folder / "maps"
+        rgb(maps / f"matchmap_disp1_left/matchmap_disp1_left_{frame}.png", [(0, 0, 0), (255, 0, 0)])
+        levels(maps / f"detailmap_disp1_left/detailmap_disp1_left_{frame}.png", [255, *[0] * 5])
+        sky = maps / f"skymap_left/skymap_left_{frame}.png"
+        levels(sky, [0, 0, 255, 0, 255, 255], size=(2 * HEIGHT, 2 * WIDTH))
+
+
+def tartanair(root: Path) -> None:
+    for level, frame in (("Easy/P000", "000000"), ("Hard/P001", "000013")):
+        folder = root / "abandonedfactory" / level
+        pair(folder / f"image_left/{frame}_left.png", folder / f"image_right/{frame}_right.png")
+        npy(folder / f"depth_left/{frame}_left_depth.npy", [2, 10000])
+        npy(folder / f"depth_right/{frame}_right_depth.npy", [4])
+
+
+def foundationstereo(root: Path) -> None:
+    for scene in ("kitchen_1", "office_2"):
+        data = root / scene / "dataset/data"
+        pair(data / "left/rgb/0000.jpg", data / "right/rgb/0000.jpg")
+        rgb(data / "left/disparity/0000.png", [(0, 10, 5), (1, 2, 3), (0, 0, 0)])
 
 
 def holopix50k(root: Path) -> None:
@@ -234,6 +272,10 @@ TREES: dict[str, Callable[[Path], None]] = {
     "drivingstereo": drivingstereo,
     "virtualkitti2": virtualkitti2,
     "booster": booster,
+    "tartanair": tartanair,
+    "foundationstereo": foundationstereo,
     "holopix50k/val": holopix50k,
 }
 """Trees of the sources, by what stands before the colon of `--data`."""
+if importlib.util.find_spec("h5py") is not None:  # pip install 'pamcli[hdf5]'
+    TREES["spring"] = spring

@@ -12,7 +12,8 @@ import source_trees
 from source_trees import HEIGHT, TREES, WIDTH, pair
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.open import open_data
+from pamcli.data.listing import Listed
+from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Source
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, UsageError
@@ -34,7 +35,7 @@ NAN = float("nan")
 
 
 def test_every_source_that_reads_pairs_has_a_tree() -> None:
-    assert {data.partition("/")[0] for data in TREES} == set(SOURCES) - {"procedural"}
+    assert {data.partition("/")[0] for data in TREES} | {"spring"} == set(SOURCES) - {"procedural"}
 
 
 @pytest.mark.parametrize("data", TREES)
@@ -263,6 +264,85 @@ def test_booster(tmp_path: Path) -> None:
     assert first_row(sample.right_disparity, 1) == [33.5]
     assert sample.visible is not None
     assert sample.visible[0, :2].tolist() == [True, False]
+
+    assert sample.masks is not None
+    assert sample.masks["class-3"][0].tolist() == [False, True, *[False] * 4]
+
+
+def test_booster_of_smaller_pictures_keeps_its_whole_truth(tmp_path: Path) -> None:
+    source_trees.booster(tmp_path)
+    sample = open_data(f"booster:{tmp_path}?size=H").load(0)
+    assert sample.left.shape == sample.right.shape == (2, 3, 3)
+    assert sample.disparity is not None
+    assert sample.disparity[0].tolist() == [0.5, 0.5, 0.5]
+    assert sample.fine is not None
+    assert sample.fine[0, :3].tolist() == [22.25, pytest.approx(NAN, nan_ok=True), 0.5]
+    assert sample.fine_visible is not None
+    assert sample.fine_visible.shape == (HEIGHT, WIDTH)
+    with pytest.raises(InputError, match="no multiple of 4 pixels"):
+        open_data(f"booster:{tmp_path}?size=Q").load(0)
+
+
+def test_spring(tmp_path: Path) -> None:
+    pytest.importorskip("h5py", reason="h5py is not installed (pip install 'pamcli[hdf5]')")
+    source = opened("spring", tmp_path)
+    assert source.names == ("0007/0001", "0007/0002")
+    assert source.scene(source.names[1]) == "0007"
+    sample = source.load(0)
+    assert first_row(sample.disparity, 3) == [8.5, NAN, 2]
+    assert first_row(sample.right_disparity, 1) == [6.5]
+    assert sample.fine is not None
+    assert sample.fine.shape == (2 * HEIGHT, 2 * WIDTH)
+    assert sample.visible is not None
+    assert sample.visible[0, :3].tolist() == [True, False, True]
+    assert sample.masks is not None
+    assert sample.masks["high-detail"][0, :2].tolist() == [True, False]
+    assert sample.masks["sky"][0, :3].tolist() == [True, True, True]  # 2, 3 and 4 of 4: all but the first row
+    path = source.files[0].parts["disparity"]
+    path.write_bytes(b"none")
+    with pytest.raises(InputError, match=r"disp1_left_0001\.dsp5 is damaged"):
+        source.load(0)
+
+
+def test_tartanair(tmp_path: Path) -> None:
+    source = opened("tartanair", tmp_path)
+    assert source.names == ("abandonedfactory/Easy/P000/000000", "abandonedfactory/Hard/P001/000013")
+    assert source.scene(source.names[0]) == "abandonedfactory"
+    sample = source.load(0)
+    assert first_row(sample.disparity, 3) == [40, 0.008, 80]
+    assert first_row(sample.right_disparity, 1) == [20]
+    assert open_data(f"tartanair:{tmp_path}?level=Hard").names == source.names[1:]
+    inside = open_data(f"tartanair:{tmp_path / 'abandonedfactory'}")
+    assert inside.names == ("Easy/P000/000000", "Hard/P001/000013")
+    assert first_row(inside.load(0).disparity, 1) == [40]
+
+
+def test_foundationstereo(tmp_path: Path) -> None:
+    source = opened("foundationstereo", tmp_path)
+    assert source.names == ("kitchen_1/0000", "office_2/0000")
+    assert first_row(source.load(0).disparity, 3) == [2.555, 65.538, NAN]
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "scene"),
+    [
+        ("kitti2015", "000000_10", "000000_10"),
+        ("sceneflow", "FlyingThings3D/TEST/A/0000/0006", "FlyingThings3D/TEST/A/0000"),
+        ("sintel", "alley_1/frame_0001", "alley_1"),
+        ("middlebury", "trainingH/PianoL", "Piano"),
+        ("middlebury", "trainingH/Piano", "Piano"),
+        ("middlebury", "data/chess2", "chess"),
+        ("middlebury", "Adirondack-perfect", "Adirondack"),
+        ("eth3d", "delivery_area_1l", "delivery_area"),
+        ("booster", "Bathroom/im3", "Bathroom"),
+        ("crestereo", "tree/1234", "tree/1234"),
+        ("virtualkitti2", "Scene01/clone/00000", "Scene01"),
+    ],
+)
+def test_pictures_of_one_scene_are_known(data: str, name: str, scene: str) -> None:
+    source = Listed(())
+    source.spec = parse_data(f"{data}:x")
+    assert source.scene(name) == scene
 
 
 def test_holopix50k(tmp_path: Path) -> None:

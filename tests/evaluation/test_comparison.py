@@ -138,15 +138,15 @@ def test_edges_and_textureless_parts() -> None:
 
 def test_memory_is_what_was_taken_beyond_what_was_held() -> None:
     def take() -> int:
-        return int(np.ones(30_000_000, np.uint8).sum())
+        return int(np.ones(200_000_000, np.uint8).sum())
 
     result, memory = peak_of(take)
-    assert result == 30_000_000
+    assert result == 200_000_000
     if not Path("/proc/self/clear_refs").exists():
         assert memory is None
     else:
         assert memory is not None
-        assert 25e6 < memory < 100e6
+        assert 190e6 < memory < 300e6, "larger than what malloc keeps for itself"
 
 
 def test_opencv_finds_a_shift_and_says_its_settings() -> None:

@@ -201,5 +201,7 @@ INFO = SourceInfo(
     ),
     open_source,
     (Key("size", "full, half, third (2005, 2006), quarter", ("F", "H", "T", "Q")),),
+    # Lights, exposures and takes of one room are one scene: PianoL, chess1, Adirondack-perfect.
+    scene=r"(?:.+/)?([A-Za-z]+?)(?:[0-9]+|[ELP])?(?:-.*)?",
     unverified="all layouts but that of 2003, and the scale of the truth of 2001, 2005 and 2006",
 )

@@ -1,0 +1,341 @@
+"""Rendered data sets whose files are found by patterns of their paths alone; photographed: `patterned`."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.calibration.rectified import Calibration
+from pamcli.data.decoding import (
+    disparity_of_depth,
+    read_hdf5_disparity,
+    read_levels,
+    read_mask,
+    read_positive_disparity,
+    read_scaled_disparity,
+)
+from pamcli.data.listing import Part, Patterns, truths
+from pamcli.data.source import Key
+from pamcli.errors import InputError
+from pamcli.files.finding import read_text, shown
+from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.images import read_picture
+
+CARLA = Patterns(
+    "trainingF/*/im0.png",
+    "trainingF/*/im1.png",
+    # The sign differs between the views.
+    truths(read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
+    tops=("carla-highres",),
+).row(
+    "carla",
+    "CARLA high-resolution virtual stereo (HR-VS, from the authors of HSMNet)",
+    ("train",),
+    (
+        "carla-highres/trainingF/SCENE/im0.png",
+        "carla-highres/trainingF/SCENE/im1.png",
+        "carla-highres/trainingF/SCENE/disp0GT.pfm, disp1GT.pfm",
+    ),
+    unverified="the top folders",
+)
+
+# README and dataset.py of the authors: 16-bit PNG truth, 32 levels a pixel.
+CRESTEREO = Patterns(
+    "{part}/**/*_left.jpg",
+    "{part}/**/*_right.jpg",
+    truths(
+        partial(read_scaled_disparity, levels_per_pixel=32),
+        "{0}/{1}/{2}_left.disp.png",
+        "{0}/{1}/{2}_right.disp.png",
+    ),
+    tops=("CREStereo", "crestereo", "stereo_trainset/crestereo"),
+).row(
+    "crestereo",
+    "CREStereo's rendered pairs",
+    ("train",),
+    ("tree/0_left.jpg", "tree/0_right.jpg", "tree/0_left.disp.png, 0_right.disp.png"),
+    (Key("part", "one of the four sets", ("all", "tree", "shapenet", "reflective", "hole"), "all"),),
+    scene="(.+)",
+)
+
+_SETTINGS = "_camera_settings.json"
+_FARTHEST = 65535  # 6.55 m: whatever lies farther
+_DEPTHS = (
+    ("left", "disparity", "truth (.left.depth.png)"),
+    ("right", "right_disparity", "right truth (.right.depth.png)"),
+)
+
+
+def _focal_length(path: Path, camera: int) -> Calibration:
+    try:
+        settings = json.loads(read_text(path))["camera_settings"][camera]["intrinsic_settings"]
+        return Calibration(float(settings["fx"]), 0.06)
+    except (ValueError, LookupError, TypeError, InputError):
+        raise InputError(f"{shown(path)} has no fx of camera {camera}") from None
+
+
+def _of_millimetres(path: Path, camera: int) -> NDArray[np.float32] | None:
+    """Read depth in steps of 0.1 mm as disparity; None where the focal length is not known."""
+    settings = path.with_name(_SETTINGS)
+    if not settings.is_file():
+        return None
+    levels = read_levels(path).astype(np.float32)
+    metres = np.where(levels < _FARTHEST, levels * np.float32(1e-4), np.float32(np.nan))
+    return disparity_of_depth(metres, _focal_length(settings, camera))
+
+
+# NVIDIA's readme: depth in steps of 0.1 mm, cameras 6 cm apart, focal length in a JSON.
+FALLINGTHINGS = Patterns(
+    r"{part}/**/*.left.(?:png|jpg)",
+    r"{part}/**/*.right.(?:png|jpg)",
+    (
+        *(
+            Part(name, called, partial(_of_millimetres, camera=camera), f"{{0}}/{{1}}/{{2}}.{side}.depth.png")
+            for camera, (side, name, called) in enumerate(_DEPTHS)
+        ),
+        Part(
+            "calibration",
+            f"focal length, hence no truth ({_SETTINGS})",
+            partial(_focal_length, camera=0),
+            "{0}/{1}/" + _SETTINGS,
+        ),
+    ),
+    tops=("fat", "FallingThings", "data"),
+).row(
+    "fallingthings",
+    "Falling Things (NVIDIA)",
+    ("train",),
+    (
+        "single/002_master_chef_can_16k/kitchen_0/000000.left.jpg  (or mixed/kitchen_0/...)",
+        "single/002_master_chef_can_16k/kitchen_0/000000.right.jpg",
+        "single/002_master_chef_can_16k/kitchen_0/000000.left.depth.png, 000000.right.depth.png",
+        "single/002_master_chef_can_16k/kitchen_0/_camera_settings.json",
+    ),
+    (Key("part", "one object or several", ("all", "single", "mixed"), "all"),),
+)
+
+
+def _of_three_channels(path: Path) -> NDArray[np.float32]:
+    pixels = read_picture(path).pixels
+    if pixels.dtype != np.uint8:
+        raise InputError(f"{shown(path)} is no disparity of Sintel: it has 16 bits a channel, not 8")
+    return pixels.astype(np.float32) @ np.array([4, 1 / 64, 1 / 16384], np.float32)
+
+
+def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:
+    """None where what lies out of the frame is not known."""
+    out_of_frame = occlusions.parents[2] / "outofframe" / occlusions.parent.name / occlusions.name
+    return ~(read_mask(occlusions) | read_mask(out_of_frame)) if out_of_frame.is_file() else None
+
+
+# README of the training archive. Disparity is spread over the channels of an 8-bit PNG: 4 R + G / 64 + B /
+# 16384 pixels. Two masks, not 0 where the right view does not see a pixel: `occlusions` (hidden) and
+# `outofframe` (beyond its border).
+SINTEL = Patterns(
+    "training/{pass}_left/*/*.png",
+    "training/{pass}_right/*/*.png",
+    (
+        Part("disparity", "truth (disparities)", _of_three_channels, "training/disparities/{0}/{1}.png"),
+        Part("visible", "occluded pixels (occlusions)", _not_hidden, "training/occlusions/{0}/{1}.png"),
+        Part("outofframe", "pixels out of frame (outofframe)", None, "training/outofframe/{0}/{1}.png"),
+    ),
+    tops=("Sintel", "MPI-Sintel-stereo-training"),
+).row(
+    "sintel",
+    "MPI Sintel stereo",
+    ("training",),
+    (
+        "training/final_left/alley_1/frame_0001.png",
+        "training/final_right/alley_1/frame_0001.png",
+        "training/disparities/alley_1/frame_0001.png",
+        "training/occlusions/alley_1/frame_0001.png",
+        "training/outofframe/alley_1/frame_0001.png",
+    ),
+    (Key("pass", "rendered without or with blur and haze", ("clean", "final"), "final"),),
+)
+
+
+def _spring_truth(path: Path) -> dict[str, Any]:
+    fine = read_hdf5_disparity(path)
+    # Every second truth in both directions is that of the pictures' pixels, as in the publisher's loader.
+    return {"disparity": np.ascontiguousarray(fine[::2, ::2]), "fine": fine}
+
+
+def _spring_right_truth(path: Path) -> NDArray[np.float32]:
+    return np.ascontiguousarray(read_hdf5_disparity(path)[::2, ::2])
+
+
+def _spring_matched(path: Path) -> NDArray[np.bool_]:
+    colours = read_picture(path).pixels
+    matched: NDArray[np.bool_] = (colours[..., :2] == 0).all(axis=2)
+    return matched
+
+
+def _spring_masks(path: Path) -> dict[str, Any]:
+    """Read details, and sky where its map is there, of twice the size: the majority counts."""
+    detail = read_mask(path)
+    masks = {"high-detail": detail, "low-detail": ~detail}
+    sky = path.parents[1] / "skymap_left" / path.name.replace("detailmap_disp1", "skymap")
+    if sky.is_file():
+        large = read_mask(sky)
+        height, width = large.shape[0] // 2, large.shape[1] // 2
+        above = large[: 2 * height, : 2 * width].reshape(height, 2, width, 2).mean(axis=(1, 3)) >= 0.5
+        masks |= {"sky": above, "not-sky": ~above}
+    return {"masks": masks}
+
+
+# Loader and evaluation of the publisher: truth in HDF5 on a grid twice as fine, in pixels of the pictures.
+SPRING = Patterns(
+    "{split}/*/frame_left/frame_left_*.png",
+    "{split}/*/frame_right/frame_right_*.png",
+    (
+        Part("disparity", "truth (disp1_left)", _spring_truth, "train/{0}/disp1_left/disp1_left_{1}.dsp5"),
+        Part(
+            "right_disparity",
+            "right truth (disp1_right)",
+            _spring_right_truth,
+            "train/{0}/disp1_right/disp1_right_{1}.dsp5",
+        ),
+        Part(
+            "visible",
+            "matched pixels (matchmap_disp1_left)",
+            _spring_matched,
+            "train/{0}/maps/matchmap_disp1_left/matchmap_disp1_left_{1}.png",
+        ),
+        Part(
+            "masks",
+            "details (detailmap_disp1_left)",
+            _spring_masks,
+            "train/{0}/maps/detailmap_disp1_left/detailmap_disp1_left_{1}.png",
+        ),
+    ),
+    tops=("spring", "Spring"),
+    labelled="train",
+).row(
+    "spring",
+    "Spring, frames of an animated film, truth on a grid twice as fine",
+    ("train", "test"),
+    (
+        "train/0001/frame_left/frame_left_0001.png",
+        "train/0001/frame_right/frame_right_0001.png",
+        "train/0001/disp1_left/disp1_left_0001.dsp5, .../disp1_right_0001.dsp5",
+        "train/0001/maps/matchmap_disp1_left/matchmap_disp1_left_0001.png",
+        "train/0001/maps/detailmap_disp1_left/..., skymap_left/...",
+    ),
+)
+
+_TARTANAIR = Calibration(focal_length=320.0, baseline=0.25)
+
+
+def _of_metres(path: Path) -> NDArray[np.float32]:
+    return disparity_of_depth(read_disparity(path), _TARTANAIR)
+
+
+# The archives' own layout; depth in metres, fx 320 px, cameras 25 cm apart.
+TARTANAIR = Patterns(
+    r"**/{level}/(P\d+)/image_left/*_left.png",
+    r"**/{level}/(P\d+)/image_right/*_right.png",
+    tuple(
+        Part(
+            name,
+            f"{called} (depth_{side})",
+            _of_metres,
+            f"./{{0}}/{{1}}/{{2}}/depth_{side}/{{3}}_{side}_depth.npy",
+        )
+        for name, called, side in (
+            ("disparity", "truth", "left"),
+            ("right_disparity", "right truth", "right"),
+        )
+    ),
+    tops=("TartanAir", "tartanair"),
+    calibration=_TARTANAIR,
+).row(
+    "tartanair",
+    "TartanAir, flights through rendered places",
+    ("train",),
+    (
+        "abandonedfactory/Easy/P000/image_left/000000_left.png",
+        "abandonedfactory/Easy/P000/image_right/000000_right.png",
+        "abandonedfactory/Easy/P000/depth_left/000000_left_depth.npy, .../000000_right_depth.npy",
+    ),
+    (Key("level", "how fast the camera moves", ("all", "Easy", "Hard"), "all"),),
+    scene="([^/]+)/.+",
+)
+
+
+def _of_three_digits(path: Path) -> NDArray[np.float32]:
+    """Read thousandths of a pixel, three digits to the base 255; 0 is unknown."""
+    pixels = read_picture(path).pixels
+    if pixels.dtype != np.uint8:
+        raise InputError(f"{shown(path)} is no disparity of this set: it has 16 bits a channel, not 8")
+    disparity = pixels.astype(np.float64) @ np.array([255 * 255, 255, 1]) / 1000
+    return np.where(disparity > 0, disparity, np.nan).astype(np.float32)
+
+
+# Utils.py and vis_dataset.py of the authors.
+FOUNDATIONSTEREO = Patterns(
+    "**/dataset/data/left/rgb/*.(?:jpg|png)",
+    "**/dataset/data/right/rgb/*.(?:jpg|png)",
+    truths(_of_three_digits, "./{0}/dataset/data/left/disparity/{1}.png", ""),
+    tops=("FSD", "FoundationStereo"),
+).row(
+    "foundationstereo",
+    "FoundationStereo's rendered pairs (FSD)",
+    ("train",),
+    (
+        "manipulation_v5_realistic_kitchen_2500_1/dataset/data/left/rgb/0000.jpg",
+        "manipulation_v5_realistic_kitchen_2500_1/dataset/data/right/rgb/0000.jpg",
+        "manipulation_v5_realistic_kitchen_2500_1/dataset/data/left/disparity/0000.png",
+    ),
+    unverified="whether a disparity of 0 is unknown",
+)
+
+_VIRTUALKITTI2 = Calibration(focal_length=725.0087, baseline=0.532725)
+
+
+def _of_centimetres(path: Path) -> NDArray[np.float32]:
+    """Read depth in centimetres as disparity; 655.35 m and beyond (sky) is unknown."""
+    levels = read_levels(path).astype(np.float32)
+    metres = np.where(levels < 65535, levels / np.float32(100), np.float32(np.nan))
+    return disparity_of_depth(metres, _VIRTUALKITTI2)
+
+
+def _depth_of(name: str, called: str, camera: int) -> Part:
+    """Each archive has been unpacked into a folder of its own name, or all of them into one."""
+    file = f"{{0}}/{{1}}/frames/depth/Camera_{camera}/depth_{{2}}.png"
+    places = f"vkitti_2.0.3_depth/{file}|../vkitti_2.0.3_depth/{file}|{file}"
+    return Part(name, f"{called} (depth of Camera_{camera})", _of_centimetres, places)
+
+
+VIRTUALKITTI2 = Patterns(
+    "(Scene.+)/{variation}/frames/rgb/Camera_0/rgb_*.(?:jpg|png)",
+    "(Scene.+)/{variation}/frames/rgb/Camera_1/rgb_*.(?:jpg|png)",
+    (_depth_of("disparity", "truth", 0), _depth_of("right_disparity", "right truth", 1)),
+    tops=("vkitti_2.0.3_rgb",),
+    calibration=_VIRTUALKITTI2,
+).row(
+    "virtualkitti2",
+    "Virtual KITTI 2",
+    ("train",),
+    (
+        "Scene01/clone/frames/rgb/Camera_0/rgb_00000.jpg",
+        "Scene01/clone/frames/rgb/Camera_1/rgb_00000.jpg",
+        "Scene01/clone/frames/depth/Camera_0/depth_00000.png",
+    ),
+    (
+        Key(
+            "variation",
+            "weather, light or turn of the camera",
+            (
+                *("all", "clone", "fog", "morning", "overcast", "rain", "sunset"),
+                *("15-deg-left", "15-deg-right", "30-deg-left", "30-deg-right"),
+            ),
+            "all",
+        ),
+    ),
+    unverified="the README of the archives",
+    scene="([^/]+)/.+",
+)
