@@ -224,8 +224,10 @@ def kinds(kind: type[Any]) -> list[type[Any]]:
 
 
 def block_matched(left: Array, right: Array) -> Array:
-    """OpenCV's StereoSGBM up to 192 px, in 3 directions: what it takes, without filling its holes."""
-    matcher = cv2.StereoSGBM.create(0, 192, 3, 216, 864, 1, 63, 10, 100, 2, cv2.STEREO_SGBM_MODE_SGBM_3WAY)
+    """OpenCV's StereoSGBM up to 192 px, half of a narrow picture, in 3 directions; holes are not filled."""
+    searched = min(192, left.shape[1] // 32 * 16)
+    mode = cv2.STEREO_SGBM_MODE_SGBM_3WAY
+    matcher = cv2.StereoSGBM.create(0, searched, 3, 216, 864, 1, 63, 10, 100, 2, mode)
     return np.asarray(matcher.compute(*(grey(eight_bits(view)) for view in (left, right))))
 
 
