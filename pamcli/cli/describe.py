@@ -76,13 +76,13 @@ def command(
     found = asked.describe(settings)
     if found.undecided and sys.stdin.isatty() and sys.stderr.isatty():
         found = asked.describe({**settings, **_answers(found.undecided)})
+    if found.contradictions and not found.tried.works:
+        raise ModelError(found.contradictions[0])
     describing.require_settled(found)
     described = found.tried.description
     name = described.family and f"recognised as {described.family} by its inputs and outputs"
     console.inform("; ".join([name or "not of a known family", *found.settled]))
     console.inform(f"sample pair: {found.tried}")
-    if found.contradictions and not found.tried.works:
-        raise ModelError(found.contradictions[0])
     for line in found.contradictions:
         console.warn(line)
     if not found.tried.works:

@@ -2,7 +2,7 @@
 
 import platform
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +16,7 @@ from pamcli.cli.calibration import FISHEYE, Files
 from pamcli.cli.console import Console, as_options, said
 from pamcli.cli.groups import argument, flag, option, set_options
 from pamcli.cli.options import JSON
-from pamcli.errors import InputError, PamError, UsageError, missing_package
+from pamcli.errors import DeviceError, InputError, PamError, UsageError, missing_package
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import REGISTERED, locate
 
@@ -53,7 +53,14 @@ class Pair(Files, panel="Calibration"):
             raise UsageError(f"{given[0]} takes a calibration", "--calibration FILE")
 
 
-def command(pair: Pair, json: bool = JSON) -> None:
+def command(
+    pair: Pair,
+    gpu_check: bool = flag(
+        "Run every network in every precision on CPU and GPU: a table to paste where GPUs are discussed.",
+        rich_help_panel="Performance",
+    ),
+    json: bool = JSON,
+) -> None:
     """Tell whether a calibration is right for a pair of pictures; or, without them, whether pam works here.
 
     With a pair: whether rows agree as the calibration promises, and if not, where and by how much; whether
@@ -67,7 +74,11 @@ def command(pair: Pair, json: bool = JSON) -> None:
     $ pam doctor photo_left.jpg photo_right.jpg --calibration rig.yaml
     """
     console = Console(jsonl=json)
-    if pair.inputs:
+    if gpu_check:
+        if pair.inputs:
+            raise UsageError("--gpu-check takes no pictures")
+        _check_gpu(console)
+    elif pair.inputs:
         _examine(pair, console)
     else:
         _examine_installation(console)
@@ -123,6 +134,35 @@ def _examine_installation(console: Console) -> None:
     console.answer({**facts, "ok": not failures}, *lines)
     if failures:
         raise typer.Exit(failures[0].exit_code)
+
+
+def _check_gpu(console: Console) -> None:
+    with console.starting("the networks"):
+        from pamcli.inference import gpu_check
+    if not gpu_check.gpus():
+        console.inform("PyTorch can use no GPU here: this is the CPU half of the check")
+    facts = {"pam": __version__, **gpu_check.machine()}
+    if not console.jsonl:
+        console.result(f"{'; '.join(f'{key} {fact}' for key, fact in facts.items())}")
+        console.result("")
+        console.result("| network | device | precision | ms | mean off | most off | GPU memory | |")
+        console.result("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    rows = []
+    for row in gpu_check.check():
+        rows.append(row)
+        if not console.jsonl:
+            figures = ["", "", "", ""]
+            if row.milliseconds is not None:
+                off = [f"{each:.2g} {row.unit}" for each in (row.mean, row.largest)]
+                memory = "" if row.memory is None else f"{row.memory / 1e9:.2f} GB"
+                figures = [f"{row.milliseconds:.0f}", *off, memory]
+            cells = (row.network, row.device, row.precision, *figures, row.verdict)
+            console.result(f"| {' | '.join(cells)} |")
+    sound = all(row.sound for row in rows)
+    if console.jsonl:
+        console.record({**facts, "rows": [asdict(row) for row in rows], "ok": sound})
+    if not sound:
+        raise typer.Exit(DeviceError.exit_code)
 
 
 def _packages() -> dict[str, str]:

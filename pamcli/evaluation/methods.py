@@ -81,12 +81,14 @@ class NetworkMethod:
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
         """Make ready for a data set. Files raise UsageError, InputError as `find_files`.
 
-        extras: with confidence, and visibility where the truth knows it.
+        extras: with confidence, unless it takes the network a second run, and visibility where the truth
+        knows it.
         """
 
         def estimate(sample: Sample) -> Estimate:
             visible = {"visible"} if sample.visible is not None else set()
-            return self.disparity(sample.left, sample.right, {"confidence"} | visible if extras else ())
+            sure = {"confidence"} if getattr(self.network, "sure_at_once", True) else set()
+            return self.disparity(sample.left, sample.right, sure | visible if extras else ())
 
         return estimate
 

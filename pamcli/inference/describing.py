@@ -184,11 +184,12 @@ def _describe(
     decided |= {keys.get(key, key) for key in settings} & {*ASPECTS}
     trial = _Trial(runner, initial)
     best = trial.best(_combined(described, {"views", "range", "sign", "unit"} - decided))
-    undecided = tuple(each for each in ASPECTS if each not in decided) if not best.works else ()
     if best.works and "channels" not in decided:
         best = trial.best([best.description, *_others(best.description, "channels")])
+    contradictions = tuple(trial.contradictions(best, decided))
+    told = best.works or contradictions
+    undecided = () if told else tuple(each for each in ASPECTS if each not in decided)
     settled = () if undecided else tuple(_words(best.description, each) for each in {*ASPECTS} - decided)
-    contradictions = () if undecided else tuple(trial.contradictions(best, decided))
     return Described(best, undecided, contradictions, tuple(sorted(filter(None, settled))))
 
 
@@ -299,7 +300,7 @@ class _Trial:
             limit = SLIGHTLY if aspect == "channels" else CLEARLY
             better = other is not None and other.works and other.error < limit * best.error
             if aspect == "channels" and other is not None:
-                better &= other.wrong < best.wrong and best.works
+                better &= other.wrong < best.wrong
             if other is not None and better:
                 yield (
                     f"the sample pair says otherwise: {_words(other.description, aspect)} instead of "

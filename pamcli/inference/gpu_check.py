@@ -1,0 +1,147 @@
+"""Every network in every precision on CPU and GPU: how far from fp32 on the CPU, and how fast."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pamcli.errors import PamError
+from pamcli.inference.device import Compute, processor_has_bf16
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.sample_pair import sample_pair
+from pamcli.inference.upscaler import StereoUpscaler
+from pamcli.registry.architectures import ARCHITECTURES, Task
+from pamcli.registry.catalog import locate
+from pamcli.registry.spec import read_header
+
+MATCHED = slice(100, 356), slice(100, 484)
+ENLARGED = slice(200, 264), slice(200, 296)
+"""Rows and columns of the sample pair that networks of each task are given."""
+
+GPU_RUNS = 5
+"""Timed runs on a GPU, of which the median counts, after one that is not timed."""
+
+UNITS: dict[Task, str] = {"disparity": "px", "superres": "grey levels"}
+MOST: dict[Task, tuple[float, float]] = {"disparity": (0.01, 0.15), "superres": (0.05, 1.0)}
+"""Deviation in the mean that is passed, of fp32 and of the shorter precisions, in `UNITS`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one network did on one device in one precision."""
+
+    network: str
+    device: str
+    precision: str
+    verdict: str
+    """ok; OFF: too far from fp32 on the CPU; FAILED, and why; left out, and why."""
+    milliseconds: float | None = None
+    mean: float | None = None
+    largest: float | None = None
+    """Deviation from fp32 on the CPU, in `unit`."""
+    unit: str = ""
+    memory: int | None = None
+    """Bytes of the GPU's memory at the most."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.verdict.startswith(("OFF", "FAILED"))
+
+
+def gpus() -> list[str]:
+    """Kinds of GPU that PyTorch can use here."""
+    found = ["cuda"] if torch.cuda.is_available() else []
+    return [*found, "mps"] if torch.backends.mps.is_available() else found
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    facts = {"torch": f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}"}
+    facts["cpu"] = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        capability = f"compute capability {properties.major}.{properties.minor}"
+        facts["gpu"] = f"{properties.name}, {properties.total_memory / 1e9:.0f} GB, {capability}"
+    elif torch.backends.mps.is_available():
+        facts["gpu"] = "Apple, mps"
+    return facts
+
+
+def check() -> Iterator[Row]:
+    """Run every network that comes with pam, one row after the other; fp32 on the CPU comes first of each."""
+    for name in (name for row in ARCHITECTURES.values() for name in row.shipped):
+        task = read_header(locate(name, check=False).path).spec.row.task
+        reference = None
+        for device in ("cpu", *gpus()):
+            for precision in ("fp32", "bf16", "fp16"):
+                row, found = _measured(name, task, device, precision, reference)
+                reference = found if reference is None else reference
+                yield row
+
+
+def _measured(
+    name: str, task: Task, device: str, precision: str, reference: NDArray[np.float32] | None
+) -> tuple[Row, NDArray[np.float32] | None]:
+    if device == "cpu" and (precision == "fp16" or (precision == "bf16" and not processor_has_bf16())):
+        why = "only GPUs compute in it" if precision == "fp16" else "this processor emulates it"
+        return Row(name, device, precision, f"left out: {why}"), None
+    try:
+        found, seconds, memory = _run(name, task, device, precision)
+    except (PamError, RuntimeError, MemoryError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        return Row(name, device, precision, f"FAILED: {reason}"), None
+    apart = np.abs(found - (found if reference is None else reference))
+    mean = float(apart.mean())
+    exact, short = MOST[task]
+    within = mean <= (exact if precision == "fp32" else short)  # not true for NaN
+    row = Row(
+        name,
+        device,
+        precision,
+        "ok" if within else "OFF",
+        1000 * seconds,
+        mean,
+        float(apart.max()),
+        UNITS[task],
+        memory,
+    )
+    return row, found
+
+
+def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np.float32], float, int | None]:
+    """What a network finds, as one array; the seconds for a pair; bytes of the GPU."""
+    pair = sample_pair()
+    network: Any
+    if task == "disparity":
+        network = StereoMatcher.load(name, device=device, precision=precision, match_size=1.0)
+        views = pair.left[MATCHED], pair.right[MATCHED]
+
+        def run() -> NDArray[np.float32]:
+            found: NDArray[np.float32] = network(*views, extras=()).disparity
+            return found
+
+    else:
+        network = StereoUpscaler.load(name, device=device, precision=precision)
+        views = pair.left[ENLARGED], pair.right[ENLARGED]
+
+        def run() -> NDArray[np.float32]:
+            return np.stack(network(*views)).astype(np.float32)
+
+    compute: Compute = network.compute
+    if device == "cpu":
+        start = time.perf_counter()
+        return run(), time.perf_counter() - start, None
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    found, times = run(), []
+    for _ in range(GPU_RUNS):
+        start = time.perf_counter()
+        found = run()  # brought to the CPU, so the GPU is done
+        times.append(time.perf_counter() - start)
+    return found, statistics.median(times), compute.peak_memory() if device == "cuda" else None

@@ -1,0 +1,128 @@
+"""pam weights describe: what it finds out, what it asks for, which wrong descriptions it catches."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import foreign_networks as made
+import numpy as np
+import pytest
+from pam_program import names, pam, refuse, unchanged
+from PIL import Image
+
+for package in ("onnx", "onnxruntime"):
+    pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
+
+SIZE = (160, 224)
+"""Rows and columns: the sample pair is reduced to it, its disparities to 18 px at most."""
+
+
+def describe(*options: str) -> tuple[int, str, dict[str, object]]:
+    """Exit code, stderr, and what the description says."""
+    run = pam("weights", "describe", "net.onnx", "-o", "net.toml", "--overwrite", "--device", "cpu", *options)
+    assert run.lines == (["net.toml", "net.png"] if run.code == 0 else [])
+    return run.code, run.stderr, tomllib.loads(Path("net.toml").read_text()) if run.code == 0 else {}
+
+
+def test_what_shapes_do_not_tell_is_found_out(here: Path) -> None:
+    """Views in the other order under names that say nothing, 0 to 255, disparities negative."""
+    made.block_matcher(Path("net.onnx"), SIZE, reach=24, white=255, sign=-1, names=("b", "a"))
+    code, said, found = describe()
+    assert code == 0, said
+    assert found["inputs"] == {"b": "left", "a": "right"}
+    assert (found["white"], found["sign"], found["size"]) == (255, -1, "160x224")
+    assert "not of a known family; " in said
+    assert "disparities negative; inputs a is right, b is left; pictures 0 to 255" in said
+    assert "sample pair: mean error " in said
+    assert np.asarray(Image.open("net.png")).shape == (500, 3 * 741, 3)
+    with unchanged():
+        refuse(pam("weights", "describe", "net.onnx", "-o", "net.toml"), 2, "net.toml exists already")
+    tried = pam("weights", "describe", "net.toml", "-o", "net.toml", "--overwrite")
+    assert tried.code == 0, tried.stderr
+    assert "otherwise" not in tried.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("sign=1", "disparities negative instead of disparities positive"),
+        ("white=1", "pictures 0 to 255 instead of pictures 0 to 1"),
+        ('inputs={a = "left", b = "right"}', "inputs a is right, b is left instead of inputs a is left"),
+    ],
+)
+def test_a_wrong_description_is_caught(here: Path, setting: str, said: str) -> None:
+    made.block_matcher(Path("net.onnx"), SIZE, reach=24, white=255, sign=-1, names=("b", "a"))
+    right = {"sign": "-1", "white": "255", "inputs": '{b = "left", a = "right"}'}
+    key, _, value = setting.partition("=")
+    values = {**right, key: value}
+    options = [f"--set={name}={each}" for name, each in values.items()]
+    run = pam("weights", "describe", "net.onnx", "-o", "net.toml", "--device", "cpu", *options)
+    assert run.code == 4, run.stderr
+    (line,) = (each for each in run.complaints if each.startswith("error"))
+    assert f"the sample pair says otherwise: {said}" in line
+    assert names(".") == ["net.onnx"]
+
+
+def test_channels_in_the_other_order_are_caught(here: Path) -> None:
+    """A network that looks at one channel alone finds more in one order; the other is warned about."""
+    made.block_matcher(Path("net.onnx"), SIZE, reach=24, weights=(1, 0, 0), dark=0.15)
+    code, said, found = describe("--set", "white=1")
+    assert code == 0, said
+    other = "BGR" if found["channels"] == "RGB" else "RGB"
+    code, said, _ = describe("--set", "white=1", "--set", f"channels={other}")
+    assert code == 0, said
+    assert f"otherwise: channels {found['channels']} instead of channels {other} has mean error" in said
+
+
+def test_what_cannot_be_told_is_asked_for(here: Path) -> None:
+    """The tests have no terminal: the settings are named, and nothing is written."""
+    made.two_views(Path("net.onnx"), SIZE, names=("one", "two"), output="something")
+    code, said, _ = describe()
+    assert code == 2
+    for words in (
+        "which of the two inputs the left view is",
+        "--set white=1 or 255",
+        "--set channels=RGB or BGR",
+    ):
+        assert words in said
+    assert names(".") == ["net.onnx"]
+    code, said, found = describe(
+        "--set", "white=1", "--set", "channels=BGR", "--set", "sign=1", "--set", "unit=pixels",
+        "--set", 'inputs={one = "left", two = "right"}',
+    )  # fmt: skip
+    assert code == 0, said
+    assert found["channels"] == "BGR"
+    assert "the network finds nothing so" in said
+
+
+def test_a_known_family_is_recognised_without_a_question(here: Path) -> None:
+    made.coarse_and_fine(Path("net.onnx"), SIZE, outputs=("disparity", "upscaled_disparity"), coarse=2)
+    code, said, found = describe()
+    assert code == 0, said
+    assert "recognised as RAFT-Stereo by its inputs and outputs" in said
+    assert (found["white"], found["sign"], found["padding"]) == (255, -1, "centre")
+
+
+def test_super_resolution_is_tried_beside_bicubic(here: Path) -> None:
+    made.side_by_side(Path("net.onnx"), 2)
+    code, said, found = describe()
+    assert code == 0, said
+    assert (found["task"], found["scale"]) == ("superres", 2)
+    assert "sample pair: PSNR " in said
+    assert "dB, bicubic interpolation " in said
+
+
+def test_what_is_no_stereo_network(here: Path) -> None:
+    graph = made.Graph()
+    graph.node("Relu", "picture", to="out")
+    graph.save(Path("net.onnx"), {"picture": (1, 3, 64, 96)}, {"out": (1, 3, 64, 96)})
+    with unchanged():
+        run = pam("weights", "describe", "net.onnx", "-o", "net.toml")
+        assert run.code == 4
+        assert "a stereo network takes two pictures" in run.stderr
+        refuse(pam("weights", "describe", "-o", "net.toml"), 2, "no network is named")
+        refuse(pam("weights", "describe", "net.onnx", "-o", "net.txt"), 2, "must end in .toml")
+        run = pam("weights", "describe", "none.onnx", "-o", "net.toml")
+        assert (run.code, "no weights file none.onnx" in run.stderr) == (4, True)
+        refuse(pam("weights", "describe", "net.onnx", "-o", "net.toml", "--set", "white"), 2, "KEY=VALUE")

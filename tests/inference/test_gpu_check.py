@@ -1,0 +1,51 @@
+"""The check of every network in every precision: what is left out, off, or fails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pamcli.errors import DeviceError
+from pamcli.inference import gpu_check
+
+
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], float]:
+    """A GPU, and how far the results of each device and precision are from those of fp32 on the CPU."""
+    off: dict[tuple[str, str], float] = {}
+
+    def run(name: str, task: str, device: str, precision: str) -> tuple[np.ndarray, float, int | None]:
+        if np.isinf(off.get((device, precision), 0)):
+            raise DeviceError("out of memory", "a hint")
+        return np.full((2, 2), np.float32(5 + off.get((device, precision), 0))), 0.25, 10**9
+
+    monkeypatch.setattr(gpu_check, "_run", run)
+    monkeypatch.setattr(gpu_check, "gpus", lambda: ["cuda"])
+    monkeypatch.setattr(gpu_check, "processor_has_bf16", lambda: False)
+    return off
+
+
+def test_a_row_for_every_network_device_and_precision(a_gpu: dict[tuple[str, str], float]) -> None:
+    a_gpu["cuda", "fp16"] = 0.1
+    rows = list(gpu_check.check())
+    assert len({(row.network, row.device, row.precision) for row in rows}) == len(rows) == 6 * 2 * 3
+    verdicts = {(row.device, row.precision): row.verdict for row in rows}
+    assert verdicts.pop(("cpu", "bf16")) == "left out: this processor emulates it"
+    assert verdicts.pop(("cpu", "fp16")) == "left out: only GPUs compute in it"
+    assert {*verdicts.values()} == {"ok"}
+    assert all(row.sound for row in rows)
+    (half,) = (
+        row for row in rows if (row.network, row.device, row.precision) == ("pasmnet2", "cuda", "fp16")
+    )
+    assert (half.mean, half.largest) == (pytest.approx(0.1, abs=1e-6), pytest.approx(0.1, abs=1e-6))
+    assert (half.milliseconds, half.unit, half.memory) == (250, "px", 10**9)
+
+
+def test_what_is_off_and_what_fails(a_gpu: dict[tuple[str, str], float]) -> None:
+    a_gpu["cuda", "fp32"] = 0.06  # too much of pixels and of grey levels
+    a_gpu["cuda", "bf16"] = np.nan
+    a_gpu["cuda", "fp16"] = np.inf
+    said = {(row.device, row.precision): (row.verdict, row.sound) for row in gpu_check.check()}
+    assert said["cuda", "fp32"] == said["cuda", "bf16"] == ("OFF", False)
+    assert said["cuda", "fp16"] == ("FAILED: out of memory (a hint)", False)
+    assert said["cpu", "fp32"] == ("ok", True)
