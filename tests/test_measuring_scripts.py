@@ -34,7 +34,7 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_benchmark_compares_with_the_plain_order(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     tiny = ["--sizes", "32x64", "--superres", "16x20", "--growth", "none", "--repeat", "1", "--no-memory"]
-    made = run("benchmark.py", *tiny, "--reduced", "bf16", "--json", str(figures))
+    made = run("benchmark.py", *tiny, "--parts", "--precisions", "fp32,bf16", "--json", str(figures))
     assert made.returncode == 0, made.stderr
     written = json.loads(figures.read_text())
     assert written["facts"]["threads"] == 1
@@ -42,21 +42,29 @@ def test_the_benchmark_compares_with_the_plain_order(tmp_path: Path) -> None:
     assert [(row["network"], row["size"], row["variant"]) for row in rows] == [
         *(("pasmnet", "32x64", variant) for variant in ("plain", "fp32", "bf16")),
         *(("pasmnet", "32x64", f"pasmnet2 {precision}") for precision in ("fp32", "bf16")),
+        ("pasmnet", "32x64", "StereoSGBM"),
         *(("passrnet-x4", "16x20", variant) for variant in ("plain", "fp32", "bf16")),
         *(
             ("passrnet-x4", "16x20", f"{network} {precision}")
             for network in ("passrnet-x4", "passrnet2-x4")
             for precision in ("fp32", "bf16")
         ),
+        ("passrnet-x4", "16x20", "bicubic"),
     ]
+    classical = {"StereoSGBM", "bicubic"}
+    seconds = {row["network"]: row["seconds"] for row in rows if row["variant"] in classical}
     for row in rows:
         assert row["times_faster"] > 0
-        if " " in row["variant"]:  # another network, or both views: nothing to be equal to
+        assert row["times_classical"] == pytest.approx(row["seconds"] / seconds[row["network"]])
+        if row["variant"] in classical or " " in row["variant"]:  # nothing to be equal to
             assert row["difference"] is None
             continue
         assert row["difference"] == 0 if row["variant"] == "plain" else row["difference"] > 0
         assert row["difference"] < (1e-3 if row["variant"] == "fp32" else 10)
-    assert len(made.stdout.splitlines()) == 1 + len(rows)
+    for shares in written["parts"]["32x64"].values():
+        assert sum(shares.values()) == pytest.approx(1)
+        assert min(shares.values()) > 0
+    assert len(made.stdout.splitlines()) == 1 + len(rows) + 2
 
 
 def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:
