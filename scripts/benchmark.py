@@ -1,14 +1,17 @@
-"""How fast pam is, and in how much memory, beside the authors' order of operations: ratios of one run.
+"""How fast pam is, and in how much memory, beside the authors' order of operations, OpenCV's StereoSGBM and
+bicubic enlargement: ratios of one run.
 
 python scripts/benchmark.py                       # everything: an hour on two cores
 python scripts/benchmark.py --quick               # the smallest sizes
 python scripts/benchmark.py --pasmnet 384x1248 --superres none --growth none --json figures.json
+python scripts/benchmark.py --quick --superres none --no-memory --only pasmnet2,StereoSGBM --parts
 
 Plain is the transcription in tests/networks/reference.py: batch norm not folded, one view after the other,
 four products, whole maps. Repetitions alternate between the variants, so that a machine that slows down does
 so for all; the fastest counts, the median stands beside it. Memory is that above the loaded network, of each
 variant alone in a process. Sizes are HEIGHTxWIDTH. Super-resolution is that of the left view, but of both
-views where the variant names a network.
+views where the variant names a network. With --parts the time of PASMnet 2 is split: convolutions, attention
+(costs, both normalisations, the first disparity), looking up costs, mixing disparities.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -24,12 +28,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pamcli.imaging.images import read_picture
-from pamcli.inference.device import Compute, processor_has_bf16
+from pamcli.imaging.images import eight_bits, read_picture
+from pamcli.imaging.matching import grey
+from pamcli.inference.device import Compute, processor_has_bf16, processor_has_int8
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import free_memory
 from pamcli.inference.upscaler import StereoUpscaler
@@ -39,11 +45,22 @@ from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.pasmnet2 import LookedUp, Mixed, Seen
+from pamcli.streaming.rolling import Convolution, RollingMap
+from pamcli.streaming.symmetric_attention import Attended
 
 SCRIPTS = Path(__file__).resolve().parent
 PASMNET_SIZES = ["384x1248", "1088x1920", "2176x3840"]
 SUPERRES_SIZES = ["93x310", "270x480", "540x960"]
 BESIDE = {"pasmnet": ["pasmnet2"], "passrnet-x4": ["passrnet-x4", "passrnet2-x4"]}
+CLASSICAL = {"pasmnet": "StereoSGBM", "passrnet-x4": "bicubic"}
+PARTS: dict[type[Any], str] = {
+    Convolution: "convolutions",
+    Attended: "attention",
+    Seen: "looking up",
+    LookedUp: "looking up",
+    Mixed: "mixing",
+}
 GROWTH = {"width": ["256x512", "256x1024", "256x2048"], "height": ["256x640", "512x640", "1024x640"]}
 PLAIN_MAPS = 8
 """Whole maps that the plain order holds at its peak, costs and attention of both directions, old and new."""
@@ -60,7 +77,9 @@ def main() -> None:
     parser.add_argument("--superres", default=",".join(SUPERRES_SIZES), help="the same, for passrnet-x4")
     parser.add_argument("--growth", default="width,height", help="width, height, both, or none")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--reduced", help="the lower precision; by default bf16 where the processor has it")
+    parser.add_argument("--precisions", help="fp32,...; by default all that the processor has")
+    parser.add_argument("--only", help="NAME,...: only variants whose name holds one of these")
+    parser.add_argument("--parts", action="store_true", help="split the time of PASMnet 2, too")
     parser.add_argument("--no-memory", action="store_true", help="leave out the runs that measure memory")
     parser.add_argument("--quick", action="store_true", help="the smallest sizes, twice")
     parser.add_argument("--json", type=Path, help="write all figures to a file")
@@ -68,8 +87,10 @@ def main() -> None:
     if options.quick:
         options.pasmnet, options.superres = PASMNET_SIZES[0], SUPERRES_SIZES[0]
         options.growth, options.repeat = "none", 2
-    reduced = options.reduced or ("bf16" if processor_has_bf16() else None)
-    precisions = ["fp32", *([reduced] if reduced else [])]
+    here = {"fp32": True, "bf16": processor_has_bf16(), "int8": processor_has_int8()}
+    all_of_it = [name for name, has in here.items() if has]
+    precisions = options.precisions.split(",") if options.precisions else all_of_it
+    cv2.setNumThreads(torch.get_num_threads())
     facts = {
         "processor": processor(),
         "threads": torch.get_num_threads(),
@@ -83,11 +104,23 @@ def main() -> None:
         for other in BESIDE[network] if variants else ():
             beside = made_variants(other, precisions, both=True)
             variants |= {f"{other} {name}": run for name, run in beside.items()}
+        if variants:
+            variants[CLASSICAL[network]] = block_matched if network == "pasmnet" else enlarged
+        if options.only:
+            wanted = re.compile("|".join(map(re.escape, options.only.split(","))))
+            variants = {name: run for name, run in variants.items() if wanted.search(name)}
         for size in split(sizes):
             rows += compared(network, size, variants, options.repeat, not options.no_memory)
+    parts: dict[str, dict[str, dict[str, float]]] = {}
+    for text in split_names(options.pasmnet) if options.parts else ():
+        runs = made_variants("pasmnet2", precisions, both=True)
+        parts[text] = {name: split_time(run, sample_pair(*split(text)[0])) for name, run in runs.items()}
+        for name, shares in parts[text].items():
+            said = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
+            print(f"pasmnet2 {text:>10} {name}: {said}")
     growth = {along: grown(GROWTH[along], options.repeat) for along in split_names(options.growth)}
     if options.json:
-        text = json.dumps({"facts": facts, "rows": rows, "growth": growth}, indent=1)
+        text = json.dumps({"facts": facts, "rows": rows, "parts": parts, "growth": growth}, indent=1)
         options.json.write_text(text + "\n", encoding="utf-8")
 
 
@@ -104,7 +137,8 @@ def compared(
             start = time.perf_counter()
             results[name] = run(*pair)
             seconds[name].append(time.perf_counter() - start)
-    exact = results.get("plain", results["fp32"])
+    exact = results.get("plain", results.get("fp32"))
+    classical = min(seconds[CLASSICAL[network]]) if CLASSICAL[network] in seconds else None
     rows = []
     for name, times in seconds.items():
         row = {
@@ -114,10 +148,13 @@ def compared(
             "seconds": min(times),
             "median": statistics.median(times),
             "times_faster": min(seconds["plain"]) / min(times) if "plain" in seconds else None,
+            "times_classical": None if classical is None else min(times) / classical,
             "difference": float(np.abs(results[name] - exact).max())
-            if name in variants and " " not in name
+            if exact is not None and " " not in name and name != CLASSICAL[network]
             else None,
-            "memory": peak_memory(network, size, name) if with_memory and name in variants else None,
+            "memory": peak_memory(network, size, name)
+            if with_memory and name != CLASSICAL[network]
+            else None,
         }
         print(line(row))
         rows.append(row)
@@ -143,11 +180,70 @@ def grown(sizes: Sequence[str], repeat: int) -> list[dict[str, Any]]:
     return rows
 
 
+def split_time(run: Run, pair: tuple[Array, Array]) -> dict[str, float]:
+    """Shares of the time of a run that go into each of `PARTS`, and into what is left."""
+    spent = dict.fromkeys([*PARTS.values(), "the rest"], 0.0)
+    under_way: list[str] = ["the rest"]
+    since = 0.0
+
+    def change() -> None:
+        nonlocal since
+        now = time.perf_counter()
+        spent[under_way[-1]] += now - since
+        since = now
+
+    def timed(kind: type[Any], compute: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def timed_compute(self: RollingMap, first: int, last: int) -> torch.Tensor:
+            change()
+            under_way.append(PARTS.get(kind, "the rest"))
+            made = compute(self, first, last)
+            change()
+            under_way.pop()
+            return made
+
+        return timed_compute
+
+    run(*pair)  # the first run of a size prepares convolutions
+    computing = {kind: kind.__dict__["_compute"] for kind in kinds(RollingMap) if "_compute" in kind.__dict__}
+    try:
+        for kind, compute in computing.items():
+            kind._compute = timed(kind, compute)
+        since = time.perf_counter()
+        run(*pair)
+        change()
+    finally:
+        for kind, compute in computing.items():
+            kind._compute = compute
+    total = sum(spent.values())
+    return {part: seconds / total for part, seconds in spent.items()}
+
+
+def kinds(kind: type[Any]) -> list[type[Any]]:
+    """Find a class and all that inherit from it."""
+    return [kind, *(each for child in kind.__subclasses__() for each in kinds(child))]
+
+
+def block_matched(left: Array, right: Array) -> Array:
+    """OpenCV's StereoSGBM up to 192 px, half of a narrow picture, in 3 directions; holes are not filled."""
+    searched = min(192, left.shape[1] // 32 * 16)
+    mode = cv2.STEREO_SGBM_MODE_SGBM_3WAY
+    matcher = cv2.StereoSGBM.create(0, searched, 3, 216, 864, 1, 63, 10, 100, 2, mode)
+    return np.asarray(matcher.compute(*(grey(eight_bits(view)) for view in (left, right))))
+
+
+def enlarged(left: Array, right: Array) -> Array:
+    """Both views enlarged 4 times by OpenCV's bicubic interpolation; the left one."""
+    first, *_ = (cv2.resize(view, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC) for view in (left, right))
+    return np.asarray(first)
+
+
 def made_variants(network: str, precisions: Sequence[str], *, both: bool = False) -> dict[str, Run]:
     """Ours in each precision, on the weights that come with pam; and the authors' order, but for `both`."""
     loaded, spec = load_network(locate(network).path)
     runs: dict[str, Run] = {} if both else {"plain": plain(loaded)}
     for precision in precisions:
+        if precision == "int8" and not spec.row.eight_bits:
+            continue
         compute = Compute.choose("cpu", precision)
         runs[precision] = ours(loaded, spec, compute, both)
     return runs
@@ -217,6 +313,8 @@ def line(row: dict[str, Any]) -> str:
     parts.append(f"median {row['median']:8.3f} s")
     if row["times_faster"] is not None:
         parts.append(f"{row['times_faster']:5.2f} times as fast")
+    if row["times_classical"] is not None:
+        parts.append(f"{row['times_classical']:5.2f} times {CLASSICAL[row['network']]}")
     if row["difference"] is not None:
         parts.append(f"differs by {row['difference']:.1e} at most")
     if row["memory"] is not None:

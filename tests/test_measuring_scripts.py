@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,7 @@ SAMPLE = ROOT / "scripts" / "sample"
 
 sys.path.append(str(ROOT / "scripts"))
 import measure_match_size  # noqa: E402
+import moving_scenes  # noqa: E402
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,7 +34,7 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_benchmark_compares_with_the_plain_order(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     tiny = ["--sizes", "32x64", "--superres", "16x20", "--growth", "none", "--repeat", "1", "--no-memory"]
-    made = run("benchmark.py", *tiny, "--reduced", "bf16", "--json", str(figures))
+    made = run("benchmark.py", *tiny, "--parts", "--precisions", "fp32,bf16", "--json", str(figures))
     assert made.returncode == 0, made.stderr
     written = json.loads(figures.read_text())
     assert written["facts"]["threads"] == 1
@@ -40,21 +42,29 @@ def test_the_benchmark_compares_with_the_plain_order(tmp_path: Path) -> None:
     assert [(row["network"], row["size"], row["variant"]) for row in rows] == [
         *(("pasmnet", "32x64", variant) for variant in ("plain", "fp32", "bf16")),
         *(("pasmnet", "32x64", f"pasmnet2 {precision}") for precision in ("fp32", "bf16")),
+        ("pasmnet", "32x64", "StereoSGBM"),
         *(("passrnet-x4", "16x20", variant) for variant in ("plain", "fp32", "bf16")),
         *(
             ("passrnet-x4", "16x20", f"{network} {precision}")
             for network in ("passrnet-x4", "passrnet2-x4")
             for precision in ("fp32", "bf16")
         ),
+        ("passrnet-x4", "16x20", "bicubic"),
     ]
+    classical = {"StereoSGBM", "bicubic"}
+    seconds = {row["network"]: row["seconds"] for row in rows if row["variant"] in classical}
     for row in rows:
         assert row["times_faster"] > 0
-        if " " in row["variant"]:  # another network, or both views: nothing to be equal to
+        assert row["times_classical"] == pytest.approx(row["seconds"] / seconds[row["network"]])
+        if row["variant"] in classical or " " in row["variant"]:  # nothing to be equal to
             assert row["difference"] is None
             continue
         assert row["difference"] == 0 if row["variant"] == "plain" else row["difference"] > 0
         assert row["difference"] < (1e-3 if row["variant"] == "fp32" else 10)
-    assert len(made.stdout.splitlines()) == 1 + len(rows)
+    for shares in written["parts"]["32x64"].values():
+        assert sum(shares.values()) == pytest.approx(1)
+        assert min(shares.values()) > 0
+    assert len(made.stdout.splitlines()) == 1 + len(rows) + 2
 
 
 def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:
@@ -140,3 +150,40 @@ def test_an_enlarged_scene_has_the_geometry_of_the_scene(number: int) -> None:
     assert (apart > 0.01).mean() < 0.03, "but for outlines, which are sharper"
     rough, fine = (np.abs(np.diff(view.astype(float), axis=1)).mean() for view in (scene.left, large.left))
     assert 0.2 * rough < fine < 2 * rough, "there are details of a pixel"
+
+
+def test_steadiness_is_measured_on_drawn_sequences() -> None:
+    made = run("measure_steadiness.py", "--scenes", "1", "--frames", "6", "--size", "128x96")
+    assert made.returncode == 0, made.stderr
+    lines = made.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines[:6]] == [
+        f"{kind}{of}" for kind in ("still", "camera", "things") for of in (" 0", ", mean")
+    ]
+    jumps = re.match(r"still 0: jumps ([\d.]+) -> ([\d.]+), ", lines[0])
+    assert jumps is not None
+    assert float(jumps[2]) < float(jumps[1])
+    assert re.fullmatch(r"--steady takes [\d.]+ % of the time of matching", lines[6])
+
+
+def test_a_video_is_killed_and_gone_on_with() -> None:
+    pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+    made = run("video_bounds.py", "--frames", "6", "--few", "2", "--size", "96x64", "--compared", "1")
+    assert made.returncode == 0, made.stderr
+    assert "frame 0 is the same as matched alone" in made.stdout
+    assert made.stdout.endswith("6 frames in all.mkv\n")
+
+
+def test_motion_of_drawn_sequences_is_known() -> None:
+    """A frame looks like the one before where its pixels were then, and has its disparities, grown."""
+    frames = list(moving_scenes.sequence(7, 96, 128, 3, walls=True, things=True, noise=0))
+    for last, frame in itertools.pairwise(frames):
+        x, y = np.rint(frame.before).astype(int).transpose(2, 0, 1)
+        inside = (x >= 0) & (x < 128) & (y >= 0) & (y < 96)
+        x, y = x.clip(0, 127), y.clip(0, 95)
+        same = inside & (last.layer[y, x] == frame.layer)
+        assert same.mean() > 0.6
+        unlike = np.abs(last.left[y, x].astype(int) - frame.left).mean(axis=2)[same]
+        still = np.abs(last.left.astype(int) - frame.left).mean(axis=2)[same]
+        assert unlike.mean() < 0.7 * still.mean()
+        growth = (frame.disparity / last.disparity[y, x])[same & (frame.disparity > 3)]
+        assert np.quantile(np.abs(growth - 1), 0.9) < 0.05

@@ -1,7 +1,9 @@
 """The memory that a method takes while it works on a pair, beyond what the process held before."""
 
+import ctypes
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +21,8 @@ def peak_of(run: Callable[[], Result], *, cuda: bool = False) -> tuple[Result, i
         from pamcli.inference.memory import gpu_peak_of
 
         return gpu_peak_of(run)
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)  # what is free but kept would be taken again unseen
     try:
         _RESET.write_text("5")  # the peak becomes what is held now
         held = _status("VmRSS")

@@ -8,7 +8,7 @@ from typing import Any
 from pamcli.errors import UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignNetwork
-from pamcli.inference.memory import keep_freed_memory, taken_memory
+from pamcli.inference.memory import free_memory, keep_freed_memory, taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork, is_exported
 from pamcli.inference.pictures import PairRows, Pixels
 from pamcli.inference.strip_choice import Footprint, choose_strip
@@ -93,7 +93,8 @@ class NetworkOnDevice:
             assert isinstance(spec, ModelSpec)
             self.network = folded(network).to(compute.device)
             self.streamed, self._footprint = _streamed(self.network, spec, compute)
-        keep_freed_memory()
+        limits = [max_memory, free_memory(compute.device) if compute.device.type == "cpu" else None]
+        keep_freed_memory(min((limit for limit in limits if limit is not None), default=None))
         self._taken = taken_memory(compute.device)
 
     @property

@@ -29,7 +29,7 @@ class Result:
 
 
 class StereoMatcher:
-    max_disparity, match_size = None, 1
+    max_disparity, match_size, foreign = None, 1, None
     compute = SimpleNamespace(
         device="cpu", precision="fp32", describe=lambda: {"device": "cpu", "precision": "fp32"}
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import pickle
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +19,7 @@ from PIL import Image
 from video_files import RATE, write_video
 
 from pamcli.batch.colors import range_of
+from pamcli.batch.matching import match_files
 from pamcli.imaging import video_writing
 from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
@@ -185,6 +187,19 @@ def test_shards_leave_the_video_to_the_last_command(clips: Views, here: Path) ->
     assert names("out.mkv.frames") == ["000001.png", "000003.png", "000005.png"]
     assert run("disparity left.mkv right.mkv -o out.mkv --skip-existing").lines == ["out.mkv"]
     assert run("disparity left.mkv right.mkv -o whole.mkv").code == 0
+    np.testing.assert_array_equal(disparities("out.mkv"), disparities("whole.mkv"))
+
+
+def test_other_machines_open_the_videos_themselves(clips: Views, here: Path) -> None:
+    """What a cluster's workers are given makes the frames that this process puts together."""
+    batch = match_files("left.mkv", "right.mkv", output="out.mkv", count=2)
+    sent = pickle.loads(pickle.dumps(batch.steps))
+    for job in batch.jobs:
+        outcome = sent.save(job, sent.compute(job, sent.load(job)))
+        assert outcome.error is None
+    assert names("out.mkv.frames") == ["000000.png", "000001.png"]
+    assert run("disparity left.mkv right.mkv -o out.mkv --count 2 --skip-existing").lines == ["out.mkv"]
+    assert run("disparity left.mkv right.mkv -o whole.mkv --count 2").code == 0
     np.testing.assert_array_equal(disparities("out.mkv"), disparities("whole.mkv"))
 
 

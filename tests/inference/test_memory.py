@@ -177,6 +177,21 @@ def test_numbers_too_small_for_full_precision_are_flushed_and_only_there() -> No
     assert float((tiny * 1.0).sum()) > 0
 
 
+@pytest.mark.parametrize(
+    ("allowed", "kept"), [(None, 2**26), (100_000_000, 2**26), (10**9, 10**8), (10**11, 2**29)]
+)
+def test_what_is_kept_is_a_share_of_what_is_allowed(
+    allowed: int | None, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_told", {})
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: None)  # nothing is told to the allocator here
+    memory.keep_freed_memory(allowed)
+    assert memory._told[memory._TRIM_THRESHOLD] == kept
+    memory.keep_all_memory()
+    memory.keep_freed_memory(allowed)
+    assert memory._told[memory._TRIM_THRESHOLD] == 2**31 - 1
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have rules of their own")
 def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed() -> None:
     counts = subprocess.check_output([sys.executable, "-c", MAPPED], text=True)

@@ -1,6 +1,7 @@
 """The data sets: how each is read and, beside that, its row of the table.
 
-Whoever adds one adds a row to `patterned` or `rendered`, or a file with a `SourceInfo`; nothing else need know of it.
+Whoever adds one adds a row to `patterned` or `rendered`, or a file with a `SourceInfo`; nothing else need
+know of it.
 """
 
 import importlib
