@@ -37,7 +37,7 @@ AUTO_PIXELS = 850_000
 Chosen for the fewest errors on KITTI and Middlebury (scripts/training/README.md); scripts/training/ship.py
 measures other sizes."""
 
-AUTO_LARGEST = 1_750_000
+AUTO_LARGEST = 3_000_000
 """`auto` reduces larger pictures to so many pixels (scripts/measure_match_size.py)."""
 
 AUTO_LEAST = 1.1  # a smaller factor, up or down, is not worth the interpolation
