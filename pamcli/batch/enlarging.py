@@ -14,6 +14,7 @@ from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
+from pamcli.registry.description import files_behind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +61,7 @@ def enlarge_files(
     """
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
-    batch = Batch.asked(request, places, format, read=[weights])
+    batch = Batch.asked(request, places, format, read=files_behind(weights))
     settings: dict[str, object] = {
         **{"ensemble": ensemble, "network_from": network_from},
         **{"device": device, "precision": precision, "max_memory": max_memory},

@@ -32,6 +32,7 @@ from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.description import files_behind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +126,7 @@ def match_files(
         files = [calibration]
     elif isinstance(calibration, Sequence):
         files = calibration
-    batch = Batch.asked(request, {**maps, **metric}, format, read=[*files, weights])
+    batch = Batch.asked(request, {**maps, **metric}, format, read=[*files, *files_behind(weights)])
     colored_video = COLOR_MAP.name in batch.videos
     _check_range(range, color_map, request, colored_video)
     if min_disparity < 0 and (OF_DISPARITIES & batch.videos.keys()):

@@ -9,7 +9,9 @@ import typer
 
 from pamcli.cli import options
 from pamcli.cli.groups import OptionGroup, argument, flag, option
+from pamcli.cli.network import keep_networks
 from pamcli.errors import ModelError, UsageError
+from pamcli.registry.description import files_behind
 
 
 class Written(OptionGroup, panel="Output"):
@@ -63,6 +65,9 @@ def command(
     options.check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
     options.check_new_file(picture, ".png", overwrite=to.overwrite)
     settings = dict(_setting(text) for text in known.settings or ())
+    read = [*files_behind(network), settings.get("initial")]
+    keep_networks([picture], *read)
+    keep_networks([to.output], *(each for each in read if each != network))  # which may be written anew
     with console.starting(str(network or known.network_from)):
         from pamcli.files.atomic import write_atomically
         from pamcli.imaging.images import Picture, encode_picture

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pamcli.cli import options, parsing
 from pamcli.cli.console import Console, Progress
 from pamcli.cli.groups import OptionGroup, argument, flag, option, set_options
-from pamcli.cli.network import Matching, Upscaling
+from pamcli.cli.network import Matching, Upscaling, keep_networks
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
 from pamcli.errors import UsageError
 from pamcli.files.atomic import Kept, check_writable, write_atomically
@@ -23,6 +23,7 @@ from pamcli.files.finding import shown as named
 from pamcli.files.outputs import check_collisions, check_existing
 from pamcli.files.pairing import PairName
 from pamcli.registry.catalog import DEFAULT_SCALE
+from pamcli.registry.description import files_behind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,14 +115,18 @@ class Shown(OptionGroup, panel="Output"):
     compare: bool = flag("Show published figures for these sets beside it.")
     overwrite: bool = flag("Replace results that exist.")
 
-    def check(self) -> None:
-        """Check the files that are to be written, before any work. Raises UsageError, OutputError."""
+    def check(self, *weights: str | None) -> None:
+        """Check the files that are to be written, before any work. Raises UsageError, OutputError.
+
+        weights: what networks are read from.
+        """
         if self.per_image is not None:
             check_new_file(self.per_image, ".csv", overwrite=self.overwrite, option="--per-image")
         if self.report is not None:
             check_new_file(self.report, ".html", overwrite=self.overwrite, option="--report")
         for path in self.table or ():
             check_new_file(path, ".tex", ".md", ".csv", overwrite=self.overwrite, option="--table")
+        keep_networks([self.per_image, self.report, *(self.table or ())], *weights)
 
 
 def watched(method: Method, bar: Progress, console: Console) -> Method:
@@ -265,7 +270,7 @@ def disparity(
 
     console = messages.console(jsonl=shown.as_json)
     given.check(network)
-    shown.check()
+    shown.check(network.weights, *(_named_method(text)[1] for text in given.method or ()))
     comparing = len(given.method or ()) > 1
     rules = tuple(given.protocol or ())
     task = Disparity(given.max_gt, given.resize, given.study, comparing, rules)
@@ -348,10 +353,10 @@ def superres(
     at_most_one({**sources, "--baseline-only": given.baseline_only})
     if (predictions is not None or given.baseline_only) and (given.right_view != "both" or save is not None):
         raise UsageError("--right-view and --save are about a network, and none is run")
-    shown.check()
+    shown.check(network.weights)
     sets = given.opened(console)
     if save is not None:
-        _check_saved(save, one_set(sets, "--save"), shown.overwrite)
+        _check_saved(save, one_set(sets, "--save"), network.weights, shown.overwrite)
     from pamcli.evaluation.methods import FilesMethod, NetworkMethod
     from pamcli.evaluation.superres import Superres
 
@@ -379,10 +384,11 @@ def _save(kept: Kept, folder: Path, name: str, left: NDArray[np.uint8], right: N
         kept.write(file, encode_picture(Picture(pixels), ".png", name=str(file)))
 
 
-def _check_saved(folder: Path, source: Source, overwrite: bool) -> None:
+def _check_saved(folder: Path, source: Source, weights: str | None, overwrite: bool) -> None:
     """Raise UsageError, OutputError where the views cannot be written, or not without being asked."""
     outputs = [{view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names]
-    check_collisions([PairName(files.left, files.right, files.name) for files in source.files], outputs)
+    pairs = [PairName(files.left, files.right, files.name) for files in source.files]
+    check_collisions(pairs, outputs, files_behind(weights))
     read = {view.parent for files in source.files for view in (files.left, files.right)}
     written = {file.parent for paths in outputs for file in paths.values()}
     if {os.path.realpath(place) for place in read} & {os.path.realpath(place) for place in written}:

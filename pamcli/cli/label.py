@@ -16,6 +16,7 @@ from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import counted, shown
 from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.description import files_behind
 
 if TYPE_CHECKING:
     from pamcli.data.source import Source
@@ -67,6 +68,9 @@ def label_pairs(
     read = (Path(os.path.realpath(path)) for files in source.files for path in (files.left, files.right))
     if any(path.parent in (target / "left", target / "right") for path in read):
         raise UsageError(f"{shown(to.output)} holds the pairs that are to be labelled", "name another folder")
+    networks = (Path(os.path.realpath(path)) for path in files_behind(using.weights))
+    if any(path.parent.parent == target for path in networks):
+        raise UsageError(f"{shown(to.output)} holds the network among its pairs", "name another folder")
     if to.output.exists() and not to.output.is_dir():
         raise UsageError(f"{shown(to.output)} is a file", "name a folder")
     with owned(to.output):
@@ -101,7 +105,11 @@ def _label(source: Source, waiting: list[int], to: To, using: Labelling, console
         from pamcli.training.labels import labelled
 
         matcher = StereoMatcher.load(
-            path, device=using.device, precision=using.precision, max_memory=using.max_memory
+            path,
+            device=using.device,
+            precision=using.precision,
+            max_memory=using.max_memory,
+            network_from=using.network_from,
         )
     with console.progress("pairs", len(waiting)) as bar:
         for index in waiting:

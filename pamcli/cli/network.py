@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,9 @@ from pamcli.cli.console import Console, listen
 from pamcli.cli.groups import OptionGroup, as_keywords, flag, option
 from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
+from pamcli.files.outputs import check_beside
 from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling
+from pamcli.registry.description import files_behind
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -24,6 +27,14 @@ def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
 
     listen(console)
     return networks.find_weights(weights, check=check)
+
+
+def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
+    """Raise UsageError where a result would overwrite a file that one of the networks is read from."""
+    read = [file for each in weights for file in files_behind(each)]
+    for path in outputs:
+        if read and path is not None:
+            check_beside(path, read)
 
 
 def _complete_weights(incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pamcli.cli import options
 from pamcli.cli.evaluate import Disparities, Exact, watched
 from pamcli.cli.groups import OptionGroup, flag, option
-from pamcli.cli.network import Matching
+from pamcli.cli.network import Matching, keep_networks
 from pamcli.cli.options import check_new_file
 from pamcli.errors import UsageError
 
@@ -41,6 +41,7 @@ def command(
     console = messages.console()
     given.check(network)
     check_new_file(to.output, ".zip", overwrite=to.overwrite)
+    keep_networks([to.output], network.weights)
     sets = given.opened(console)
     from pamcli.evaluation.submissions import plan_submission, submit
 

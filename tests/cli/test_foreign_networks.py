@@ -317,3 +317,51 @@ def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
             refuse(pam(*DISPARITY, "--weights", network, *options), code, *said)
     with unchanged():
         refuse(pam(*SUPERRES, "--weights", "net.onnx"), 4, "enlarges nothing")
+
+
+@pytest.mark.parametrize(
+    ("named", "command"),
+    [
+        ("x.npy", "disparity left.png right.png -o x.npy --weights net.toml --overwrite"),
+        (
+            "x.npy",
+            "disparity left.png right.png -o y.npy --output-right link.npy --weights net.toml --overwrite",
+        ),
+        ("x.png", "superres left.png right.png -o x.png --weights net.toml --overwrite"),
+        ("x.csv", "eval disparity --data kitti2015:kitti --weights net.toml --overwrite --per-image x.csv"),
+        ("x.csv", "eval disparity --data kitti2015:kitti --method net.toml --overwrite --table ./x.csv"),
+        ("x.html", "eval superres --data pairs:. --weights net.toml --overwrite --report x.html"),
+        ("x.zip", "submit --data kitti2015:kitti --weights net.toml --overwrite -o x.zip"),
+        ("x.png", "weights describe net.toml -o x.toml --overwrite"),
+        ("net.png", "weights describe net.toml -o net.toml --overwrite"),
+        ("x.toml", "weights describe net.toml -o x.toml --overwrite"),
+        ("x.png", "weights describe x.png -o x.toml --overwrite"),
+        ("x.png", "weights describe whole.onnx -o x.toml --overwrite --set initial=x.png"),
+    ],
+)
+@pytest.mark.parametrize("key", ["network", "initial"])
+def test_the_files_that_a_description_names_are_kept(
+    pair: Path, kitti: Path, key: str, named: str, command: str
+) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    made.block_matcher(Path(named), None, reach=4)
+    if "link.npy" in command:
+        Path("link.npy").symlink_to(named)
+    text = DESCRIBED.format(name="whole", size="free")
+    if key == "network":
+        text = text.replace("whole.onnx", named)
+    else:
+        text = text.replace('right = "right"', 'right = "right", flow = "flow/2"') + f'initial = "{named}"'
+    Path("net.toml").write_text(text)
+    with unchanged():
+        refuse(pam(*command.split()), 2, "would overwrite an input")
+
+
+def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None:
+    Path("labelled/left").mkdir(parents=True)
+    made.block_matcher(Path("labelled/left/a.png"), None, reach=4)
+    text = DESCRIBED.format(name="whole", size="free").replace("whole.onnx", "labelled/left/a.png")
+    Path("net.toml").write_text(text)
+    command = ["dataset", "label", "pairs:mine", "-o", "labelled/", "--overwrite", "--weights", "net.toml"]
+    with unchanged():
+        refuse(pam(*command), 2, "labelled holds the network among its pairs")
