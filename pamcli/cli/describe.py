@@ -88,7 +88,7 @@ def command(
     name = described.family and f"recognised as {described.family} by its inputs and outputs"
     console.inform("; ".join([name or "not of a known family", *found.settled]))
     console.inform(f"sample pair: {found.tried}")
-    for line in found.contradictions:
+    for line in (*found.contradictions, *found.close):
         console.warn(line)
     if not found.tried.works:
         console.warn(
@@ -112,7 +112,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _answers(undecided: tuple[str, ...]) -> Mapping[str, str]:
     """What a person at a terminal says of each, as settings."""
-    from pamcli.inference.describing import ASPECTS, CHOICES
+    from pamcli.inference.trial import ASPECTS, CHOICES
     from pamcli.registry.description import as_setting
 
     settings: dict[str, str] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -62,6 +64,26 @@ def test_a_wrong_description_is_caught(here: Path, setting: str, said: str) -> N
     (line,) = (each for each in run.complaints if each.startswith("error"))
     assert f"the sample pair says otherwise: {said}" in line
     assert names(".") == ["net.onnx"]
+
+
+def test_of_what_is_about_as_good_the_plainest_is_taken(here: Path) -> None:
+    """Mean and deviation of 1/2 leave a little less of the error by chance; the network is for 0 to 1."""
+    made.block_matcher(Path("net.onnx"), SIZE, reach=24, weights=(1 / 3, 1 / 3, 1 / 3))
+    code, said, found = describe()
+    assert code == 0, said
+    assert found["white"] == 1
+    assert "mean" not in found
+    assert found["channels"] == "RGB"
+    ranges, colours = (line for line in said.splitlines() if "can hardly be told from" in line)
+    assert re.search(r"pictures 0 to 1 \(mean error \S+ px\) .* pictures -1 to 1 \(mean error", ranges)
+    assert re.search(r"channels RGB \(mean error (\S+) px\) .* channels BGR \(mean error \1 px\)", colours)
+    settings = shlex.split(ranges.partition(", which ")[2].removesuffix(" takes"))
+    code, said, found = describe(*settings)
+    assert code == 0, said
+    assert (found["mean"], found["deviation"]) == ([0.5] * 3, [0.5] * 3)
+    assert "pictures" not in said
+    code, said, found = describe(*shlex.split(colours.partition(", which ")[2].removesuffix(" takes")))
+    assert (code, found["channels"]) == (0, "BGR")
 
 
 def test_channels_in_the_other_order_are_caught(here: Path) -> None:
