@@ -118,9 +118,9 @@ class _Rectifying(Operation[_Result]):
         """view: alpha, size and fov of `Rig.rectification`. place: of the calibration, if it was given."""
         self.rig, self.view, self.many, self.place, self.overwrite = rig, view, many, place, overwrite
         self.frames: Sequence[PairName] = ()
-        """Of a video without a calibration: those by which all frames are rectified."""
+        """Frames of a video by which all are rectified where there is no calibration."""
         self.refused: InputError | None = None
-        """Why these do not tell how."""
+        """Why they do not tell how."""
         self.size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
         self.count = 0
