@@ -54,6 +54,12 @@ class FramePairs:
         for left, right in self.numbers.tolist():
             yield PairName(self.left, self.right, f"{left:06}", frames=(left, right))
 
+    def spread(self, count: int) -> list[PairName]:
+        """So many of them, or all, evenly spaced."""
+        step = max(1, len(self.numbers) / count)
+        places = [int((number + 0.5) * step) for number in range(min(count, len(self.numbers)))]
+        return list(FramePairs(self.left, self.right, self.numbers[places]))
+
 
 def pair_frames(
     inputs: Sequence[str],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pamcli.batch import LOG
 from pamcli.batch.enlarging import LEFT, RIGHT, PictureFormat
+from pamcli.batch.frames import FramePairs
 from pamcli.batch.job import Job
 from pamcli.batch.metres import named, read_calibrations
 from pamcli.batch.operation import Operation
@@ -17,16 +19,21 @@ from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable
+from pamcli.files.finding import counted
 from pamcli.files.outputs import Encoded, check_beside
 
 if TYPE_CHECKING:
     from pamcli.calibration.rig import Rectification, Rig
+    from pamcli.files.pairing import PairName
+    from pamcli.files.suffixes import PackedLayout
     from pamcli.imaging.images import Picture
     from pamcli.imaging.stereo_pair import StereoPair
 
 CALIBRATION = "calibration.yaml"
 LARGEST_OFFSET = 0.5
 """Median pixels by which matches may lie above or below each other afterwards."""
+LOOKED_AT = 8
+"""Frames of a video without a calibration by which all are rectified."""
 CHECKED, THEN_EVERY = 3, 16
 """Pairs of a calibrated batch that are checked at its beginning, and which of them afterwards."""
 
@@ -69,6 +76,8 @@ def rectify_files(
     rig = None if uncalibrated else _rig(read, cameras, baseline, fisheye)
     view = {"alpha": alpha, "size": size, "fov": fov}
     operation = _Rectifying(rig, view, batch.many, output_calibration, request.overwrite)
+    if uncalibrated and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
+        operation.frames = batch.pairing.pairs.spread(LOOKED_AT)
     return batch.working(operation, cores=1)
 
 
@@ -108,6 +117,10 @@ class _Rectifying(Operation[_Result]):
     ) -> None:
         """view: alpha, size and fov of `Rig.rectification`. place: of the calibration, if it was given."""
         self.rig, self.view, self.many, self.place, self.overwrite = rig, view, many, place, overwrite
+        self.frames: Sequence[PairName] = ()
+        """Frames of a video by which all are rectified where there is no calibration."""
+        self.refused: InputError | None = None
+        """Why they do not tell how."""
         self.size: tuple[int, int] | None = None
         self.rectification: Rectification | None = None
         self.count = 0
@@ -115,6 +128,11 @@ class _Rectifying(Operation[_Result]):
         """Vertical offset of each pair that was checked, pixels."""
         self.written = False
         self.same_for_all = rig is not None
+
+    def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+        if self.frames and self.rectification is None:
+            self._look_at_frames(layout, max_pixels)
+        return super().read(job, layout, max_pixels)
 
     def begin(self, job: Job, pair: StereoPair) -> None:
         self._for(pair)
@@ -168,6 +186,8 @@ class _Rectifying(Operation[_Result]):
 
     def _for(self, pair: StereoPair) -> Rectification:
         size = (pair.width, pair.height)
+        if self.rig is None and self.rectification is not None:
+            return self.rectification
         if self.rig is None:
             from pamcli.calibration.uncalibrated import rectification_by_features
 
@@ -201,6 +221,29 @@ class _Rectifying(Operation[_Result]):
                 "rectify pictures of each size in a batch of their own: they have different calibrations",
             )
         return self.rectification
+
+    def _look_at_frames(self, layout: PackedLayout | None, max_pixels: int | None) -> None:
+        """Find what rectifies all frames: one rig took them, and what each alone tells would tremble."""
+        from pamcli.calibration.uncalibrated import rectification_of_all
+
+        if self.refused is not None:
+            raise self.refused
+        views = []
+        for name in self.frames:
+            with suppress(InputError):  # it will be said of that frame
+                pair = self._frames(name, layout, max_pixels)
+                views.append((pair.left.pixels, pair.right.pixels))
+        try:
+            if not views:
+                raise InputError(f"none of {counted(len(self.frames), 'frame')} can be decoded")
+            self.rectification, matches = rectification_of_all(views, size=self.view["size"])
+        except InputError as error:
+            self.refused = error
+            raise
+        LOG.info(
+            f"rectified by {matches} matches in {counted(len(views), 'frame')}; without a calibration, "
+            "distances have no scale"
+        )
 
     def facts(self, result: _Result) -> Mapping[str, Any]:
         return {"vertical_offset": None if result.offset is None else round(result.offset, 3)}

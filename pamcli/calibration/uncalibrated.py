@@ -5,6 +5,7 @@ unknown focal length, so that matching features lie in the same row. Turning kee
 homographies do not. Distances stay without scale.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -27,18 +28,37 @@ ROUNDS = 100
 def rectification_by_features(
     left: Pixels, right: Pixels, *, size: tuple[int, int] | None = None
 ) -> tuple[Rectification, int]:
-    """What rectifies two pictures (H, W, 3), uint8 or uint16, of one size, and by how many matches.
+    """Find what rectifies two pictures (H, W, 3), uint8 or uint16, of one size; and by how many matches.
 
     size: (width, height) of the rectified pictures, by default that of the pictures. The right one is moved
     so that disparities begin just above 0. Raises InputError: too few matches, or cameras not side by side.
     """
+    return rectification_of_all([(left, right)], size=size)
+
+
+def rectification_of_all(
+    pairs: Iterable[tuple[Pixels, Pixels]], *, size: tuple[int, int] | None = None
+) -> tuple[Rectification, int]:
+    """Find what rectifies all pairs that two cameras took, by the matches of those that show enough.
+
+    pairs: one at least, of one size; else as `rectification_by_features`.
+    """
     import cv2
 
-    height, width = left.shape[:2]
+    matched, refused = [], None
+    for left, right in pairs:
+        height, width = left.shape[:2]
+        if max(width, height, *(size or ())) > LARGEST_SIDE:
+            raise InputError(f"pictures of more than {LARGEST_SIDE} px a side cannot be rectified")
+        try:
+            matched.append(_matches(left, right))
+        except InputError as too_few:
+            refused = too_few
+    if not matched:
+        assert refused is not None
+        raise refused
     size = size or (width, height)
-    if max(width, height, *size) > LARGEST_SIDE:
-        raise InputError(f"pictures of more than {LARGEST_SIDE} px a side cannot be rectified")
-    there = _matches(left, right)
+    there = tuple(np.concatenate(side) for side in zip(*matched, strict=True))
     middle = np.array([(width - 1) / 2, (height - 1) / 2])
     scale = float(width + height)
     one, two = ((points - middle) / scale for points in there)
@@ -84,7 +104,10 @@ def _matches(left: Pixels, right: Pixels) -> tuple[Floats, Floats]:
     one, two = match_keypoints(first, second, FEATURES, RIVAL)
     agree = np.zeros(len(one), bool)
     if len(one) >= FEWEST_MATCHES:
-        _, mask = cv2.findFundamentalMat(one, two, cv2.USAC_MAGSAC, 1.0, 0.999, 10_000)
+        try:
+            _, mask = cv2.findFundamentalMat(one, two, cv2.USAC_MAGSAC, 1.0, 0.999, 10_000)
+        except cv2.error:  # it now and then asserts that its last step, which failed, did not fail
+            _, mask = cv2.findFundamentalMat(one, two, cv2.FM_RANSAC, 1.0, 0.999, 10_000)
         if mask is not None:
             agree = mask.ravel().astype(bool)
     if np.count_nonzero(agree) < FEWEST_MATCHES:

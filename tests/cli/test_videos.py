@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 from pathlib import Path
@@ -64,6 +65,32 @@ def test_a_dropped_frame_is_named_and_moves_no_other_one(clips: Views, here: Pat
     assert run("disparity left.mkv right.mkv -o out --count 4").lines == [
         f"out/{name}.pfm" for name in kept[:4]
     ]
+
+
+def test_without_a_calibration_all_frames_are_rectified_alike(here: Path) -> None:
+    random = np.random.default_rng(2)
+    wall = cv2.resize(
+        random.integers(0, 256, (80, 120, 3), np.uint8), (480, 320), interpolation=cv2.INTER_CUBIC
+    )
+    near = np.where(np.arange(240)[:, None, None] < 120, wall[40:280, 20:340], wall[40:280, 32:352])
+    turn = cv2.getRotationMatrix2D((160, 120), 1.0, 1)
+    right = cv2.warpAffine(near, turn, (320, 240), borderMode=cv2.BORDER_REPLICATE)
+    noisy = [
+        [np.clip(view + random.normal(0, 6, view.shape), 0, 255).astype(np.uint8) for _ in range(5)]
+        for view in (wall[40:280, 40:360], right)
+    ]
+    for name, frames in zip(("left.mkv", "right.mkv"), noisy, strict=True):
+        write_video(here / name, frames)
+    made = run("rectify left.mkv right.mkv --uncalibrated -o out")
+    assert made.code == 0, made.stderr
+    assert made.stderr.count("without a calibration") == 1
+    assert re.search(r"rectified by \d+ matches in 5 frames", made.stderr)
+    # What no camera saw is black to the last bit: its outline is the rectification's.
+    for side in ("left", "right"):
+        pictures = [read_picture(path).pixels for path in sorted(here.glob(f"out/*_{side}.png"))]
+        outlines = [picture.max(axis=-1) == 0 for picture in pictures]
+        assert len(outlines) == 5
+        assert all(np.array_equal(each, outlines[0]) for each in outlines)
 
 
 def test_frames_are_rectified(clips: Views, here: Path) -> None:
