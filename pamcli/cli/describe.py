@@ -11,7 +11,7 @@ from pamcli.cli import options
 from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.network import keep_networks
 from pamcli.errors import ModelError, UsageError
-from pamcli.registry.description import files_behind
+from pamcli.registry.description import Description, files_behind
 
 
 class Written(OptionGroup, panel="Output"):
@@ -80,7 +80,7 @@ def command(
     console.inform(asked.runner.says)
     found = asked.describe(settings)
     if found.undecided and sys.stdin.isatty() and sys.stderr.isatty():
-        found = asked.describe({**settings, **_answers(found.undecided)})
+        found = asked.describe({**settings, **_answers(found.undecided, found.tried.description)})
     if found.contradictions and not found.tried.works:
         raise ModelError(found.contradictions[0])
     describing.require_settled(found)
@@ -110,20 +110,30 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _answers(undecided: tuple[str, ...]) -> Mapping[str, str]:
-    """What a person at a terminal says of each, as settings."""
-    from pamcli.inference.trial import ASPECTS, CHOICES
+def _answers(undecided: tuple[str, ...], described: Description) -> Mapping[str, str]:
+    """What a person at a terminal says of each, as settings. described: what is taken without."""
+    from pamcli.inference.trial import ASPECTS, CHOICES, alternatives
     from pamcli.registry.description import as_setting
 
     settings: dict[str, str] = {}
     for aspect in undecided:
-        if aspect not in CHOICES:
-            continue
-        choices: dict[str, Mapping[str, Any]] = CHOICES[aspect]
+        choices: Mapping[str, Mapping[str, Any]] = CHOICES.get(aspect) or {
+            " and ".join(name for name, given in each.inputs.items() if given.startswith("left")): {
+                "inputs": each.inputs
+            }
+            for each in (described, *alternatives(described, aspect))
+        }
         known = ", ".join(f"{number}: {choice}" for number, choice in enumerate(choices, 1))
-        number = 0
-        while not 1 <= number <= len(choices):
-            number = typer.prompt(f"{ASPECTS[aspect]} ({known})", type=int, err=True)
-        chosen = list(choices.values())[number - 1]
+        chosen = list(choices.values())[_answer(f"{ASPECTS[aspect]} ({known}): ", len(choices)) - 1]
         settings |= {key: as_setting(value) for key, value in chosen.items()}
     return settings
+
+
+def _answer(question: str, most: int) -> int:
+    """Ask for a number from 1 to `most`, until it is one; stdout is for results. Raises UsageError."""
+    while True:
+        typer.echo(question, nl=False, err=True)
+        if not (line := sys.stdin.readline()):
+            raise UsageError("no answer", "--set says it beforehand: pam guide own-network")
+        if line.strip().isdecimal() and 1 <= int(line) <= most:
+            return int(line)

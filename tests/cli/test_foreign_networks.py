@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,6 +240,23 @@ def test_evaluation_doctor_and_info_take_a_description(pair: Path, kitti: Path) 
     assert pam("weights", "verify", "net.toml").lines[0].startswith("net.toml: ok")
     Path("whole.onnx").write_bytes(b"")
     refuse(pam("weights", "verify", "net.toml"), 4, "whole.onnx is no ONNX file, or is damaged")
+
+
+def test_a_description_is_a_method_beside_another(networks: None, kitti: Path) -> None:
+    """--method measures it like --weights alone, and differences are counted to the first method."""
+    made.two_views(Path("whole.onnx"), None, output="disparities")
+    Path("net.toml").write_text(DESCRIBED.format(name="whole", size="free"))
+    data = ["eval", "disparity", "--data", f"kitti2015:{kitti}"]
+    run = pam(*data, "--method", "ours=pasmnet2", "--method", "x=net.toml", "--json")
+    assert run.code == 0, run.stderr
+    (found,) = run.records
+    ours, other = found["comparison"]["methods"]
+    assert (ours["method"], other["method"]) == ("ours", "x")
+    assert other["differences"]["d1"]["mean"] == pytest.approx(other["d1"] - ours["d1"])
+    assert other["d1"] != ours["d1"]
+    assert other["seconds"] > 0
+    (alone,) = pam(*data, "--weights", "net.toml", "--json").records
+    assert json.dumps(other["d1"]) in json.dumps(alone)
 
 
 def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import foreign_networks as made
@@ -148,3 +153,46 @@ def test_what_is_no_stereo_network(here: Path) -> None:
         run = pam("weights", "describe", "none.onnx", "-o", "net.toml")
         assert (run.code, "no weights file none.onnx" in run.stderr) == (4, True)
         refuse(pam("weights", "describe", "net.onnx", "-o", "net.toml", "--set", "white"), 2, "KEY=VALUE")
+
+
+def asked(*exchanges: tuple[str, str]) -> tuple[int, str]:
+    """Exit code and stdout of `describe` at a terminal that answers what is asked."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "pamcli", "weights", "describe", "net.onnx", "-o", "net.toml"]
+    running = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = ""
+    for question, answer in exchanges:
+        while question not in shown:
+            block = os.read(ours, 4096)  # raises OSError on Linux where the command has ended
+            shown += block.decode()
+        shown = ""
+        os.write(ours, answer.encode())
+    with suppress(OSError):
+        while os.read(ours, 4096):
+            pass
+    os.close(ours)
+    output, _ = running.communicate(timeout=100)
+    return running.returncode, output.decode()
+
+
+def test_a_terminal_is_asked(here: Path) -> None:
+    """What is answered stands in the description; a number that is no choice is asked for again."""
+    made.two_views(Path("net.onnx"), SIZE, names=("one", "two"), output="something")
+    code, output = asked(
+        ("left view is (1: one, 2: two)", "2\n"),
+        ("black and white (1: 0 to 1, 2: 0 to 255", "7\n"),
+        ("black and white (1: 0 to 1, 2: 0 to 255", "2\n"),
+        ("order of the colours (1: RGB, 2: BGR)", "2\n"),
+        ("disparities are positive (1: positive, 2: negative)", "2\n"),
+    )
+    assert (code, output) == (0, "net.toml\nnet.png\n")
+    found = tomllib.loads(Path("net.toml").read_text())
+    assert found["inputs"] == {"one": "right", "two": "left"}
+    assert (found["white"], found["channels"], found["sign"]) == (255, "BGR", -1)
+
+
+def test_a_terminal_that_does_not_answer(here: Path) -> None:
+    made.two_views(Path("net.onnx"), SIZE, names=("one", "two"), output="something")
+    assert asked(("left view is (1: one, 2: two)", "\4")) == (2, "")
+    assert not {"net.toml", "net.png"} & {*names(".")}
