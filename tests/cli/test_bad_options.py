@@ -190,7 +190,6 @@ def test_a_confidence_that_is_none(text: str) -> None:
     [
         ("disparity", "--unknown", "sky"),
         ("disparity", "--packed", "up"),
-        ("disparity", "--precision", "int8"),
         ("superres", "--color-map", "c.png"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -21,8 +22,11 @@ def test_without_the_library(small_pair: object, command: str, monkeypatch: pyte
 
 
 def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> None:
+    for view in ("left", "right"):
+        os.mkdir(view)
+        os.rename(f"{view}.png", f"{view}/0.png")
     with unchanged():
-        run = pam("disparity", ".", ".", "--color-map", "c/", "--range", "auto", "--engine", "ray")
+        run = pam("disparity", "left", "right", "--color-map", "c/", "--range", "auto", "--engine", "ray")
         refuse(run, 2, "--range auto needs the whole batch, which --engine ray has not")
 
 
