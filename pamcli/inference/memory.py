@@ -159,6 +159,6 @@ def _left_in_group(group: Path, limit: str, current: str, prefix: str) -> int | 
 def is_memory_error(error: MemoryError | RuntimeError) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    # The allocators of the CPU and of CUDA's libraries have no class of their own.
-    telling = r"out of memory|alloc.*memory|memory.*alloc|alloc_failed"
+    # The allocators of the CPU, of CUDA's libraries and of ONNX Runtime have no class of their own.
+    telling = r"out of memory|alloc.*memory|memory.*alloc|alloc_failed|bad_alloc|available memory .*smaller"
     return re.search(telling, str(error), re.IGNORECASE | re.DOTALL) is not None

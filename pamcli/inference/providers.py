@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from pamcli.errors import DeviceError, ModelError, UsageError
+from pamcli.inference.memory import HINT, is_memory_error
 
 PROVIDERS = {
     "cuda": "CUDAExecutionProvider",
@@ -112,6 +113,8 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
             given = model if isinstance(model, bytes) else str(model)
             session = runtime.InferenceSession(given, options, providers=providers)
     except Exception as error:  # its own classes
+        if is_memory_error(RuntimeError(str(error))):
+            raise DeviceError(f"not enough memory for {name}", HINT) from error
         raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
     if session.get_providers()[0] != providers[0][0]:
         raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")

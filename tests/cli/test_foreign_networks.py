@@ -322,6 +322,37 @@ def test_a_map_of_another_size_than_described(pair: Path) -> None:
     assert "gives disparities as 1 x 1 x 64 x 96, not with 32 x 48 rows and columns" in run.stderr
 
 
+NO_MEMORY = [
+    "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Conv node. Name:'' Status "
+    "Message: Failed to allocate memory for requested buffer of size 97844723712",
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: std::bad_alloc",
+    "Available memory of 1048576 is smaller than requested bytes of 97844723712",
+]
+
+
+@pytest.mark.parametrize("reason", NO_MEMORY)
+def test_what_does_not_fit_into_memory(pair: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    """A free network that finds no memory for a pair, or none for itself, ends in one line."""
+    import onnxruntime
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(reason)
+
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    Path("net.toml").write_text(DESCRIBED.format(name="whole", size="free"))
+    made.side_by_side(Path("larger.onnx"), 2, SIZE)
+    monkeypatch.setattr(onnxruntime.InferenceSession, "run", fail)
+    for command, network in ((DISPARITY, "net.toml"), (SUPERRES, "larger.onnx")):
+        with unchanged():
+            run = pam(*command, "--weights", network)
+            assert run.code == 5, run.stderr
+            (line,) = (each for each in run.complaints if each.startswith("error"))
+            assert "not enough memory for a pair of 96 x 64 pixels" in line
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
+    with unchanged():
+        refuse(pam(*DISPARITY, "--weights", "net.toml"), 5, "not enough memory for whole.onnx")
+
+
 def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
     made.two_views(Path("net.onnx"), None)
     made.two_views(Path("odd.onnx"), None, output="something")
