@@ -22,6 +22,15 @@ def make():
 """
 """A module with a PyTorch network that matches views in [0, 1]."""
 
+DESCRIBED = """network = "{name}.onnx"
+task = "disparity"
+inputs = {{ left = "left", right = "right" }}
+outputs = {{ disparities = "disparity" }}
+white = 1
+size = "{size}"
+"""
+"""A description of one that takes views in [0, 1]; to be formatted with its name and its size."""
+
 Shape = tuple[int | str, ...]
 
 

@@ -25,6 +25,8 @@ PACKAGES = (
     *("opencv-python-headless", "onnxruntime", "ray"),
 )
 
+NETWORK_SUFFIXES = (".safetensors", ".onnx", ".toml")
+
 
 class Pair(Files, panel="Calibration"):
     """Pair of pictures whose calibration is examined. Raises UsageError for what contradicts itself."""
@@ -43,6 +45,9 @@ class Pair(Files, panel="Calibration"):
     )
 
     def __post_init__(self) -> None:
+        networks = (each for each in self.inputs or () if Path(each).suffix in NETWORK_SUFFIXES)
+        if network := next(networks, None):
+            raise UsageError(f"{network} is a network, not a picture", f"pam weights verify {network}")
         if self.inputs and len(self.inputs) != 2:
             count = "1 picture is" if len(self.inputs) == 1 else f"{len(self.inputs)} pictures are"
             raise UsageError(f"{count} given, not a left and a right one")

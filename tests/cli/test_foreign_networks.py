@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +22,6 @@ ODD = (50, 77)
 """Rows and columns of pictures that are multiples of nothing."""
 
 SAMPLE = Path(__file__).parents[2] / "scripts" / "sample"
-
-DESCRIBED = """network = "{name}.onnx"
-task = "disparity"
-inputs = {{ left = "left", right = "right" }}
-outputs = {{ disparities = "disparity" }}
-white = 1
-size = "{size}"
-"""
 
 DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy", "--overwrite", "--device", "cpu"]
 SUPERRES = ["superres", "left.png", "right.png", "-o", "x.tif", "--output-right", "y.tif", "--overwrite"]
@@ -159,7 +150,7 @@ def test_a_picture_that_needs_tiles_has_no_seams(here: Path) -> None:
     found = {}
     for name in ("whole", "part"):
         size = "free" if name == "whole" else "64x96"
-        Path(f"{name}.toml").write_text(DESCRIBED.format(name=name, size=size))
+        Path(f"{name}.toml").write_text(made.DESCRIBED.format(name=name, size=size))
         run = pam(*DISPARITY, "--weights", f"{name}.toml", "--output-right", "r.npy")
         assert run.code == 0, run.stderr
         found[name] = np.load("x.npy"), np.load("r.npy")
@@ -216,7 +207,7 @@ def test_both_views_of_a_network_that_finds_both_at_once(pair: Path) -> None:
 
 def test_every_result_of_a_network_that_finds_one_view(pair: Path) -> None:
     made.block_matcher(Path("whole.onnx"), None, reach=32)
-    Path("net.toml").write_text(DESCRIBED.format(name="whole", size="free"))
+    Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free"))
     results = ["--output-right", "r.npy", "--visible", "v.png", "--confidence", "c.tif", "--page", "p.html"]
     run = pam(*DISPARITY, *results, "--weights", "net.toml", "--jsonl")
     assert run.code == 0, run.stderr
@@ -230,11 +221,9 @@ def test_every_result_of_a_network_that_finds_one_view(pair: Path) -> None:
     assert (confidence[:, 0] == 0)[left[:, 0] > 0].all(), "a match outside of the right view"
 
 
-def test_evaluation_doctor_and_info_take_a_description(pair: Path, kitti: Path) -> None:
-    made.block_matcher(Path("whole.onnx"), None, reach=32)
-    Path("net.toml").write_text(DESCRIBED.format(name="whole", size="free"))
-    run = pam("eval", "disparity", "--data", f"kitti2015:{kitti}", "--weights", "net.toml", "--json")
-    assert run.code == 0, run.stderr
+def test_information_and_examination_take_a_description(pair: Path) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free"))
     (found,) = pam("weights", "info", "net.toml", "--json").records
     assert (found["task"], found["network"]) == ("disparity", "whole.onnx")
     assert pam("weights", "verify", "net.toml").lines[0].startswith("net.toml: ok")
@@ -242,27 +231,37 @@ def test_evaluation_doctor_and_info_take_a_description(pair: Path, kitti: Path) 
     refuse(pam("weights", "verify", "net.toml"), 4, "whole.onnx is no ONNX file, or is damaged")
 
 
+ONLY_ALONE = {"visible-precision", "visible-recall", "occluded-precision", "occluded-recall"}
+"""Figures of visibility, which methods side by side are not asked for."""
+
+
 def test_a_description_is_a_method_beside_another(networks: None, kitti: Path) -> None:
-    """--method measures it like --weights alone, and differences are counted to the first method."""
-    made.two_views(Path("whole.onnx"), None, output="disparities")
-    Path("net.toml").write_text(DESCRIBED.format(name="whole", size="free"))
-    data = ["eval", "disparity", "--data", f"kitti2015:{kitti}"]
-    run = pam(*data, "--method", "ours=pasmnet2", "--method", "x=net.toml", "--json")
+    """--method states every figure that --weights alone does; differences are counted to the first method."""
+    made.block_matcher(Path("whole.onnx"), None, reach=32)
+    Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free"))
+    data = ["eval", "disparity", "--data", f"kitti2015:{kitti}", "--json"]
+    run = pam(*data, "--method", "x=net.toml", "--method", "ours=pasmnet2")
     assert run.code == 0, run.stderr
     (found,) = run.records
-    ours, other = found["comparison"]["methods"]
-    assert (ours["method"], other["method"]) == ("ours", "x")
-    assert other["differences"]["d1"]["mean"] == pytest.approx(other["d1"] - ours["d1"])
-    assert other["d1"] != ours["d1"]
-    assert other["seconds"] > 0
-    (alone,) = pam(*data, "--weights", "net.toml", "--json").records
-    assert json.dumps(other["d1"]) in json.dumps(alone)
+    theirs, ours = found["comparison"]["methods"]
+    assert (theirs["method"], ours["method"]) == ("x", "ours")
+    assert ours["differences"]["d1"]["mean"] == pytest.approx(ours["d1"] - theirs["d1"])
+    assert 0 < theirs["d1"] != ours["d1"]
+    assert theirs["seconds"] > 0
+    beside, _ = found["sets"]
+    (alone,) = pam(*data, "--weights", "net.toml").records[0]["sets"]
+    assert 0 < alone["pooled"]["all"]["d1"] < 100
+    for over in ("pooled", "image_means"):
+        for part, figures in alone[over].items():
+            assert {*figures} - ONLY_ALONE
+            for metric in {*figures} - ONLY_ALONE:
+                assert beside[over][part][metric] == figures[metric], (over, part, metric)
 
 
 def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("mynetwork.py").write_text(made.AS_MODULE)
     monkeypatch.syspath_prepend(".")
-    described = DESCRIBED.replace("disparities", "0").replace('network = "{name}.onnx"\n', "")
+    described = made.DESCRIBED.replace("disparities", "0").replace('network = "{name}.onnx"\n', "")
     Path("mine.toml").write_text(described.format(size="free"))
     options = ["--weights", "mine.toml", "--network-from"]
     run = pam(*DISPARITY, *options, "mynetwork:make")
@@ -285,132 +284,3 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
         refuse(pam(*DISPARITY, *options, source), code, said)
     refuse(pam(*DISPARITY, "--weights", "mine.toml"), 2, "mine.toml names no network", "--network-from")
     refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "takes a description as --weights")
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "said"),
-    [
-        ('task = "disparity"', "", "task is missing"),
-        ("white = 1", "white = 2", "white is 2"),
-        ("white = 1", "wite = 1", "no value is called 'wite' (did you mean white?"),
-        ('"left", right', '"right", right', "must be given both views"),
-        ('"disparity" }', '"left" }', "outputs of disparity hold disparity, not left"),
-        ('"free"', '"100x100"\nmultiple = 32', "size 100x100 is not a multiple of 32"),
-        ('"free"', '"10"', "size is '10'"),
-        ('"free"', '"free"\nlarger = "reduce"', "reduce needs a size"),
-        ("white = 1", "white = ", "is no description of a network: "),
-        ("white = 1", "scale = 2", "belongs to superres"),
-        ("white = 1", "deviation = [0, 1, 1]", "deviation must be above 0"),
-        ("left =", "links =", "does not have the inputs and outputs of its description"),
-        ("whole.onnx", "gone.onnx", "no weights file gone.onnx"),
-    ],
-)
-def test_descriptions_that_cannot_be(pair: Path, was: str, now: str, said: str) -> None:
-    made.block_matcher(Path("whole.onnx"), None, reach=4)
-    text = DESCRIBED.format(name="whole", size="free")
-    assert was in text
-    Path("net.toml").write_text(text.replace(was, now))
-    with unchanged():
-        refuse(pam(*DISPARITY, "--weights", "net.toml"), 4, said)
-
-
-def test_a_map_of_another_size_than_described(pair: Path) -> None:
-    made.block_matcher(Path("whole.onnx"), None, reach=4)
-    Path("net.toml").write_text(DESCRIBED.format(name="whole", size="free") + "resolution = 0.5")
-    run = pam(*DISPARITY, "--weights", "net.toml")
-    assert run.code == 4
-    assert "gives disparities as 1 x 1 x 64 x 96, not with 32 x 48 rows and columns" in run.stderr
-
-
-NO_MEMORY = [
-    "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Conv node. Name:'' Status "
-    "Message: Failed to allocate memory for requested buffer of size 97844723712",
-    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: std::bad_alloc",
-    "Available memory of 1048576 is smaller than requested bytes of 97844723712",
-]
-
-
-@pytest.mark.parametrize("reason", NO_MEMORY)
-def test_what_does_not_fit_into_memory(pair: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
-    """A free network that finds no memory for a pair, or none for itself, ends in one line."""
-    import onnxruntime
-
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError(reason)
-
-    made.block_matcher(Path("whole.onnx"), None, reach=4)
-    Path("net.toml").write_text(DESCRIBED.format(name="whole", size="free"))
-    made.side_by_side(Path("larger.onnx"), 2, SIZE)
-    monkeypatch.setattr(onnxruntime.InferenceSession, "run", fail)
-    for command, network in ((DISPARITY, "net.toml"), (SUPERRES, "larger.onnx")):
-        with unchanged():
-            run = pam(*command, "--weights", network)
-            assert run.code == 5, run.stderr
-            (line,) = (each for each in run.complaints if each.startswith("error"))
-            assert "not enough memory for a pair of 96 x 64 pixels" in line
-    monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
-    with unchanged():
-        refuse(pam(*DISPARITY, "--weights", "net.toml"), 5, "not enough memory for whole.onnx")
-
-
-def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
-    made.two_views(Path("net.onnx"), None)
-    made.two_views(Path("odd.onnx"), None, output="something")
-    for network, options, code, *said in (
-        ("net.onnx", ["--max-disparity", "64"], 2, "no maximum disparity"),
-        ("net.onnx", ["--precision", "bf16"], 2, "takes fp32, not bf16"),
-        ("net.onnx", ["--device", "openvino"], 5, "ONNX Runtime has no openvino", "onnxruntime-openvino"),
-        ("odd.onnx", [], 4, "of no family that pam knows", "pam weights describe"),
-    ):
-        with unchanged():
-            refuse(pam(*DISPARITY, "--weights", network, *options), code, *said)
-    with unchanged():
-        refuse(pam(*SUPERRES, "--weights", "net.onnx"), 4, "enlarges nothing")
-
-
-@pytest.mark.parametrize(
-    ("named", "command"),
-    [
-        ("x.npy", "disparity left.png right.png -o x.npy --weights net.toml --overwrite"),
-        (
-            "x.npy",
-            "disparity left.png right.png -o y.npy --output-right link.npy --weights net.toml --overwrite",
-        ),
-        ("x.png", "superres left.png right.png -o x.png --weights net.toml --overwrite"),
-        ("x.csv", "eval disparity --data kitti2015:kitti --weights net.toml --overwrite --per-image x.csv"),
-        ("x.csv", "eval disparity --data kitti2015:kitti --method net.toml --overwrite --table ./x.csv"),
-        ("x.html", "eval superres --data pairs:. --weights net.toml --overwrite --report x.html"),
-        ("x.zip", "submit --data kitti2015:kitti --weights net.toml --overwrite -o x.zip"),
-        ("x.png", "weights describe net.toml -o x.toml --overwrite"),
-        ("net.png", "weights describe net.toml -o net.toml --overwrite"),
-        ("x.toml", "weights describe net.toml -o x.toml --overwrite"),
-        ("x.png", "weights describe x.png -o x.toml --overwrite"),
-        ("x.png", "weights describe whole.onnx -o x.toml --overwrite --set initial=x.png"),
-    ],
-)
-@pytest.mark.parametrize("key", ["network", "initial"])
-def test_the_files_that_a_description_names_are_kept(
-    pair: Path, kitti: Path, key: str, named: str, command: str
-) -> None:
-    made.block_matcher(Path("whole.onnx"), None, reach=4)
-    made.block_matcher(Path(named), None, reach=4)
-    if "link.npy" in command:
-        Path("link.npy").symlink_to(named)
-    text = DESCRIBED.format(name="whole", size="free")
-    if key == "network":
-        text = text.replace("whole.onnx", named)
-    else:
-        text = text.replace('right = "right"', 'right = "right", flow = "flow/2"') + f'initial = "{named}"'
-    Path("net.toml").write_text(text)
-    with unchanged():
-        refuse(pam(*command.split()), 2, "would overwrite an input")
-
-
-def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None:
-    Path("labelled/left").mkdir(parents=True)
-    made.block_matcher(Path("labelled/left/a.png"), None, reach=4)
-    text = DESCRIBED.format(name="whole", size="free").replace("whole.onnx", "labelled/left/a.png")
-    Path("net.toml").write_text(text)
-    command = ["dataset", "label", "pairs:mine", "-o", "labelled/", "--overwrite", "--weights", "net.toml"]
-    with unchanged():
-        refuse(pam(*command), 2, "labelled holds the network among its pairs")

@@ -1,0 +1,154 @@
+"""What pam refuses of networks that are not its own, and of their descriptions, and says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import foreign_networks as made
+import pytest
+from pam_program import pam, refuse, refuse_options, unchanged
+
+for package in ("onnx", "onnxruntime"):
+    pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
+
+
+DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy", "--overwrite", "--device", "cpu"]
+SUPERRES = ["superres", "left.png", "right.png", "-o", "x.tif", "--output-right", "y.tif", "--overwrite"]
+
+
+def test_the_doctor_examines_no_network() -> None:
+    """It says which command does, before it looks for the file."""
+    for network in ("net.toml", "net.onnx", "net.safetensors"):
+        said = f"{network} is a network, not a picture", f"pam weights verify {network}"
+        refuse(pam("doctor", network), 2, *said)
+        refuse(pam("doctor", "left.png", network), 2, *said)
+    refuse_options(pam("doctor", "--weights", "net.toml"), "No such option: --weights")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ('task = "disparity"', "", "task is missing"),
+        ("white = 1", "white = 2", "white is 2"),
+        ("white = 1", "wite = 1", "no value is called 'wite' (did you mean white?"),
+        ('"left", right', '"right", right', "must be given both views"),
+        ('"disparity" }', '"left" }', "outputs of disparity hold disparity, not left"),
+        ('"free"', '"100x100"\nmultiple = 32', "size 100x100 is not a multiple of 32"),
+        ('"free"', '"10"', "size is '10'"),
+        ('"free"', '"free"\nlarger = "reduce"', "reduce needs a size"),
+        ("white = 1", "white = ", "is no description of a network: "),
+        ("white = 1", "scale = 2", "belongs to superres"),
+        ("white = 1", "deviation = [0, 1, 1]", "deviation must be above 0"),
+        ("left =", "links =", "does not have the inputs and outputs of its description"),
+        ("whole.onnx", "gone.onnx", "no weights file gone.onnx"),
+    ],
+)
+def test_descriptions_that_cannot_be(pair: Path, was: str, now: str, said: str) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    text = made.DESCRIBED.format(name="whole", size="free")
+    assert was in text
+    Path("net.toml").write_text(text.replace(was, now))
+    with unchanged():
+        refuse(pam(*DISPARITY, "--weights", "net.toml"), 4, said)
+
+
+def test_a_map_of_another_size_than_described(pair: Path) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free") + "resolution = 0.5")
+    run = pam(*DISPARITY, "--weights", "net.toml")
+    assert run.code == 4
+    assert "gives disparities as 1 x 1 x 64 x 96, not with 32 x 48 rows and columns" in run.stderr
+
+
+NO_MEMORY = [
+    "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Conv node. Name:'' Status "
+    "Message: Failed to allocate memory for requested buffer of size 97844723712",
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: std::bad_alloc",
+    "Available memory of 1048576 is smaller than requested bytes of 97844723712",
+]
+
+
+@pytest.mark.parametrize("reason", NO_MEMORY)
+def test_what_does_not_fit_into_memory(pair: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    """A free network that finds no memory for a pair, or none for itself, ends in one line."""
+    import onnxruntime
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(reason)
+
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    Path("net.toml").write_text(made.DESCRIBED.format(name="whole", size="free"))
+    made.side_by_side(Path("larger.onnx"), 2, (64, 96))
+    monkeypatch.setattr(onnxruntime.InferenceSession, "run", fail)
+    for command, network in ((DISPARITY, "net.toml"), (SUPERRES, "larger.onnx")):
+        with unchanged():
+            run = pam(*command, "--weights", network)
+            assert run.code == 5, run.stderr
+            (line,) = (each for each in run.complaints if each.startswith("error"))
+            assert "not enough memory for a pair of 96 x 64 pixels" in line
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
+    with unchanged():
+        refuse(pam(*DISPARITY, "--weights", "net.toml"), 5, "not enough memory for whole.onnx")
+
+
+def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
+    made.two_views(Path("net.onnx"), None)
+    made.two_views(Path("odd.onnx"), None, output="something")
+    for network, options, code, *said in (
+        ("net.onnx", ["--max-disparity", "64"], 2, "no maximum disparity"),
+        ("net.onnx", ["--precision", "bf16"], 2, "takes fp32, not bf16"),
+        ("net.onnx", ["--device", "openvino"], 5, "ONNX Runtime has no openvino", "onnxruntime-openvino"),
+        ("odd.onnx", [], 4, "of no family that pam knows", "pam weights describe"),
+    ):
+        with unchanged():
+            refuse(pam(*DISPARITY, "--weights", network, *options), code, *said)
+    with unchanged():
+        refuse(pam(*SUPERRES, "--weights", "net.onnx"), 4, "enlarges nothing")
+
+
+@pytest.mark.parametrize(
+    ("named", "command"),
+    [
+        ("x.npy", "disparity left.png right.png -o x.npy --weights net.toml --overwrite"),
+        (
+            "x.npy",
+            "disparity left.png right.png -o y.npy --output-right link.npy --weights net.toml --overwrite",
+        ),
+        ("x.png", "superres left.png right.png -o x.png --weights net.toml --overwrite"),
+        ("x.csv", "eval disparity --data kitti2015:kitti --weights net.toml --overwrite --per-image x.csv"),
+        ("x.csv", "eval disparity --data kitti2015:kitti --method net.toml --overwrite --table ./x.csv"),
+        ("x.html", "eval superres --data pairs:. --weights net.toml --overwrite --report x.html"),
+        ("x.zip", "submit --data kitti2015:kitti --weights net.toml --overwrite -o x.zip"),
+        ("x.png", "weights describe net.toml -o x.toml --overwrite"),
+        ("net.png", "weights describe net.toml -o net.toml --overwrite"),
+        ("x.toml", "weights describe net.toml -o x.toml --overwrite"),
+        ("x.png", "weights describe x.png -o x.toml --overwrite"),
+        ("x.png", "weights describe whole.onnx -o x.toml --overwrite --set initial=x.png"),
+    ],
+)
+@pytest.mark.parametrize("key", ["network", "initial"])
+def test_the_files_that_a_description_names_are_kept(
+    pair: Path, kitti: Path, key: str, named: str, command: str
+) -> None:
+    made.block_matcher(Path("whole.onnx"), None, reach=4)
+    made.block_matcher(Path(named), None, reach=4)
+    if "link.npy" in command:
+        Path("link.npy").symlink_to(named)
+    text = made.DESCRIBED.format(name="whole", size="free")
+    if key == "network":
+        text = text.replace("whole.onnx", named)
+    else:
+        text = text.replace('right = "right"', 'right = "right", flow = "flow/2"') + f'initial = "{named}"'
+    Path("net.toml").write_text(text)
+    with unchanged():
+        refuse(pam(*command.split()), 2, "would overwrite an input")
+
+
+def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None:
+    Path("labelled/left").mkdir(parents=True)
+    made.block_matcher(Path("labelled/left/a.png"), None, reach=4)
+    text = made.DESCRIBED.format(name="whole", size="free").replace("whole.onnx", "labelled/left/a.png")
+    Path("net.toml").write_text(text)
+    command = ["dataset", "label", "pairs:mine", "-o", "labelled/", "--overwrite", "--weights", "net.toml"]
+    with unchanged():
+        refuse(pam(*command), 2, "labelled holds the network among its pairs")
