@@ -129,7 +129,7 @@ def test_the_count_of_pasmnets_memory_is_close_to_its_tensors(
     if item == 2:
         network = StreamedPASMnet(folded(matcher.network).bfloat16())
         views = views.bfloat16()
-    for strip in (32, 64, height):
+    for strip in (32, height):
         with torch.inference_mode(), AliveTensors() as alive:
             network.match(lambda a, b: views[:, :, a:b], height, width, strip=strip)
         counted = matching_footprint(width, height, item)
@@ -142,7 +142,7 @@ def test_the_count_of_pasmnet2s_memory_is_close_to_its_tensors(width: int, heigh
     torch.manual_seed(0)
     network = StreamedPASMnet2(folded(PASMnet2().eval()), torch.float32 if item == 4 else torch.bfloat16)
     views = torch.zeros(2, 3, height, width)
-    for strip in (32, 96, height):
+    for strip in (32, height):
         with torch.inference_mode(), AliveTensors() as alive:
             network.match(lambda a, b: views[:, :, a:b], height, width, strip=strip)
         counted = matching2_footprint(width, height, item)
@@ -155,7 +155,7 @@ def test_the_count_of_passrnets_memory_is_close_to_its_tensors(
     upscaler: StereoUpscaler, width: int, height: int
 ) -> None:
     views = torch.zeros(2, 3, height, width)
-    for strip in (2, 8, 32, height):
+    for strip in (2, 32, height):
         with torch.inference_mode(), AliveTensors() as alive:
             upscaler.streamed.enlarge(
                 lambda a, b: views[:, :, a:b], height, width, lambda *_: None, both=True, strip=strip
