@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
+from warm_python import WarmPython
 
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import Picture, encode_picture, read_picture
@@ -25,13 +26,22 @@ import measure_match_size  # noqa: E402
 import moving_scenes  # noqa: E402
 
 
-def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / script), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+class Run(Protocol):
+    """Runs a script of scripts/."""
+
+    def __call__(self, script: str, *arguments: str) -> subprocess.CompletedProcess[str]: ...
 
 
-def test_the_benchmark_compares_with_the_plain_order(tmp_path: Path) -> None:
+@pytest.fixture
+def run(warm_python: WarmPython) -> Run:
+    def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = warm_python.command(str(ROOT / "scripts" / script), *arguments)
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_the_benchmark_compares_with_the_plain_order(run: Run, tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     tiny = ["--sizes", "32x64", "--superres", "16x20", "--growth", "none", "--repeat", "1", "--no-memory"]
     made = run("benchmark.py", *tiny, "--parts", "--precisions", "fp32,bf16", "--json", str(figures))
@@ -79,7 +89,7 @@ def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:
     return f"pairs:{folder}"
 
 
-def test_opencv_is_compared_on_data(tmp_path: Path) -> None:
+def test_opencv_is_compared_on_data(run: Run, tmp_path: Path) -> None:
     data = cut_of_the_sample(tmp_path, slice(150, 350), slice(100, 500))
     made = run("compare_opencv.py", "--data", data, "--weights", "pasmnet")
     assert made.returncode == 0, made.stderr
@@ -90,7 +100,7 @@ def test_opencv_is_compared_on_data(tmp_path: Path) -> None:
     assert 0 < float(share.split(" takes ")[1].split()[0]) < 1
 
 
-def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
+def test_precisions_are_compared_on_data(run: Run, tmp_path: Path) -> None:
     data = cut_of_the_sample(tmp_path, slice(100, 140), slice(200, 264))
     same = run("compare_precisions.py", "--data", data, "--precision", "fp32", "--json")
     assert same.returncode == 0, same.stderr
@@ -106,7 +116,8 @@ def test_precisions_are_compared_on_data(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_a_list() -> None:
-    made = run("batch_memory.py", "--pairs", "50", "500")
+    command = [sys.executable, str(ROOT / "scripts" / "batch_memory.py"), "--pairs", "50", "500"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)  # whose memory is its own
     assert made.returncode == 0, made.stderr
     counts = [
         (int(line.split()[0]), float(line.split(": ")[1].split()[0])) for line in made.stdout.splitlines()
@@ -115,7 +126,7 @@ def test_memory_does_not_grow_with_a_list() -> None:
     assert all(0 < megabytes < 20 for _, megabytes in counts)
 
 
-def test_sizes_to_match_large_pictures_at_are_compared(tmp_path: Path) -> None:
+def test_sizes_to_match_large_pictures_at_are_compared(run: Run, tmp_path: Path) -> None:
     sizes = ["--width", "192", "--drawn", "96", "--widths", "192,96,400"]
     made = run("measure_match_size.py", *sizes, "--scenes", "1", "--precision", "fp32")
     assert made.returncode == 0, made.stderr
@@ -152,7 +163,7 @@ def test_an_enlarged_scene_has_the_geometry_of_the_scene(number: int) -> None:
     assert 0.2 * rough < fine < 2 * rough, "there are details of a pixel"
 
 
-def test_steadiness_is_measured_on_drawn_sequences() -> None:
+def test_steadiness_is_measured_on_drawn_sequences(run: Run) -> None:
     made = run("measure_steadiness.py", "--scenes", "1", "--frames", "6", "--size", "128x96")
     assert made.returncode == 0, made.stderr
     lines = made.stdout.splitlines()
@@ -165,7 +176,7 @@ def test_steadiness_is_measured_on_drawn_sequences() -> None:
     assert re.fullmatch(r"--steady takes [\d.]+ % of the time of matching", lines[6])
 
 
-def test_a_video_is_killed_and_gone_on_with() -> None:
+def test_a_video_is_killed_and_gone_on_with(run: Run) -> None:
     pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
     made = run("video_bounds.py", "--frames", "6", "--few", "2", "--size", "96x64", "--compared", "1")
     assert made.returncode == 0, made.stderr

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 from PIL import Image
+from warm_python import WarmPython
 
 from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, recorded_sha256
 
@@ -26,10 +25,9 @@ def test_the_picture_shows_the_weights_that_are_shipped() -> None:
     assert comment(PICTURE) == SHIPPED, "other weights are shipped: run scripts/readme_picture.py"
 
 
-def test_the_script_draws_it(tmp_path: Path) -> None:
+def test_the_script_draws_it(tmp_path: Path, warm_python: WarmPython) -> None:
     script, drawn = ROOT / "scripts" / "readme_picture.py", tmp_path / "drawn.jpg"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, script, drawn], env=environment, capture_output=True, text=True)
+    run = subprocess.run(warm_python.command(str(script), str(drawn)), capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert comment(drawn) == SHIPPED
     with Image.open(drawn) as new, Image.open(PICTURE) as shown:

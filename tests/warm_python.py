@@ -8,6 +8,7 @@ What a start itself does, and signals, are tested with real ones (test_startup.p
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import sys
 
@@ -23,7 +24,10 @@ ALL = (
 
 
 class WarmPython:
-    """The process of which programs are forks, with modules loaded; it ends with the context."""
+    """The process of which programs are forks, with modules loaded; it ends with the context.
+
+    `executable` is a file that takes a Python's place where others start it.
+    """
 
     def __init__(self, *loaded: str) -> None:
         self.loaded = loaded or ALL
@@ -38,6 +42,10 @@ class WarmPython:
         self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.server.stdout is not None
         assert self.server.stdout.readline() == b"ready\n"
+        self.executable = os.path.join(self.folder.name, "python")
+        with open(self.executable, "w") as script:
+            script.write(f'#!/bin/sh\nexec {shlex.join(self.command())} "$@"\n')
+        os.chmod(self.executable, 0o755)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -45,7 +53,7 @@ class WarmPython:
         self.folder.cleanup()
 
     def command(self, *words: str) -> list[str]:
-        """What `python WORDS` would do: `-m MODULE ...` or `-c CODE ...`."""
+        """What `python WORDS` would do: `-m MODULE ...`, `-c CODE ...` or `SCRIPT ...`."""
         return [sys.executable, "-ISE", __file__, CLIENT, self.address, *words]
 
 
@@ -108,17 +116,25 @@ def answer(connection: socket.socket) -> int:
     return code
 
 
-def run(option: str, what: str, *words: str) -> int:
+def run(*words: str) -> int:
     import runpy
     import traceback
 
-    sys.argv = [option, *words]
+    option, *rest = words
     try:
         if option == "-m":
-            runpy.run_module(what, run_name="__main__", alter_sys=True)
+            sys.argv = [option, *rest[1:]]
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        elif option == "-c":
+            sys.argv = [option, *rest[1:]]
+            exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
         else:
-            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+            sys.argv = list(words)
+            sys.path.insert(0, os.path.dirname(os.path.abspath(option)))
+            runpy.run_path(option, run_name="__main__")
     except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # noqa: T201
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception:  # noqa: BLE001 - as Python itself does
         traceback.print_exc()

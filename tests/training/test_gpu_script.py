@@ -15,6 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 from PIL import Image
+from warm_python import WarmPython
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -40,13 +41,14 @@ SMALL_SIZES = [
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """A checkout, and a folder of textures beside it."""
+def machine(tmp_path: Path, warm_python: WarmPython) -> Path:
+    """A checkout, its Python, and a folder of textures beside it."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     for name in ("pamcli", "weights"):
         (checkout / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "scripts" / "training", checkout / "scripts" / "training")
+    shutil.copy(warm_python.executable, checkout / "python")
     rng = np.random.default_rng(0)
     for name, channels in (("a/photo.png", 3), ("cut.png", 4)):
         (tmp_path / "textures" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -55,8 +57,8 @@ def machine(tmp_path: Path) -> Path:
     return checkout
 
 
-def call(machine: Path, *arguments: str, python: str | Path = sys.executable) -> None:
-    environment = {**os.environ, "PYTHON": str(python), "OUT": str(machine / "back")}
+def call(machine: Path, *arguments: str) -> None:
+    environment = {**os.environ, "PYTHON": str(machine / "python"), "OUT": str(machine / "back")}
     command = [machine / "scripts/training/gpu.sh", *arguments]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stderr
@@ -65,9 +67,10 @@ def call(machine: Path, *arguments: str, python: str | Path = sys.executable) ->
 def trained_with(machine: Path, *arguments: str) -> str:
     """What a call would give to `pam train`: the words, in one line."""
     python, words = machine / "python", machine / "words"
+    real = python.read_text()
     python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {sys.executable} "$@"\necho "$*" >{words}\n')
-    python.chmod(0o755)
-    call(machine, *arguments, python=python)
+    call(machine, *arguments)
+    python.write_text(real)
     return words.read_text()
 
 
