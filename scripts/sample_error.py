@@ -5,13 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pamcli.data.source import Sample
-from pamcli.errors import PamError
-from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
-from pamcli.imaging.disparity_files import read_disparity
-from pamcli.imaging.images import read_picture
+import pamcli
 
-FOLDER = Path(__file__).resolve().parent / "sample"
+TRUTH = Path(__file__).resolve().parent / "sample" / "disparity.pfm"
 SHOWN = {
     "epe": ("end-point error", "px"),
     "bad-2": ("bad-2", "%   (more than 2 px off)"),
@@ -20,20 +16,13 @@ SHOWN = {
     "density": ("density", "%  (pixels with an estimate)"),
 }
 
-
-def main(estimate_file: str) -> None:
-    left, right = (read_picture(FOLDER / f"{side}.png").pixels for side in ("left", "right"))
-    sample = Sample("the sample pair", left, right, read_disparity(FOLDER / "disparity.pfm"))
-    meter = DisparityMeter()
-    figures = meter.add(sample, Estimate(read_disparity(Path(estimate_file)))).figures["all"]
-    for metric, (name, unit) in SHOWN.items():
-        print(f"{name:16} {figures[metric]:.2f} {unit}")
-
-
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(f"usage: {sys.argv[0]} FILE")
     try:
-        main(sys.argv[1])
-    except PamError as error:
+        estimate, truth = (pamcli.read_disparity(file) for file in (Path(sys.argv[1]), TRUTH))
+        figures = pamcli.disparity_metrics(estimate, truth)
+    except pamcli.PamError as error:
         sys.exit(str(error))
+    for metric, (name, unit) in SHOWN.items():
+        print(f"{name:16} {figures[metric]:.2f} {unit}")

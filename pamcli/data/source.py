@@ -203,10 +203,6 @@ class SourceInfo:
     needs_folder: bool = True
     """False: NAME alone, without a path, means something, too."""
 
-    @property
-    def verified(self) -> bool:
-        return not self.unverified
-
     def expected(self, split: str) -> str:
         """The pictures of one sample, on one line."""
         pictures = ", ".join(line.split("  ")[0] for line in self.tree[:2])

@@ -57,7 +57,6 @@ def mean_interval(
     weights: NDArray[np.floating] | None = None,
     *,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> tuple[float, float]:
     """Find the 95 % interval of a weighted mean, drawing scenes.
 
@@ -76,7 +75,7 @@ def mean_interval(
     spread = math.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())
     if spread == 0:
         return float(mean), float(mean)
-    drawn = np.random.default_rng(seed).integers(0, count, (draws, count))
+    drawn = np.random.default_rng(0).integers(0, count, (draws, count))
     sums, sizes = sums[drawn], sizes[drawn]
     means = sums.sum(axis=1) / sizes.sum(axis=1)
     spreads = np.sqrt(((sums - means[:, None] * sizes) ** 2).sum(axis=1)) / sizes.sum(axis=1)

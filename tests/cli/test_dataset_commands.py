@@ -65,7 +65,7 @@ def test_list_describes_every_data_set() -> None:
             said = f"{key.default} (default)" if key.choices else f"(default {key.default})"
             assert said in text or key.default is None
         assert all(" ".join(line.split()) in text for line in row.tree)
-        assert (f"unverified {row.unverified}" in text) == (not row.verified)
+        assert (f"unverified {row.unverified}" in text) == bool(row.unverified)
         assert all(len(line) <= 110 and line == line.rstrip() for line in lines)
     assert "NAME[/SPLIT]:PATH[?key=value&...]" in blocks[-1]
     assert "first (only the first N samples)" in blocks[-1]
