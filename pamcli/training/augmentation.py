@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image
 
 from pamcli.checked import FromZero, Positive, Share, checked
 from pamcli.errors import UsageError
+from pamcli.imaging.degrading import blurred, random_degradation
 
 LARGEST_ERASED = 0.3  # most of each side that an erased rectangle takes
-LEAST_BLUR = 0.2  # pixels of standard deviation; less is not seen
 
 
 @checked
@@ -61,16 +61,16 @@ class Augmentation:
     """Largest standard deviation of noise, of pictures in [0, 1]; for each view by itself."""
     blur: FromZero = 0.0
     """Largest standard deviation of a Gaussian, pixels; for each view by itself."""
-    low_noise: FromZero = 0.0
-    """Super-resolution: as `noise`, of the low-resolution views alone, which are enlarged to pictures without
-    it. Then a second view is worth more, and its use is learned sooner."""
+    camera: Share = 0.0
+    """Super-resolution: probability that both low-resolution views are degraded as cameras do, each in
+    its own way (`imaging.degrading`); what they are enlarged to stays as it is."""
     erase: Share = 0.0
     """Probability that a rectangle of the right view is covered; not for super-resolution."""
 
     @property
     def keeps_pixels(self) -> bool:
         """Pictures are moved, turned over and their colours exchanged at most: no pixel gets a new value."""
-        moving = ("mirror", "upside_down", "permute_colours", "low_noise", "erase")
+        moving = ("mirror", "upside_down", "permute_colours", "camera", "erase")
         return replace(self, **dict.fromkeys(moving, 0.0)) == Augmentation()
 
     @property
@@ -210,23 +210,18 @@ def jittered(
         own = _light(rng, by.view_brightness, by.view_contrast, by.view_gamma, by.view_colour)
         sigma, noise = float(rng.uniform(0, by.blur)), float(rng.uniform(0, by.noise))
         tables = _tables(both * own)
-        if sigma >= LEAST_BLUR or tables is not None:
-            image = Image.fromarray(np.ascontiguousarray(view))
-            if sigma >= LEAST_BLUR:
-                image = image.filter(ImageFilter.GaussianBlur(sigma))
-            view = np.asarray(image if tables is None else image.point(tables))
+        view = blurred(view, sigma)
+        if tables is not None:
+            view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).point(tables))
         views.append(_grainy(rng, view, noise) if noise else view)
     return views[0], views[1]
 
 
-def noisy(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
-    """Each of the views that the network is given with noise of its own, `low_noise` at most."""
-    if not augmentation.low_noise:
+def taken(rng: Generator, example: Example, augmentation: Augmentation) -> Example:
+    """The views that the network is given as two cameras might give them, each with faults of its own."""
+    if rng.random() >= augmentation.camera:
         return example
-    left, right = (
-        _grainy(rng, view, float(rng.uniform(0, augmentation.low_noise)))
-        for view in (example.left, example.right)
-    )
+    left, right = (random_degradation(rng)(view, rng) for view in (example.left, example.right))
     return replace(example, left=left, right=right)
 
 

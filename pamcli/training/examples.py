@@ -37,9 +37,9 @@ from pamcli.training.augmentation import (
     choose_crop,
     erased,
     jittered,
-    noisy,
     permuted,
     randomly_flipped,
+    taken,
 )
 from pamcli.training.crops import Crops
 from pamcli.training.kept_scenes import KeptScenes
@@ -163,7 +163,7 @@ class Examples(Dataset[Example]):
         sample = self._sample(source, position, size) if kept is None else kept.scene(position)
         if self.scale is not None:
             example = randomly_flipped(rng, self._reduced(rng, sample, self.scale), self.augmentation)
-            return noisy(rng, example, self.augmentation)
+            return taken(rng, example, self.augmentation)
         by = self.augmentation
         if source.endless:
             by = self.drawing.augmentation or by.of_scenes

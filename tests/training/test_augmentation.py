@@ -19,8 +19,8 @@ from pamcli.training.augmentation import (
     flipped,
     jittered,
     mirrored,
-    noisy,
     randomly_flipped,
+    taken,
 )
 
 
@@ -32,7 +32,7 @@ def test_by_default_nothing_is_changed() -> None:
     whole, nothing = example(pair()), Augmentation()
     assert randomly_flipped(rng(), whole, nothing) is whole
     assert erased(rng(), whole, nothing) is whole
-    assert noisy(rng(), whole, nothing) is whole
+    assert taken(rng(), whole, nothing) is whole
     left, right = jittered(rng(), whole.left, whole.right, nothing)
     assert left is whole.left
     assert right is whole.right

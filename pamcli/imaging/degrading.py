@@ -1,0 +1,74 @@
+"""What cameras do to pictures: blur, noise, sharpening, JPEG; to teach super-resolution, and to measure it.
+
+Views are (H, W, 3) RGB uint8, and so are the results.
+"""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+View = NDArray[np.uint8]
+
+LEAST_BLUR = 0.2  # pixels of standard deviation; less is not seen
+QUALITIES = 60, 95
+"""Qualities of JPEG files as cameras and photographers write them."""
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """What one camera does to its pictures, in this order."""
+
+    blur: float = 0.0
+    """Standard deviation of a Gaussian, pixels."""
+    noise: float = 0.0
+    """Standard deviation, of levels from 0 to 255."""
+    sharpening: float = 0.0
+    """Share of what a Gaussian of one pixel takes away that is added."""
+    jpeg: int | None = None
+    """Quality, 1 to 100, as libjpeg means it; None: not compressed."""
+    whole_colours: bool = False
+    """JPEG keeps colours in full size, not at a half of each side."""
+
+    def __call__(self, view: View, rng: Generator) -> View:
+        """Picture (H, W, 3) as that camera gives it; `rng` draws the noise."""
+        view = blurred(view, self.blur)
+        if self.noise:
+            grain = rng.standard_normal(view.shape, np.float32)
+            view = np.clip(np.rint(view + self.noise * grain), 0, 255).astype(np.uint8)
+        if self.sharpening:
+            by = ImageFilter.UnsharpMask(radius=1, percent=round(100 * self.sharpening), threshold=0)
+            view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).filter(by))
+        return view if self.jpeg is None else compressed(view, self.jpeg, whole_colours=self.whole_colours)
+
+
+def random_degradation(rng: Generator) -> Degradation:
+    """Draw what a camera may do: most pictures are JPEG, half have noise, a third blur, a third sharpening."""
+    compressed, grainy, soft, sharpened, whole = rng.random(5) < (0.75, 0.5, 0.35, 0.35, 0.3)
+    return Degradation(
+        blur=float(rng.uniform(LEAST_BLUR, 0.7)) if soft else 0.0,
+        noise=float(rng.uniform(1, 12)) if grainy else 0.0,
+        sharpening=float(rng.uniform(0.1, 0.8)) if sharpened else 0.0,
+        jpeg=int(rng.integers(QUALITIES[0], QUALITIES[1] + 1)) if compressed else None,
+        whole_colours=bool(whole),
+    )
+
+
+def blurred(view: View, deviation: float) -> View:
+    """Picture (H, W, 3) after a Gaussian of `deviation` pixels; unchanged below 0.2."""
+    if deviation < LEAST_BLUR:
+        return view
+    image = Image.fromarray(np.ascontiguousarray(view))
+    return np.asarray(image.filter(ImageFilter.GaussianBlur(deviation)))
+
+
+def compressed(view: View, quality: int, *, whole_colours: bool = False) -> View:
+    """Picture (H, W, 3) as it comes back from a JPEG file of `quality` (1 to 100)."""
+    file = io.BytesIO()
+    subsampling = "4:4:4" if whole_colours else "4:2:0"
+    Image.fromarray(np.ascontiguousarray(view)).save(file, "JPEG", quality=quality, subsampling=subsampling)
+    with Image.open(file) as image:
+        return np.asarray(image)

@@ -1,0 +1,60 @@
+"""Pictures as cameras give them: blurred, noisy, sharpened, compressed."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pamcli.imaging.degrading import Degradation, View, compressed, random_degradation
+
+
+def step() -> View:
+    """A dark half beside a bright one, (64, 64, 3)."""
+    view = np.full((64, 64, 3), 60, np.uint8)
+    view[:, 32:] = 190
+    return view
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_by_default_a_camera_changes_nothing() -> None:
+    np.testing.assert_array_equal(Degradation()(step(), rng()), step())
+
+
+@pytest.mark.parametrize("deviation", [2.0, 10.0])
+def test_noise_has_the_deviation_that_is_said(deviation: float) -> None:
+    change = Degradation(noise=deviation)(step(), rng()).astype(float) - step()
+    assert change.std() == pytest.approx(deviation, rel=0.05)
+    assert abs(change.mean()) < 0.2
+
+
+def test_blur_widens_an_edge_and_sharpening_overshoots() -> None:
+    soft, sharp = (
+        made(step(), rng())[32, :, 0].astype(int)
+        for made in (Degradation(blur=0.7), Degradation(sharpening=0.8))
+    )
+    assert 60 < soft[31] < 190
+    assert soft.min() == 60
+    assert sharp.max() > 195
+    assert sharp.min() < 55
+
+
+def test_a_jpeg_is_that_of_the_library_and_worse_with_less_quality() -> None:
+    texture = rng(3).integers(0, 256, (64, 64, 3), np.uint8)
+    errors = [np.abs(compressed(texture, quality).astype(float) - texture).mean() for quality in (95, 75, 60)]
+    assert errors == sorted(errors)
+    assert np.abs(compressed(texture, 95, whole_colours=True) - texture.astype(float)).mean() < errors[0]
+    assert Image.fromarray(compressed(texture, 75)).size == (64, 64)
+
+
+def test_cameras_differ_and_are_drawn_from_their_ranges() -> None:
+    drawn = [random_degradation(rng(seed)) for seed in range(300)]
+    assert len(set(drawn)) > 250
+    qualities = [each.jpeg for each in drawn if each.jpeg is not None]
+    assert 0.65 < len(qualities) / 300 < 0.85
+    assert 60 <= min(qualities) < 65
+    assert 90 < max(qualities) <= 95
+    assert max(each.noise for each in drawn) <= 12
+    assert sum(each == Degradation(whole_colours=each.whole_colours) for each in drawn) < 60
+    assert random_degradation(rng(5)) == random_degradation(rng(5))
