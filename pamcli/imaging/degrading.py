@@ -46,7 +46,7 @@ class Degradation:
 
 
 def random_degradation(rng: Generator) -> Degradation:
-    """Draw what a camera may do: most pictures are JPEG, half have noise, a third blur, a third sharpening."""
+    """Draw what a camera may do: three in four write JPEG, half have noise, a third each blur or sharpen."""
     compressed, grainy, soft, sharpened, whole = rng.random(5) < (0.75, 0.5, 0.35, 0.35, 0.3)
     return Degradation(
         blur=float(rng.uniform(LEAST_BLUR, 0.7)) if soft else 0.0,
