@@ -22,6 +22,7 @@ from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.results import Fact
 from pamcli.evaluation.semi_global import SemiGlobalMethod
+from pamcli.evaluation.superres_baselines import DenoisedBicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import listed, shown
 from pamcli.files.folders import entries_of
@@ -172,7 +173,7 @@ class FilesMethod:
         return enlarge
 
 
-Method = NetworkMethod | FilesMethod | SemiGlobalMethod
+Method = NetworkMethod | FilesMethod | SemiGlobalMethod | DenoisedBicubic
 
 
 def find_files(

@@ -1,8 +1,11 @@
 """Super-resolution as a task to measure: pairs reduced, enlarged, compared, always beside bicubic."""
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+import numpy as np
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
@@ -12,6 +15,7 @@ from pamcli.evaluation.report_pictures import ShownPair, shown_superres
 from pamcli.evaluation.results import Evaluation, Fact
 from pamcli.evaluation.run import MeasuredSet, Task
 from pamcli.evaluation.semi_global import SemiGlobalMethod
+from pamcli.evaluation.superres_baselines import bicubic
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -22,6 +26,7 @@ from pamcli.evaluation.superres_metrics import (
     superres_pair,
 )
 from pamcli.evaluation.tables import Column, Value, json_rows
+from pamcli.imaging.degrading import Degradation
 
 BICUBIC = "bicubic"
 
@@ -43,6 +48,8 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
     """Measures pictures that become `scale` times larger. Bicubic stands beside every method, or alone."""
 
     scale: int = field()
+    degradation: Degradation | None = None
+    """What a camera does to the low-resolution pictures; its noise is the same in every run."""
 
     title = "Super-resolution"
     columns = COLUMNS
@@ -54,7 +61,12 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
     timed = "network alone"
 
     def case(self, sample: Sample) -> SuperresPair:
-        return superres_pair(sample.left, sample.right, self.scale, name=sample.name)
+        pair = superres_pair(sample.left, sample.right, self.scale, name=sample.name)
+        if self.degradation is None:
+            return pair
+        rng = np.random.default_rng(zlib.crc32(sample.name.encode()))
+        low_left, low_right = (self.degradation(view, rng) for view in (pair.low_left, pair.low_right))
+        return replace(pair, low_left=low_left, low_right=low_right)
 
     def meter(self, source: Source) -> SuperresMeter:
         return SuperresMeter()
@@ -79,7 +91,8 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
         return shown_superres(case.name, caption, views[0], result, case.left)
 
     def facts(self, method: Method | None) -> list[Fact]:
-        return [("scale", f"x{self.scale}")]
+        degraded = [] if self.degradation is None else [("degraded by", str(self.degradation))]
+        return [("scale", f"x{self.scale}"), *degraded]
 
     def rows(self, total: SuperresSummary) -> Iterator[dict[str, Value]]:
         yield {"pairs": len(total.images), **flat(total.headline)}
@@ -89,15 +102,16 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
         worth = {label: gain for label, gain in second.items() if gain is not None}
         told = [("second view", f"{gain:+.3f} dB on the left one, {label}") for label, gain in worth.items()]
         note = "SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed"
-        numbers = {"scale": self.scale, "summary": json_rows(page.summary), "second_view": worth}
+        degraded = None if self.degradation is None else str(self.degradation)
+        numbers = {
+            "scale": self.scale,
+            "degraded_by": degraded,
+            "summary": json_rows(page.summary),
+            "second_view": worth,
+        }
         return replace(
             page,
             facts=(*page.facts, *told),
             notes=(*page.notes, note),
             numbers={**numbers, **page.numbers},
         )
-
-
-def bicubic(pair: SuperresPair) -> Enlarged:
-    """Enlarge both views by MATLAB's bicubic: the baseline."""
-    return Enlarged(*pair.bicubic())

@@ -5,11 +5,14 @@ Views are (H, W, 3) RGB uint8, and so are the results.
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
+
+from pamcli.errors import UsageError, did_you_mean
 
 View = NDArray[np.uint8]
 
@@ -20,7 +23,7 @@ QUALITIES = 60, 95
 
 @dataclass(frozen=True)
 class Degradation:
-    """What one camera does to its pictures, in this order."""
+    """What one camera does to its pictures, in this order. Raises UsageError: out of range."""
 
     blur: float = 0.0
     """Standard deviation of a Gaussian, pixels."""
@@ -33,6 +36,17 @@ class Degradation:
     whole_colours: bool = False
     """JPEG keeps colours in full size, not at a half of each side."""
 
+    def __post_init__(self) -> None:
+        within = {"blur": (0, 10), "noise": (0, 100), "sharpening": (0, 5), "jpeg": (1, 100)}
+        for name, (least, most) in within.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise UsageError(f"{name}={value:g}: from {least} to {most}")
+
+    def __str__(self) -> str:
+        values = {"blur": self.blur, "noise": self.noise, "sharpening": self.sharpening, "jpeg": self.jpeg}
+        return ",".join(f"{name}={value:g}" for name, value in values.items() if value)
+
     def __call__(self, view: View, rng: Generator) -> View:
         """Picture (H, W, 3) as that camera gives it; `rng` draws the noise."""
         view = blurred(view, self.blur)
@@ -43,6 +57,25 @@ class Degradation:
             by = ImageFilter.UnsharpMask(radius=1, percent=round(100 * self.sharpening), threshold=0)
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).filter(by))
         return view if self.jpeg is None else compressed(view, self.jpeg, whole_colours=self.whole_colours)
+
+
+def parse_degradation(text: str, option: str) -> Degradation:
+    """Read "jpeg=75,noise=5". option: what a message calls it. Raises UsageError: no such key, no number."""
+    known = {"blur": float, "noise": float, "sharpening": float, "jpeg": int}
+    values: dict[str, Any] = {}
+    for part in text.split(","):
+        key, equals, given = (each.strip() for each in part.partition("="))
+        if key not in known or not equals or key in values:
+            raise UsageError(
+                f"{option} {text!r}: {part.strip()!r} is not understood",
+                f"{did_you_mean(key, known)}KEY=VALUE,... with the keys {', '.join(known)}, each once",
+            )
+        try:
+            values[key] = known[key](given)
+        except ValueError:
+            whole = "whole " if known[key] is int else ""
+            raise UsageError(f"{option} {text!r}: {given!r} is no {whole}number") from None
+    return Degradation(**values)
 
 
 def random_degradation(rng: Generator) -> Degradation:

@@ -16,7 +16,8 @@ from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.methods import NetworkMethod
 from pamcli.evaluation.run import measure
-from pamcli.evaluation.superres import BICUBIC, Superres, bicubic
+from pamcli.evaluation.superres import BICUBIC, Superres
+from pamcli.evaluation.superres_baselines import bicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
