@@ -102,10 +102,10 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
         worth = {label: gain for label, gain in second.items() if gain is not None}
         told = [("second view", f"{gain:+.3f} dB on the left one, {label}") for label, gain in worth.items()]
         note = "SSIM as the parallax-attention paper prints it is defined nowhere, and is not computed"
-        degraded = None if self.degradation is None else str(self.degradation)
+        degraded = {} if self.degradation is None else {"degraded_by": str(self.degradation)}
         numbers = {
             "scale": self.scale,
-            "degraded_by": degraded,
+            **degraded,
             "summary": json_rows(page.summary),
             "second_view": worth,
         }

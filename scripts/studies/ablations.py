@@ -36,7 +36,8 @@ from pamcli.errors import PamError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.run import measure as measured
-from pamcli.evaluation.superres import BICUBIC, Superres, bicubic
+from pamcli.evaluation.superres import BICUBIC, Superres
+from pamcli.evaluation.superres_baselines import bicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.atomic import write_atomically
 from pamcli.inference.matcher import StereoMatcher

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli.imaging.degrading import Degradation, View, compressed, random_degradation
+from pamcli.errors import UsageError
+from pamcli.imaging.degrading import Degradation, View, compressed, parse_degradation, random_degradation
 
 
 def step() -> View:
@@ -58,3 +59,28 @@ def test_cameras_differ_and_are_drawn_from_their_ranges() -> None:
     assert max(each.noise for each in drawn) <= 12
     assert sum(each == Degradation(whole_colours=each.whole_colours) for each in drawn) < 60
     assert random_degradation(rng(5)) == random_degradation(rng(5))
+
+
+def test_what_a_camera_does_is_read_and_said() -> None:
+    read = parse_degradation("jpeg=75, noise=2.5", "--degrade")
+    assert read == Degradation(noise=2.5, jpeg=75)
+    assert parse_degradation(str(read), "--degrade") == read
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("jpg=75", "did you mean jpeg?"),
+        ("jpeg", "'jpeg' is not understood"),
+        ("jpeg=75,jpeg=80", "each once"),
+        ("jpeg=7.5", "no whole number"),
+        ("noise=much", "'much' is no number"),
+        ("jpeg=0", "jpeg=0: from 1 to 100"),
+        ("noise=-1", "noise=-1: from 0 to 100"),
+        ("noise=nan", "noise=nan"),
+    ],
+)
+def test_what_is_no_degradation(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_degradation(text, "--degrade")
+    assert words in f"{error.value} {error.value.hint}"
