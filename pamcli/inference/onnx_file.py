@@ -87,7 +87,10 @@ class OnnxNetwork:
         except OSError as error:
             raise ModelError(f"cannot read {name}: {error.strerror}") from error
         self.session, where = open_session(data, device, name=name)
-        self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+        try:
+            self.said: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{name} is no ONNX file, or is damaged: its notes are no text") from error
         said = self.said
         try:
             self.spec = ModelSpec.from_metadata(said)
