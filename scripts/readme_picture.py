@@ -1,11 +1,14 @@
-"""Draws the picture of the README from the shipped weights and the sample pair: readme_picture.py [FILE].
+"""Draws the pictures of README and guide from the shipped weights: readme_picture.py [FOLDER].
 
-Above: the left picture, its disparity, and its points in metres, seen from the right. Below, large enough to
-be told apart: a part of the left picture, reduced and made four times larger by bicubic interpolation and by
-pam superres (PSNR of the whole view, without its 64 left-most columns).
+readme.jpg, above: the left picture, its disparity, and its points in metres, seen from the right. Below,
+large enough to be told apart: a part of the left picture, reduced and made four times larger by bicubic
+interpolation and by pam superres (PSNR of the whole view, without its 64 left-most columns).
 
-The checksums of the weights stand in the file, as its comment: where others are shipped, a test fails until
-this has drawn the picture anew.
+camera.jpg: the same of pictures that are reduced and then degraded as cameras do, by all that is measured for
+such pictures.
+
+The checksums of the weights stand in the files, as their comments: where others are shipped, a test fails
+until this has drawn the pictures anew.
 """
 
 from __future__ import annotations
@@ -20,19 +23,23 @@ from PIL import Image, ImageDraw, ImageFont
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
+from pamcli.data.source import Sample
 from pamcli.errors import PamError
-from pamcli.evaluation.superres_metrics import superres_figures, superres_pair
+from pamcli.evaluation.superres import Superres
+from pamcli.evaluation.superres_baselines import DenoisedBicubic, bicubic
+from pamcli.evaluation.superres_metrics import Enlarged, superres_figures, superres_pair
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
+from pamcli.imaging.degrading import Degradation
 from pamcli.imaging.images import read_picture
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.registry.catalog import DEFAULT_MATCHING, DEFAULT_UPSCALING, locate, sha256
+from pamcli.registry.catalog import CAMERA_UPSCALING, DEFAULT_MATCHING, DEFAULT_UPSCALING, locate, sha256
 
 SAMPLE = Path(__file__).resolve().parent / "sample"
-PICTURE = SAMPLE / "readme.jpg"
 SCALE = 4
 WEIGHTS = DEFAULT_MATCHING, DEFAULT_UPSCALING[SCALE]
+CAMERA_WEIGHTS = DEFAULT_UPSCALING[SCALE], CAMERA_UPSCALING[SCALE]
 
 WIDTH, GAP, TITLE = 1640, 16, 50
 """Width of the drawing, gap between its parts, and height of the line above each, in pixels."""
@@ -42,11 +49,29 @@ EYE, LOOKS_AT = (0.8, -0.35, 0.4), (0.0, 0.15, 3.2)
 """Metres in the left camera's coordinates: x to the right, y down, z ahead."""
 SURE = 0.9
 """Points of lower confidence are left out."""
+FAULTS = {"JPEG 75": Degradation(jpeg=75), "noise of 10 levels": Degradation(noise=10)}
+CROP = slice(120, 210), slice(380, 540)
+"""Rows and columns of the left picture that are shown of each."""
 
 Bytes = NDArray[np.uint8]
 
 
-def main(path: Path) -> None:
+def main(folder: Path) -> None:
+    for name, draw in (("readme.jpg", readme), ("camera.jpg", camera)):
+        path = folder / name
+        drawing, weights, said = draw()
+        stream = io.BytesIO()
+        drawing.save(stream, "JPEG", quality=88, comment=checksums(weights))
+        write_atomically(path, stream.getvalue())
+        print(path, *said, sep="\n")
+
+
+Drawn = tuple[Image.Image, tuple[str, ...], list[str]]
+"""A drawing, the weights that it shows, and the titles of what can be compared."""
+
+
+def readme() -> Drawn:
+    """What pam does, in five parts."""
     views = [read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right")]
     pair = superres_pair(views[0], views[1], SCALE, name="the sample pair")
     matched = StereoMatcher.load(WEIGHTS[0], device="cpu")(pair.left, pair.right, extras={"confidence"})
@@ -66,16 +91,32 @@ def main(path: Path) -> None:
         f"disparity, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high),
         "its points in metres, from the right": points,
     }
-    drawing = stacked(row(above), row(below))
-    stream = io.BytesIO()
-    drawing.save(stream, "JPEG", quality=88, comment=checksums())
-    write_atomically(path, stream.getvalue())
-    print(path, *below, sep="\n")
+    return stacked(row(above), row(below)), WEIGHTS, [*below]
 
 
-def checksums() -> str:
-    """A line for each of the weights that the picture shows: its name and its sha256."""
-    return "\n".join(f"{name} {sha256(locate(name).path)}" for name in WEIGHTS)
+def camera() -> Drawn:
+    """Parts of a picture as cameras give it, enlarged: a row for each fault, a column for each method."""
+    left, right = (read_picture(SAMPLE / f"{side}.png").pixels for side in ("left", "right"))
+    networks = [StereoUpscaler.load(name, device="cpu") for name in CAMERA_WEIGHTS]
+    rows = []
+    for title, fault in FAULTS.items():
+        pair = Superres(SCALE, fault).case(Sample("sample", left, right, None))
+        made = {"bicubic": bicubic(pair), "denoised, bicubic": DenoisedBicubic(fault)(pair)}
+        for name, network in zip(CAMERA_WEIGHTS, networks, strict=True):
+            larger = [view.astype(np.uint8) for view in network(pair.low_left, pair.low_right)]
+            made[name] = Enlarged(larger[0], larger[1])
+        parts = {}
+        for name, each in made.items():
+            figures = superres_figures(pair, each.left, each.right)
+            parts[f"{name}: {figures['left']['psnr']:.1f} dB"] = each.left[CROP]
+        rows.append({f"{title}: the picture itself": pair.left[CROP], **parts})
+    said = [f"{next(iter(each)).partition(':')[0]}, {name}" for each in rows for name in [*each][1:]]
+    return stacked(*(row(each, size=19) for each in rows)), CAMERA_WEIGHTS, said
+
+
+def checksums(weights: tuple[str, ...]) -> str:
+    """A line for each of the weights that a picture shows: its name and its sha256."""
+    return "\n".join(f"{name} {sha256(locate(name).path)}" for name in weights)
 
 
 def from_the_right(picture: Bytes, disparity: NDArray[np.float32], calibration: Calibration) -> Bytes:
@@ -104,13 +145,13 @@ def from_the_right(picture: Bytes, disparity: NDArray[np.float32], calibration: 
     return seen
 
 
-def row(parts: dict[str, Bytes]) -> Image.Image:
-    """Pictures of one size beside each other, as wide as the drawing, each below its title."""
+def row(parts: dict[str, Bytes], *, size: int = 34) -> Image.Image:
+    """Pictures of one size beside each other, as wide as the drawing, each below its title in that size."""
     width = (WIDTH - GAP * (len(parts) - 1)) // len(parts)
     first = next(iter(parts.values()))
     height = round(width * first.shape[0] / first.shape[1])
     drawing = Image.new("RGB", (WIDTH, TITLE + height), "white")
-    pen, font = ImageDraw.Draw(drawing), ImageFont.load_default(34)
+    pen, font = ImageDraw.Draw(drawing), ImageFont.load_default(size)
     for place, (title, pixels) in enumerate(parts.items()):
         left = place * (width + GAP)
         pen.text((left, TITLE - 8), title, "black", font, anchor="ld")
@@ -131,6 +172,6 @@ def stacked(*rows: Image.Image) -> Image.Image:
 
 if __name__ == "__main__":
     try:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE)
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLE)
     except PamError as error:
         sys.exit(str(error))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
+from pamcli.batch import LOG
 from pamcli.batch.job import Job
 from pamcli.batch.networks import load_upscaler
 from pamcli.batch.operation import NetworkOperation
 from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
+from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
 from pamcli.registry.description import files_behind
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
 
 PictureFormat = Literal["png", "tif", "jpg", "webp"]
+InputKind = Literal["clean", "camera", "auto"]
 LEFT = OutputKind("left", "`output`", PICTURE_OUTPUT_SUFFIXES, "_left")
 RIGHT = OutputKind("right", "`output_right`", PICTURE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
 PACKED = OutputKind("packed", "`output_packed`", PICTURE_OUTPUT_SUFFIXES, "_packed")
@@ -37,6 +41,7 @@ def enlarge_files(
     quality: int | None = None,
     format: PictureFormat | None = None,
     scale: float | None = None,
+    input: InputKind | None = None,
     weights: Place | None = None,
     ensemble: bool = False,
     network_from: str | None = None,
@@ -54,11 +59,18 @@ def enlarge_files(
     `pamcli.batch.plan` are those of every batch): inputs and outputs are files, folders or templates with
     `{}`. output: the left picture, or a folder for both; `-` hands its bytes back in `Outcome.data`.
     quality: 1 to 100, of JPEG and WebP. scale: times on each side, above 1 and up to 4; None: 4, or what the
-    weights do. network_from: "module:function" that makes the network which `weights` describes; its code
-    runs. max_memory: bytes.
+    weights do. input: what the pictures are, where `weights` names none; None: auto. network_from:
+    "module:function" that makes the network which `weights` describes; its code runs. max_memory: bytes.
     Raises UsageError and InputError before any work: inputs that are no pairs, results that exist;
     while it is iterated, ModelError and DeviceError. What is wrong with a pair is its outcome's `error`.
     """
+    if input not in (None, *get_args(InputKind)):
+        raise UsageError(f"`input` {input!r}", f"one of {', '.join(get_args(InputKind))}")
+    if input is not None and weights is not None:
+        raise UsageError(
+            "`input` chooses among the weights that come with pam, and `weights` names others",
+            "drop one of both",
+        )
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
     batch = Batch.asked(request, places, format, read=files_behind(weights))
@@ -67,17 +79,44 @@ def enlarge_files(
         **{"device": device, "precision": precision, "max_memory": max_memory},
     }
     load = partial(_load, weights, scale, settings)
-    return batch.working(_Enlarging(load, packing, quality), gpus=device != "cpu")
+    chosen = None if weights is not None else input or "auto"
+    operation = _Enlarging(load, chosen, packing, quality)
+    return batch.working(operation, gpus=device != "cpu")
 
 
-def _load(weights: Place | None, scale: float | None, settings: dict[str, object]) -> StereoUpscaler:
-    return load_upscaler(weights, scale, **settings)[0]
+def _load(
+    weights: Place | None, scale: float | None, settings: dict[str, object], *, camera: bool
+) -> StereoUpscaler:
+    return load_upscaler(weights, scale, camera=camera, **settings)[0]
 
 
-class _Enlarging(NetworkOperation["dict[str, np.ndarray]"]):
-    def __init__(self, load: partial[StereoUpscaler], packing: Packing, quality: int | None) -> None:
-        super().__init__(load)
-        self.packing, self.quality = packing, quality
+@dataclass(frozen=True)
+class _Larger:
+    """The larger views of a pair, and what its pictures were taken for."""
+
+    views: dict[str, np.ndarray]
+    facts: Mapping[str, Any]
+
+
+class _Enlarging(NetworkOperation[_Larger]):
+    def __init__(
+        self, load: partial[StereoUpscaler], chosen: InputKind | None, packing: Packing, quality: int | None
+    ) -> None:
+        """chosen: what the pictures are; None: `load` knows but one network."""
+        super().__init__(partial(load, camera=chosen == "camera"))
+        self.load_for_cameras = partial(load, camera=True)
+        self.chosen, self.packing, self.quality = chosen, packing, quality
+        self.of_videos: dict[Path, str | None] = {}
+        """What the first frame of each video shows of its camera: its network must not change."""
+        self.told = False
+
+    @cached_property
+    def for_cameras(self) -> StereoUpscaler:
+        """The network for pictures with cameras' faults, loaded when the first pair has some."""
+        return self.load_for_cameras()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "for_cameras"}
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
         from pamcli.imaging.images import check_encodable
@@ -99,24 +138,55 @@ class _Enlarging(NetworkOperation["dict[str, np.ndarray]"]):
             quality=self.quality,
         )
 
-    def apply(self, job: Job, pair: StereoPair) -> dict[str, np.ndarray]:
+    def apply(self, job: Job, pair: StereoPair) -> _Larger:
+        fault = self._fault(job, pair) if self.chosen == "auto" else None
+        network = self.network if fault is None else self.for_cameras
+        kind = "camera" if fault is not None or self.chosen == "camera" else "clean"
+        facts = {} if self.chosen is None else {"input": kind, "input_shows": fault}
         views = pair.left.pixels, pair.right.pixels
         progress = self.watched(pair)
         if all(name == "left" for name in job.places):
-            return {"left": self.network.left_only(*views, progress=progress)}
-        return dict(zip(("left", "right"), self.network(*views, progress=progress), strict=True))
+            return _Larger({"left": network.left_only(*views, progress=progress)}, facts)
+        larger = network(*views, progress=progress)
+        return _Larger(dict(zip(("left", "right"), larger, strict=True)), facts)
 
-    def encode(self, name: str, place: Path, pair: StereoPair, result: dict[str, np.ndarray]) -> Encoded:
+    def _fault(self, job: Job, pair: StereoPair) -> str | None:
+        """What one of the views shows of its camera, with the file's name before it."""
+        from pamcli.imaging.camera_faults import camera_fault
+
+        assert job.pair is not None
+        video = None if job.pair.frames is None else job.pair.left
+        if video in self.of_videos:
+            return self.of_videos[video]
+        files = [file.name for file in pair.files] or [pair.title] * 2
+        found = (
+            (file, camera_fault(view)) for file, view in zip(files, (pair.left, pair.right), strict=True)
+        )
+        fault = next((f"{file}: {shown}" for file, shown in found if shown is not None), None)
+        if video is not None:
+            self.of_videos[video] = fault
+        return fault
+
+    def facts(self, result: _Larger) -> Mapping[str, Any]:
+        return result.facts
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        if facts.get("input_shows") is not None and not self.told:
+            self.told = True
+            LOG.info("%s, so the weights for cameras' pictures", facts["input_shows"])
+
+    def encode(self, name: str, place: Path, pair: StereoPair, result: _Larger) -> Encoded:
         from pamcli.imaging.images import encode_picture
         from pamcli.imaging.resize import imresize_to
         from pamcli.imaging.stereo_pair import packed
 
         views = {}
         for side, view in (("left", pair.left), ("right", pair.right)):
-            if side in result and name in (side, "packed"):
+            pixels = result.views.get(side)
+            if pixels is not None and name in (side, "packed"):
                 alpha = view.alpha
                 if alpha is not None:
-                    alpha = imresize_to(alpha, result[side].shape[1], result[side].shape[0])
-                views[side] = replace(view, pixels=result[side], alpha=alpha)
+                    alpha = imresize_to(alpha, pixels.shape[1], pixels.shape[0])
+                views[side] = replace(view, pixels=pixels, alpha=alpha)
         larger = packed(views["left"], views["right"], self.packing) if name == "packed" else views[name]
         return Encoded(encode_picture(larger, place.suffix, name=str(place), quality=self.quality))

@@ -43,14 +43,15 @@ def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, P
 
 
 def load_upscaler(
-    weights: str | Path | None, scale: float | None, **settings: Any
+    weights: str | Path | None, scale: float | None, *, camera: bool = False, **settings: Any
 ) -> tuple[StereoUpscaler, Path]:
     """Load a network for super-resolution: itself, and its file. settings: those of `StereoUpscaler.load`.
 
     scale: how many times it has to enlarge, at most so many times as the network does; None: as that does.
+    camera: if no weights are named, take those for pictures with the faults that cameras make.
     Raises ModelError, DeviceError, UsageError.
     """
-    name = weights or default_upscaling(scale)
+    name = weights or default_upscaling(scale, camera=camera)
     path = find_weights(name)
 
     def check(stored: int | None) -> None:

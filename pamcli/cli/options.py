@@ -17,7 +17,7 @@ from pamcli.files.suffixes import PackedLayout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 PRECISION = (
-    "Compute in this precision; auto: bf16 or else int8 for disparity on CPUs that have it, else fp32."
+    "Compute in this precision; auto: bf16 or int8 for disparity on CPUs that are faster in it, else fp32."
 )
 
 

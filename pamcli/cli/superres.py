@@ -1,10 +1,27 @@
 """pam superres: both pictures of a pair made larger, with detail borrowed from each other."""
 
+from typing import Literal
+
 from pamcli.cli import options
 from pamcli.cli.groups import as_keywords, option, result
 from pamcli.cli.network import Upscaling
 from pamcli.cli.report import check_stdout, report
 from pamcli.files.suffixes import Packing
+from pamcli.registry.catalog import default_upscaling
+
+
+class Enlarging(Upscaling):
+    """A network for super-resolution, and which one where none is named."""
+
+    input: Literal["clean", "camera", "auto"] | None = option(
+        "Say what the pictures are, where no --weights are given: clean, or as a camera gives them, with "
+        "noise or traces of JPEG. auto, the default, tells by the quality of the files and by their noise."
+    )
+
+    @property
+    def name(self) -> str:
+        """Name of the weights: those that are given, else the default of the scale and the pictures."""
+        return self.weights or default_upscaling(self.scale, camera=self.input == "camera")
 
 
 class Larger(options.Pictures):
@@ -27,7 +44,7 @@ class Larger(options.Pictures):
 def command(
     pairs: options.Pairs,
     output: Larger,
-    network: Upscaling,
+    network: Enlarging,
     compute: options.Engine,
     messages: options.Messages,
 ) -> None:
@@ -38,7 +55,7 @@ def command(
     else to stderr.
 
     $ pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png
-    $ pam superres lefts/ rights/ --scale 2 -o larger/
+    $ pam superres lefts/ rights/ --scale 2 --input camera -o larger/
     """
     console = messages.console(jsonl=output.jsonl)
     given = as_keywords(output)

@@ -31,7 +31,7 @@ def list_weights(jsonl: bool = JSONL) -> None:
     $ pam weights list --jsonl
     """
     console = Console(jsonl=jsonl)
-    line = "{name:<14}{size:<9}{precision:<8}{version:<9}{licence:<13}{purpose}"
+    line = "{name:<21}{size:<9}{precision:<8}{version:<9}{licence:<13}{purpose}"
     if not jsonl:
         titles = {"name": "NAME", "size": "SIZE", "precision": "STORED", "version": "VERSION"}
         console.result(line.format(**titles, licence="LICENCE", purpose="PURPOSE"))

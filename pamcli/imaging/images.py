@@ -17,6 +17,7 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import video_error
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, tiff
+from pamcli.imaging.camera_faults import jpeg_quality
 from pamcli.imaging.jpeg_views import holds_two_views
 from pamcli.imaging.raster import (
     DEFAULT_MAX_PIXELS,
@@ -52,6 +53,8 @@ class Picture:
     """The EXIF orientation that was found (1..8); already applied to `pixels` and `alpha`."""
     exif: bytes = b""
     """The camera's notes as found in the file: time, exposure, place; empty where there are none."""
+    jpeg_quality: int | None = None
+    """Quality (1 to 100) by the quantisation of the JPEG file that it was read from; None: it was another."""
 
 
 def read_picture(
@@ -95,6 +98,7 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
         icc_profile=raster.icc_profile,
         orientation=orientation,
         exif=raster.exif,
+        jpeg_quality=raster.jpeg_quality,
     )
 
 
@@ -225,4 +229,5 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
         else:
             mode = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(image.mode, image.mode)
             samples = np.array(image.convert(mode))  # a copy: Pillow's own memory is read-only
-    return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""))
+        quality = jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
+    return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)

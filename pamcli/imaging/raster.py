@@ -32,6 +32,8 @@ class Raster:
     """The camera's notes as found, with or without the "Exif" before them; empty where there are none."""
     orientation: int | None = None
     """EXIF orientation, 1..8, where the file says it outside of `exif`."""
+    jpeg_quality: int | None = None
+    """Quality by the quantisation of a JPEG file, 1 to 100."""
 
 
 @contextmanager

@@ -130,13 +130,11 @@ class ForeignNetwork:
     ) -> ForeignMatching:
         """Match a pair of rows in [0, 1] of any size, as `StreamedPASMnet.match` does."""
         maps = self._found(rows(0, height), 1, progress)
-        every = torch.ones(1, -(-height // 4), -(-width // 4))
         sure = maps.get("confidence")
         right = maps.get("right disparity")
         return ForeignMatching(
             torch.from_numpy(maps["disparity"])[None],
-            every > 0,
-            every[None],
+            torch.ones(1, -(-height // 4), -(-width // 4)),
             None if sure is None or not confidence else torch.from_numpy(sure).clamp(0, 1),
             None if right is None else torch.from_numpy(right)[None],
         )

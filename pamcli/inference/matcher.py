@@ -313,7 +313,7 @@ class StereoMatcher(NetworkOnDevice):
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):
             matching = self._match(pair, strip, max_disparity, told[0], confidence=sure)
             disparity = _array(pair.crop(matching.disparity)[0, 0])
-            valid = matching.valid_left[0].cpu()
+            valid = matching.valid_left[0].cpu() if "visible" in extras else None
             if matching.confidence is not None:
                 whole = matching.confidence[None]
                 if not isinstance(matching, ForeignMatching):
@@ -328,7 +328,7 @@ class StereoMatcher(NetworkOnDevice):
                     del mirrored
                 right_disparity = _array(right[0, 0])
                 del right
-                if "visible" in extras:
+                if valid is not None:
                     visible = seen_by_both(disparity, right_disparity, valid, pair.above)
                 if sure and confidence is None:
                     confidence = agreement(disparity, right_disparity)
@@ -352,8 +352,7 @@ class StereoMatcher(NetworkOnDevice):
         """Match the padded pair."""
 
         def rows(first: int, last: int) -> Tensor:
-            both = pair(first, last).to(self.compute.device)
-            return (both - self._mean) / self._std
+            return pair(first, last).to(self.compute.device).sub_(self._mean).div_(self._std)
 
         found: StreamedMatching = self.streamed.match(
             rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence, progress=told

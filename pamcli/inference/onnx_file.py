@@ -24,7 +24,7 @@ from pamcli.inference.pictures import MatchSize
 from pamcli.inference.providers import ON_CPU, library, open_session
 from pamcli.inference.strip_choice import Footprint, readable
 from pamcli.inference.whole import whole_footprint
-from pamcli.networks.parallax import cycle_confidence, received_mass, valid_mask
+from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
 from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
@@ -138,7 +138,7 @@ class OnnxNetwork:
     ) -> StreamedMatching:
         """Match a pair of rows in [0, 1], as `StreamedPASMnet.match` does."""
         disparity, received, sure = self._run(rows(0, height))
-        return StreamedMatching(disparity, valid_mask(received), received, sure if confidence else None)
+        return StreamedMatching(disparity, received, sure if confidence else None)
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None

@@ -96,13 +96,15 @@ class PairRows:
     def __call__(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1 of both padded views, left first: (2, 3, R, W) float32 in [0, 1]."""
         there = np.arange(first, last).clip(self.above) - self.above
-        rows = [
-            view[there[0] : there[-1] + 1].astype(np.float32)
-            / np.float32(RANGES.get(view.dtype.newbyteorder("="), 1))
-            for view in self.views
-        ]
-        both = torch.from_numpy(np.stack(rows)).permute(0, 3, 1, 2)
-        return F.pad(both, (0, self.beside, last - first - both.shape[2], 0), mode="replicate")
+        both = np.empty((2, last - first, self.width, 3), np.float32)
+        repeated = last - first - (there[-1] + 1 - there[0])
+        for rows, view in zip(both, self.views, strict=True):
+            whole = np.float32(RANGES.get(view.dtype.newbyteorder("="), 1))
+            given = view[there[0] : there[-1] + 1]
+            np.divide(given, whole, out=rows[repeated:, : self.picture_width], dtype=np.float32)
+        both[:, :, self.picture_width :] = both[:, :, self.picture_width - 1 : self.picture_width]
+        both[:, :repeated] = both[:, repeated : repeated + 1]
+        return torch.from_numpy(both).permute(0, 3, 1, 2)
 
     def crop(self, values: Tensor) -> Tensor:
         """What belongs to the pictures of (..., H, W)."""

@@ -14,6 +14,7 @@ from pamcli.errors import DeviceError
 from pamcli.inference import PAIRS_AT_ONCE
 from pamcli.inference.memory import HINT, free_memory
 from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
+from pamcli.streaming.symmetric_attention import AFTER, BEFORE
 
 COMFORTABLE = 0.7  # share of the free memory that is taken without being asked for more
 
@@ -47,7 +48,7 @@ UPSCALING2_LAG, UPSCALING2_ROW, UPSCALING2_COSTS = 8_000, 450, 1_600
 views; a strip's are features before and after a 3x3 convolution, their norm in float32."""
 
 MATCHING_WHOLE_ROW, MATCHING_WHOLE_COSTS = 90, 380
-MATCHING2_WHOLE_ROW, MATCHING2_WHOLE_COSTS = 20, 160
+MATCHING2_WHOLE_ROW, MATCHING2_WHOLE_COSTS = 20, 205
 UPSCALING_WHOLE_ROW, UPSCALING_WHOLE_COSTS = 64, 1_536
 """What a picture holds that is one strip. PASMnet's costs are those of the lines whose attention is looked
 at at a time. PASSRnet's rows are counted for each view, and once more."""
@@ -146,16 +147,15 @@ def matching2_footprint(
     pixels, quarter = width * height, width // 4
     # Disparity before it is cropped; received attention, confidence, and what is made of both.
     held = LIBRARIES + 4 * pixels + 16 * pixels // 16 + _results(pixels, confidence, right)
-    square = 4 * quarter**2  # bytes of a line of the finest costs; of the coarser ones it is a quarter, ...
-    ordered = square * (COLUMN_BLOCKS + 1) // (2 * COLUMN_BLOCKS)
+    square, beside = 4 * quarter**2, 4 * quarter * (BEFORE + AFTER)
+    # Bytes of a line of costs: of the finest as they are ordered; of coarser ones twice, as a whole, too.
+    fine = square * (COLUMN_BLOCKS + 1) / (2 * COLUMN_BLOCKS) + beside
+    middle, coarse = square / 2 + beside / 2, square / 8 + beside / 4
     most = _useful(MATCHING_STRIP, width, height, 32)
     lag = MATCHING2_LAG * item * min(1.0, height / MATCHING2_ROWS) + MATCHING2_LAG_COSTS
-    costs = [
-        rows * each
-        for rows, each in zip(MATCHING2_COST_ROWS, (ordered, square / 4, square / 16), strict=True)
-    ]
+    costs = [rows * each for rows, each in zip(MATCHING2_COST_ROWS, (fine, middle, coarse), strict=True)]
     per_row = (MATCHING2_ROW * item + MATCHING2_COSTS) * width
-    per_row_costs = ordered / 4 + square / 4 / 8 + square / 16 / 16
+    per_row_costs = fine / 4 + middle / 8 + coarse / 16
     whole = None
     if pixels <= MATCHING_WHOLE:
         run = (MATCHING2_WHOLE_ROW * item + MATCHING2_WHOLE_COSTS) * pixels + height * per_row_costs

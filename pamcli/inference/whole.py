@@ -29,7 +29,10 @@ COPIES = 2.25
 
 
 class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside this context, `peak` is the most bytes that tensors made inside it took."""
+    """Inside this context, `peak` is the most bytes that tensors made inside it took.
+
+    Views of those made outside, as of weights and of the given pictures, do not count.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -39,11 +42,12 @@ class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        given = {x.untyped_storage()._cdata for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         out = func(*args, **(kwargs or {}))
         for value in tree_leaves(out):
             if isinstance(value, Tensor):
                 storage = value.untyped_storage()
-                if storage._cdata not in self.sizes:
+                if storage._cdata not in self.sizes and storage._cdata not in given:
                     self.sizes[storage._cdata] = storage.nbytes()
                     self.now += storage.nbytes()
                     self.peak = max(self.peak, self.now)
@@ -83,7 +87,7 @@ class WholeNetwork:
         if confidence:
             made = getattr(found, "confidence", None)
             sure = cycle_confidence(found.disparity, maps) if made is None else made
-        return StreamedMatching(found.disparity, maps.valid_left, received_mass(maps.left_to_right), sure)
+        return StreamedMatching(found.disparity, received_mass(maps.left_to_right), sure)
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None

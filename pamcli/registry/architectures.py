@@ -71,6 +71,8 @@ class Architecture:
     """Weights that come with pam by name, and what each does."""
     defaults: Mapping[int | None, str] = field(default_factory=dict)
     """Weights that are taken where none are named, by scale (matching: None)."""
+    camera_defaults: Mapping[int, str] = field(default_factory=dict)
+    """Weights for pictures with the faults that cameras make, taken instead of those, by scale."""
 
     def build(self, scale: int | None, variant: Variant | None) -> Any:
         """Make the plain network, with fresh weights."""
@@ -141,8 +143,10 @@ _ROWS = (
         shipped={
             "passrnet2-x2": "both views enlarged 2 times (the default)",
             "passrnet2-x4": "both views enlarged 4 times (the default)",
+            "passrnet2-camera-x4": "both views enlarged 4 times, for noise and JPEG (the default of such)",
         },
         defaults={2: "passrnet2-x2", 4: "passrnet2-x4"},
+        camera_defaults={4: "passrnet2-camera-x4"},
     ),
     Architecture(
         name="passrnet",

@@ -19,14 +19,23 @@ DEFAULT_SCALE = 4
 DEFAULT_UPSCALING = {scale: default_weights("superres", scale) for scale in (2, 4)}
 """What enlarges by a scale where no weights are named: what is measured best."""
 
+CAMERA_UPSCALING = {
+    scale: name for row in ARCHITECTURES.values() for scale, name in row.camera_defaults.items()
+}
+"""What enlarges pictures with the faults that cameras make by a scale, where no weights are named."""
 
-def default_upscaling(scale: float | None) -> str:
-    """Name of the weights that enlarge, if none are named: those of the next scale. Raises UsageError."""
+
+def default_upscaling(scale: float | None, *, camera: bool = False) -> str:
+    """Name of the weights that enlarge, if none are named: those of the next scale.
+
+    camera: those for pictures with the faults that cameras make. Raises UsageError: no such scale.
+    """
     wanted = DEFAULT_SCALE if scale is None else scale
-    for known, name in sorted(DEFAULT_UPSCALING.items()):
+    by_scale = CAMERA_UPSCALING if camera else DEFAULT_UPSCALING
+    for known, name in sorted(by_scale.items()):
         if wanted <= known:
             return name
-    most = max(DEFAULT_UPSCALING)
+    most = max(by_scale)
     raise UsageError(f"no network that comes with pam enlarges {wanted:g} times", f"at most {most} times")
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
+from pamcli.networks.parallax import valid_mask
 from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
@@ -30,12 +31,15 @@ class StreamedMatching:
 
     disparity: Tensor
     """Refined disparity of the left view (1, 1, H, W), pixels, >= 0, float32."""
-    valid_left: Tensor
-    """(1, H/4, W/4) bool, see `ParallaxMaps`."""
     received: Tensor
-    """Attention that each left pixel receives (1, H/4, W/4), from which `valid_left` was made."""
+    """Attention that each left pixel receives (1, H/4, W/4)."""
     confidence: Tensor | None = None
     """(1, H/4, W/4) in [0, 1], see `pasmnet`."""
+
+    @property
+    def valid_left(self) -> Tensor:
+        """(1, H/4, W/4) bool, made of what is received; see `ParallaxMaps`."""
+        return valid_mask(self.received)
 
 
 Progress = Callable[[float], None]

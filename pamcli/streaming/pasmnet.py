@@ -127,14 +127,13 @@ class StreamedPASMnet:
         kept = confidence and strip >= height
         cascade = Cascade(self, features, max_disparity, strip, kept=kept)
         initial, received = self._attend(cascade)
-        valid = valid_mask(received)
-        filled = fill_occlusions(initial, valid)
+        filled = fill_occlusions(initial, valid_mask(received))
         disparity = self._refine(filled[:, None], quarter[:1], strip)
         if not confidence:
-            return StreamedMatching(disparity, valid, received)
+            return StreamedMatching(disparity, received)
         if not cascade.kept:
             cascade = Cascade(self, features, max_disparity, strip)
-        return StreamedMatching(disparity, valid, received, self._confidence(cascade, disparity))
+        return StreamedMatching(disparity, received, self._confidence(cascade, disparity))
 
     def attended(self, row: int) -> None:
         """Tell that the attention of the pictures' rows above `row` is there."""

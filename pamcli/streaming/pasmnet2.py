@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.neighbourhoods import convex_enlarged, mixed
-from pamcli.networks.parallax import columns_near, valid_mask
+from pamcli.networks.parallax import columns_near
 from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.pasmnet2 import (
     LARGEST_RECEIVED,
@@ -21,8 +21,6 @@ from pamcli.networks.pasmnet2 import (
     WIDTH,
     PASMnet2,
     Scale,
-    between_columns,
-    columns_around,
     confidence_of,
 )
 from pamcli.streaming.eight_bits import reduce_to_eight_bits
@@ -140,7 +138,7 @@ class StreamedPASMnet2:
             if sure is not None:
                 own = d[:, 1:-1, 1:-1]
                 k, counts = columns_near(own)
-                near = attention3.logs(first, k.clamp(0, width // 4 - 1)).exp() * counts
+                near = attention3.logs(first, k[..., 0], k.shape[-1]).exp() * counts
                 others = [map_[:, 0] for map_ in read_all(told, first, last)]
                 sure[:, first:last] = confidence_of(near.sum(-1), own, others)
                 for reader in told:
@@ -148,7 +146,7 @@ class StreamedPASMnet2:
             weights.forget(last)
             found.forget(last)
             telling(READING + (1 - READING) * 4 * last / height)
-        return StreamedMatching(disparity, valid_mask(received), received, sure)
+        return StreamedMatching(disparity, received, sure)
 
 
 def _middle_layers(network: PASMnet2) -> list[nn.Conv2d]:
@@ -202,10 +200,18 @@ def settled(
         enlarged = Enlarged(Convolution(coarser.hidden, other))
         hidden = added(Convolution(described, own, layer.bias), enlarged, slope=0)
         theirs = doubled(coarser.disparity)
+    # A convolution of maps side by side is the sum of its parts, of which that of the context stays.
+    mix = update.mix[0]
+    assert isinstance(mix, nn.Conv2d)
+    of_seen, of_context, of_hidden = (
+        part.contiguous() for part in mix.weight.tensor_split((-2 * WIDTH, -WIDTH), 1)
+    )
+    context = Convolution(context, of_context, mix.bias)
     d: RollingMap = Mapped(lambda found: found[:, :1], attention)
     for _ in range(scale.updates):
-        seen = Seen(scale, d, theirs, attention, coarser)
-        x = unit(joined(unit(seen, update.enc), context, hidden), update.mix)
+        seen = unit(Seen(scale, d, theirs, attention, coarser), update.enc)
+        x = added(Convolution(seen, of_seen), Convolution(hidden, of_hidden))
+        x = added(x, context, slope=0)
         hidden = added(convolution(unit(x, update.a), update.b[0]), x, slope=0)
         d = Mixed(scale, d, theirs, convolution(hidden, update.out))
     return Settled(d, hidden, attention)
@@ -233,20 +239,17 @@ class Seen(RollingMap):
     def _compute(self, first: int, last: int) -> Tensor:
         d, theirs = with_edges(self.d, first, last, self.scale.reach), None
         reach = self.scale.reach
-        logs = [self._looked_up(first, d[:, reach:-reach, reach:-reach], REACH)]
+        logs = [self.attention.looked_up(first, d[:, reach:-reach, reach:-reach], REACH)]
         if self.coarser:
             disparity, looked = self.coarser
             theirs = with_edges(disparity, first, last, 1)
-            logs += [looked(first, last), self._looked_up(first, theirs[:, 1:-1, 1:-1], NEAR_COARSER)]
+            near = self.attention.looked_up(first, theirs[:, 1:-1, 1:-1], NEAR_COARSER)
+            logs += [looked(first, last), near]
             looked.forget(last)
         trust = self.found(first, last)[:, 1:].clone()
         trust[:, 1].clamp_(max=LARGEST_RECEIVED)
         self.found.forget(last)
         return self.scale.seen(d, theirs, logs, trust).contiguous(memory_format=MEMORY_FORMAT)
-
-    def _looked_up(self, first: int, d: Tensor, reach: int) -> Tensor:
-        k, share = columns_around(d, reach)
-        return between_columns(self.attention.logs(first, k), share)
 
 
 class LookedUp(RollingMap):
@@ -259,8 +262,7 @@ class LookedUp(RollingMap):
     def _compute(self, first: int, last: int) -> Tensor:
         halved = F.avg_pool2d(self.d(2 * first, 2 * last), 2)[:, 0] / 2
         self.found(first, last)
-        k, share = columns_around(halved, REACH)
-        looked = between_columns(self.attention.logs(first, k), share)
+        looked = self.attention.looked_up(first, halved, REACH)
         self.d.forget(2 * last)
         self.found.forget(last)
         return looked

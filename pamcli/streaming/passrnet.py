@@ -16,7 +16,6 @@ from pamcli.networks.parallax import received_mass, valid_mask
 from pamcli.networks.passrnet import WIDTH, PASSRnet, ResidualASPP, ResidualBlock
 from pamcli.streaming.attention import Block, CostStage, query_of_keys, stage_cost, stream
 from pamcli.streaming.rolling import (
-    MEMORY_FORMAT,
     Convolution,
     Given,
     RollingMap,
@@ -25,6 +24,7 @@ from pamcli.streaming.rolling import (
     Whole,
     added,
     convolution,
+    empty_map,
     residual,
     strips,
 )
@@ -75,7 +75,7 @@ class StreamedPASSRnet:
 
     def _attend(self, rows: Rows, height: int, width: int, both: bool, strip: int) -> tuple[Tensor, Tensor]:
         """Fused features (1 or 2, C, H, W), all but the valid masks' part; received attention (2, H, W)."""
-        fused = self.valid.new_empty((2 if both else 1, WIDTH, height, width)).to(memory_format=MEMORY_FORMAT)
+        fused = empty_map((2 if both else 1, WIDTH, height, width), self.valid)
         received = fused.new_zeros((2, height, width), dtype=torch.float32)
         views = self._features(Given(rows, height))
         adapted = residual(views, self.network.pam.rb.body)

@@ -296,6 +296,11 @@ def residual(source: RollingMap, body: nn.Sequential, slope: float | None = None
     return added(convolution(convolution(source, first, SLOPE), second), source, slope)
 
 
+def empty_map(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Room for a map (B, C, H, W), of the kind of numbers and on the device of another tensor."""
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=MEMORY_FORMAT)
+
+
 def gathered(map_: RollingMap, rows: int, into: Tensor | None = None) -> Tensor:
     """All of a map, computed `rows` rows at a time; `into` the memory given."""
     return gathered_all([map_], rows, None if into is None else [into])[0]
@@ -312,7 +317,7 @@ def gathered_all(
         parts = read_all(readers, first, last)
         if into is None:
             shapes = [(*part.shape[:2], height, part.shape[3]) for part in parts]
-            into = [parts[0].new_empty(shape).to(memory_format=MEMORY_FORMAT) for shape in shapes]
+            into = [empty_map(shape, parts[0]) for shape in shapes]
         for whole, part, reader in zip(into, parts, readers, strict=True):
             whole[:, :, first:last] = part
             reader.forget(last)

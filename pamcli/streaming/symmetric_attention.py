@@ -11,30 +11,34 @@ from torch import Tensor, nn
 
 from pamcli.networks.parallax import out_of_order
 from pamcli.networks.pasmnet import ParallaxAttentionBlock
-from pamcli.networks.pasmnet2 import IMPOSSIBLE, Stage, columns_of_window, expected_disparity
-from pamcli.streaming.attention import Block, column_blocks, enlarged_cost, lines_at_once
+from pamcli.networks.pasmnet2 import REACH, WINDOW, Stage, between_columns, expected_disparity
+from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
 from pamcli.streaming.rolling import RollingMap, added, coarser, read_all, strips
 
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
-Product = tuple[Tensor, Tensor, Tensor]
-"""Weight (C, C), bias (C) and constant (1) of a block's cost, see `product`."""
+BEFORE, AFTER = 2 * REACH + 2, REACH + 1
+"""Columns beside costs that are held: so what is looked up lies within them, wherever it begins."""
+
+Product = tuple[Tensor, Tensor]
+"""Weight (C + 1, C) and bias (C + 1) of a block's cost, see `product`."""
 
 
 def product(block: ParallaxAttentionBlock, width: int) -> Product:
-    """Form S, vector u and constant c so that the cost of left features f and right ones f' is
+    """Form the layer L so that the cost of left features f and right ones f' is L f . (f', 1).
 
-    (S f + u) . f' + u . f + c. With queries W f + w and keys V f + v it is that of
-    (W f + w) . (V f' + v) + (V f + v) . (W f' + w), over 2C.
+    With queries W f + w and keys V f + v it is (W f + w) . (V f' + v) + (V f + v) . (W f' + w), over 2C.
     """
     query, key = block.query[0], block.key[0]
     assert isinstance(query, nn.Conv2d) and isinstance(key, nn.Conv2d)  # noqa: PT018
     assert query.bias is not None and key.bias is not None  # noqa: PT018
     W, V = (layer.weight[:, :, 0, 0].double() for layer in (query, key))
     w, v = query.bias.double(), key.bias.double()
-    form, vector, constant = W.T @ V + V.T @ W, W.T @ v + V.T @ w, 2 * (w @ v)
-    return (form / (2 * width)).float(), (vector / (2 * width)).float(), (constant / (2 * width)).float()
+    vector = (W.T @ v + V.T @ w)[None]
+    weight = torch.cat((W.T @ V + V.T @ W, vector))
+    bias = torch.cat((vector[0], 2 * (w @ v)[None]))
+    return (weight / (2 * width)).float(), (bias / (2 * width)).float()
 
 
 def attended(
@@ -63,9 +67,11 @@ class Costs:
     first: int
     last: int
     blocks: list[Tensor]
-    """(R, J, K) each; those of the coarser scales one whole (R, w, w)."""
+    """(R, J, BEFORE + K + AFTER) each: -inf where no pixel may look; the row's outermost beyond it."""
     totals: Tensor
     """Logarithm of the sum over k of their exponentials (R, w)."""
+    whole: Tensor | None
+    """All of them (R, w, w), of a scale that a finer one enlarges."""
 
 
 class Attended(RollingMap):
@@ -73,6 +79,9 @@ class Attended(RollingMap):
 
     Beside these it holds the costs of the same rows.
     """
+
+    unit = 2
+    """The rows of a coarser scale's row are computed together."""
 
     def __init__(
         self,
@@ -99,41 +108,57 @@ class Attended(RollingMap):
 
     def _compute(self, first: int, last: int) -> Tensor:
         parts = [part.permute(0, 2, 3, 1).float() for part in read_all(self.heads, first, last)]
-        each = [(*f, *of) for f, of in zip(parts, self.products, strict=True)]
-        left = torch.cat([F.linear(f, form, vector) for f, _, form, vector, _ in each], -1)
-        own = torch.stack([f @ vector + constant for f, _, _, vector, constant in each]).sum(0)
-        right = torch.cat([f for _, f, *_ in each], -1)
+        lefts = [F.linear(f, *of) for (f, _), of in zip(parts, self.products, strict=True)]
+        rights = [F.pad(f, (0, 1, BEFORE, AFTER), value=1) for _, f in parts]
+        left, right = (of[0] if len(of) == 1 else torch.cat(of, -1) for of in (lefts, rights))
+        outside = [self._outside(block, left) for block in self.blocks]
         new = left.new_empty((3, last - first, self.width))
         for low, high in strips(last - first, lines_at_once(self.width, self.width)):
             lines = slice(low, high)
-            new[:, lines] = self._attend(first + low, left[lines], right[lines], own[lines])
+            new[:, lines] = self._attend(first + low, left[lines], right[lines], outside)
         for head in self.heads:
             head.forget(last)
         return new[None]
 
-    def _attend(self, first: int, left: Tensor, right: Tensor, own: Tensor) -> Tensor:
-        """(3, R, w) of the rows from `first` on: products of left and right (R, w, C), plus `own` (R, w)."""
+    def _outside(self, block: Block, like: Tensor) -> Tensor:
+        """What keeps pixels from looking where they may not: 0 or -inf (J, K), of the last K columns."""
+        column = torch.arange(self.width, device=like.device)
+        low = block.low if self.limit is not None else block.first  # to the left of it all may be looked at
+        order = out_of_order(column[block.first : block.last], column[low : block.high], "left", self.limit)
+        return like.new_zeros(order.shape).masked_fill_(order, -torch.inf)
+
+    def _attend(self, first: int, left: Tensor, right: Tensor, outside: list[Tensor]) -> Tensor:
+        """(3, R, w) of the rows from `first` on, whose costs are products of left and right.
+
+        These are (R, w, C) and (R, BEFORE + w + AFTER, C).
+        """
         rows, width, _ = left.shape
-        enlarged = None
-        if self.coarser is not None and self.reader_of_coarser is not None:
-            low, high = coarser(first, first + rows, self.coarser.height)
-            self.reader_of_coarser(low, high)
-            enlarged = self.coarser.costs(low, high)
-            self.reader_of_coarser.forget(self.coarser.height if first + rows == self.height else low)
+        coarse = None if self.coarser is None else self._coarse(first, first + rows)
+        whole = None
         held, maps, found = [], [], left.new_empty((3, rows, width))
         totals = left.new_empty((rows, width))
-        for block in self.blocks:
+        for block, mask in zip(self.blocks, outside, strict=True):
             rows_of = slice(block.first, block.last)
-            cost = self._cost(block, first, left, right, enlarged).add_(own[:, rows_of, None])
-            held.append(cost)
-            attention = self._softmax(block, cost)
+            padded = self._cost(block, left, right, coarse)
+            cost = padded[..., BEFORE:-AFTER]
+            if not self.finest:
+                whole = cost.clone()
+            padded[..., :BEFORE], padded[..., -AFTER:] = -torch.inf, -torch.inf
+            cost[..., -mask.shape[1] :] += mask
+            attention = padded.softmax(-1)
             largest, peak = attention.max(-1)
-            totals[:, rows_of] = cost.gather(-1, peak[..., None])[..., 0] - largest.log()
-            k, inside = columns_of_window(peak, block.high - block.low)
-            near = attention.gather(-1, k.clamp(0, block.high - block.low - 1)) * inside
-            found[0, :, rows_of], found[1, :, rows_of] = expected_disparity(near, k + block.low - block.first)
-            maps.append(attention)
-        self.held.append(Costs(first, first + rows, held, totals))
+            totals[:, rows_of] = padded.gather(-1, peak[..., None])[..., 0] - largest.log()
+            k = peak[..., None] + torch.arange(-WINDOW, WINDOW + 1, device=peak.device)
+            near = windows(attention, k[..., 0], k.shape[-1])
+            k += block.low - block.first - BEFORE
+            found[0, :, rows_of], found[1, :, rows_of] = expected_disparity(near, k)
+            maps.append(attention[..., BEFORE:-AFTER])
+            if block.low == 0:
+                padded[..., :BEFORE] = cost[..., :1]
+            if block.high == width:
+                padded[..., -AFTER:] = cost[..., -1:]
+            held.append(padded)
+        self.held.append(Costs(first, first + rows, held, totals, whole))
         # What a right column gives to a left pixel is the attention there times its total, over the sum of
         # these products.
         shares = (totals - totals.amax(-1, keepdim=True)).exp()
@@ -148,43 +173,47 @@ class Attended(RollingMap):
             found[2, :, rows_of] = shares[:, rows_of] * taken
         return found
 
-    def _cost(self, block: Block, first: int, left: Tensor, right: Tensor, coarse: Tensor | None) -> Tensor:
-        """(R, J, K); `coarse`: the coarser scale's, of the rows that they depend on."""
-        own, other = left[:, block.first : block.last], right[:, block.low : block.high].mT
+    def _coarse(self, first: int, last: int) -> Tensor:
+        """The coarser scale's costs around these rows, k enlarged: (R/2 + 2, w/2 + 2, w), with edges."""
+        assert self.coarser is not None and self.reader_of_coarser is not None  # noqa: PT018
+        low, high = coarser(first, last, self.coarser.height)
+        self.reader_of_coarser(low, high)
+        costs = self.coarser.costs(low, high)
+        self.reader_of_coarser.forget(self.coarser.height if last == self.height else low)
+        for dim, begin, end in ((0, first // 2 - low, last // 2 - low), (1, 0, self.width // 2)):
+            around = torch.arange(begin - 1, end + 1, device=costs.device)
+            costs = costs.index_select(dim, around.clamp_(0, costs.shape[dim] - 1))
+        identity = torch.eye(self.width // 2, device=costs.device)
+        return costs @ F.interpolate(identity[None], scale_factor=2, mode="linear")[0]
+
+    def _cost(self, block: Block, left: Tensor, right: Tensor, coarse: Tensor | None) -> Tensor:
+        """Compute (R, J, BEFORE + K + AFTER), of no meaning before and after; `coarse`: see `_coarse`."""
+        own = left[:, block.first : block.last]
+        other = right[:, block.low : block.high + BEFORE + AFTER].mT
         if coarse is None:
             return torch.bmm(own, other)
-        row, _ = coarser(first, first + len(left), self.height // 2)
-        j0, j1 = coarser(block.first, block.last, self.width // 2)
-        k0, k1 = coarser(block.low, block.high, self.width // 2)
-        enlarged = enlarged_cost(coarse[:, j0:j1, k0:k1])[
-            first - 2 * row : first - 2 * row + len(left),
-            block.first - 2 * j0 : block.last - 2 * j0,
-            block.low - 2 * k0 : block.high - 2 * k0,
-        ]
-        return enlarged.contiguous().baddbmm_(own, other)
-
-    def _softmax(self, block: Block, cost: Tensor) -> Tensor:
-        """Attention (R, J, K), zero where no pixel may look."""
-        column = torch.arange(self.width, device=cost.device)
-        low = block.low if self.limit is not None else block.first  # to the left of it all may be looked at
-        outside = out_of_order(column[block.first : block.last], column[low : block.high], "left", self.limit)
-        if not self.finest:
-            cost = cost.clone()
-        cost[:, :, low - block.low :].masked_fill_(outside, -torch.inf)
-        return cost.softmax(-1)
+        around = coarse[:, block.first // 2 : block.last // 2 + 2, block.low : block.high]
+        beside = coarse.new_empty((len(coarse), block.last - block.first, block.high - block.low))
+        doubled_within(around, 1, beside)
+        cost = coarse.new_empty((*own.shape[:2], other.shape[2]))
+        doubled_within(beside, 0, cost[..., BEFORE:-AFTER])
+        return cost.baddbmm_(own, other)
 
     def costs(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1 of the costs (R, w, w), of a scale that is not the finest."""
         return torch.cat(
             [
-                held.blocks[0][max(first - held.first, 0) : last - held.first]
+                held.whole[max(first - held.first, 0) : last - held.first]
                 for held in self.held
-                if held.first < last and held.last > first
+                if held.first < last and held.last > first and held.whole is not None
             ]
         )
 
-    def logs(self, first: int, k: Tensor) -> Tensor:
-        """Logarithm of M_right->left of the rows from `first` on, at columns k (1, R, w, n)."""
+    def logs(self, first: int, k: Tensor, count: int) -> Tensor:
+        """Logarithm of M_right->left of the rows from `first` on: (1, R, w, count).
+
+        At `count` columns (at most `BEFORE`) from k (1, R, w) on, which may begin beyond the row.
+        """
         last, found = first + k.shape[1], []
         assert self.held and self.held[0].first <= first, "these rows are forgotten"  # noqa: PT018
         for held in self.held:
@@ -193,18 +222,38 @@ class Attended(RollingMap):
                 continue
             rows, at = slice(low - held.first, high - held.first), k[0, low - first : high - first]
             parts = [
-                cost[rows].gather(-1, (at[:, b.first : b.last] - b.low).clamp(0, b.high - b.low - 1))
+                windows(cost[rows], at[:, b.first : b.last] - (b.low - BEFORE), count)
                 for b, cost in zip(self.blocks, held.blocks, strict=True)
             ]
             found.append(torch.cat(parts, 1) - held.totals[rows, :, None])
-        logs = torch.cat(found)[None]
-        disparity = torch.arange(self.width, device=k.device)[:, None] - k
-        beyond = disparity < 0
-        if self.limit is not None:
-            beyond |= disparity >= self.limit
-        return logs.masked_fill_(beyond, IMPOSSIBLE)
+        return torch.cat(found)[None]
+
+    def looked_up(self, first: int, disparity: Tensor, reach: int) -> Tensor:
+        """What `pasmnet2.looked_up` finds of the rows from `first` on, whose disparity (1, R, w) is given."""
+        position = torch.arange(self.width, device=disparity.device) - disparity
+        before = position.floor()
+        logs = self.logs(first, before.long() - reach, 2 * reach + 2)
+        return between_columns(logs, (position - before)[..., None])
 
     def forget(self, reader: int, before: int) -> None:
         super().forget(reader, before)
         while self.held and self.held[0].last <= self._first:
             del self.held[0]
+
+
+def windows(values: Tensor, first: Tensor, count: int) -> Tensor:
+    """`count` values of each row (R, J, K), side by side, from column `first` (R, J) on: (R, J, count)."""
+    rows, width, columns = values.shape
+    row = torch.arange(0, values.numel(), columns, device=values.device).view(rows, width)
+    at = first.clamp(0, columns - count) + row
+    overlapping = values.as_strided((values.numel() - count + 1, count), (1, 1))
+    return overlapping.index_select(0, at.flatten()).view(rows, width, count)
+
+
+def doubled_within(x: Tensor, dim: int, into: Tensor) -> None:
+    """Enlarge by 2, linearly, along a dimension, all but its ends: from (n + 2) to (2n) values."""
+    size = x.shape[dim] - 2
+    before, here, after = (x.narrow(dim, start, size) for start in range(3))
+    even, odd = torch.unflatten(into, dim, (size, 2)).unbind(dim + 1)
+    torch.lerp(before, here, 0.75, out=even)
+    torch.lerp(here, after, 0.25, out=odd)

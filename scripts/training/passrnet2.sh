@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # PASSRnet 2 on real pairs (folders left and right) and procedural scenes, which teach its attention.
 #   scripts/training/passrnet2.sh SCALE PAIRS TEXTURES RUN STEPS [option of pam train ...]
-# From random weights, or from others: --from passrnet2-x4, also for x2; with --recipe passrnet2-psnr what ends it. Goes on where it stopped when RUN
-# exists, up to STEPS.
+# From random weights, or from others: --from passrnet2-x4, also for x2; with --recipe passrnet2-psnr what ends it, with
+# --recipe passrnet2-camera what makes passrnet2-camera-x4 of it. Goes on where it stopped when RUN exists, up to STEPS.
 set -euo pipefail
 scale=$1 pairs=$2 textures=$3 run=$4 steps=$5
 shift 5

@@ -229,7 +229,7 @@ def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
     assert run.code == 6
     assert run.lines == ["d/near.pfm", "c/near_color.png", "d/small.pfm", "c/small_color.png"]
     maps = [read_disparity(Path(f"d/{name}.pfm")) for name in ("near", "small")]
-    edges = [np.percentile(disparity, (1, 99)) for disparity in maps]
+    edges = [np.percentile(disparity, (1, 99)).tolist() for disparity in maps]
     low, high = min(edge[0] for edge in edges), max(edge[1] for edge in edges)
     assert edges[0][1] > edges[1][1] + 1  # each with a range of its own would look different
     for name, values in zip(("near", "small"), maps, strict=True):

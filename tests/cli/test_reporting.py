@@ -60,7 +60,9 @@ def test_records_of_a_batch(command: str) -> None:
     options = ["-o", "out", "--format", "png", "--device", "cpu", "--skip-existing", "--jsonl"]
     run = pam(command, "l", "r", *options)
     assert run.code == 6
-    added = {"matched_width": 192, "matched_height": 128} if command == "disparity" else {}
+    added: dict[str, object] = {"input": "clean", "input_shows": None}
+    if command == "disparity":
+        added = {"matched_width": 192, "matched_height": 128}
     assert [list(record) for record in run.records] == [KEYS, [*KEYS[:9], *added, *KEYS[9:]], KEYS]
     seconds = [record.pop("seconds") for record in run.records]
     assert seconds[0] is None

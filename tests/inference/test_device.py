@@ -100,19 +100,24 @@ def test_precisions(machine: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "expected"),
+    ("vendor", "features", "expected"),
     [
-        ((), "fp32"),
-        (("_is_avx512_bf16_supported",), "bf16"),
-        (("_is_amx_tile_supported",), "bf16"),
+        ("AuthenticAMD", (), "fp32"),
+        ("AuthenticAMD", ("_is_avx512_bf16_supported",), "bf16"),
+        ("GenuineIntel", ("_is_avx512_bf16_supported",), "fp32"),
+        ("GenuineIntel", ("_is_avx512_bf16_supported", "_is_amx_tile_supported"), "bf16"),
     ],
 )
 def test_where_auto_reduces_the_processors_features_decide(
     machine: Callable[..., None],
+    vendor: str,
     features: tuple[str, ...],
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(f"vendor_id : {vendor}\n")
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name in features, raising=False)
     assert device.processor_has_bf16() == bool(features)
@@ -173,8 +178,8 @@ def test_what_tells_of_int8(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @needs_int8
-def test_auto_is_int8_where_there_is_no_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "processor_has_bf16", lambda: False)
+def test_auto_is_int8_where_bf16_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: False)
     assert StereoMatcher.load(device="cpu").compute.precision == "int8"
     assert StereoMatcher.load(device="cpu", precision="fp32").compute.precision == "fp32"
     assert StereoMatcher.load("pasmnet", device="cpu").compute.precision == "fp32"
@@ -203,7 +208,7 @@ def test_int8_is_near_fp32() -> None:
 
 
 def test_auto_lowers_the_precision_of_matching_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "processor_has_bf16", lambda: True)
+    monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: True)
     assert StereoMatcher.load(device="cpu").compute.precision == "bf16"
     assert StereoUpscaler.load("passrnet-x2", device="cpu").compute.precision == "fp32"
 

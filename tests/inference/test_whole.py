@@ -87,6 +87,20 @@ def test_an_upscaler_gives_the_plain_networks_pictures(variant: str) -> None:
     assert np.array_equal(upscaler.left_only(*views), upscaler(*views)[0])
 
 
+def test_tensors_that_were_there_before_do_not_count() -> None:
+    """Nor do views of them; views of new ones count once, and nothing that is gone."""
+    given = torch.zeros(1000)
+    with AliveTensors() as alive:
+        rows = given[100:].view(9, 100)
+        rows += 1
+        assert alive.now == alive.peak == 0
+        new = rows[:5] + given[:100]
+        assert float(new[1:].sum()) == 400
+        assert (alive.now, alive.peak) == (2000, 2004)
+        del new
+        assert alive.now == 0
+
+
 @pytest.mark.parametrize(("architecture", "variant"), [("pasmnet", "volume=64"), ("passrnet", "views=twice")])
 def test_what_tensors_take_is_counted_without_computing_them(architecture: str, variant: str) -> None:
     spec = ModelSpec(architecture, variant=variant, scale=2 if architecture == "passrnet" else None)

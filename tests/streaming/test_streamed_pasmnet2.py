@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import torch
+import torch.nn.functional as F
 from in_strips import matched
 from random_networks import normalised, pasmnet2, picture_pair
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet2 import Attended, StreamedPASMnet2, product
 from pamcli.streaming.rolling import Given, folded
+from pamcli.streaming.symmetric_attention import windows
 
 SIZES = [(32, 32), (32, 160), (64, 96), (224, 32), (352, 64), (1184, 32)]
 """Heights and widths; the last is higher than what any row of the disparity depends on."""
@@ -76,7 +78,7 @@ def test_few_lines_of_costs_are_held(streamed: StreamedPASMnet2, monkeypatch: py
     monkeypatch.setattr(Attended, "_attend", noted)
     monkeypatch.setattr("pamcli.streaming.attention.MAP_BYTES", 1)
     matched(streamed, views_of(1184, 32), None, 32)
-    assert held == {16: 31, 8: 30, 4: 38}
+    assert held == {16: 32, 8: 30, 4: 38}
     assert all(lines < 1184 / step for step, lines in held.items())
 
 
@@ -92,9 +94,8 @@ def test_the_cost_of_features_alone_is_that_of_queries_and_keys() -> None:
     _, queries, keys = block(views)
     query, key = (x[:, :, 0] for x in (queries, keys))
     expected = (query[0].T @ key[1] + key[0].T @ query[1]) / 16
-    form, vector, constant = product(block, 8)
-    left, right = block.head(views)[:, :, 0]
-    found = (form @ left + vector[:, None]).T @ right + (left.T @ vector + constant)[:, None]
+    left, right = block.head(views)[:, :, 0].mT
+    found = F.linear(left, *product(block, 8)) @ F.pad(right, (0, 1), value=1).T
     assert torch.allclose(found, expected, atol=1e-5)
 
 
@@ -102,7 +103,7 @@ def test_the_cost_of_features_alone_is_that_of_queries_and_keys() -> None:
 @pytest.mark.parametrize("finest", [True, False])
 def test_costs_that_are_looked_up_become_the_attention(finest: bool, limit: int | None) -> None:
     heads = torch.randn(2, 8, 12, 40, generator=torch.Generator().manual_seed(0))
-    identity = torch.eye(8), torch.zeros(8), torch.zeros(())
+    identity = torch.eye(9)[:, :8], torch.zeros(9)
     attended = Attended([Given(lambda a, b: heads[:, :, a:b], 12)], [identity], 40, limit, None, finest)
     reader = attended.reader()
     found = reader(0, 12)
@@ -111,16 +112,20 @@ def test_costs_that_are_looked_up_become_the_attention(finest: bool, limit: int 
     disparity = column[:, None] - column
     beyond = (disparity < 0) | (disparity >= (limit or 40))
     logs = cost.masked_fill(beyond, -torch.inf).log_softmax(-1)
-    k = column.expand(1, 5, 40, 40)
-    assert torch.allclose(attended.logs(3, k).exp()[0], logs[3:8].exp(), atol=1e-6)
-    assert torch.allclose(attended.logs(3, k)[0][:, ~beyond], logs[3:8][:, ~beyond], atol=1e-4)
+    logs = F.pad(logs, (9, 0), mode="replicate")  # beyond the row its outermost column counts
+    for reach in range(-9, 40):
+        k = (column - reach).clamp(-9, 38).expand(1, 5, 40)
+        looked = attended.logs(3, k, 2)[0]
+        expected = windows(logs[3:8].contiguous(), k[0] + 9, 2)
+        assert torch.allclose(looked.exp(), expected.exp(), atol=1e-6)
+        assert torch.allclose(looked[expected.isfinite()], expected[expected.isfinite()], atol=1e-4)
     received = cost.masked_fill(beyond, -torch.inf).softmax(-2).sum(-1)
     assert torch.allclose(found[0, 2], received, atol=1e-5)
     if not finest:  # what a finer scale enlarges is the cost itself
         assert torch.allclose(attended.costs(2, 9), cost[2:9], atol=1e-5)
     reader.forget(12)
     with pytest.raises(AssertionError, match="forgotten"):
-        attended.logs(3, k)
+        attended.logs(3, k, 2)
 
 
 def test_a_lower_precision_is_near_and_leaves_disparity_in_float32() -> None:

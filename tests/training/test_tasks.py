@@ -70,11 +70,11 @@ def test_frozen_batch_norm_alone_is_in_evaluation_mode() -> None:
     assert modes == {(True, False), (False, True)}
 
 
-@pytest.mark.parametrize(("has_bf16", "expected"), [(True, "bf16"), (False, "fp32")])
-def test_auto_is_bf16_only_where_the_cpu_computes_it(
-    monkeypatch: pytest.MonkeyPatch, has_bf16: bool, expected: str
+@pytest.mark.parametrize(("gains", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_is_bf16_only_where_the_cpu_gains_by_it(
+    monkeypatch: pytest.MonkeyPatch, gains: bool, expected: str
 ) -> None:
-    monkeypatch.setattr(device, "processor_has_bf16", lambda: has_bf16)
+    monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: gains)
     assert training_compute("cpu", "auto").precision == expected
     assert training_compute("cpu", "fp32").precision == "fp32"
     assert training_compute("cpu", "bf16").precision == "bf16"

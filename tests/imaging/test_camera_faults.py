@@ -1,0 +1,74 @@
+"""What pictures show of their cameras: the quality of a JPEG, and noise."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pamcli.imaging.camera_faults import LEAST_NOISE, camera_fault, noise_level
+from pamcli.imaging.degrading import Degradation
+from pamcli.imaging.images import Picture, read_picture
+
+SAMPLE = Path(__file__).parents[2] / "scripts" / "sample" / "left.png"
+
+
+@pytest.fixture(scope="module")
+def clean() -> np.ndarray:
+    """A picture of a room, (160, 320, 3)."""
+    return read_picture(SAMPLE).pixels[100:260, 200:520]
+
+
+def as_jpeg(pixels: np.ndarray, **how: object) -> Picture:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", **how)
+    return read_picture(file.getvalue())
+
+
+@pytest.mark.parametrize("quality", [10, 49, 50, 75, 90, 95, 98])
+@pytest.mark.parametrize("how", [{}, {"subsampling": 0}, {"progressive": True}])
+def test_the_quality_of_a_jpeg_is_read_off_its_tables(
+    clean: np.ndarray, quality: int, how: dict[str, object]
+) -> None:
+    assert as_jpeg(clean, quality=quality, **how).jpeg_quality == quality
+
+
+def test_of_grey_too_and_of_no_other_file(clean: np.ndarray) -> None:
+    assert as_jpeg(clean[..., 0], quality=60).jpeg_quality == 60
+    assert read_picture(SAMPLE).jpeg_quality is None
+
+
+def test_tables_of_a_camera_s_own_are_near_a_quality(clean: np.ndarray) -> None:
+    own = [[1 + place // 8 for place in range(64)] for _ in range(2)]  # 1 to 8
+    assert 92 <= (as_jpeg(clean, qtables=own).jpeg_quality or 0) <= 97
+
+
+def test_a_jpeg_of_low_quality_has_a_fault(clean: np.ndarray) -> None:
+    assert camera_fault(as_jpeg(clean, quality=75)) == "JPEG quality 75"
+    assert camera_fault(as_jpeg(clean, quality=98)) is None
+    assert camera_fault(Picture(clean)) is None
+
+
+@pytest.mark.parametrize("deviation", [6, 10, 16])
+def test_noise_is_estimated(clean: np.ndarray, deviation: int) -> None:
+    noisy = Degradation(noise=deviation)(clean, np.random.default_rng(3))
+    assert noise_level(noisy) == pytest.approx(deviation, rel=0.25)
+    assert noise_level(noisy.astype(np.uint16) * 257) == pytest.approx(noise_level(noisy))
+    assert (camera_fault(Picture(noisy)) or "").startswith("noise of ")
+
+
+def test_texture_is_no_noise() -> None:
+    stripes = np.zeros((64, 96, 3), np.uint8) + 90
+    stripes[:, ::2] = 160
+    stripes[:16] = 120  # an even quarter shows that there is none
+    assert noise_level(stripes) < LEAST_NOISE
+
+
+@pytest.mark.parametrize("level", [0, 255])
+def test_where_noise_is_cut_off_it_is_not_measured(level: int) -> None:
+    cut_off = Degradation(noise=20)(np.full((32, 32, 3), level, np.uint8), np.random.default_rng(0))
+    assert noise_level(cut_off) == 0
+    assert noise_level(cut_off[:7]) == 0  # and too small
