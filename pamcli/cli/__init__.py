@@ -150,10 +150,14 @@ class _Interrupts:
     seen = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        importing = False
         while frame is not None and frame.f_code is not _run.__code__:
+            importing |= frame.f_code.co_filename.startswith("<frozen importlib")
             frame = frame.f_back
         if frame is None:
             os._exit(130)
+        if importing:  # a library in C prints what its import was interrupted by
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the program ends
         self.seen = True
         raise KeyboardInterrupt
 

@@ -151,6 +151,25 @@ def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:
         assert run.stderr.read() == b""
 
 
+def test_ctrl_c_while_a_command_imports_says_nothing(tmp_path: Path) -> None:
+    """What a library in C prints of it, and makes of it, is not seen."""
+    (tmp_path / "library.py").write_text(
+        "import os, signal, traceback\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    traceback.print_exc()\n"
+        "    raise ImportError('library failed to import')\n"
+    )
+    program = (
+        "import typer, pamcli.cli\napp = typer.Typer()\n"
+        "@app.command()\ndef run() -> None: import library\n"
+        "pamcli.cli.guarded(app, 'pam')"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+
+
 def test_ctrl_c_while_it_ends_says_nothing() -> None:
     """Libraries' last words are interrupted."""
     last = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT); "
