@@ -73,7 +73,7 @@ UPSCALING_STRIP, UPSCALING_WHOLE = 15_000, 30_000
 """Pixels of a strip, at the most: a thicker one only takes more memory. But a picture that has no more than
 the second number is one strip, for without any edge between strips it takes a tenth less time."""
 
-UPSCALING2_STRIP = 7_500
+UPSCALING2_STRIP = 15_000
 """Pixels of a strip of PASSRnet 2, whose layers compute little for what they read: it stays in the cache."""
 
 
