@@ -10,8 +10,9 @@ Plain is the transcription in tests/networks/reference.py: batch norm not folded
 four products, whole maps. Repetitions alternate between the variants, so that a machine that slows down does
 so for all; the fastest counts, the median stands beside it. Memory is that above the loaded network, of each
 variant alone in a process. Sizes are HEIGHTxWIDTH. Super-resolution is that of the left view, but of both
-views where the variant names a network. With --parts the time of PASMnet 2 is split: convolutions, attention
-(costs, both normalisations, the first disparity), looking up costs, mixing disparities.
+views where the variant names a network. With --parts the time of each network is split: that of PASMnet 2
+into convolutions, attention (costs, both normalisations, the first disparity), looking up costs and mixing
+disparities; that of others by torch's operations.
 """
 
 from __future__ import annotations
@@ -61,6 +62,12 @@ PARTS: dict[type[Any], str] = {
     LookedUp: "looking up",
     Mixed: "mixing",
 }
+OPERATIONS = {
+    "convolutions": ("convolution", "conv2d"),
+    "norms": ("layer_norm",),
+    "attention": ("softmax", "bmm", "exp", "argmax"),
+    "enlargement": ("upsample", "pixel_shuffle"),
+}
 GROWTH = {"width": ["256x512", "256x1024", "256x2048"], "height": ["256x640", "512x640", "1024x640"]}
 PLAIN_MAPS = 8
 """Whole maps that the plain order holds at its peak, costs and attention of both directions, old and new."""
@@ -79,7 +86,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--precisions", help="fp32,...; by default all that the processor has")
     parser.add_argument("--only", help="NAME,...: only variants whose name holds one of these")
-    parser.add_argument("--parts", action="store_true", help="split the time of PASMnet 2, too")
+    parser.add_argument("--parts", action="store_true", help="split the time of each network, too")
     parser.add_argument("--no-memory", action="store_true", help="leave out the runs that measure memory")
     parser.add_argument("--quick", action="store_true", help="the smallest sizes, twice")
     parser.add_argument("--json", type=Path, help="write all figures to a file")
@@ -112,12 +119,15 @@ def main() -> None:
         for size in split(sizes):
             rows += compared(network, size, variants, options.repeat, not options.no_memory)
     parts: dict[str, dict[str, dict[str, float]]] = {}
-    for text in split_names(options.pasmnet) if options.parts else ():
-        runs = made_variants("pasmnet2", precisions, both=True)
-        parts[text] = {name: split_time(run, sample_pair(*split(text)[0])) for name, run in runs.items()}
-        for name, shares in parts[text].items():
+    split_up = [(name, text) for name in ("pasmnet2", "pasmnet") for text in split_names(options.pasmnet)]
+    split_up += [(name, text) for name in BESIDE["passrnet-x4"] for text in split_names(options.superres)]
+    for network, text in split_up if options.parts else ():
+        measure = split_time if network == "pasmnet2" else split_operations
+        for name, run in made_variants(network, precisions, both=True).items():
+            shares = measure(run, sample_pair(*split(text)[0]))
+            parts.setdefault(f"{network} {text}", {})[name] = shares
             said = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
-            print(f"pasmnet2 {text:>10} {name}: {said}")
+            print(f"{network} {text:>10} {name}: {said}")
     growth = {along: grown(GROWTH[along], options.repeat) for along in split_names(options.growth)}
     if options.json:
         text = json.dumps({"facts": facts, "rows": rows, "parts": parts, "growth": growth}, indent=1)
@@ -216,6 +226,19 @@ def split_time(run: Run, pair: tuple[Array, Array]) -> dict[str, float]:
             kind._compute = compute
     total = sum(spent.values())
     return {part: seconds / total for part, seconds in spent.items()}
+
+
+def split_operations(run: Run, pair: tuple[Array, Array]) -> dict[str, float]:
+    """Shares of the time of a run that go into each of `OPERATIONS`, and into what is left."""
+    run(*pair)  # the first run of a size prepares convolutions
+    with torch.profiler.profile() as profile:
+        run(*pair)
+    spent = dict.fromkeys([*OPERATIONS, "the rest"], 0.0)
+    for event in profile.key_averages():
+        parts = (part for part, names in OPERATIONS.items() if any(name in event.key for name in names))
+        spent[next(parts, "the rest")] += event.self_cpu_time_total
+    total = sum(spent.values())
+    return {part: each / total for part, each in spent.items()}
 
 
 def kinds(kind: type[Any]) -> list[type[Any]]:

@@ -71,10 +71,14 @@ def test_the_benchmark_compares_with_the_plain_order(run: Run, tmp_path: Path) -
             continue
         assert row["difference"] == 0 if row["variant"] == "plain" else row["difference"] > 0
         assert row["difference"] < (1e-3 if row["variant"] == "fp32" else 10)
-    for shares in written["parts"]["32x64"].values():
-        assert sum(shares.values()) == pytest.approx(1)
-        assert min(shares.values()) > 0
-    assert len(made.stdout.splitlines()) == 1 + len(rows) + 2
+    networks = {"pasmnet2 32x64", "pasmnet 32x64", "passrnet-x4 16x20", "passrnet2-x4 16x20"}
+    assert set(written["parts"]) == networks
+    for network, precisions in written["parts"].items():
+        for shares in precisions.values():
+            assert sum(shares.values()) == pytest.approx(1)
+            without = {part for part, share in shares.items() if share == 0}
+            assert without == ({"norms"} if network.split()[0] in ("pasmnet", "passrnet-x4") else set())
+    assert len(made.stdout.splitlines()) == 1 + len(rows) + 2 * len(networks)
 
 
 def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:

@@ -14,6 +14,7 @@ from pamcli.errors import DeviceError
 from pamcli.inference import PAIRS_AT_ONCE
 from pamcli.inference.memory import HINT, free_memory
 from pamcli.streaming.attention import COLUMN_BLOCKS, lines_at_once
+from pamcli.streaming.passrnet2 import SMALLER
 from pamcli.streaming.symmetric_attention import AFTER, BEFORE
 
 COMFORTABLE = 0.7  # share of the free memory that is taken without being asked for more
@@ -73,8 +74,8 @@ UPSCALING_STRIP, UPSCALING_WHOLE = 15_000, 30_000
 """Pixels of a strip, at the most: a thicker one only takes more memory. But a picture that has no more than
 the second number is one strip, for without any edge between strips it takes a tenth less time."""
 
-UPSCALING2_STRIP = 7_500
-"""Pixels of a strip of PASSRnet 2, whose layers compute little for what they read: it stays in the cache."""
+UPSCALING2_STRIP = 30_000
+"""Pixels of a strip of PASSRnet 2, at the most: small pictures are one, which takes less memory, too."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,9 @@ def upscaling2_footprint(width: int, height: int, item: int, *, scale: int, view
     """Memory of PASSRnet 2: it enlarges both views in any case, and holds nothing of the whole picture."""
     pictures = 2 * 3 * scale**2 * (item + 12) * width
     most = _useful(UPSCALING2_STRIP, width, height, 2)
+    attention = _attention(width, max(4, most // SMALLER), ordered=False)
     return Footprint(
-        fixed=LIBRARIES + _attention(width, most, ordered=False) + SCATTER * UPSCALING2_LAG * item * width,
+        fixed=LIBRARIES + attention + SCATTER * UPSCALING2_LAG * item * width,
         per_row=SCATTER * (UPSCALING2_ROW * item + UPSCALING2_COSTS) * width + pictures,
         rows=(2, most, 2),
     )

@@ -168,18 +168,31 @@ class SubpixelDetail(nn.Module):
 
     def forward(self, pictures: Tensor, maps: tuple[Tensor, Tensor]) -> Tensor:
         """`pictures` (2B, 3, H, W) in [0, 1] and both maps of an `Exchange` to features (2B, C, H, W)."""
+        return self.seen(pictures, (most_attended(maps[0]), most_attended(maps[1])))
+
+    def seen(self, pictures: Tensor, attended: tuple["Attended", "Attended"]) -> Tensor:
+        """Features, given what the pixels of both views attend to most."""
         left, right = pictures.float().chunk(2)
-        detail = torch.cat((_between(left, right, maps[0]), _between(right, left, maps[1])))
+        detail = torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
         return self.join(detail.to(self.join.weight.dtype))  # type: ignore[no-any-return]
 
 
-def _between(own: Tensor, other: Tensor, attention_map: Tensor) -> Tensor:
-    """Views (B, 3, H, W), the map of `own` (B, H, W, V): weights and detail by phase (B, 4 PHASES, H, W)."""
+Attended = tuple[Tensor, Tensor]
+"""Columns that pixels attend to most (B, H, W, 1); attention on these and on both neighbours (B, H, W, 3)."""
+
+
+def most_attended(attention_map: Tensor) -> Attended:
+    """What the pixels of a map (B, H, W, V) attend to most."""
     attention_map = attention_map.contiguous()
-    attended = attention_map.argmax(-1, keepdim=True)  # (B, H, W, 1)
-    steps = torch.arange(-1, 2, device=own.device)
-    near = (attended + steps).clamp(0, attention_map.shape[-1] - 1)
-    weights = attention_map.gather(-1, near) * (near == attended + steps)
+    attended = attention_map.argmax(-1, keepdim=True)
+    beside = attended + torch.arange(-1, 2, device=attended.device)
+    near = beside.clamp(0, attention_map.shape[-1] - 1)
+    return attended, attention_map.gather(-1, near) * (near == beside)
+
+
+def _between(own: Tensor, other: Tensor, attended: Tensor, weights: Tensor) -> Tensor:
+    """Views (B, 3, H, W), what `own` attends to: weights and detail by phase (B, 4 PHASES, H, W)."""
+    near = attended + torch.arange(-1, 2, device=own.device)
     mass = weights.sum(-1)
     phase = (attended[..., 0] - (weights * near).sum(-1) / mass).clamp(-0.5, 0.5)[:, None]
     seen = other.gather(3, attended[..., 0][:, None].expand_as(own))

@@ -7,14 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.parallax import attention
+from pamcli.networks.blocks import pointwise_dilation
 from pamcli.networks.passrnet2 import (
     DETAIL_BEHIND,
     EXCHANGES,
+    WIDTH,
     Exchange,
+    GatedBlock,
     PASSRnet2,
     SubpixelDetail,
     bicubic,
+    most_attended,
+    pointwise,
 )
 from pamcli.streaming.attention import lines_at_once
 from pamcli.streaming.passrnet import Write
@@ -26,12 +30,17 @@ from pamcli.streaming.rolling import (
     Rows,
     Shuffled,
     convolution,
+    empty_map,
     strips,
 )
 
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
 
-PRODUCTS_BY_MKL = bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+SMALLER = 4  # times as few lines as elsewhere: their attention is passed over many times
+
+LOG2_E = math.log2(math.e)
+VANISHING = 1e-20
+"""Sums of exponentials below this are of some that are no normal numbers."""
 
 
 class StreamedPASSRnet2:
@@ -50,7 +59,7 @@ class StreamedPASSRnet2:
         given = Given(rows, height)
         x: RollingMap = convolution(given, network.first)
         for depth, block in enumerate(network.blocks):
-            x = Larger(x, 1, 1, block)
+            x = Gated(x, block)
             if depth in EXCHANGES:
                 detail = network.detail if depth == DETAIL_BEHIND else None
                 sources = (x,) if detail is None else (x, given)
@@ -66,45 +75,89 @@ class StreamedPASSRnet2:
             picture.forget(last)
 
 
-def _exchange(exchange: Exchange, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Compute what `Exchange.forward` does, line by line."""
-    left, right = (x.permute(0, 2, 3, 1).float() for x in exchange.described(views))  # (B, H, W, C)
-    cost = line_products(left, right.mT)
-    maps = attention(cost), cost.softmax(2).transpose(2, 3)
-    values = (x.permute(0, 2, 3, 1) for x in reversed(exchange.values(views)))
-    given = [line_products(map_.to(x.dtype), x) for map_, x in zip(maps, values, strict=True)]
-    return views + torch.cat(given).permute(0, 3, 1, 2), maps
+class Gated(RollingMap):
+    """What a gated block makes of a map, as `GatedBlock.forward` does.
+
+    One view after the other, and each half of a gate by itself: more of what is computed stays in the cache.
+    """
+
+    def __init__(self, source: RollingMap, block: nn.Module) -> None:
+        super().__init__(source.height, source.step, source.ahead + source.step, source.strip)
+        assert isinstance(block, GatedBlock)
+        self.source, self.block = source.reader(), block
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        low, high = max(0, first - 1), min(self.height, last + 1)
+        views, own = self.source(low, high), slice(first - low, last - low)
+        made = empty_map((*views.shape[:2], last - first, views.shape[3]), views)
+        for place, view in zip(made.chunk(len(made)), views.chunk(len(views)), strict=True):
+            self._run(view, own, place)
+        self.source.forget(self.height if last == self.height else last - 1)
+        return made
+
+    def _run(self, view: Tensor, own: slice, place: Tensor) -> None:
+        """Compute rows `own` of a view into their `place`."""
+        block = self.block
+        normal, x = block.norm1(view), view[:, :, own]
+        one, other = (
+            F.conv2d(_half(block.widen, half, normal), weight, bias, padding=1, groups=WIDTH)
+            for half, (weight, bias) in enumerate(_halves(block.mix))
+        )
+        gate = one[:, :, own].mul_(other[:, :, own])
+        x = pointwise(block.narrow, gate, block.scale1).add_(x)
+        normal = block.norm2(x)
+        gate = _half(block.widen2, 0, normal).mul_(_half(block.widen2, 1, normal))
+        torch.add(pointwise(block.narrow2, gate, block.scale2), x, out=place)
+
+
+def _halves(layer: nn.Conv2d) -> list[tuple[Tensor, Tensor]]:
+    """Weights and bias of both halves of the channels that a layer makes."""
+    assert layer.bias is not None
+    return list(zip(layer.weight.chunk(2), layer.bias.chunk(2), strict=True))
+
+
+def _half(layer: nn.Conv2d, half: int, x: Tensor) -> Tensor:
+    """Half of the channels that a 1x1 convolution makes of x."""
+    return F.conv2d(x, *_halves(layer)[half], dilation=pointwise_dilation(x))
 
 
 def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[..., Tensor]:
-    """Exchange a few lines at a time: their maps are large. With `detail`, of features and pictures."""
+    """Compute what `Exchange.forward` does, a few lines at a time, for their maps are large.
+
+    With `detail`, of features and pictures, and what that makes of both is added.
+    """
     assert isinstance(exchange, Exchange)
 
-    def some(views: Tensor, *pictures: Tensor) -> Tensor:
-        views, maps = _exchange(exchange, views)
-        return views if detail is None else views + detail(*pictures, maps)
-
-    def run(*sources: Tensor) -> Tensor:
-        _, _, height, width = sources[0].shape
-        lines = lines_at_once(width, width)
-        return torch.cat([some(*(x[:, :, a:b] for x in sources)) for a, b in strips(height, lines)], 2)
+    def run(views: Tensor, *pictures: Tensor) -> Tensor:
+        left, right = (x.permute(0, 2, 3, 1).float() for x in exchange.described(views))  # (B, H, W, C)
+        values = [x.permute(0, 2, 3, 1) for x in reversed(exchange.values(views))]
+        given = empty_map(views.shape, views)
+        at_once = max(4, lines_at_once(views.shape[3], views.shape[3]) // SMALLER)
+        for first, last in strips(views.shape[2], at_once):
+            lines = slice(first, last)
+            shares = _shares(left[:, lines], right[:, lines])
+            for place, value, (weights, total) in zip(given.chunk(2), values, shares, strict=True):
+                gathered = torch.matmul(weights.to(value.dtype), value[:, lines]) / total[..., None]
+                place[:, :, lines] = gathered.permute(0, 3, 1, 2)
+            if detail is not None:
+                most = [most_attended(weights) for weights, _ in shares]
+                totals = (total[..., None] for _, total in shares)
+                one, other = ((at, near / total) for (at, near), total in zip(most, totals, strict=True))
+                given[:, :, lines] += detail.seen(pictures[0][:, :, lines], (one, other))
+        return given.add_(views)
 
     return run
 
 
-def line_products(one: Tensor, other: Tensor) -> Tensor:
-    """The matrix product of each epipolar line, (..., J, C) and (..., C, K) to (..., J, K), on a CPU.
+def _shares(queries: Tensor, keys: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Attention of either view (B, H, W, C) on the other: weights (B, H, W, V), and their sums, its divisors.
 
-    As a convolution with a group for each line, for on processors of AMD the library of convolutions takes
-    half the time of that of matrix products (MKL). The stages of the other networks, which are smaller or
-    cut from larger ones, gain nothing by it.
+    Both are of the same exponentials, unless those of a pixel that fits nowhere would vanish.
     """
-    if one.device.type != "cpu" or one.dtype != torch.float32 or not PRODUCTS_BY_MKL:
-        return torch.matmul(one, other)
-    if not one.is_contiguous() and one.mT.is_contiguous():  # a map that is seen transposed is not copied
-        return line_products(other.mT.contiguous(), one.mT).mT
-    *lines, width, channels = one.shape
-    groups = math.prod(lines)
-    kernels = one.reshape(groups * width, channels, 1)
-    product = F.conv1d(other.reshape(1, groups * channels, -1), kernels, groups=groups)
-    return product.view(*lines, width, -1)
+    cost = torch.matmul(LOG2_E * queries, keys.mT)
+    weights = cost.sub_(cost.amax((2, 3), keepdim=True)).exp2_()  # faster than exp_
+    sums = weights.sum(3), weights.sum(2)
+    if min(float(each.min()) for each in sums) > VANISHING:
+        return [(weights, sums[0]), (weights.mT, sums[1])]
+    cost = torch.matmul(queries, keys.mT)
+    return [(x, x.sum(3)) for x in (cost.softmax(3), cost.softmax(2).mT)]

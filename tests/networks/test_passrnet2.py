@@ -8,7 +8,15 @@ from random_networks import passrnet2, picture_pair
 
 from pamcli.losses.total import Truth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
-from pamcli.networks.passrnet2 import DETAIL_GAIN, EXCHANGES, PHASES, PASSRnet2, _between, bicubic
+from pamcli.networks.passrnet2 import (
+    DETAIL_GAIN,
+    EXCHANGES,
+    PHASES,
+    PASSRnet2,
+    _between,
+    bicubic,
+    most_attended,
+)
 
 
 @pytest.mark.parametrize(("scale", "parameters"), [(2, 469_836), (3, 478_491), (4, 490_608)])
@@ -44,7 +52,7 @@ def test_detail_is_what_the_other_view_has_beyond_interpolation_sorted_by_its_pl
     maps = torch.zeros(1, 1, 4, 4)
     maps[0, 0, 1] = torch.tensor([0, 0.2, 0.6, 0])  # its match is 1.75: pixel 2 lies 0.25 to its right
     maps[0, 0, [0, 2, 3], [0, 2, 3]] = 1  # exactly there
-    found = _between(own, other, maps)[0, :, 0]
+    found = _between(own, other, *most_attended(maps))[0, :, 0]
     weights, detail = found[:PHASES], found[PHASES:].view(3, PHASES, 4)
     torch.testing.assert_close(weights[:, 1], 0.8 * torch.tensor([0, 0, 0.5, 0.5]))  # centres 0.125 and 0.375
     torch.testing.assert_close(weights[:, 0], torch.tensor([0, 0.5, 0.5, 0]))

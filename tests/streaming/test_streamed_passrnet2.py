@@ -9,7 +9,7 @@ from random_networks import passrnet2, picture_pair
 from torch import Tensor
 
 from pamcli.streaming import passrnet2 as streamed
-from pamcli.streaming.passrnet2 import StreamedPASSRnet2, line_products
+from pamcli.streaming.passrnet2 import StreamedPASSRnet2, _shares
 
 
 def run(scale: int, views: Tensor, strip: int | None, both: bool = True) -> Tensor:
@@ -36,13 +36,13 @@ def test_few_lines_of_attention_at_a_time_change_nothing(monkeypatch: pytest.Mon
     assert (run(2, views, None) - expected).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("shape", [(5, 7, 3, 9), (1, 1, 8, 1), (4, 30, 30, 8)])
-def test_the_products_of_lines_are_those_of_matrices(shape: tuple[int, int, int, int]) -> None:
-    lines, width, channels, other = shape
-    one, two = torch.randn(2, lines, width, channels), torch.randn(2, lines, channels, other)
-    for left in (one, one.mT.contiguous().mT, one.flip(0).transpose(0, 1).contiguous().transpose(0, 1)):
-        for right in (two, two.mT.contiguous().mT):
-            assert torch.allclose(line_products(left, right), left @ right, atol=1e-5)
-    assert torch.equal(
-        line_products(one[0].bfloat16(), two[0].bfloat16()), one[0].bfloat16() @ two[0].bfloat16()
-    )
+@pytest.mark.parametrize("largest", [1.0, 30.0, 100.0])
+def test_attention_of_pixels_that_fit_nowhere_is_that_of_the_softmax(largest: float) -> None:
+    """Beside a pixel that fits this well the exponentials of all others vanish."""
+    generator = torch.Generator().manual_seed(3)
+    queries, keys = (torch.randn(1, 2, 9, 8, generator=generator) for _ in range(2))
+    queries[0, 0, 4], keys[0, 0, 6] = largest / 8, largest
+    cost = queries @ keys.mT
+    expected = cost.softmax(3), cost.softmax(2).mT
+    for (weights, total), map_ in zip(_shares(queries, keys), expected, strict=True):
+        torch.testing.assert_close(weights / total[..., None], map_, atol=1e-6, rtol=1e-4)
