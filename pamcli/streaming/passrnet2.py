@@ -16,7 +16,8 @@ from pamcli.networks.passrnet2 import (
     SubpixelDetail,
     bicubic,
 )
-from pamcli.streaming.attention import lines_at_once
+from pamcli.streaming.attention import line_bytes, lines_at_once
+from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import (
     Given,
@@ -26,8 +27,11 @@ from pamcli.streaming.rolling import (
     Rows,
     Shuffled,
     convolution,
+    number_size,
     strips,
 )
+
+AHEAD = 17  # rows of a map that wait for those below them, in all layers together
 
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
 
@@ -40,6 +44,22 @@ class StreamedPASSRnet2:
     def __init__(self, network: PASSRnet2, precision: torch.dtype | None = None) -> None:
         """Take a network, and bring its convolutions to a `precision`; None: as they are."""
         self.network = network if precision is None else network.to(dtype=precision)
+
+    def footprint(self, width: int, height: int, *, both: bool) -> Footprint:
+        """What a pair takes at the peak: both views are enlarged in any case."""
+        each = 1030 * number_size(self.network)
+        enlarged = 84 * self.network.scale**2  # of both views, before and after they are float32, and a base
+        return in_strips(
+            width,
+            height,
+            Pays(7_500),  # layers that compute little for what they read: it stays in the cache
+            picture=0,
+            strip=max(each, enlarged),
+            waiting=[(each, AHEAD)],
+            line=line_bytes(width, ordered=False),
+            lines=lines_at_once(width, width),
+            ahead=AHEAD,
+        )
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
