@@ -33,9 +33,9 @@ class Pays:
     """How many rows of a picture are computed at a time: a thicker strip only takes more memory."""
 
     pixels: int
-    """Of a strip, at the most."""
+    """Pixels of a strip, at the most."""
     whole: int = 0
-    """Of a picture that is one strip: without any edge between strips it takes a tenth less time."""
+    """Pixels of a picture that is one strip: without any edge between strips it takes a tenth less time."""
     multiple: int = 2
     """Rows of a strip are a multiple of it."""
 
@@ -61,7 +61,7 @@ def in_strips(
 ) -> Footprint:
     """Count what a network takes for `width` x `height` px, from bytes for each pixel.
 
-    Of the whole `picture`; of the `strip` that is computed; of rows that are `waiting` for others below them,
+    These are of the whole `picture`; of the `strip` that is computed; of rows that are `waiting` for others below them,
     and how many these are at the most. `line`: bytes for each of the rows whose attention is looked at at a
     time: at most `lines`, and no more than those of a strip and `ahead` of it.
     """
