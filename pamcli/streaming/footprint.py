@@ -61,9 +61,9 @@ def in_strips(
 ) -> Footprint:
     """Count what a network takes for `width` x `height` px, from bytes for each pixel.
 
-    These are of the whole `picture`; of the `strip` that is computed; of rows that are `waiting` for others below them,
-    and how many these are at the most. `line`: bytes for each of the rows whose attention is looked at at a
-    time: at most `lines`, and no more than those of a strip and `ahead` of it.
+    These are of the whole `picture`; of the `strip` that is computed; of rows that are `waiting` for others
+    below them, and how many these are at the most. `line`: bytes for each of the rows whose attention is
+    looked at at a time: at most `lines`, and no more than those of a strip and `ahead` of it.
     """
 
     def peak(rows: int) -> int:
