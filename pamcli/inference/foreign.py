@@ -14,10 +14,10 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.pictures import MatchSize
 from pamcli.inference.runners import Module, Runner, Session
-from pamcli.inference.strip_choice import Footprint
 from pamcli.inference.tiling import tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
+from pamcli.streaming.footprint import Footprint
 from pamcli.streaming.matching import Progress, StreamedMatching
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Rows
@@ -113,9 +113,9 @@ class ForeignNetwork:
         rows, columns = self.spec.fixed_size
         return f"pictures of {width} x {height} px are worked on in {count} tiles of {columns} x {rows}"
 
-    def footprint(self, width: int, height: int) -> Footprint:
+    def footprint(self, width: int, height: int, **asked: bool) -> Footprint:
         """Nothing is known of the memory that it takes."""
-        return Footprint(fixed=0, per_row=1, rows=(height, height, height))
+        return Footprint(lambda strip: 0, rows=(height, height, height))
 
     def match(
         self,

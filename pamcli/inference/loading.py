@@ -1,7 +1,7 @@
 """A network on a device: from its weights or an exported file, and in strips of how many rows it runs."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pamcli.inference.foreign import ForeignNetwork
 from pamcli.inference.memory import free_memory, keep_freed_memory, taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork, is_exported
 from pamcli.inference.pictures import PairRows, Pixels
-from pamcli.inference.strip_choice import Footprint, choose_strip
+from pamcli.inference.strip_choice import choose_strip
 from pamcli.inference.whole import WholeNetwork
 from pamcli.registry import description
 from pamcli.registry.architectures import loaded
@@ -84,15 +84,14 @@ class NetworkOnDevice:
         self.spec, self.compute, self.max_memory = spec, compute, max_memory
         self.network: Any = network
         self.streamed: Any = network
-        """Has `match` or `enlarge`."""
-        self._footprint: Callable[..., Footprint] | None = None
+        """Has `match` or `enlarge`, and `footprint`."""
         self.size: tuple[int, int] | None = None
         if isinstance(network, OnnxNetwork | ForeignNetwork):
             self.size = network.size
         else:
             assert isinstance(spec, ModelSpec)
             self.network = folded(network).to(compute.device)
-            self.streamed, self._footprint = _streamed(self.network, spec, compute)
+            self.streamed = _streamed(self.network, spec, compute)
         limits = [max_memory, free_memory(compute.device) if compute.device.type == "cpu" else None]
         keep_freed_memory(min((limit for limit in limits if limit is not None), default=None))
         self._taken = taken_memory(compute.device)
@@ -123,10 +122,7 @@ class NetworkOnDevice:
         `given`: the pictures that the pair was made from. `results`: bytes that are held beside. Raises
         DeviceError.
         """
-        if self._footprint is None:
-            found = self.streamed.footprint(pair.width, pair.height)
-        else:
-            found = self._footprint(pair.width, pair.height, self.compute.dtype.itemsize, **asked)
+        found = self.streamed.footprint(pair.width, pair.height, **asked)
         if given[0] is not pair.views[0]:
             results += sum(view.nbytes for view in pair.views)
         return choose_strip(
@@ -140,15 +136,12 @@ class NetworkOnDevice:
         )
 
 
-def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> tuple[Any, Callable[..., Footprint] | None]:
-    """A network whose batch norm is folded, as it runs in the precision that is asked for; what it takes.
-
-    What a network on whole pictures takes, it says itself. Raises UsageError.
-    """
+def _streamed(network: Any, spec: ModelSpec, compute: Compute) -> Any:
+    """A network whose batch norm is folded, as it runs in the precision asked for. Raises UsageError."""
     eight_bits = compute.precision == "int8"
     if eight_bits and not _in_eight_bits(spec):
         raise UsageError(f"{spec.architecture} does not compute in int8", "use `precision` fp32 or auto")
     if not spec.streamed:
-        return WholeNetwork(network, spec, compute), None
+        return WholeNetwork(network, spec, compute)
     how = {"eight_bits": True} if eight_bits else {}
-    return loaded(spec.row.streamed)(network, compute.dtype, **how), loaded(spec.row.footprint)
+    return loaded(spec.row.streamed)(network, compute.dtype, **how)

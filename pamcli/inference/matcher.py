@@ -306,8 +306,8 @@ class StereoMatcher(NetworkOnDevice):
         """`given`: the pictures that those of the pair were made from. `told`: about each pass."""
         sure, twice = "confidence" in extras, self._twice(extras)
         height, width = given[0].shape[:2]
-        large = 4 * height * width * (1 + 2 * twice + sure) if given[0] is not pair.views[0] else 0
-        strip = self._strip(pair, given, large, confidence=sure, right=twice)
+        pixels = pair.height * pair.width + (height * width if given[0] is not pair.views[0] else 0)
+        strip = self._strip(pair, given, 4 * pixels * (1 + 2 * twice + 2 * sure))
         right_disparity = visible = confidence = None
         message = f"not enough memory for a pair of {width} x {height} pixels"
         with torch.inference_mode(), self.compute.exactly(), memory_errors(message):

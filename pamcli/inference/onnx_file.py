@@ -22,7 +22,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.memory import HINT, free_memory, is_memory_error
 from pamcli.inference.pictures import MatchSize
 from pamcli.inference.providers import ON_CPU, library, open_session
-from pamcli.inference.strip_choice import Footprint, readable
+from pamcli.inference.strip_choice import readable
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
@@ -30,6 +30,7 @@ from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.footprint import Footprint
 from pamcli.streaming.matching import Progress, StreamedMatching, lowered
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import Rows, folded
@@ -119,10 +120,10 @@ class OnnxNetwork:
             raise UsageError(f"the exported network searches {searched} alone", "export it anew")
         return size if limit is None else 1.0
 
-    def footprint(self, width: int, height: int) -> Footprint:
+    def footprint(self, width: int, height: int, **asked: bool) -> Footprint:
         """Memory that a padded pair takes; that of a GPU is ONNX Runtime's affair."""
         if self.session.get_providers()[0] != ON_CPU:
-            return Footprint(fixed=0, per_row=1, rows=(height, height, height))
+            return Footprint(lambda strip: 0, rows=(height, height, height))
         return whole_footprint(self.spec, width, height)
 
     def match(

@@ -146,8 +146,7 @@ class StereoUpscaler(NetworkOnDevice):
             pair,
             (left, right),
             kept + int(sum(times * view.nbytes for view in given)),
-            scale=scale,
-            views=len(given),
+            both=both,
         )
 
         reading = self.spec.row.reading

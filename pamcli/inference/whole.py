@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pamcli.inference.device import Compute
-from pamcli.inference.strip_choice import LIBRARIES, Footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.footprint import LIBRARIES, Footprint
 from pamcli.streaming.matching import Progress, StreamedMatching
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import MEMORY_FORMAT, Rows
@@ -64,7 +64,7 @@ class WholeNetwork:
     def __init__(self, network: Any, spec: ModelSpec, compute: Compute) -> None:
         self.network, self.spec, self.compute = network, spec, compute
 
-    def footprint(self, width: int, height: int) -> Footprint:
+    def footprint(self, width: int, height: int, **asked: bool) -> Footprint:
         return whole_footprint(self.spec, width, height)
 
     def match(
@@ -109,5 +109,4 @@ def whole_footprint(spec: ModelSpec, width: int, height: int) -> Footprint:
         left, right = torch.empty(2, 1, 3, height, width)
         with AliveTensors() as alive:
             network(left, right, **({} if spec.scale is None else {"both": True}))
-    per_row = -(-int(COPIES * alive.peak) // height)
-    return Footprint(fixed=LIBRARIES, per_row=per_row, rows=(height, height, height))
+    return Footprint(lambda strip: LIBRARIES + int(COPIES * alive.peak), rows=(height, height, height))

@@ -36,9 +36,8 @@ class Architecture:
     """Class, or function that makes one, for training and export; called with the scale for super-resolution,
     and with the fields of a variant where there are such."""
     streamed: str
-    """Class that runs a plain network row by row; called with it and with the precision to compute in."""
-    footprint: str
-    """Function that counts what the streamed network takes; see `inference.strip_choice`."""
+    """Class that runs a plain network row by row, and counts what that takes; called with it and with the
+    precision to compute in."""
     parts: tuple[str, ...]
     """What may learn by itself: first words of the keys of its weights, or what `members` makes of them."""
     members: Mapping[str, str] = field(default_factory=dict)
@@ -97,7 +96,6 @@ _ROWS = (
         task="disparity",
         plain="pamcli.networks.pasmnet2:PASMnet2",
         streamed="pamcli.streaming.pasmnet2:StreamedPASMnet2",
-        footprint="pamcli.inference.strip_choice:matching2_footprint",
         parts=("features", "stages", "head"),
         members={
             **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
@@ -120,7 +118,6 @@ _ROWS = (
         task="disparity",
         plain="pamcli.networks.variants:varied_pasmnet",
         streamed="pamcli.streaming.pasmnet:StreamedPASMnet",
-        footprint="pamcli.inference.strip_choice:matching_footprint",
         parts=("hourglass", "cas_pam", "refine"),
         other_terms=("updates", *OF_PICTURES),
         recipe="scenes",
@@ -136,7 +133,6 @@ _ROWS = (
         task="superres",
         plain="pamcli.networks.passrnet2:PASSRnet2",
         streamed="pamcli.streaming.passrnet2:StreamedPASSRnet2",
-        footprint="pamcli.inference.strip_choice:upscaling2_footprint",
         parts=("first", "blocks", "exchanges", "detail", "last"),
         other_terms=OF_MATCHING,
         recipe="passrnet2",
@@ -153,7 +149,6 @@ _ROWS = (
         task="superres",
         plain="pamcli.networks.variants:varied_passrnet",
         streamed="pamcli.streaming.passrnet:StreamedPASSRnet",
-        footprint="pamcli.inference.strip_choice:upscaling_footprint",
         parts=("init_feature", "pam", "upscale"),
         other_terms=OF_MATCHING,
         recipe="superres",

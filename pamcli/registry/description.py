@@ -136,7 +136,6 @@ class Description:
             task=self.task,
             plain="",
             streamed="",
-            footprint="",
             parts=(),
             match_size="auto" if self.larger == "reduce" else 1.0,
         )

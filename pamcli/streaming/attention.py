@@ -129,6 +129,11 @@ def lines_at_once(width: int, other: int) -> int:
     return max(4, MAP_BYTES // (4 * width * other) // 4 * 4)
 
 
+def line_bytes(width: int, *, ordered: bool) -> int:
+    """Pieces of a line's map: enlarged coarser costs, before and after they are cut; costs; attention."""
+    return 4 * 4 * width**2 // (COLUMN_BLOCKS if ordered else 1)
+
+
 Cost = Callable[[tuple[int, int], Block], Tensor]
 """cost(rows, block): matching cost (R, J, K) float32 of some epipolar lines, which may be overwritten."""
 

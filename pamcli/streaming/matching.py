@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
 from pamcli.networks.parallax import valid_mask
+from pamcli.streaming.footprint import Pays
 from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
@@ -23,6 +24,8 @@ from pamcli.streaming.rolling import (
     convolution,
     residual,
 )
+
+PAYS = Pays(120_000, whole=500_000, multiple=32)
 
 
 @dataclass(frozen=True)

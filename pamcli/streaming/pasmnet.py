@@ -33,12 +33,15 @@ from pamcli.streaming.attention import (
     Block,
     CostStage,
     Use,
+    line_bytes,
     lines_at_once,
     query_of_keys,
     stage_cost,
     stream,
 )
+from pamcli.streaming.footprint import Footprint, in_strips
 from pamcli.streaming.matching import (
+    PAYS,
     Progress,
     StreamedMatching,
     Telling,
@@ -58,6 +61,7 @@ from pamcli.streaming.rolling import (
     convolution,
     gathered,
     joined,
+    number_size,
     strips,
 )
 
@@ -93,6 +97,23 @@ class StreamedPASMnet:
             [(pab.head, query_of_keys(pab.query[0], pab.key[0], stage.width)) for pab in stage.blocks]
             for stage in (cascade.stage1, cascade.stage2, cascade.stage3)
         ]
+
+    def footprint(self, width: int, height: int) -> Footprint:
+        """What a pair takes at the peak, whether or not the confidence is asked for."""
+        size, quarter = number_size(self.network), width // 4
+        queries = 284 * width  # and keys, float32
+        return in_strips(
+            width,
+            height,
+            PAYS,
+            # E1's result (64 channels at 1/4), F2 (96 at 1/8) and F1 (128 at 1/16) of both views; disparity,
+            # and at 1/4 the initial one, the filled one and the attention that is received.
+            picture=12 * size + 4.75,
+            strip=96 * size,
+            waiting=[(110 * size, 40)],
+            line=max(queries, line_bytes(quarter, ordered=True) / 4),
+            lines=4 * lines_at_once(quarter, quarter),
+        )
 
     def match(
         self,

@@ -23,8 +23,11 @@ from pamcli.networks.pasmnet2 import (
     Scale,
     confidence_of,
 )
+from pamcli.streaming.attention import line_bytes, lines_at_once
 from pamcli.streaming.eight_bits import reduce_to_eight_bits
+from pamcli.streaming.footprint import Footprint, in_strips
 from pamcli.streaming.matching import (
+    PAYS,
     Progress,
     StreamedMatching,
     Telling,
@@ -48,6 +51,7 @@ from pamcli.streaming.rolling import (
     convolution,
     joined,
     left_view,
+    number_size,
     read_all,
     strips,
 )
@@ -77,6 +81,22 @@ class StreamedPASMnet2:
             reduce_to_eight_bits(
                 _middle_layers(self.network), lambda views: self.match(_rows(views), *views.shape[2:])
             )
+
+    def footprint(self, width: int, height: int) -> Footprint:
+        """What a pair takes at the peak, whether or not the confidence is asked for."""
+        size, quarter = number_size(self.network), width // 4
+        costs = 0.049 * width  # of all scales
+        return in_strips(
+            width,
+            height,
+            PAYS,
+            picture=5,
+            strip=22 * size + 112 + costs,
+            # The coarsest scale is this far ahead of the result, and features of the finer ones wait for it.
+            waiting=[(30 * size, 50), (costs, 180), (15 * size, 1200)],
+            line=80 * width + line_bytes(quarter, ordered=True) / 4,
+            lines=4 * lines_at_once(quarter, quarter),
+        )
 
     def match(
         self,

@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from pamcli.networks.blocks import SLOPE
 from pamcli.networks.parallax import received_mass, valid_mask
 from pamcli.networks.passrnet import WIDTH, PASSRnet, ResidualASPP, ResidualBlock
-from pamcli.streaming.attention import Block, CostStage, query_of_keys, stage_cost, stream
+from pamcli.streaming.attention import (
+    Block,
+    CostStage,
+    line_bytes,
+    lines_at_once,
+    query_of_keys,
+    stage_cost,
+    stream,
+)
+from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.rolling import (
     Convolution,
     Given,
@@ -25,9 +34,13 @@ from pamcli.streaming.rolling import (
     added,
     convolution,
     empty_map,
+    number_size,
     residual,
     strips,
 )
+
+CLEANING = 80
+"""Bytes for each pixel of a mask while it is cleaned: labels, their neighbours and counts, 4 or 8 each."""
 
 Write = Callable[[int, int, Tensor], None]
 """write(view, first, picture): rows first ... of the enlarged picture (3, R, scale W) of view 0 or 1."""
@@ -57,6 +70,21 @@ class StreamedPASSRnet:
         self.own = layer(of_own)
         self.valid = layer(of_valid)[0]
         self.widen = _widened(network)
+
+    def footprint(self, width: int, height: int, *, both: bool) -> Footprint:
+        """What a pair takes at the peak."""
+        size = number_size(self.network)
+        return in_strips(
+            width,
+            height,
+            Pays(15_000, whole=30_000),
+            # Fused features; attention that both views receive; a mask's clean-up.
+            picture=WIDTH * size * (2 if both else 1) + 8 + CLEANING,
+            strip=440 * size + 1536,  # queries, keys and values of both views are float32
+            waiting=[(785 * size, 40)],
+            line=line_bytes(width, ordered=False),
+            lines=lines_at_once(width, width),
+        )
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None

@@ -20,7 +20,8 @@ from pamcli.networks.passrnet2 import (
     most_attended,
     pointwise,
 )
-from pamcli.streaming.attention import lines_at_once
+from pamcli.streaming.attention import line_bytes, lines_at_once
+from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.passrnet import Write
 from pamcli.streaming.rolling import (
     Given,
@@ -31,8 +32,11 @@ from pamcli.streaming.rolling import (
     Shuffled,
     convolution,
     empty_map,
+    number_size,
     strips,
 )
+
+AHEAD = 17  # rows of a map that wait for those below them, in all layers together
 
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
 
@@ -49,6 +53,22 @@ class StreamedPASSRnet2:
     def __init__(self, network: PASSRnet2, precision: torch.dtype | None = None) -> None:
         """Take a network, and bring its convolutions to a `precision`; None: as they are."""
         self.network = network if precision is None else network.to(dtype=precision)
+
+    def footprint(self, width: int, height: int, *, both: bool) -> Footprint:
+        """What a pair takes at the peak: both views are enlarged in any case."""
+        each = 1030 * number_size(self.network)
+        enlarged = 84 * self.network.scale**2  # of both views, before and after they are float32, and a base
+        return in_strips(
+            width,
+            height,
+            Pays(30_000),
+            picture=0,
+            strip=max(each, enlarged),
+            waiting=[(each, AHEAD)],
+            line=line_bytes(width, ordered=False),
+            lines=_lines_at_once(width),
+            ahead=AHEAD,
+        )
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
@@ -132,8 +152,7 @@ def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[.
         left, right = (x.permute(0, 2, 3, 1).float() for x in exchange.described(views))  # (B, H, W, C)
         values = [x.permute(0, 2, 3, 1) for x in reversed(exchange.values(views))]
         given = empty_map(views.shape, views)
-        at_once = max(4, lines_at_once(views.shape[3], views.shape[3]) // SMALLER)
-        for first, last in strips(views.shape[2], at_once):
+        for first, last in strips(views.shape[2], _lines_at_once(views.shape[3])):
             lines = slice(first, last)
             shares = _shares(left[:, lines], right[:, lines])
             for place, value, (weights, total) in zip(given.chunk(2), values, shares, strict=True):
@@ -147,6 +166,10 @@ def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[.
         return given.add_(views)
 
     return run
+
+
+def _lines_at_once(width: int) -> int:
+    return max(4, lines_at_once(width, width) // SMALLER)
 
 
 def _shares(queries: Tensor, keys: Tensor) -> list[tuple[Tensor, Tensor]]:

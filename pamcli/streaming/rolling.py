@@ -326,6 +326,11 @@ def gathered_all(
     return into
 
 
+def number_size(network: nn.Module) -> int:
+    """Bytes of a number in the precision that most layers compute in."""
+    return min(weight.element_size() for weight in network.parameters())
+
+
 def folded(network: Network) -> Network:
     """A copy for inference in which every batch norm that follows a convolution has become part of it.
 

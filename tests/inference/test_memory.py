@@ -113,7 +113,8 @@ def test_a_pair_too_large_is_refused_with_both_figures(
     def must_not_run(*_: object, **__: object) -> None:
         raise AssertionError("the network was run")
 
-    monkeypatch.setattr(loaded, "streamed", must_not_run)
+    run = "match" if isinstance(loaded, StereoMatcher) else "enlarge"
+    monkeypatch.setattr(loaded.streamed, run, must_not_run)
     view = np.broadcast_to(np.uint8(0), (6000, 8000, 3))
     with pytest.raises(
         DeviceError, match=r"8000 x 6000 pixels needs at least \d+\.\d\dGB .*, 1\.02GB are free"

@@ -9,7 +9,6 @@ import torch
 from pamcli.errors import DeviceError
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.strip_choice import LIBRARIES
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.inference.whole import COPIES, AliveTensors, whole_footprint
 from pamcli.networks.pasmnet import PASMnet
@@ -17,6 +16,7 @@ from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.streaming.footprint import LIBRARIES
 
 FP32 = Compute(torch.device("cpu"), "fp32")
 

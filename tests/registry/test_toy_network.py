@@ -44,7 +44,6 @@ ROW = """    Architecture(
         task="disparity",
         plain="pamcli.networks.toy:Toy",
         streamed="pamcli.streaming.toy:StreamedToy",
-        footprint="pamcli.inference.strip_choice:matching_footprint",
         parts=("hourglass", "cas_pam", "refine"),
         other_terms=("updates", *OF_PICTURES),
         recipe="scenes",
