@@ -139,10 +139,11 @@ _ROWS = (
         shipped={
             "passrnet2-x2": "both views enlarged 2 times (the default)",
             "passrnet2-x4": "both views enlarged 4 times (the default)",
+            "passrnet2-camera-x2": "both views enlarged 2 times, for noise and JPEG (the default of such)",
             "passrnet2-camera-x4": "both views enlarged 4 times, for noise and JPEG (the default of such)",
         },
         defaults={2: "passrnet2-x2", 4: "passrnet2-x4"},
-        camera_defaults={4: "passrnet2-camera-x4"},
+        camera_defaults={2: "passrnet2-camera-x2", 4: "passrnet2-camera-x4"},
     ),
     Architecture(
         name="passrnet",

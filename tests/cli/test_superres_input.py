@@ -69,10 +69,12 @@ def test_it_can_be_said() -> None:
     assert said == ""
 
 
-def test_smaller_scales_are_those_of_4_reduced() -> None:
-    for scale, width, height in ((2, 96, 64), (1.5, 72, 48)):
+def test_other_scales_are_the_next_larger_ones_reduced() -> None:
+    for scale, network, width, height in ((2, 2, 96, 64), (1.5, 2, 72, 48), (3, 4, 144, 96)):
         view, _ = made(*JPG, "--scale", str(scale))
-        np.testing.assert_array_equal(view, imresize_to(larger(JPG, CAMERA_UPSCALING[4]), width, height))
+        by_network = larger(JPG, CAMERA_UPSCALING[network])
+        reduced = by_network if scale == network else imresize_to(by_network, width, height)
+        np.testing.assert_array_equal(view, reduced)
 
 
 def test_a_batch_of_both_says_it_once_and_jsonl_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +93,7 @@ def test_a_batch_of_both_says_it_once_and_jsonl_of_each(monkeypatch: pytest.Monk
     assert [record["input"] for record in run.records] == ["clean", "camera", "clean", "camera"]
     assert [record["input_shows"] for record in run.records[:2]] == [None, "left.jpg: JPEG quality 60"]
     assert run.stderr == SAID + "pam: 4 ok\n"
-    assert loaded == [DEFAULT_UPSCALING[2], CAMERA_UPSCALING[4]]
+    assert loaded == [DEFAULT_UPSCALING[2], CAMERA_UPSCALING[2]]
 
 
 def test_what_it_cannot_be() -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from pamcli.registry.catalog import weights_folder
 
 NAMES = (
-    *("pasmnet2", "pasmnet", "passrnet2-x2", "passrnet2-x4", "passrnet2-camera-x4"),
-    *("passrnet-x2", "passrnet-x4"),
+    *("pasmnet2", "pasmnet", "passrnet2-x2", "passrnet2-x4"),
+    *("passrnet2-camera-x2", "passrnet2-camera-x4", "passrnet-x2", "passrnet-x4"),
 )
 IMPORTED = ("pasmnet2", "pasmnet", "passrnet-x2", "passrnet-x4")
 """Those that there are checkpoints of in the authors' layout."""
