@@ -9,6 +9,7 @@ from pam_program import pam, refuse
 
 from pamcli.inference import gpu_check
 from pamcli.inference.gpu_check import Row
+from pamcli.registry.catalog import REGISTERED
 
 
 @pytest.mark.usefixtures("networks")
@@ -20,7 +21,7 @@ def test_the_cpu_half_where_there_is_no_gpu(here: Path, monkeypatch: pytest.Monk
     assert run.code == 0, run.stderr
     assert run.complaints == ["PyTorch can use no GPU here: this is the CPU half of the check"]
     rows = [line.strip("| ").split(" | ") for line in run.lines if line.startswith("| pas")]
-    assert len(rows) == 7 * 3
+    assert len(rows) == len(REGISTERED) * 3
     assert rows[0][4:6] == ["0 px", "0 px"]
     assert {row[-1] for row in rows if row[2] == "fp32"} == {"ok"}
 
