@@ -29,7 +29,8 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], float]:
 def test_a_row_for_every_network_device_and_precision(a_gpu: dict[tuple[str, str], float]) -> None:
     a_gpu["cuda", "fp16"] = 0.1
     rows = list(gpu_check.check())
-    assert len({(row.network, row.device, row.precision) for row in rows}) == len(rows) == len(REGISTERED) * 2 * 3
+    ways = {(row.network, row.device, row.precision) for row in rows}
+    assert len(ways) == len(rows) == len(REGISTERED) * 2 * 3
     verdicts = {(row.device, row.precision): row.verdict for row in rows}
     assert verdicts.pop(("cpu", "bf16")) == "left out: this processor emulates it"
     assert verdicts.pop(("cpu", "fp16")) == "left out: only GPUs compute in it"
