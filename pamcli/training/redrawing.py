@@ -9,6 +9,7 @@ import math
 
 import cv2
 import numpy as np
+import torch
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -35,12 +36,12 @@ def redrawn(
     factor = float(math.exp(rng.uniform(-1, 1) * math.log(NEARER)))
     disparity, learned = filled(disparity)
     disparity *= np.float32(factor)
-    source, nearest = _seen_from_right(disparity)
-    holes = np.isnan(source)
+    nearest = _seen_from_right(disparity)
+    holes = np.isnan(nearest)
     behind = np.fmin(_carried(nearest), _carried(nearest[:, ::-1])[:, ::-1])
     width = left.shape[1]
     places = ((np.arange(_TO * width, dtype=np.float32) + 0.5) / _TO - 0.5)[None]
-    rows = np.broadcast_to(np.arange(len(left), dtype=np.float32)[:, None], source.shape).copy()
+    rows = np.broadcast_to(np.arange(len(left), dtype=np.float32)[:, None], nearest.shape).copy()
 
     def sampled(view: Picture, columns: NDArray[np.floating]) -> Picture:
         found = cv2.remap(
@@ -48,7 +49,7 @@ def redrawn(
         )
         return np.asarray(found, np.uint8)
 
-    seen = sampled(left, np.where(holes, 0, source))
+    seen = sampled(left, places + np.nan_to_num(nearest))
     hidden = sampled(right, places + np.nan_to_num(behind) * np.float32(1 - 1 / factor))
     fine = np.where(holes[..., None], hidden, seen)
     drawn = fine.reshape(len(left), width, _TO, 3).mean(2)
@@ -88,25 +89,21 @@ def _carried(values: Values) -> Values:
     return np.take_along_axis(values, places, 1)
 
 
-def _seen_from_right(disparity: Values) -> tuple[Values, Values]:
-    """Column of the left view that each sample (H, 2 W) of the right one shows, and its disparity; NaN: none.
+def _seen_from_right(disparity: Values) -> Values:
+    """Disparity of what each sample (H, 2 W) of the right view shows; NaN: nothing that the left one shows.
 
     Of all surfaces that fall on a sample the nearest is seen.
     """
     height, width = disparity.shape
     columns = ((np.arange(_FROM * width, dtype=np.float32) + 0.5) / _FROM - 0.5).clip(0, width - 1)
     before = np.minimum(columns.astype(np.intp), width - 2)
-    share = columns - before
+    share = (columns - before).astype(np.float32)
     here, there = disparity[:, before], disparity[:, before + 1]
     between = here + share * (there - here)
     found = np.where(abs(there - here) <= _STEP, between, np.where(share < 0.5, here, there))
     places = np.floor((columns - found + 0.5) * _TO).astype(np.intp)
-    order = np.argsort(found, axis=1, kind="stable")
-    row = np.arange(height)[:, None]
-    ordered = np.take_along_axis(places, order, 1)
-    ordered[(ordered < 0) | (ordered >= _TO * width)] = _TO * width  # a column that is cut off
-    source = np.full((height, _TO * width + 1), np.nan, np.float32)
-    nearest = source.copy()
-    source[row, ordered] = columns[order]
-    nearest[row, ordered] = np.take_along_axis(found, order, 1)
-    return source[:, :-1], nearest[:, :-1]
+    places[(places < 0) | (places >= _TO * width)] = _TO * width  # a column that is cut off
+    nearest = torch.full((height, _TO * width + 1), -torch.inf).scatter_reduce(
+        1, torch.from_numpy(places), torch.from_numpy(found), "amax"
+    )
+    return nearest[:, :-1].masked_fill(nearest[:, :-1].isneginf(), torch.nan).numpy()
