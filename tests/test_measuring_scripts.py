@@ -221,10 +221,11 @@ def test_pictures_of_cameras_are_measured_by_every_method(run: Run, tmp_path: Pa
         assert found[fault][4] == found[fault][taken] == max(found[fault]), fault
 
 
-def test_traces_of_jpeg_are_counted(run: Run, tmp_path: Path) -> None:
+def test_faults_of_cameras_are_counted(run: Run, tmp_path: Path) -> None:
     cut = read_picture(SAMPLE / "left.png").pixels[100:340, 200:520]
     (tmp_path / "cut.png").write_bytes(encode_picture(Picture(cut), ".png", name="cut"))
-    made = run("measure_jpeg_traces.py", str(tmp_path))
+    made = run("measure_camera_faults.py", str(tmp_path))
     assert made.returncode == 0, made.stderr
-    assert made.stdout.startswith("0 of 1 as they are\n")
-    assert made.stdout.count(": 1 of 1\n") >= 8
+    assert made.stdout.startswith("traces of JPEG, as they are: 0 of 1\nnoise, as they are: 0 of 1\n")
+    assert made.stdout.count("quality 60: 1 of 1\n") == 3
+    assert made.stdout.endswith("noise of 3: 0 of 1\nnoise of 5: 1 of 1\nnoise of 10: 1 of 1\n")
