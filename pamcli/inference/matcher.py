@@ -141,7 +141,7 @@ class StereoMatcher(NetworkOnDevice):
             self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
             mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
         self._mean, self._std = (
-            torch.tensor(each, device=compute.device).view(3, 1, 1) for each in (mean, std)
+            torch.tensor(each, device=compute.device) for each in (mean, std)
         )
 
     @classmethod
@@ -351,8 +351,13 @@ class StereoMatcher(NetworkOnDevice):
     ) -> StreamedMatching:
         """Match the padded pair."""
 
+        mean, std = (of.repeat(pair.width) for of in (self._mean, self._std))
+
         def rows(first: int, last: int) -> Tensor:
-            return pair(first, last).to(self.compute.device).sub_(self._mean).div_(self._std)
+            views = pair(first, last).to(self.compute.device)
+            # The colours of a row as one dimension: ten times as fast as three at a time.
+            views.permute(0, 2, 3, 1).flatten(2).sub_(mean).div_(std)
+            return views
 
         found: StreamedMatching = self.streamed.match(
             rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence, progress=told

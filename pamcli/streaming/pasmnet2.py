@@ -6,11 +6,13 @@ Shapes: h, w rows and columns of a scale, R rows of a strip of it; one pair at a
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.networks.blocks import ResidualBlock
 from pamcli.networks.neighbourhoods import convex_enlarged, mixed
 from pamcli.networks.parallax import columns_near
 from pamcli.networks.pasmnet import STAGE_STRIDES
@@ -79,7 +81,9 @@ class StreamedPASMnet2:
         self.network = lowered(network, precision)
         if eight_bits:
             reduce_to_eight_bits(
-                _middle_layers(self.network), lambda views: self.match(_rows(views), *views.shape[2:])
+                _middle_layers(self.network),
+                _readers(self.network),
+                lambda views: self.match(_rows(views), *views.shape[2:]),
             )
 
     def footprint(self, width: int, height: int) -> Footprint:
@@ -120,8 +124,9 @@ class StreamedPASMnet2:
                 telling(READING * first / height)
             return rows(first, last)
 
-        x0 = unit(Given(read, height, strip), net.E0)
-        half = unit(left_view(x0), net.x2)
+        precision = net.x2[0].weight.dtype
+        x0 = Mapped(lambda values: values.to(precision), unit(Given(read, height, strip), net.E0))
+        half = unit(left_view(x0, kept=True), net.x2)
         x1 = Leading(encoded(x0, net.E1), half)  # else twice as many rows of x0 would wait for the end
         x2 = encoded(x1, net.E2)
         x3 = encoded(x2, net.E3)
@@ -176,6 +181,15 @@ def _middle_layers(network: PASMnet2) -> list[nn.Conv2d]:
     updates = [part for scale in (net.s1, net.s2, net.s3) for part in (scale.upd.a, scale.upd.b)]
     layers = [layer for part in (*features, *updates) for layer in part.modules()]
     return [layer for layer in layers if isinstance(layer, nn.Conv2d) and layer.kernel_size == (3, 3)]
+
+
+def _readers(network: PASMnet2) -> dict[nn.Conv2d, nn.Conv2d]:
+    """3x3 convolutions that alone read what other ones make."""
+    parts: list[Any] = [part for part in network.modules() if isinstance(part, ResidualBlock)]
+    pairs = [(part.body[0], part.body[3]) for part in parts]
+    pairs += [(part.upd.a[0], part.upd.b[0]) for part in (network.s1, network.s2, network.s3)]
+    heads = [block.head for stage in (network.st1, network.st2, network.st3) for block in stage.blocks]
+    return dict(pairs + [(head[0], head[3]) for head in heads])
 
 
 def _rows(views: Tensor) -> Rows:

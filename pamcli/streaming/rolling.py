@@ -26,6 +26,13 @@ Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 
 MEMORY_FORMAT = torch.channels_last
 """Convolutions of few channels are two to four times as fast in it, those of many a little."""
 
+RECTIFIES = (
+    torch.backends.mkldnn.is_available()
+    and torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
+)
+"""Whether this processor's convolutions rectify what they make: a pass over memory less."""
+
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -165,10 +172,10 @@ class Convolution(RollingMap):
         stride: int = 1,
         dilation: int = 1,
         slope: float | None = None,
-        run: Callable[[Tensor, tuple[int, int]], Tensor] | None = None,
+        run: Callable[[Tensor, tuple[int, int], float | None], Tensor] | None = None,
     ) -> None:
-        """`slope`: of the leaky rectifier behind it, if there is one. `run`: what convolves x with a padding,
-        in place of PyTorch's own convolution."""
+        """`slope`: of the leaky rectifier behind it, if there is one. `run`: what convolves x with a padding
+        and rectifies it, in place of `convolved`."""
         self.reach = (weight.shape[2] // 2 * dilation, weight.shape[3] // 2 * dilation)
         ahead = source.ahead + self.reach[0] * source.step
         super().__init__(-(-source.height // stride), stride * source.step, ahead, source.strip)
@@ -183,13 +190,30 @@ class Convolution(RollingMap):
         x = self.source(low + above, high - below)
         padding = max(above, below) if self.stride == 1 else above
         if self.run is not None:
-            x = self.run(x, (padding, columns))
+            x = self.run(x, (padding, columns), self.slope)
         else:
-            x = x.to(self.weight.dtype)
-            x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation)
-        x = x.narrow(2, padding - above, last - first)  # padding on one side alone costs copies
+            how = self.stride, (padding, columns), self.dilation, self.slope
+            x = convolved(x.to(self.weight.dtype), self.weight, self.bias, *how)
         self.source.forget(self.source.height if last == self.height else self.stride * last - reach)
-        return x if self.slope is None else F.leaky_relu_(x, self.slope)
+        return x.narrow(2, padding - above, last - first)  # padding on one side alone costs copies
+
+
+def convolved(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int,
+    padding: tuple[int, int],
+    dilation: int,
+    slope: float | None,
+) -> Tensor:
+    """Convolve x, with a leaky rectifier of the slope behind it: in one pass where oneDNN computes it."""
+    if slope is None or not (x.device.type == "cpu" and RECTIFIES):
+        x = F.conv2d(x, weight, bias, stride, padding, dilation)
+        return x if slope is None else F.leaky_relu_(x, slope)
+    how = padding, (stride, stride), (dilation, dilation), 1
+    made: Tensor = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *how, "leaky_relu", [slope], "")
+    return made
 
 
 class Mapped(RollingMap):
@@ -231,9 +255,9 @@ def added(own: RollingMap, other: RollingMap, slope: float | None = None, *, kep
     return Mapped(add, own, other)
 
 
-def left_view(source: RollingMap) -> Mapped:
-    """The left view of both."""
-    return Mapped(lambda x: x[:1].clone(memory_format=MEMORY_FORMAT), source)
+def left_view(source: RollingMap, *, kept: bool = False) -> Mapped:
+    """The left view of both; in the memory of both, if that is `kept` anyway."""
+    return Mapped(lambda x: x[:1] if kept else x[:1].clone(memory_format=MEMORY_FORMAT), source)
 
 
 def joined(*sources: RollingMap) -> Mapped:
