@@ -140,9 +140,7 @@ class StereoMatcher(NetworkOnDevice):
         if isinstance(network, OnnxNetwork | ForeignNetwork):
             self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
             mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
-        self._mean, self._std = (
-            torch.tensor(each, device=compute.device) for each in (mean, std)
-        )
+        self._mean, self._std = (torch.tensor(each, device=compute.device) for each in (mean, std))
 
     @classmethod
     def load(

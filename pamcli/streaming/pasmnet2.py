@@ -72,7 +72,8 @@ class StreamedPASMnet2:
         """`precision`: of the convolutions; attention and disparity are float32.
 
         With `eight_bits` the 3x3 convolutions of features and updates are in 8 bits, but for those of the
-        largest maps, which gain nothing, and those that mix disparities.
+        largest maps, which gain nothing, and those that mix disparities. Of two in a row the first hands on
+        what the second reads.
         """
         self.stages = [
             (stage, [product(block, stage.width) for block in stage.blocks])

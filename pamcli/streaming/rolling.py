@@ -19,19 +19,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import SLOPE, upsample
+from pamcli.networks.blocks import SLOPE, pointwise_dilation, upsample
 
 Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 1 of a map (B, C, H, W)
 
 MEMORY_FORMAT = torch.channels_last
 """Convolutions of few channels are two to four times as fast in it, those of many a little."""
 
-RECTIFIES = (
-    torch.backends.mkldnn.is_available()
+_ONEDNN = (
+    torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     and torch.backends.cpu.get_cpu_capability().startswith("AVX")
     and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
 )
-"""Whether this processor's convolutions rectify what they make: a pass over memory less."""
+FUSED = {
+    torch.float32: _ONEDNN,
+    torch.bfloat16: _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+}
+"""Whether this processor's convolutions do what follows them as they write: a pass over memory less."""
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -202,18 +206,33 @@ def convolved(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: int,
-    padding: tuple[int, int],
-    dilation: int,
-    slope: float | None,
+    stride: int = 1,
+    padding: tuple[int, int] = (0, 0),
+    dilation: int = 1,
+    slope: float | None = None,
 ) -> Tensor:
     """Convolve x, with a leaky rectifier of the slope behind it: in one pass where oneDNN computes it."""
-    if slope is None or not (x.device.type == "cpu" and RECTIFIES):
+    if slope is None or not _fused(x):
+        if weight.shape[2:] == (1, 1):
+            dilation = pointwise_dilation(x)
         x = F.conv2d(x, weight, bias, stride, padding, dilation)
         return x if slope is None else F.leaky_relu_(x, slope)
     how = padding, (stride, stride), (dilation, dilation), 1
     made: Tensor = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *how, "leaky_relu", [slope], "")
     return made
+
+
+def add_convolved(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
+    """Add to a map what a 1x1 convolution makes of x: in one pass where oneDNN computes it."""
+    if not _fused(x):
+        total.add_(convolved(x, weight, bias))
+        return
+    how = (0, 0), (1, 1), (1, 1), 1
+    torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how, "add", None, None, [], "")
+
+
+def _fused(x: Tensor) -> bool:
+    return x.device.type == "cpu" and FUSED.get(x.dtype, False)
 
 
 class Mapped(RollingMap):
