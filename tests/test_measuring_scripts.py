@@ -202,3 +202,30 @@ def test_motion_of_drawn_sequences_is_known() -> None:
         assert unlike.mean() < 0.7 * still.mean()
         growth = (frame.disparity / last.disparity[y, x])[same & (frame.disparity > 3)]
         assert np.quantile(np.abs(growth - 1), 0.9) < 0.05
+
+
+def test_pictures_of_cameras_are_measured_by_every_method(run: Run, tmp_path: Path) -> None:
+    data = cut_of_the_sample(tmp_path, slice(100, 260), slice(200, 424))
+    made = run("measure_camera_pictures.py", "--data", data)
+    assert made.returncode == 0, made.stderr
+    head, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in made.stdout.splitlines())
+    assert head[1:] == [
+        "bicubic",
+        "denoised, then bicubic",
+        "`passrnet2-x4`",
+        "`passrnet2-camera-x4`",
+        "`auto`",
+    ]
+    found = {fault: [float(cell.split()[0]) for cell in cells] for fault, *cells in rows}
+    for fault, taken in {"JPEG, quality 75": 3, "noise of 10 levels": 3, "clean": 2}.items():
+        assert found[fault][4] == found[fault][taken] == max(found[fault]), fault
+
+
+def test_faults_of_cameras_are_counted(run: Run, tmp_path: Path) -> None:
+    cut = read_picture(SAMPLE / "left.png").pixels[100:340, 200:520]
+    (tmp_path / "cut.png").write_bytes(encode_picture(Picture(cut), ".png", name="cut"))
+    made = run("measure_camera_faults.py", str(tmp_path))
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("traces of JPEG, as they are: 0 of 1\nnoise, as they are: 0 of 1\n")
+    assert made.stdout.count("quality 60: 1 of 1\n") == 3
+    assert made.stdout.endswith("noise of 3: 0 of 1\nnoise of 5: 1 of 1\nnoise of 10: 1 of 1\n")

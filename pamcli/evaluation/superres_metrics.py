@@ -1,4 +1,4 @@
-"""PSNR and SSIM of stereo super-resolution in the literature's protocols, side by side.
+"""PSNR, SSIM and HaarPSI of super-resolution in the literature's protocols, side by side.
 
 Protocols, both on pictures of 8 bits, one value per pair, averaged over the pairs:
 
@@ -6,14 +6,16 @@ Protocols, both on pictures of 8 bits, one value per pair, averaged over the pai
   (PASSRnet, iPASSR);
 - "both": the mean of the values of both views at full width (iPASSR, NAFSSR, NTIRE).
 
-Metrics: "psnr", "ssim-ipassr", "ssim-skimage"; see `psnr` and `ssim`. The SSIM of the parallax-attention
-papers' own tables is defined nowhere (its figures are above both for Middlebury) and is not computed.
+Metrics: "psnr", "ssim-ipassr", "ssim-skimage", "haarpsi"; see `psnr`, `ssim` and `haarpsi`. The SSIM of the
+parallax-attention papers' own tables is defined nowhere (its figures are above both for Middlebury) and is
+not computed.
 
 Low-resolution pictures are made as in the literature: cropped at the right and the bottom to a multiple of
 the scale, reduced by MATLAB's bicubic, rounded to 8 bits.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +31,21 @@ PROTOCOLS = {"left": "left view without its 64 left-most columns", "both": "mean
 METRICS = {
     "psnr": "PSNR in dB over all pixels and channels",
     "ssim-ipassr": "SSIM, 7x7 uniform window, population covariance, channels side by side",
+    "haarpsi": "HaarPSI, 0 to 1: how alike edges and colours look",
     "ssim-skimage": "SSIM, 7x7 uniform window, sample covariance (49/48), mean of the channels",
 }
 
+_Number = TypeVar("_Number", np.int64, np.float64)
+
 _WINDOW = 7
 _K1, _K2 = 0.01, 0.03
+
+_YIQ = (0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312)
+"""Brightness and two differences of colours, of red, green and blue."""
+_HAAR_SIZES = 2, 4, 8
+"""Sides of the wavelets, px; the last tells how much a place counts."""
+_HAAR_C, _HAAR_ALPHA = 30.0, 4.2
+"""C and alpha of the paper, fitted to what people say of pictures."""
 
 
 @dataclass(frozen=True)
@@ -183,16 +195,66 @@ def ssim(truth: NDArray[np.generic], result: NDArray[np.generic]) -> tuple[float
     return float(np.mean(similarity(1.0))), float(np.mean([np.mean(channel) for channel in inside]))
 
 
+def haarpsi(truth: NDArray[np.generic], result: NDArray[np.generic]) -> float:
+    """Compute the Haar wavelet-based perceptual similarity index (Reisenhofer et al. 2018) of colours.
+
+    truth, result: (H, W, 3) RGB uint8 of one shape. Returns 1 where they are equal, down to 0. Compared are
+    edges of 2 and 4 px, and colours; a place counts as much as the stronger edge of 8 px there. As published:
+    on every second of the means of 2x2 px, as Y, I and Q of 0 to 255, with zeros beyond the borders.
+    """
+    one, other = (_halved_yiq(view) for view in (truth, result))  # (3, h, w)
+    similar, weights = [], []
+    for turn in (np.asarray, np.transpose):  # edges from side to side, and from top to bottom
+        edges = ([turn(_haar(turn(y), size)) for size in _HAAR_SIZES] for y in (one[0], other[0]))
+        *fine, coarse = zip(*edges, strict=True)
+        similar.append(np.mean([_alike(*pair) for pair in fine], axis=0))
+        weights.append(np.maximum(*coarse))
+    blurred = ([np.abs(_means(colour)) for colour in planes[1:]] for planes in (one, other))
+    similar.append(np.mean([_alike(*pair) for pair in zip(*blurred, strict=True)], axis=0))
+    weights.append(np.mean(weights, axis=0))
+    weight = np.sum(weights)
+    if weight == 0:  # black pictures
+        return 1.0
+    mean = np.sum(weights / (1 + np.exp(-_HAAR_ALPHA * np.array(similar)))) / weight
+    return float((np.log(mean / (1 - mean)) / _HAAR_ALPHA) ** 2)
+
+
+def _halved_yiq(view: NDArray[np.generic]) -> NDArray[np.float64]:
+    red, green, blue = (_means(view[..., channel].astype(np.float64))[::2, ::2] for channel in range(3))
+    return np.stack([r * red + g * green + b * blue for r, g, b in _YIQ])
+
+
+def _means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of each value, those to the right of and below it: (H, W), zeros beyond."""
+    return _sums(np.pad(values, (0, 1)), 2, 2) / 4
+
+
+def _haar(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """Differences between the lower and the upper half of the square around each value: (H, W), from 0 on."""
+    half = size // 2
+    halves = _sums(np.pad(values, (half - 1, half)), half, size)
+    return np.abs(halves[half:] - halves[:-half]) / size
+
+
+def _alike(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    return (2 * one * other + _HAAR_C) / (one**2 + other**2 + _HAAR_C)
+
+
 def _measured(truth: NDArray[np.generic], result: NDArray[np.generic]) -> dict[str, float]:
     ipassr, skimage = ssim(truth, result)
-    return {"psnr": psnr(truth, result), "ssim-ipassr": ipassr, "ssim-skimage": skimage}
+    return {
+        "psnr": psnr(truth, result),
+        "ssim-ipassr": ipassr,
+        "haarpsi": haarpsi(truth, result),
+        "ssim-skimage": skimage,
+    }
 
 
-def _sums(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sum over all 7x7 windows, exact: (H, W) -> (H - 6, W - 6)."""
+def _sums(values: NDArray[_Number], height: int = _WINDOW, width: int = _WINDOW) -> NDArray[_Number]:
+    """Sum over all windows inside, exact of integers: (H, W) -> (H - height + 1, W - width + 1)."""
     rows = np.cumsum(np.pad(values, ((1, 0), (0, 0))), axis=0)
-    columns = np.cumsum(np.pad(rows[_WINDOW:] - rows[:-_WINDOW], ((0, 0), (1, 0))), axis=1)
-    return np.asarray(columns[:, _WINDOW:] - columns[:, :-_WINDOW])
+    columns = np.cumsum(np.pad(rows[height:] - rows[:-height], ((0, 0), (1, 0))), axis=1)
+    return np.asarray(columns[:, width:] - columns[:, :-width])
 
 
 def _resized(picture: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:

@@ -25,17 +25,28 @@ _LUMINANCE = (
     *(49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99),
 )
 
-_SQUARE = 8  # pixels on each side, of what deviations are taken of
+_SQUARE = 8  # pixels on each side: what JPEG transforms, and what deviations are taken of
 _MOST_SQUARES = 64  # in each direction, evenly spread
 _FLATTEST = 5  # percent of the squares: the others have texture
 _SHARE = 0.72  # of white noise's deviation, that these squares have
 _DARKEST, _BRIGHTEST = 2, 253  # levels; beyond them noise is cut off
+
+_LOW = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (0, 3), (3, 0))
+"""Frequencies of the transform, down and across, whose divisors are looked for in pixels."""
+_STEPS = np.arange(2, 61)  # divisors; 1 leaves no trace behind the rounding of the pixels
+_LEAST_FOUND = 5  # of the frequencies
+_LEAST_REGULAR = 0.3  # mean cosine; 1: all are multiples of the divisor, 0: they are anything
+_BY_CHANCE = 4 / np.sqrt(2)  # such means of N that are anything: 4 deviations, times the root of N
+_LINES = 256  # rows, and columns, in which the grid of squares is looked for
 
 
 def camera_fault(picture: Picture) -> str | None:
     """Say what a camera did to a picture that super-resolution has to undo; None: nothing that shows."""
     if picture.jpeg_quality is not None and picture.jpeg_quality < LEAST_QUALITY:
         return f"JPEG quality {picture.jpeg_quality}"
+    before = traced_quality(picture.pixels)
+    if before is not None and before < LEAST_QUALITY:
+        return f"traces of JPEG quality {before}"
     noise = noise_level(picture.pixels)
     return f"noise of {noise:.0f} levels of 255" if noise >= LEAST_NOISE else None
 
@@ -45,16 +56,67 @@ def jpeg_quality(tables: Mapping[int, Sequence[int]]) -> int | None:
 
     tables: 64 divisors each by the number of the table, in any order; None: there is no table 0.
     """
-    if 0 not in tables:
-        return None
-    given = sum(tables[0])
-    return min(range(100, 0, -1), key=lambda quality: abs(_sum_of_table(quality) - given))
+    return _nearest_quality(sum(tables[0])) if 0 in tables else None
+
+
+def _nearest_quality(given: int, places: Sequence[int] = range(64)) -> int:
+    """Quality whose divisors in these places of the table, row by row, sum up to nearly what is given."""
+    sums = {quality: sum(_table(quality)[place] for place in places) for quality in range(100, 0, -1)}
+    return min(sums, key=lambda quality: abs(sums[quality] - given))
 
 
 @cache
-def _sum_of_table(quality: int) -> int:
+def _table(quality: int) -> tuple[int, ...]:
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return sum(min(max((each * percent + 50) // 100, 1), 255) for each in _LUMINANCE)
+    return tuple(min(max((each * percent + 50) // 100, 1), 255) for each in _LUMINANCE)
+
+
+def traced_quality(pixels: np.ndarray) -> int | None:
+    """Find the quality (1 to 100) of the JPEG file that a picture (H, W, 3), uint8 or uint16, was before.
+
+    What JPEG transforms are multiples of its divisors, and that shows in the pixels of any file: of a part of
+    the picture, too, or of one that was compressed again, less strongly. None: nothing shows, since it was
+    none, its quality was above 90, or the pixels were resized, rotated or rectified.
+    """
+    grid = _grid_phase(pixels), _grid_phase(pixels.swapaxes(0, 1))
+    for first in dict.fromkeys(((0, 0), grid)):
+        squares = _squares(pixels[first[0] :, first[1] :])
+        if not len(squares):
+            continue
+        brightness = squares @ np.array([0.299, 0.587, 0.114], np.float32)
+        waves = np.cos(np.arange(1, 16, 2) * np.arange(4)[:, None] * np.pi / 16) / 2
+        waves[0] /= np.sqrt(2)
+        steps = {
+            (down, across): _step(np.einsum("nij,i,j->n", brightness, waves[down], waves[across]))
+            for down, across in _LOW
+        }
+        found = {place: step for place, step in steps.items() if step is not None}
+        if len(found) >= _LEAST_FOUND:
+            places = [_SQUARE * down + across for down, across in found]
+            return _nearest_quality(sum(found.values()), places)
+    return None
+
+
+def _grid_phase(pixels: np.ndarray) -> int:
+    """Rows above the first square of the grid whose borders show most, 0 to 7."""
+    green = pixels[:, :: -(-pixels.shape[1] // _LINES), 1].astype(np.float32)
+    if len(green) < 4 * _SQUARE:
+        return 0
+    steps = np.abs(np.diff(green, axis=0)).mean(1)  # between each row and the next
+    jumps = steps[1:-1] - (steps[:-2] + steps[2:]) / 2
+    by_phase = [jumps[phase::_SQUARE].mean() for phase in range(_SQUARE)]
+    return (int(np.argmax(by_phase)) + 2) % _SQUARE
+
+
+def _step(values: np.ndarray) -> int | None:
+    """The divisor that coefficients (N,) are multiples of, but for rounding; None: there is none above 1."""
+    sizes = np.abs(values)[:, None]
+    counted = sizes > _STEPS / 2  # the others are multiples of anything: 0
+    counts = np.maximum(counted.sum(0), 1)
+    regular = np.cos(2 * np.pi / _STEPS * sizes).sum(0, where=counted) / counts
+    regular[regular < np.maximum(_LEAST_REGULAR, _BY_CHANCE / np.sqrt(counts))] = 0
+    best = int(regular.argmax())
+    return int(_STEPS[best]) if regular[best] > 0 else None
 
 
 def noise_level(pixels: np.ndarray) -> float:
@@ -63,17 +125,21 @@ def noise_level(pixels: np.ndarray) -> float:
     It is that of green's second differences in the flattest squares, uint8 or uint16; 0 where all of it is
     too dark, too bright, or too small to tell.
     """
-    green = pixels[..., 1]
-    down, across = (side // _SQUARE for side in green.shape)
-    if not down or not across:
-        return 0.0
-    cut = green[: down * _SQUARE, : across * _SQUARE].reshape(down, _SQUARE, across, _SQUARE).swapaxes(1, 2)
-    steps = (-(-count // _MOST_SQUARES) for count in (down, across))
-    squares = cut[:: next(steps), :: next(steps)].reshape(-1, _SQUARE, _SQUARE)
-    squares = squares.astype(np.float32) * np.float32(255 / np.iinfo(pixels.dtype).max)
-    squares = squares[(squares.min((1, 2)) > _DARKEST) & (squares.max((1, 2)) < _BRIGHTEST)]
+    squares = _squares(pixels)[..., 1]
     if not len(squares):
         return 0.0
     curved = np.diff(np.diff(squares, 2, axis=1), 2, axis=2) / 6  # white noise keeps its deviation
     deviations = np.sqrt((curved**2).mean((1, 2)))
     return float(np.percentile(deviations, _FLATTEST)) / _SHARE
+
+
+def _squares(pixels: np.ndarray) -> np.ndarray:
+    """Squares of a picture (H, W, 3) that are neither too dark nor too bright: (N, 8, 8, 3), 0 to 255."""
+    down, across = (side // _SQUARE for side in pixels.shape[:2])
+    cut = pixels[: down * _SQUARE, : across * _SQUARE].reshape(down, _SQUARE, across, _SQUARE, 3)
+    by, beside = (max(1, -(-count // _MOST_SQUARES)) for count in (down, across))
+    squares = cut.swapaxes(1, 2)[::by, ::beside].reshape(-1, _SQUARE, _SQUARE, 3)
+    squares = squares.astype(np.float32) * np.float32(255 / np.iinfo(pixels.dtype).max)
+    green = squares[..., 1]
+    within = (green.min((1, 2)) > _DARKEST) & (green.max((1, 2)) < _BRIGHTEST)
+    return np.asarray(squares[within])

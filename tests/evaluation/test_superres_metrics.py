@@ -9,6 +9,7 @@ from pamcli.errors import InputError
 from pamcli.evaluation.figures import ImageFigures, mean_figures
 from pamcli.evaluation.superres_metrics import (
     LEFT_MARGIN,
+    haarpsi,
     psnr,
     ssim,
     superres_figures,
@@ -67,6 +68,73 @@ def test_ssim_equals_a_loop_over_windows() -> None:
     assert ipassr == pytest.approx(slow_ssim(wide_a, wide_b, 49))
 
 
+def slow_haarpsi(truth: np.ndarray, result: np.ndarray) -> float:
+    """The index of a page of plain loops: every sum written out, value by value."""
+
+    def at(plane: list[list[float]], i: int, j: int) -> float:
+        return plane[i][j] if 0 <= i < len(plane) and 0 <= j < len(plane[0]) else 0.0
+
+    def mean(plane: list[list[float]], i: int, j: int) -> float:
+        return (at(plane, i, j) + at(plane, i, j + 1) + at(plane, i + 1, j) + at(plane, i + 1, j + 1)) / 4
+
+    def wavelet(plane: list[list[float]], i: int, j: int, size: int, *, across: bool) -> float:
+        total = 0.0
+        for down in range(size):
+            for right in range(size):
+                sign = 1 if (right if across else down) >= size // 2 else -1
+                total += sign * at(plane, i + down - size // 2 + 1, j + right - size // 2 + 1)
+        return abs(total) / size
+
+    def alike(a: float, b: float) -> float:
+        return (2 * a * b + 30) / (a * a + b * b + 30)
+
+    rows = ((0.299, 0.587, 0.114), (0.596, -0.274, -0.322), (0.211, -0.523, 0.312))
+    pictures = []
+    for view in (truth, result):
+        planes = [
+            [[sum(map(float, row * pixel)) for pixel in line] for line in view] for row in np.array(rows)
+        ]
+        pictures.append(
+            [[[mean(p, i, j) for j in range(0, len(p[0]), 2)] for i in range(0, len(p), 2)] for p in planes]
+        )
+    above = below = 0.0
+    (y, *colours), (other_y, *other_colours) = pictures
+    for i in range(len(y)):
+        for j in range(len(y[0])):
+            found = []
+            for across in (False, True):
+                a, b = ([wavelet(p, i, j, s, across=across) for s in (2, 4, 8)] for p in (y, other_y))
+                found.append((max(a[2], b[2]), (alike(a[0], b[0]) + alike(a[1], b[1])) / 2))
+            pairs = zip(colours, other_colours, strict=True)
+            chroma = sum(alike(abs(mean(p, i, j)), abs(mean(q, i, j))) for p, q in pairs) / 2
+            found.append(((found[0][0] + found[1][0]) / 2, chroma))
+            above += sum(weight / (1 + math.exp(-4.2 * similar)) for weight, similar in found)
+            below += sum(weight for weight, _ in found)
+    return (math.log(above / below / (1 - above / below)) / 4.2) ** 2
+
+
+@pytest.mark.parametrize("size", [(12, 15), (9, 8)])
+def test_haarpsi_equals_plain_loops(size: tuple[int, int]) -> None:
+    truth = noise(*size)
+    for result in (np.clip(truth.astype(int) // 2 + 40, 0, 255).astype(np.uint8), noise(*size, 1)):
+        assert haarpsi(truth, result) == pytest.approx(slow_haarpsi(truth, result), rel=1e-9)
+
+
+def test_haarpsi_falls_with_what_people_see() -> None:
+    rows, columns = np.mgrid[:64, :64]
+    smooth = np.clip(128 + 60 * np.sin(rows / 5) * np.cos(columns / 7), 0, 255)
+    truth = np.repeat(smooth[..., None], 3, 2).astype(np.uint8)
+    brighter = truth + np.uint8(6)  # the same mean square error
+    blocks = (rows // 8 + columns // 8) % 2
+    blocky = np.where(blocks[..., None], truth + np.uint8(6), truth - np.uint8(6))
+    assert psnr(truth, brighter) == psnr(truth, blocky)
+    assert haarpsi(truth, truth) == pytest.approx(1)
+    assert haarpsi(truth, brighter) > 0.99 > 0.95 > haarpsi(truth, blocky)
+    assert haarpsi(truth, truth[:, :, [1, 2, 0]] // np.array([1, 2, 1], np.uint8)) < 0.9  # colours alone
+    black = np.zeros((16, 16, 3), np.uint8)
+    assert haarpsi(black, black) == 1
+
+
 def test_the_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() -> None:
     left, right = noise(31, 103), noise(31, 103, 1)
     pair = superres_pair(left, right, 4, name="x")
@@ -83,7 +151,12 @@ def test_what_the_protocols_look_at() -> None:
     margin = pair.left.copy()
     margin[:, :LEFT_MARGIN] ^= 255
     figures = superres_figures(pair, margin, pair.right)
-    assert figures["left"] == {"psnr": math.inf, "ssim-ipassr": 1, "ssim-skimage": 1}
+    assert figures["left"] == {
+        "psnr": math.inf,
+        "ssim-ipassr": 1,
+        "haarpsi": pytest.approx(1),
+        "ssim-skimage": 1,
+    }
     assert figures["both"]["ssim-skimage"] < 0.99
 
     one_off = pair.left.copy()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pamcli.imaging.camera_faults import LEAST_NOISE, camera_fault, noise_level
+from pamcli.imaging.camera_faults import LEAST_NOISE, camera_fault, noise_level, traced_quality
 from pamcli.imaging.degrading import Degradation
 from pamcli.imaging.images import Picture, read_picture
 
@@ -50,6 +50,37 @@ def test_a_jpeg_of_low_quality_has_a_fault(clean: np.ndarray) -> None:
     assert camera_fault(as_jpeg(clean, quality=75)) == "JPEG quality 75"
     assert camera_fault(as_jpeg(clean, quality=98)) is None
     assert camera_fault(Picture(clean)) is None
+
+
+@pytest.mark.parametrize("quality", [40, 60, 75, 85, 90])
+def test_the_pixels_of_a_jpeg_tell_its_quality_in_any_file(clean: np.ndarray, quality: int) -> None:
+    decoded = as_jpeg(clean, quality=quality).pixels
+    assert traced_quality(decoded) == quality
+    assert traced_quality(decoded.astype(np.uint16) * 257) == quality
+    assert camera_fault(Picture(decoded)) == f"traces of JPEG quality {quality}"
+
+
+def test_of_a_part_and_of_what_was_compressed_again(clean: np.ndarray) -> None:
+    decoded = as_jpeg(clean, quality=70).pixels
+    assert traced_quality(decoded[3:, 5:]) == 70
+    again = as_jpeg(decoded, quality=96)
+    assert again.jpeg_quality == 96
+    assert camera_fault(again) == "traces of JPEG quality 70"
+
+
+def test_a_picture_that_was_no_jpeg_has_no_traces(clean: np.ndarray) -> None:
+    for picture in (
+        clean,
+        Degradation(noise=3, sharpening=0.5)(clean, np.random.default_rng(0)),
+        np.asarray(Image.fromarray(clean).convert("1").convert("RGB")),
+        np.asarray(Image.fromarray(as_jpeg(clean, quality=60).pixels).resize((211, 107))),  # no more
+        as_jpeg(clean, quality=98).pixels,
+        clean // 32 * 32,
+        np.full((64, 64, 3), 90, np.uint8),
+        clean[:8, :8],
+        clean[:7, :5],
+    ):
+        assert traced_quality(picture) is None
 
 
 @pytest.mark.parametrize("deviation", [6, 10, 16])
