@@ -222,8 +222,8 @@ class StereoMatcher(NetworkOnDevice):
         """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
 
         Any size from 16 px up. `extras` names what to compute beside the disparity: "right_disparity" and
-        "visible" cost a second pass on the mirrored pair, "confidence" little (of PASMnet up to 60 %). `progress` is told,
-        ever again, about what share of the work is done, up to 1.
+        "visible" cost a second pass on the mirrored pair, "confidence" little (of PASMnet up to 60 %).
+        `progress` is told, ever again, about what share of the work is done, up to 1.
         Raises InputError for arrays that are no such pair, DeviceError when memory does not suffice,
         UsageError for a width to match them at that is far more than theirs.
         """
