@@ -5,6 +5,7 @@ channel, what is read as a whole, by the least and the largest that a picture of
 need nothing beside them, and a result depends on no other picture and on no strip.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
@@ -30,7 +31,7 @@ class EightBits:
 
         `reader`: what alone reads the result, if it is such a convolution: it is then given its levels.
         """
-        self.low, self.high = MARGIN * min(low, 0.0), MARGIN * max(high, 1e-6)
+        self.low, self.high = -_rounded(-MARGIN * min(low, 0.0)), _rounded(MARGIN * max(high, 1e-6))
         self.step = (self.high - self.low) / LEVELS
         self.zero = round(-self.low / self.step)
         self.offset = torch.full((1, 1, 1, 1), WHOLE + self.zero)
@@ -99,6 +100,12 @@ class EightBits:
             numbers,
             "",
         )
+
+
+def _rounded(bound: float) -> float:
+    """Round up by at most a 32nd: the last bits of what was seen are others with other threads."""
+    fraction, exponent = math.frexp(bound)
+    return math.ldexp(math.ceil(64 * fraction) / 64, exponent)
 
 
 def _low_bytes(x: Tensor) -> Tensor:

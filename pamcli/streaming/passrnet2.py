@@ -20,10 +20,10 @@ from pamcli.networks.passrnet2 import (
     bicubic,
     most_attended,
 )
+from pamcli.onednn import add_convolved, convolved, product
 from pamcli.streaming.attention import line_bytes, lines_at_once
 from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.passrnet import Write
-from pamcli.streaming.products import product
 from pamcli.streaming.rolling import (
     MEMORY_FORMAT,
     Given,
@@ -32,9 +32,7 @@ from pamcli.streaming.rolling import (
     RollingMap,
     Rows,
     Shuffled,
-    add_convolved,
     convolution,
-    convolved,
     empty_map,
     number_size,
     strips,
@@ -61,7 +59,7 @@ class StreamedPASSRnet2:
 
     def footprint(self, width: int, height: int, *, both: bool) -> Footprint:
         """What a pair takes at the peak: both views are enlarged in any case."""
-        each = 1030 * number_size(self.network)
+        each = 760 * number_size(self.network)
         enlarged = 84 * self.network.scale**2  # of both views, before and after they are float32, and a base
         return in_strips(
             width,
@@ -117,7 +115,7 @@ def _enlargement(scale: int) -> Callable[[Tensor], Tensor]:
 
     def run(x: Tensor) -> Tensor:
         padded = F.pad(x.float(), (reach,) * 4, mode="replicate")
-        return F.conv2d(padded.contiguous(memory_format=MEMORY_FORMAT), weight.to(x.device))
+        return F.conv2d(padded.contiguous(memory_format=MEMORY_FORMAT), weight.to(padded))
 
     return run
 

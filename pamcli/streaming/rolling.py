@@ -19,23 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import SLOPE, pointwise_dilation, upsample
+from pamcli.networks.blocks import SLOPE, upsample
+from pamcli.onednn import convolved
 
 Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 1 of a map (B, C, H, W)
 
 MEMORY_FORMAT = torch.channels_last
 """Convolutions of few channels are two to four times as fast in it, those of many a little."""
-
-_ONEDNN = (
-    torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    and torch.backends.cpu.get_cpu_capability().startswith("AVX")
-    and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
-)
-FUSED = {
-    torch.float32: _ONEDNN,
-    torch.bfloat16: _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
-}
-"""Whether this processor's convolutions do what follows them as they write: a pass over memory less."""
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -200,39 +190,6 @@ class Convolution(RollingMap):
             x = convolved(x.to(self.weight.dtype), self.weight, self.bias, *how)
         self.source.forget(self.source.height if last == self.height else self.stride * last - reach)
         return x.narrow(2, padding - above, last - first)  # padding on one side alone costs copies
-
-
-def convolved(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: int = 1,
-    padding: tuple[int, int] = (0, 0),
-    dilation: int = 1,
-    slope: float | None = None,
-) -> Tensor:
-    """Convolve x, with a leaky rectifier of the slope behind it: in one pass where oneDNN computes it."""
-    if slope is None or not _fused(x):
-        if weight.shape[2:] == (1, 1):
-            dilation = pointwise_dilation(x)
-        x = F.conv2d(x, weight, bias, stride, padding, dilation)
-        return x if slope is None else F.leaky_relu_(x, slope)
-    how = padding, (stride, stride), (dilation, dilation), 1
-    made: Tensor = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *how, "leaky_relu", [slope], "")
-    return made
-
-
-def add_convolved(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
-    """Add to a map what a 1x1 convolution makes of x: in one pass where oneDNN computes it."""
-    if not _fused(x):
-        total.add_(convolved(x, weight, bias))
-        return
-    how = (0, 0), (1, 1), (1, 1), 1
-    torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how, "add", None, None, [], "")
-
-
-def _fused(x: Tensor) -> bool:
-    return x.device.type == "cpu" and FUSED.get(x.dtype, False)
 
 
 class Mapped(RollingMap):

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from pamcli.networks.parallax import out_of_order
 from pamcli.networks.pasmnet import ParallaxAttentionBlock
 from pamcli.networks.pasmnet2 import REACH, WINDOW, Stage, between_columns, expected_disparity
+from pamcli.onednn import convolved
 from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
-from pamcli.streaming.rolling import RollingMap, added, coarser, convolved, read_all, strips
+from pamcli.streaming.rolling import RollingMap, added, coarser, read_all, strips
 
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from pamcli.inference.whole import AliveTensors
 from pamcli.networks.blocks import SLOPE, upsample
 from pamcli.streaming.rolling import (
-    FUSED,
     MEMORY_FORMAT,
     Convolution,
     Enlarged,
@@ -21,9 +20,7 @@ from pamcli.streaming.rolling import (
     RollingMap,
     Shuffled,
     Whole,
-    add_convolved,
     added,
-    convolved,
     gathered,
     joined,
 )
@@ -190,25 +187,3 @@ def test_room_for_a_whole_map_is_taken_once() -> None:
     assert whole.is_contiguous(memory_format=MEMORY_FORMAT)
     row = 2 * 10 * 4  # bytes
     assert 60 * row <= alive.peak < 70 * row
-
-
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("size", [1, 3])
-def test_what_follows_a_convolution_is_the_same_fused_or_not(
-    fused: bool, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if fused and not FUSED[torch.float32]:
-        pytest.skip("this processor's convolutions do nothing else")
-    monkeypatch.setitem(FUSED, torch.float32, fused)
-    torch.manual_seed(0)
-    weight, bias = torch.randn(6, 5, size, size), torch.randn(6)
-    x = torch.randn(2, 5, 7, 9).contiguous(memory_format=MEMORY_FORMAT)
-    padding = (size // 2, size // 2)
-    plain = F.conv2d(x, weight, bias, 1, padding)
-    for slope in (None, 0.0, 0.1):
-        expected = plain if slope is None else F.leaky_relu(plain, slope)
-        assert torch.allclose(convolved(x, weight, bias, 1, padding, 1, slope), expected, atol=1e-5)
-    if size == 1:
-        total = torch.ones(2, 6, 7, 9).contiguous(memory_format=MEMORY_FORMAT)
-        add_convolved(total, x, weight, bias)
-        assert torch.allclose(total, 1 + plain, atol=1e-5)
