@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     files = sorted(file for folder in parser.parse_args().folders for file in folder.rglob("*"))
     files = [file for file in files if file.suffix.lower() in PICTURE_SUFFIXES]
-    rng = np.random.default_rng(0)
+    rng, of_noise = np.random.default_rng(0), np.random.default_rng(1)
     traced: list[str] = []
     grainy: list[str] = []
     found: dict[str, list[bool]] = {}
@@ -48,7 +48,7 @@ def main() -> None:
             right = quality is not None and abs(quality - saved_at) <= CLOSE
             found.setdefault(f"{kind}, quality {saved_at}", []).append(right)
         for level in NOISE:
-            shown = noise_level(Degradation(noise=level)(picture, rng)) >= LEAST_NOISE
+            shown = noise_level(Degradation(noise=level)(picture, of_noise)) >= LEAST_NOISE
             found.setdefault(f"noise of {level}", []).append(shown)
     for name, each in (("traces of JPEG", traced), ("noise", grainy)):
         print(f"{name}, as they are: {len(each)} of {len(files)}", *each, sep="\n")

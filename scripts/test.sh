@@ -19,13 +19,14 @@ if [ -n "$fast" ]; then
     # shellcheck disable=SC2086 # it is a list
     exec "$python" -m pytest -n 2 --dist worksteal $fast "$@"
 fi
-# Types are checked beside the tests, by whichever core is idle.
+# Types are checked beside the tests, and of these one more runs than two cores take: many wait for a program
+# that they started, or for the disk.
 types=$(mktemp)
 "$python" -m mypy >"$types" 2>&1 &
 mypy=$!
 trap 'kill "$mypy" 2>/dev/null || :; rm -f "$types"' EXIT
 code=0
-"$python" -m pytest -n 2 --dist worksteal "$@" || code=$?
+"$python" -m pytest -n 3 --dist worksteal "$@" || code=$?
 wait "$mypy" || code=$?
 cat "$types"
 exit "$code"

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -179,12 +180,21 @@ def prepare_videos(folder: Path, left: Image.Image, right: Image.Image) -> None:
     write_video(folder / "clip.mp4", both, "libx264", "yuv420p")
 
 
-def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPython) -> dict[str, str]:
-    """Fills the folder with small files of the names that the README uses; returns the environment."""
+@cache
+def small_views() -> tuple[Image.Image, Image.Image]:
     left, right = (
         Image.open(ROOT / "scripts" / "sample" / f"{side}.png").convert("RGB").crop((300, 200, 396, 264))
         for side in ("left", "right")
     )
+    return left, right
+
+
+@cache
+def files_of_all() -> tempfile.TemporaryDirectory[str]:
+    """Small files of the names that the pages use, as they lie before any block's first command."""
+    made = tempfile.TemporaryDirectory(prefix="pam-pages-")
+    folder = Path(made.name)
+    left, right = small_views()
     packed = Image.new("RGB", (2 * left.width, left.height))
     packed.paste(left, (0, 0))
     packed.paste(right, (left.width, 0))
@@ -239,10 +249,6 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     ]
     for picture, view, image in zip(large, "LR", ("im0.png", "im1.png"), strict=True):
         save(picture, f"Flickr1024/Train/0001_{view}.png", f"midd/Piano/{image}")
-    if "MiddEval3" in block.text:  # Middlebury's training scenes, which make an archive of their own
-        for scene in rules_of("middlebury").training:
-            save(left, f"MiddEval3/trainingQ/{scene}/im0.png")
-            save(right, f"MiddEval3/trainingQ/{scene}/im1.png")
     (folder / "names.txt").write_text("flickr1024/*\nPiano\n")
     stereogram = Image.new("RGB", (2 * large[0].width, large[0].height))
     stereogram.paste(large[1], (0, 0))
@@ -268,17 +274,33 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
     (folder / "calib.txt").write_text(
         f"cam0={matrix.format(40)}\ncam1={matrix.format(42)}\ndoffs=2\nbaseline=193\nwidth=96\nheight=64\n"
     )
+    (folder / "mynetwork.py").write_text(foreign_networks.AS_MODULE)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "activate").touch()
+    for name, program in STAND_INS.items():
+        (folder / "bin" / name).parent.mkdir(exist_ok=True)
+        (folder / "bin" / name).write_text(program)
+        (folder / "bin" / name).chmod(0o755)
+    return made
+
+
+def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPython) -> dict[str, str]:
+    """Fills the folder with small files of the names that the README uses; returns the environment."""
+    shutil.copytree(files_of_all().name, folder, dirs_exist_ok=True)
+    left, right = small_views()
+    if "MiddEval3" in block.text:  # Middlebury's training scenes, which make an archive of their own
+        for scene in rules_of("middlebury").training:
+            (folder / "MiddEval3/trainingQ" / scene).mkdir(parents=True)
+            left.save(folder / f"MiddEval3/trainingQ/{scene}/im0.png")
+            right.save(folder / f"MiddEval3/trainingQ/{scene}/im1.png")
     if "clip_left" in block.text:
         prepare_videos(folder, left, right)
     if "calibration make" in block.text:
         prepare_boards(folder)
     if "stereo.onnx" in block.text:  # needs onnx
         foreign_networks.block_matcher(folder / "stereo.onnx", (160, 224), reach=24, white=255)
-    (folder / "mynetwork.py").write_text(foreign_networks.AS_MODULE)
     for name in re.findall(r"[\w.-]+\.pth(?:\.tar)?\b", block.text):
         (folder / name).symlink_to(checkpoint)
-    (folder / ".venv" / "bin").mkdir(parents=True)
-    (folder / ".venv" / "bin" / "activate").touch()
 
     # What the README fetches from the Hub lies in the Hub's cache, and there is no network.
     commit = "0" * 40
@@ -291,10 +313,6 @@ def prepare(folder: Path, block: Block, checkpoint: Path, warm_python: WarmPytho
         (cached / "snapshots" / commit / file).parent.mkdir(parents=True, exist_ok=True)
         (cached / "snapshots" / commit / file).symlink_to(ROOT / "weights" / "pasmnet.safetensors")
 
-    for name, program in STAND_INS.items():
-        (folder / "bin" / name).parent.mkdir(exist_ok=True)
-        (folder / "bin" / name).write_text(program)
-        (folder / "bin" / name).chmod(0o755)
     bin_folder = folder / "bin"
     asp = "from pamcli.cli.ames import main; main()"
     for program, words in (("pam", ("-m", "pamcli")), ("pam-asp", ("-c", asp))):

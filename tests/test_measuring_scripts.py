@@ -123,6 +123,17 @@ def test_precisions_are_compared_on_data(run: Run, tmp_path: Path) -> None:
     assert other.returncode == (0 if row["close"] else 1)
 
 
+def test_stereograms_of_known_truth_are_undone(run: Run, tmp_path: Path) -> None:
+    data = cut_of_the_sample(tmp_path, slice(100, 340), slice(60, 540))
+    made = run("check_stereograms.py", "--data", data)
+    assert made.returncode == 0, made.stderr
+    figures = dict(re.findall(r"^  (\S.*?)  +(\S+)$", made.stdout.rpartition("\nall\n")[2], re.MULTILINE))
+    assert int(figures["stereograms"]) > 0
+    assert int(figures["set aside"]) < int(figures["stereograms"])
+    assert float(figures["right order of the others"]) == 1
+    assert float(figures["rows within 0.5 px (mean)"]) == 1
+
+
 def test_memory_does_not_grow_with_a_list() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "batch_memory.py"), "--pairs", "50", "500"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)  # whose memory is its own

@@ -104,12 +104,14 @@ def test_a_folder_that_is_no_environment_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_failed_download_says_why_and_the_next_run_takes_it_up(tmp_path: Path) -> None:
+def test_a_failed_download_says_why_and_the_next_run_takes_it_up(filled: Path, tmp_path: Path) -> None:
+    """In an environment whose PyTorch is the one that the chosen Python has already."""
     folder = tmp_path / "venv"
     (folder / "lib").mkdir(parents=True)
     (folder / "unfinished").touch()  # as a first run leaves it that was stopped early
     (folder / "lib" / "half").touch()
     nowhere = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    nowhere |= {"PAM_PYTHON": str(filled / "bin" / "python")}
     run = sh("prepare_environment test", PAM_VENV=str(folder), PAM_TORCH="torch==2.99", **nowhere)
     assert run.returncode == 1
     assert run.stderr.index("Downloading torch==2.99") < run.stderr.index("ERROR: No matching distribution")
@@ -124,10 +126,7 @@ def test_a_failed_download_says_why_and_the_next_run_takes_it_up(tmp_path: Path)
     assert "Making a virtual environment" not in run.stderr
     assert (folder / "mine").exists()
 
-
-def test_a_pytorch_that_the_chosen_python_has_is_used(filled: Path, tmp_path: Path) -> None:
-    script = 'choose_environment; make_environment; folder_of_torch "$python"'
-    run = sh(script, PAM_VENV=str(tmp_path / "new"), PAM_PYTHON=str(filled / "bin" / "python"))
+    run = sh('choose_environment; folder_of_torch "$python"', PAM_VENV=str(folder))
     assert run.returncode == 0, run.stderr
     import torch
 

@@ -38,6 +38,7 @@ def call(
 ) -> Call:
     """Runs the script on a tiny pair with a truth; what it prints."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ablations, "TIMED", {"disparity": (64, 96), "superres": (16, 24)})
     for side in ("left", "right"):
         (tmp_path / "pair" / side).mkdir(parents=True)
         view = read_picture(SAMPLE / f"{side}.png").pixels[100:140, 200:296]
@@ -47,7 +48,7 @@ def call(
     (tmp_path / "pair" / "disparity" / "a.pfm").write_bytes(truth)
 
     def run(study: str, *arguments: str) -> tuple[str, str]:
-        where = ["--data", "procedural", "--val", "pairs:pair", "-o", "runs", "--workers", "0"]
+        where = ["--data", "pairs:pair", "--val", "pairs:pair", "-o", "runs", "--workers", "0"]
         monkeypatch.setattr(sys, "argv", ["ablations.py", study, *where, "--device", "cpu", *arguments])
         assert ablations.main() == 0
         return capsys.readouterr()

@@ -17,7 +17,7 @@ from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
-from pamcli.registry.description import files_behind
+from pamcli.registry.catalog import files_behind
 
 if TYPE_CHECKING:
     import numpy as np

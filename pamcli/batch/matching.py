@@ -31,8 +31,7 @@ from pamcli.batch.steadiness import Steadiness, check_steady
 from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
-from pamcli.registry.catalog import DEFAULT_MATCHING
-from pamcli.registry.description import files_behind
+from pamcli.registry.catalog import DEFAULT_MATCHING, files_behind
 
 if TYPE_CHECKING:
     import numpy as np

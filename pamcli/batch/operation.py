@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+def read_views(pair: PairName, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+    """Read both views from two pictures, or from one that holds both in this layout. Raises InputError."""
+    from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
+
+    if layout is not None:
+        return read_packed_pair(pair.left, layout, max_pixels=max_pixels, name=str(pair.left))
+    assert pair.right is not None
+    return read_pair(pair.left, pair.right, max_pixels=max_pixels)
+
+
 class Bar(Protocol):
     """What draws how far a batch is."""
 
@@ -60,16 +70,14 @@ class Operation(ABC, Generic[Result]):
 
     def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
         """What there is to work on. Raises InputError."""
-        from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
+        from pamcli.imaging.stereo_pair import read_packed_pair
 
         assert job.pair is not None
         if job.pair.frames is not None:
             return self._frames(job.pair, layout, max_pixels)
-        if layout is None:
-            assert job.pair.right is not None
-            return read_pair(job.pair.left, job.pair.right, max_pixels=max_pixels)
         if job.pair.left != STDIN:
-            return read_packed_pair(job.pair.left, layout, max_pixels=max_pixels, name=str(job.pair.left))
+            return read_views(job.pair, layout, max_pixels)
+        assert layout is not None
         with reading_stdin() as stdin:
             picture = stdin.read()
         return read_packed_pair(picture, layout, max_pixels=max_pixels, name=STDIN_NAME)

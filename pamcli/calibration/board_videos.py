@@ -24,7 +24,7 @@ STILL = 3.0
 
 
 @dataclass(frozen=True)
-class Moment:
+class Frames:
     """A frame of each camera, and the one that follows it in the left one's video."""
 
     name: str
@@ -41,7 +41,7 @@ class Clip:
 
     count: int
     """Number of moments, about."""
-    moments: Iterator[Moment]
+    moments: Iterator[Frames]
     warning: str | None
     """Doubt about the videos, for people; None: nothing looks wrong."""
 
@@ -74,11 +74,11 @@ def clip(left: Path, right: Path | None) -> Clip:
     return Clip(int(min(counts) // step), _read(videos, step, rates[0]), warning)
 
 
-def _read(videos: Sequence[object], step: int, rate: float) -> Iterator[Moment]:
+def _read(videos: Sequence[object], step: int, rate: float) -> Iterator[Frames]:
     import cv2
 
     number = 0
-    waiting: Moment | None = None
+    waiting: Frames | None = None
     while True:
         good = [video.grab() for video in videos]  # type: ignore[attr-defined]
         if not all(good):
@@ -89,11 +89,11 @@ def _read(videos: Sequence[object], step: int, rate: float) -> Iterator[Moment]:
                 for video in videos
             ]
             if waiting is not None:
-                yield Moment(waiting.name, waiting.left, waiting.right, frames[0])
+                yield Frames(waiting.name, waiting.left, waiting.right, frames[0])
                 waiting = None
             if number % step == 0:
                 name = f"frame {number}" + (f" ({number / rate:.1f} s)" if rate > 0 else "")
-                waiting = Moment(name, frames[0], frames[1] if len(frames) > 1 else None, None)
+                waiting = Frames(name, frames[0], frames[1] if len(frames) > 1 else None, None)
         number += 1
     if waiting is not None:
         yield waiting

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,19 +163,12 @@ def encode_calibration(calibration: Calibration) -> bytes:
 
     Needs `principal` and `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
     """
-    import cv2
-
     assert calibration.size is not None
-    mode = cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | cv2.FILE_STORAGE_FORMAT_YAML
-    file = cv2.FileStorage("", mode)
-    for key, side in zip(("image_width", "image_height"), calibration.size, strict=True):
-        file.write(key, side)
-    file.write("baseline", calibration.baseline)
-    for key, values in zip(("P1", "P2"), calibration.projections(), strict=True):
-        file.write(key, values)
-    file.write("Q", calibration.reprojection())
-    text: str = file.releaseAndGetString()
-    return text.encode()
+    names = ("P1", "P2", "Q")
+    values = (*calibration.projections(), calibration.reprojection())
+    return _yaml(
+        calibration.size, {"baseline": calibration.baseline, **dict(zip(names, values, strict=True))}
+    )
 
 
 def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:
@@ -182,21 +176,22 @@ def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:
 
     Needs `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
     """
+    assert rig.size is not None
+    cameras: dict[str, Any] = {}
+    for index, camera in enumerate((rig.left, rig.right), 1):
+        cameras |= {f"K{index}": camera.matrix, f"D{index}": camera.distortion.reshape(1, -1)}
+    model = "fisheye" if rig.left.fisheye else "pinhole"
+    place = {"R": rig.rotation, "T": 1000 * rig.translation.reshape(3, 1)}
+    return _yaml(rig.size, {"distortion_model": model, "length_unit": "mm", **cameras, **place, **facts})
+
+
+def _yaml(size: tuple[int, int], values: Mapping[str, Any]) -> bytes:
+    """Numbers, texts and matrices by their names, behind the size of the pictures, as OpenCV writes them."""
     import cv2
 
-    assert rig.size is not None
     mode = cv2.FILE_STORAGE_WRITE | cv2.FILE_STORAGE_MEMORY | cv2.FILE_STORAGE_FORMAT_YAML
     file = cv2.FileStorage("", mode)
-    for key, side in zip(("image_width", "image_height"), rig.size, strict=True):
-        file.write(key, side)
-    file.write("distortion_model", "fisheye" if rig.left.fisheye else "pinhole")
-    file.write("length_unit", "mm")
-    for index, camera in enumerate((rig.left, rig.right), 1):
-        file.write(f"K{index}", camera.matrix)
-        file.write(f"D{index}", camera.distortion.reshape(1, -1))
-    file.write("R", rig.rotation)
-    file.write("T", 1000 * rig.translation.reshape(3, 1))
-    for key, value in facts.items():
+    for key, value in {"image_width": size[0], "image_height": size[1], **values}.items():
         file.write(key, value)
     text: str = file.releaseAndGetString()
     return text.encode()

@@ -68,7 +68,7 @@ def match(
     from pamcli.files.atomic import check_writable, write_atomically
     from pamcli.files.outputs import check_beside
     from pamcli.imaging.disparity_files import encode_disparity, read_disparity
-    from pamcli.inference.tiles import PERCENTILES, match_tile
+    from pamcli.inference.satellite_tiles import PERCENTILES, match_tile
 
     views = read_disparity(left), read_disparity(right)
     check_beside(output, (left, right))

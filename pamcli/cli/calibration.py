@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from pamcli.calibration.rig import Rig
 
 app = group("Calibrations of stereo cameras.")
-FISHEYE = "Take the coefficients in an OpenCV file as those of its fisheye model."
+FISHEYE = flag("Take the coefficients in an OpenCV file as those of its fisheye model.")
+CAMERAS = option(
+    "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
+    metavar="L:R",
+    parse=parsing.cameras,
+)
 
 
 class Files(OptionGroup, panel="Calibration"):
@@ -25,11 +30,7 @@ class Files(OptionGroup, panel="Calibration"):
         "extrinsics.",
         metavar="FILE",
     )
-    cameras: tuple[int, int] | None = option(
-        "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
-        metavar="L:R",
-        parse=parsing.cameras,
-    )
+    cameras: tuple[int, int] | None = CAMERAS
     baseline: float | None = option(
         "Take this distance of the cameras instead of the file's.", metavar="METRES"
     )
@@ -48,12 +49,8 @@ class Cameras(Files):
 def show(
     messages: Messages,
     files: list[str] = argument("One file, or two that belong together.", default=..., metavar="FILE"),
-    cameras: tuple[int, int] | None = option(
-        "Take these cameras of a file that has several as left and right; 1:0 exchanges two.",
-        metavar="L:R",
-        parse=parsing.cameras,
-    ),
-    fisheye: bool = flag(FISHEYE),
+    cameras: tuple[int, int] | None = CAMERAS,
+    fisheye: bool = FISHEYE,
     json: bool = JSON,
 ) -> None:
     """Show what was understood of a calibration, of any of the programs in pam guide calibration.

@@ -1,9 +1,11 @@
 """pam weights describe: how a network that is not pam's own is fed and read, found out and written down."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,7 +13,10 @@ from pamcli.cli import options
 from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.network import keep_networks
 from pamcli.errors import ModelError, UsageError
-from pamcli.registry.description import Description, files_behind
+from pamcli.registry.catalog import files_behind
+
+if TYPE_CHECKING:
+    from pamcli.registry.description import Description
 
 
 class Written(OptionGroup, panel="Output"):

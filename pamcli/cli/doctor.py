@@ -38,7 +38,7 @@ class Pair(Files, panel="Calibration"):
         show_default=False,
         rich_help_panel="Input",
     )
-    fisheye: bool = flag(FISHEYE)
+    fisheye: bool = FISHEYE
     known_length: list[str] | None = option(
         "Compare the distance between two pixels of the left picture, as it is given, with this length.",
         metavar="X1,Y1,X2,Y2=1.20m",

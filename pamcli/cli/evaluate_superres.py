@@ -17,8 +17,7 @@ from pamcli.files.atomic import Kept, check_writable
 from pamcli.files.finding import shown as named
 from pamcli.files.outputs import check_collisions, check_existing
 from pamcli.files.pairing import PairName
-from pamcli.registry.catalog import DEFAULT_SCALE
-from pamcli.registry.description import files_behind
+from pamcli.registry.catalog import DEFAULT_SCALE, files_behind
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,7 @@ from pamcli.cli.options import DATA, FORM, JSONL, Compute, Quiet
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import counted, shown
-from pamcli.registry.catalog import DEFAULT_MATCHING
-from pamcli.registry.description import files_behind
+from pamcli.registry.catalog import DEFAULT_MATCHING, files_behind
 
 if TYPE_CHECKING:
     from pamcli.data.source import Source

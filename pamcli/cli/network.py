@@ -13,8 +13,7 @@ from pamcli.cli.groups import OptionGroup, as_keywords, flag, option
 from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
 from pamcli.files.outputs import check_beside
-from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling
-from pamcli.registry.description import files_behind
+from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling, files_behind
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher

@@ -38,7 +38,7 @@ class Views(Files):
         max=170,
         metavar="DEGREES",
     )
-    fisheye: bool = flag(FISHEYE)
+    fisheye: bool = FISHEYE
     uncalibrated: bool = flag("Rectify by what both pictures show, without a calibration: no distances.")
 
 

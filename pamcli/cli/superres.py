@@ -15,7 +15,7 @@ class Enlarging(Upscaling):
 
     input: Literal["clean", "camera", "auto"] | None = option(
         "Say what the pictures are, where no --weights are given: clean, or as a camera gives them, with "
-        "noise or traces of JPEG. auto, the default, tells by the quality of the files and by their noise."
+        "noise or traces of JPEG. auto, the default, tells by such traces and by the noise of the pixels."
     )
 
     @property

@@ -1,6 +1,7 @@
 """The loop that measures methods on a data set, sample by sample, and what is told of several data sets.
 
 What differs between disparity and super-resolution is a `Task`: `disparity.Disparity`, `superres.Superres`.
+Samples are read one after the other, not while a method runs, as a batch reads its pairs: methods are timed.
 Several methods are measured on the same samples and stand side by side in the tables; the report shows the
 pairs where they differ most. Charts and the row above published ones are the last one's.
 """

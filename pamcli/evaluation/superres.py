@@ -33,7 +33,7 @@ BICUBIC = "bicubic"
 COLUMNS = {
     f"{protocol} {metric}": Column(
         f"{protocol} {metric}",
-        f"{protocol} {metric.replace('psnr', 'PSNR').replace('ssim', 'SSIM')}",
+        f"{protocol} {metric.replace('haarpsi', 'HaarPSI').replace('psnr', 'PSNR').replace('ssim', 'SSIM')}",
         "dB" if metric == "psnr" else "",
         2 if metric == "psnr" else 4,
         note=f"{PROTOCOLS[protocol]}; {METRICS[metric]}",

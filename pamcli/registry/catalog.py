@@ -1,6 +1,7 @@
 """The networks that come with pam, and how any name of weights becomes a file. No torch here."""
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,6 +182,24 @@ def _from_hub(text: str) -> Located:
         raise UsageError(f"{text!r} is not a Hub address: {_reason(error)}", form) from error
     commit = path.parents[file.count("/")].name  # the cache keeps files below snapshots/<commit>/
     return Located(path, text, commit=None if revision else commit)
+
+
+def files_behind(weights: str | Path | None) -> list[Path]:
+    """List the files that a network is read from, which no result may replace.
+
+    weights: a name, a file or an address; of a description, the networks that it names come after it. None,
+    and what cannot be read, names no other files.
+    """
+    if weights is None:
+        return []
+    found = [Path(weights)]
+    if found[0].suffix == ".toml":
+        from pamcli.registry.description import read_description  # not for `pam --help`
+
+        with suppress(ModelError):
+            described = read_description(found[0])
+            found += [Path(each) for each in (described.network, described.initial) if each]
+    return found
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,6 @@ Every file of the description is one record, `Description`; the guide's page own
 
 import json
 import tomllib
-from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -212,22 +211,6 @@ def read_description(path: Path) -> Description:
         key: str(path.parent / getattr(made, key)) for key in ("network", "initial") if getattr(made, key)
     }
     return made.with_values(**beside)
-
-
-def files_behind(weights: str | Path | None) -> list[Path]:
-    """List the files that a network is read from, which no result may replace.
-
-    weights: a name, a file or an address; of a description, the networks that it names come after it. None,
-    and what cannot be read, names no other files.
-    """
-    if weights is None:
-        return []
-    found = [Path(weights)]
-    if found[0].suffix == SUFFIX:
-        with suppress(ModelError):
-            described = read_description(found[0])
-            found += [Path(each) for each in (described.network, described.initial) if each]
-    return found
 
 
 def with_settings(described: Description, settings: dict[str, str]) -> Description:

@@ -62,6 +62,8 @@ COLUMNS = {
 }
 FARTHEST = 192
 """Pixels with a larger disparity are not counted (Section 4.3.2)."""
+TIMED = {"disparity": (128, 256), "superres": (32, 64)}
+"""Rows and columns of the pair on which the time of a network is taken."""
 
 
 def main() -> int:
@@ -182,7 +184,7 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
 def seconds(weights: Path) -> float:
     """The processor's, for a small pair, by the plain network: `pam` runs some of the variants otherwise."""
     network, spec = load_network(weights)
-    left, right = torch.rand(2, 1, 3, *((128, 256) if spec.scale is None else (32, 64)))
+    left, right = torch.rand(2, 1, 3, *TIMED[spec.row.task])
     taken = []
     with torch.inference_mode():
         for _ in range(4):

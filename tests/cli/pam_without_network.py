@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,32 +29,52 @@ class Result:
         return self.disparity
 
 
-class StereoMatcher:
-    max_disparity, match_size, foreign = None, 1, None
+class Network:
+    foreign = None
     compute = SimpleNamespace(
         device="cpu", precision="fp32", describe=lambda: {"device": "cpu", "precision": "fp32"}
     )
 
     @classmethod
-    def load(cls, *arguments: object, **options: object) -> StereoMatcher:
+    def load(cls, *arguments: object, **options: object) -> Self:
         return cls()
 
     def departure(self, *size: int) -> None:
         return None
 
+
+def be_slow(progress: Callable[[float], None] | None) -> None:
+    if "SLOW" in os.environ and progress is not None:
+        console.SLOW = 0
+        for _ in range(5):
+            progress(0.5)
+            time.sleep(0.1)
+
+
+class StereoMatcher(Network):
+    max_disparity, match_size = None, 1
+
     def __call__(self, left: np.ndarray, right: np.ndarray, **options: Any) -> Result:
         if "HOLD" in os.environ:
             with open(os.environ["HOLD"]) as gate:
                 gate.read()
-        if "SLOW" in os.environ and options["progress"] is not None:
-            console.SLOW = 0
-            for _ in range(5):
-                options["progress"](0.5)
-                time.sleep(0.1)
+        be_slow(options["progress"])
         return Result(left.mean(axis=2, dtype=np.float32) / 8)
 
 
-module = ModuleType("pamcli.inference.matcher")
-module.StereoMatcher = StereoMatcher  # type: ignore[attr-defined]
-sys.modules["pamcli.inference.matcher"] = module
+class StereoUpscaler(Network):
+    scale = 2
+
+    def size_of(self, height: int, width: int) -> tuple[int, int]:
+        return 2 * height, 2 * width
+
+    def left_only(self, left: np.ndarray, right: np.ndarray, **options: Any) -> np.ndarray:
+        be_slow(options["progress"])
+        return left.repeat(2, axis=0).repeat(2, axis=1)
+
+
+for name, network in (("matcher", StereoMatcher), ("upscaler", StereoUpscaler)):
+    module = ModuleType(f"pamcli.inference.{name}")
+    setattr(module, network.__name__, network)
+    sys.modules[module.__name__] = module
 main()

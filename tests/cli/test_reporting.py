@@ -18,6 +18,8 @@ from PIL import Image
 pytestmark = pytest.mark.usefixtures("networks", "pair")
 
 DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu"]
+MATCHED = [*DISPARITY, "-o", "d.pfm"]
+SUPERRES = ["superres", "left.png", "right.png", "-o", "larger.png"]
 KEYS = [
     "left",
     "right",
@@ -252,11 +254,13 @@ def test_progress_is_shown_on_a_terminal_only(options: list[str]) -> None:
     assert ("1 ok" in shown) == (not options)
 
 
-@pytest.mark.parametrize("slow", [True, False])
-def test_rows_of_a_slow_pair_are_counted(slow: bool) -> None:
+@pytest.mark.parametrize(
+    ("command", "slow"), [(MATCHED, True), (MATCHED, False), (SUPERRES, True)], ids=["slow", "fast", "larger"]
+)
+def test_rows_of_a_slow_pair_are_counted(command: list[str], slow: bool) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", **({"SLOW": "1"} if slow else {})}
-    with process(*DISPARITY, "-o", "d.pfm", stderr=theirs, env=environment) as running:
+    with process(*command, stderr=theirs, env=environment) as running:
         os.close(theirs)
         shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", read_all(ours).decode())
         assert running.wait() == 0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from imageio.v3 import imread, imwrite
 
-from pamcli.imaging.disparity_files import read_disparity
+from pamcli.imaging.disparity_files import read_disparity, write_disparity
 from pamcli.registry.architectures import ARCHITECTURES
 
 PACKAGE = Path(__file__).parents[2] / "pamcli"
@@ -60,7 +60,7 @@ ARCHITECTURES:"""
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with the toy, added in three files."""
     root = tmp_path_factory.mktemp("house")
-    shutil.copytree(PACKAGE, root / "pamcli", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, root / "pamcli")
     os.symlink(PACKAGE.parent / "weights", root / "weights")
     (root / "pamcli/networks/toy.py").write_text(PLAIN)
     (root / "pamcli/streaming/toy.py").write_text(STREAMED)
@@ -82,16 +82,22 @@ def toy_pam(house: Path, *words: str) -> str:
 
 
 def test_a_network_is_added_in_three_files(house: Path) -> None:
-    for side in ("left.png", "right.png"):
-        imwrite(house / side, imread(PACKAGE.parent / "scripts/sample" / side)[:64, :96])
+    for side in ("left", "right", "disparity"):
+        (house / "mine" / side).mkdir(parents=True)
+    for side in ("left", "right"):
+        view = imread(PACKAGE.parent / f"scripts/sample/{side}.png")[:64, :96]
+        imwrite(house / f"{side}.png", view)
+        imwrite(house / "mine" / side / "a.png", view)
+    truth = read_disparity(PACKAGE.parent / "scripts/sample/disparity.pfm")[:64, :96]
+    write_disparity(house / "mine/disparity/a.pfm", truth)
     small = ["--crop", "64x32", "--batch", "1", "--steps", "1", "--workers", "0"]
-    toy_pam(house, "train", "disparity", "--data", "procedural", "--network", "toy", "-o", "run", *small)
+    toy_pam(house, "train", "disparity", "--data", "pairs:mine", "--network", "toy", "-o", "run", *small)
     weights = ["--weights", "run/last.safetensors"]
     toy_pam(house, "disparity", "left.png", "right.png", "-o", "found.pfm", *weights)
     found = read_disparity(house / "found.pfm")
     assert found.shape == (64, 96)
     assert np.isfinite(found).all()
-    measured = toy_pam(house, "eval", "disparity", "--data", "procedural?size=512x256&first=1", *weights)
+    measured = toy_pam(house, "eval", "disparity", "--data", "pairs:mine", *weights)
     assert "last" in measured
 
     for package in ("onnx", "onnxscript", "onnxruntime"):

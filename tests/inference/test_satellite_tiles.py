@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pamcli.inference.tiles import filled, stretched
+from pamcli.inference.satellite_tiles import filled, stretched
 
 NAN = np.nan
 

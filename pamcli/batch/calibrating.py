@@ -1,0 +1,188 @@
+"""A calibration of two cameras, from pictures or videos of a board in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pamcli.batch import LOG
+from pamcli.batch.frames import are_videos
+from pamcli.batch.operation import read_views
+from pamcli.batch.plan import MAX_PIXELS, Place
+from pamcli.errors import InputError, UsageError
+from pamcli.files.finding import counted, listed, shown
+from pamcli.files.pairing import PairName, hold_both_views, resolve_packed, resolve_pairs
+
+if TYPE_CHECKING:
+    from pamcli.calibration.board_videos import Clip, Frames, Pixels
+    from pamcli.calibration.boards import Board
+    from pamcli.calibration.collecting import Collector
+    from pamcli.calibration.making import LeftOut, Made
+    from pamcli.files.suffixes import PackedLayout
+    from pamcli.imaging.stereo_pair import StereoPair
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What both cameras took at one time, or why it cannot be read."""
+
+    name: str
+    pair: StereoPair | InputError
+    following: Pixels | None = None
+    """The next frame of the left camera's video."""
+
+
+class BoardPictures:
+    """Pictures of a board that both cameras took: moments, each read when its turn comes."""
+
+    def __init__(
+        self, inputs: Sequence[Place], packed: PackedLayout | None = None, max_pixels: int | None = MAX_PIXELS
+    ) -> None:
+        """Find them. inputs, packed: two folders, templates or videos; one with both views, in this layout.
+
+        Raises UsageError, InputError: inputs that are none of these, or do not exist. What looks wrong with
+        them is logged.
+        """
+        texts = [*map(str, inputs)]
+        if "" in texts:
+            raise UsageError("LEFT RIGHT is empty", "an unset variable of the shell, perhaps?")
+        self.layout, self.max_pixels = packed or ("auto" if hold_both_views(texts) else None), max_pixels
+        if len(texts) != (2 if self.layout is None else 1):
+            raise UsageError(
+                f"LEFT RIGHT are {counted(len(texts), 'place')}, {listed(texts)}",
+                "two folders, templates or videos; one with `packed`",
+            )
+        self.clip: Clip | None = None
+        self.pairs: Sequence[PairName] = ()
+        if are_videos(texts):
+            self.clip = self._clip([*map(Path, texts)])
+            return
+        found = resolve_pairs(*texts) if self.layout is None else resolve_packed(texts, by_suffix=not packed)
+        if found.unpaired:
+            alone = counted(len(found.unpaired), "picture")
+            LOG.warning("%s without a partner: %s", alone, listed(found.unpaired))
+        self.pairs = tuple(found.pairs)
+
+    def _clip(self, paths: list[Path]) -> Clip:
+        from pamcli.calibration.board_videos import clip
+
+        if self.layout == "auto":
+            raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
+        for path in paths:
+            if not path.is_file():
+                raise InputError(f"no such file: {shown(path)}")
+        found = clip(paths[0], paths[1] if len(paths) > 1 else None)
+        if found.warning:
+            LOG.warning(found.warning)
+        return found
+
+    def __len__(self) -> int:
+        """Count the moments, those of a video about."""
+        return len(self.pairs) if self.clip is None else self.clip.count
+
+    def __iter__(self) -> Iterator[Moment]:
+        for pair in self.pairs:
+            yield self._moment(pair)
+        for frame in self.clip.moments if self.clip else ():
+            yield self._moment(frame)
+
+    def _moment(self, taken: PairName | Frames) -> Moment:
+        name = taken.name if not isinstance(taken, PairName) else shown(taken.key or taken.left.name)
+        try:
+            if isinstance(taken, PairName):
+                return Moment(name, read_views(taken, self.layout, self.max_pixels))
+            pair, following = self._both(name, taken.left, taken.right), taken.following
+            if following is not None and taken.right is None:
+                following = self._both(name, following, None).left.pixels
+            return Moment(name, pair, following)
+        except InputError as error:
+            return Moment(name, error)
+
+    def _both(self, name: str, left: Pixels, right: Pixels | None) -> StereoPair:
+        from pamcli.imaging.images import Picture
+        from pamcli.imaging.stereo_pair import StereoPair, halved
+
+        if right is not None:
+            return StereoPair(Picture(left), Picture(right), name)
+        return halved(Picture(left), self.layout or "lr", name)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A calibration that was made, and what there is to say about it."""
+
+    made: Made
+    board: Board
+    found: Collector
+    """What was seen of the board."""
+    left_out: Sequence[LeftOut]
+    """Pairs that are not used, with the reasons."""
+    tips: Sequence[str]
+    """What would make it better."""
+
+    def facts(self) -> dict[str, Any]:
+        """State what it is worth, in pixels, metres and shares."""
+        from pamcli.calibration.report import calibration_facts
+
+        return calibration_facts(self.made, self.board, self.left_out, self.tips)
+
+    def file(self) -> bytes:
+        """Encode it as OpenCV's YAML."""
+        from pamcli.calibration.files import encode_rig
+        from pamcli.calibration.report import stored_facts
+
+        return encode_rig(self.made.rig, stored_facts(self.made, self.board))
+
+    def page(self, title: str, lines: Sequence[tuple[str, str]]) -> bytes:
+        """Render an HTML file with the corners, the coverage and a rectified pair.
+
+        lines: names and texts of its figures.
+        """
+        from pamcli.viewing.calibration_page import render_calibration
+
+        return render_calibration(
+            title,
+            self.made,
+            self.board,
+            pictures=self.found.pictures,
+            lines=lines,
+            left_out=self.left_out,
+            tips=self.tips,
+        )
+
+
+def calibrate(
+    pictures: BoardPictures,
+    board: Board,
+    *,
+    fisheye: bool = False,
+    tip: Callable[[str], str] = str,
+    advance: Callable[[], None] = lambda: None,
+) -> Calibrated:
+    """Calibrate two cameras from what they took of a board.
+
+    tip: makes what is said of a tip. advance: called after each moment. Raises InputError: no picture shows
+    the board, sizes differ, too little to calibrate by.
+    """
+    from pamcli.calibration.advice import advice, dark_regions
+    from pamcli.calibration.board_videos import spread
+    from pamcli.calibration.collecting import Collector
+    from pamcli.calibration.making import make
+
+    found = Collector(board)
+    for moment in pictures:
+        if isinstance(moment.pair, InputError):
+            found.failed(moment.name, moment.pair)
+        else:
+            found.add(moment.name, moment.pair.left.pixels, moment.pair.right.pixels, moment.following)
+        advance()
+    size, sightings = found.require_any(), found.sightings
+    if pictures.clip is not None:
+        sightings = spread(sightings, size)
+    if len(sightings) < len(found.sightings):
+        LOG.info(f"{len(found.sightings)} boards were found, the {len(sightings)} that differ most are taken")
+    made = make(sightings, board, size, fisheye=fisheye)
+    tips = [tip(each) for each in advice(made, [dark_regions(each) for each in found.brightest])]
+    return Calibrated(made, board, found, [*made.left_out, *found.left_out], tips)
