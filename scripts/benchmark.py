@@ -9,10 +9,11 @@ python scripts/benchmark.py --quick --superres none --no-memory --only pasmnet2,
 Plain is the transcription in tests/networks/reference.py: batch norm not folded, one view after the other,
 four products, whole maps. Repetitions alternate between the variants, so that a machine that slows down does
 so for all; the fastest counts, the median stands beside it. Memory is that above the loaded network, of each
-variant alone in a process. Sizes are HEIGHTxWIDTH. Super-resolution is that of the left view, but of both
-views where the variant names a network. With --parts the time of each network is split: that of PASMnet 2
-into convolutions, attention (costs, both normalisations, the first disparity), looking up costs and mixing
-disparities; that of others by torch's operations.
+variant alone in a process. Sizes are HEIGHTxWIDTH. Super-resolution is that of both views, or of the left
+view alone where no variant's name has a network. With --parts the time of each network is split: that of
+PASMnet 2 into convolutions, attention (costs, both normalisations, the first disparity), looking up costs and
+mixing disparities; that of others by torch's operations. Figures come to stderr as they are measured, and at
+the end as one table in Markdown to stdout.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ PARTS: dict[type[Any], str] = {
 }
 OPERATIONS = {
     "convolutions": ("convolution", "conv2d"),
-    "norms": ("layer_norm",),
+    "norms": ("layer_norm", "vector_norm", "mean"),
     "attention": ("softmax", "bmm", "exp", "argmax"),
     "enlargement": ("upsample", "pixel_shuffle"),
 }
@@ -104,7 +105,7 @@ def main() -> None:
         "torch": torch.__version__,
         "repetitions": options.repeat,
     }
-    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    tell(", ".join(f"{name} {value}" for name, value in facts.items()))
     rows = []
     for network, sizes in (("pasmnet", options.pasmnet), ("passrnet-x4", options.superres)):
         variants = made_variants(network, precisions) if sizes != "none" else {}
@@ -126,9 +127,9 @@ def main() -> None:
         for name, run in made_variants(network, precisions, both=True).items():
             shares = measure(run, sample_pair(*split(text)[0]))
             parts.setdefault(f"{network} {text}", {})[name] = shares
-            said = ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
-            print(f"{network} {text:>10} {name}: {said}")
+            tell(f"{network} {text:>10} {name}: {shares_of(shares)}")
     growth = {along: grown(GROWTH[along], options.repeat) for along in split_names(options.growth)}
+    print("\n".join(table(rows, parts)))
     if options.json:
         text = json.dumps({"facts": facts, "rows": rows, "parts": parts, "growth": growth}, indent=1)
         options.json.write_text(text + "\n", encoding="utf-8")
@@ -166,7 +167,7 @@ def compared(
             if with_memory and name != CLASSICAL[network]
             else None,
         }
-        print(line(row))
+        tell(line(row))
         rows.append(row)
     return rows
 
@@ -186,7 +187,7 @@ def grown(sizes: Sequence[str], repeat: int) -> list[dict[str, Any]]:
     for text, times in seconds.items():
         linear = min(seconds[first]) * pairs[text][0].size / pairs[first][0].size
         rows.append({"size": text, "seconds": min(times), "over_linear": min(times) / linear})
-        print(f"pasmnet {text:>10} {min(times):8.3f} s, {min(times) / linear:.2f} of linear")
+        tell(f"pasmnet {text:>10} {min(times):8.3f} s, {min(times) / linear:.2f} of linear")
     return rows
 
 
@@ -329,6 +330,30 @@ def sample_pair(height: int, width: int) -> tuple[Array, Array]:
         counts = (-(-height // picture.shape[0]), -(-width // picture.shape[1]), 1)
         views.append(np.tile(picture, counts)[:height, :width].astype(np.float32) / 255)
     return views[0], views[1]
+
+
+def table(rows: Sequence[dict[str, Any]], parts: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """All rows in Markdown: each network, size and precision, beside what is classical."""
+    lines = ["| network | size | | seconds | median | times | memory | parts |", "| --- " * 8 + "|"]
+    for row in rows:
+        other, _, precision = row["variant"].rpartition(" ")
+        network, classical = other or row["network"], CLASSICAL[row["network"]]
+        name = classical if precision == classical else network
+        times = "" if row["times_classical"] is None else f"{row['times_classical']:.1f} {classical}"
+        memory = "" if row["memory"] is None else f"{row['memory'] / 1e6:.0f} MB"
+        shares = shares_of(parts.get(f"{network} {row['size']}", {}).get(precision, {}))
+        median = f"{row['median']:.3f}"
+        cells = name, row["size"], "" if name == classical else precision, f"{row['seconds']:.3f}"
+        lines.append(f"| {' | '.join((*cells, median, times, memory, shares))} |")
+    return lines
+
+
+def shares_of(shares: dict[str, float]) -> str:
+    return ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items())
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def line(row: dict[str, Any]) -> str:

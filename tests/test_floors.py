@@ -23,7 +23,8 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
-    "streaming": ({"networks"}, {"torch"}),
+    "onednn": (set(), {"torch"}),
+    "streaming": ({"networks", "onednn"}, {"torch"}),
     "registry": (
         {"errors", "checked", "files", "networks"},
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
@@ -66,6 +67,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
 
 TORCH_AT_THE_TOP = {
     "networks",
+    "onednn",
     "streaming",
     "inference",
     "losses",

@@ -78,7 +78,11 @@ def test_the_benchmark_compares_with_the_plain_order(run: Run, tmp_path: Path) -
             assert sum(shares.values()) == pytest.approx(1)
             without = {part for part, share in shares.items() if share == 0}
             assert without == ({"norms"} if network.split()[0] in ("pasmnet", "passrnet-x4") else set())
-    assert len(made.stdout.splitlines()) == 1 + len(rows) + 2 * len(networks)
+    head, _, *table = made.stdout.splitlines()
+    assert head.startswith("| network | size |")
+    assert len(table) == len(rows)
+    assert {text.count("|") for text in table} == {head.count("|")}
+    assert "| pasmnet2 | 32x64 | bf16 |" in made.stdout
 
 
 def cut_of_the_sample(folder: Path, rows: slice, columns: slice) -> str:

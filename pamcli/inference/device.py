@@ -18,7 +18,7 @@ PRECISIONS = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
-    "int8": torch.float32,  # of what is not in 8 bits
+    "int8": torch.float32,  # of what is not in 8 bits, unless the processor gains by bf16
 }
 
 
@@ -64,7 +64,9 @@ class Compute:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the weights and feature maps."""
+        """Type of the weights and feature maps, but for those in 8 bits."""
+        if self.precision == "int8" and processor_gains_by_bf16():
+            return torch.bfloat16
         return PRECISIONS[self.precision]
 
     def exactly(self) -> AbstractContextManager[object]:
@@ -74,8 +76,8 @@ class Compute:
         return nullcontext()
 
     def may_reduce(self) -> bool:
-        """Whether a network that can may as well compute in int8 here, in place of fp32."""
-        return self.device.type == "cpu" and self.precision == "fp32" and processor_has_int8()
+        """Whether a network that can may as well compute in int8 here: nobody has measured it with AMX."""
+        return self.device.type == "cpu" and processor_has_int8() and not _has_amx()
 
     def reduced_to(self, precision: str) -> "Compute":
         """Change the precision, not the device."""
@@ -101,8 +103,11 @@ def processor_gains_by_bf16() -> bool:
     Theirs multiply no more numbers at a time than in fp32: convolutions take 1.5 times as long.
     """
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
-    has_amx = bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())
-    return processor_has_bf16() and (has_amx or "GenuineIntel" not in named)
+    return processor_has_bf16() and (_has_amx() or "GenuineIntel" not in named)
+
+
+def _has_amx() -> bool:
+    return bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())
 
 
 def processor_has_int8() -> bool:

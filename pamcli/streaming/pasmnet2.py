@@ -6,11 +6,13 @@ Shapes: h, w rows and columns of a scale, R rows of a strip of it; one pair at a
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.networks.blocks import ResidualBlock
 from pamcli.networks.neighbourhoods import convex_enlarged, mixed
 from pamcli.networks.parallax import columns_near
 from pamcli.networks.pasmnet import STAGE_STRIDES
@@ -25,9 +27,8 @@ from pamcli.networks.pasmnet2 import (
 )
 from pamcli.streaming.attention import line_bytes, lines_at_once
 from pamcli.streaming.eight_bits import reduce_to_eight_bits
-from pamcli.streaming.footprint import Footprint, in_strips
+from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.matching import (
-    PAYS,
     Progress,
     StreamedMatching,
     Telling,
@@ -57,6 +58,9 @@ from pamcli.streaming.rolling import (
 )
 from pamcli.streaming.symmetric_attention import Attended, attended, product
 
+PAYS = Pays(120_000, whole=920_000, multiple=32)
+"""Pictures as a whole take 0.6 of their time in strips; `auto` matches most of them in this size."""
+
 READING = 0.5  # of the time: what is done before the disparity of rows that are read is there
 ENLARGED_AT_ONCE = 8  # rows of disparities: what is made of them should stay in the cache
 
@@ -70,7 +74,8 @@ class StreamedPASMnet2:
         """`precision`: of the convolutions; attention and disparity are float32.
 
         With `eight_bits` the 3x3 convolutions of features and updates are in 8 bits, but for those of the
-        largest maps, which gain nothing, and those that mix disparities.
+        largest maps, which gain nothing, and those that mix disparities. Of two in a row the first hands on
+        what the second reads.
         """
         self.stages = [
             (stage, [product(block, stage.width) for block in stage.blocks])
@@ -79,7 +84,9 @@ class StreamedPASMnet2:
         self.network = lowered(network, precision)
         if eight_bits:
             reduce_to_eight_bits(
-                _middle_layers(self.network), lambda views: self.match(_rows(views), *views.shape[2:])
+                _middle_layers(self.network),
+                _readers(self.network),
+                lambda views: self.match(_rows(views), *views.shape[2:]),
             )
 
     def footprint(self, width: int, height: int) -> Footprint:
@@ -91,7 +98,7 @@ class StreamedPASMnet2:
             height,
             PAYS,
             picture=5,
-            strip=22 * size + 112 + costs,
+            strip=24 * size + 112 + costs,
             # The coarsest scale is this far ahead of the result, and features of the finer ones wait for it.
             waiting=[(30 * size, 50), (costs, 180), (15 * size, 1200)],
             line=80 * width + line_bytes(quarter, ordered=True) / 4,
@@ -120,8 +127,9 @@ class StreamedPASMnet2:
                 telling(READING * first / height)
             return rows(first, last)
 
-        x0 = unit(Given(read, height, strip), net.E0)
-        half = unit(left_view(x0), net.x2)
+        precision = net.x2[0].weight.dtype
+        x0 = Mapped(lambda values: values.to(precision), unit(Given(read, height, strip), net.E0))
+        half = unit(left_view(x0, kept=True), net.x2)
         x1 = Leading(encoded(x0, net.E1), half)  # else twice as many rows of x0 would wait for the end
         x2 = encoded(x1, net.E2)
         x3 = encoded(x2, net.E3)
@@ -178,6 +186,15 @@ def _middle_layers(network: PASMnet2) -> list[nn.Conv2d]:
     updates = [part for scale in (net.s1, net.s2, net.s3) for part in (scale.upd.a, scale.upd.b)]
     layers = [layer for part in (*features, *updates) for layer in part.modules()]
     return [layer for layer in layers if isinstance(layer, nn.Conv2d) and layer.kernel_size == (3, 3)]
+
+
+def _readers(network: PASMnet2) -> dict[nn.Conv2d, nn.Conv2d]:
+    """3x3 convolutions that alone read what other ones make."""
+    parts: list[Any] = [part for part in network.modules() if isinstance(part, ResidualBlock)]
+    pairs = [(part.body[0], part.body[3]) for part in parts]
+    pairs += [(part.upd.a[0], part.upd.b[0]) for part in (network.s1, network.s2, network.s3)]
+    heads = [block.head for stage in (network.st1, network.st2, network.st3) for block in stage.blocks]
+    return dict(pairs + [(head[0], head[3]) for head in heads])
 
 
 def _rows(views: Tensor) -> Rows:

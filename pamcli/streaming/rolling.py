@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
+from pamcli.onednn import convolved
 
 Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 1 of a map (B, C, H, W)
 
@@ -165,10 +166,10 @@ class Convolution(RollingMap):
         stride: int = 1,
         dilation: int = 1,
         slope: float | None = None,
-        run: Callable[[Tensor, tuple[int, int]], Tensor] | None = None,
+        run: Callable[[Tensor, tuple[int, int], float | None], Tensor] | None = None,
     ) -> None:
-        """`slope`: of the leaky rectifier behind it, if there is one. `run`: what convolves x with a padding,
-        in place of PyTorch's own convolution."""
+        """`slope`: of the leaky rectifier behind it, if there is one. `run`: what convolves x with a padding
+        and rectifies it, in place of `convolved`."""
         self.reach = (weight.shape[2] // 2 * dilation, weight.shape[3] // 2 * dilation)
         ahead = source.ahead + self.reach[0] * source.step
         super().__init__(-(-source.height // stride), stride * source.step, ahead, source.strip)
@@ -183,13 +184,12 @@ class Convolution(RollingMap):
         x = self.source(low + above, high - below)
         padding = max(above, below) if self.stride == 1 else above
         if self.run is not None:
-            x = self.run(x, (padding, columns))
+            x = self.run(x, (padding, columns), self.slope)
         else:
-            x = x.to(self.weight.dtype)
-            x = F.conv2d(x, self.weight, self.bias, self.stride, (padding, columns), self.dilation)
-        x = x.narrow(2, padding - above, last - first)  # padding on one side alone costs copies
+            how = self.stride, (padding, columns), self.dilation, self.slope
+            x = convolved(x.to(self.weight.dtype), self.weight, self.bias, *how)
         self.source.forget(self.source.height if last == self.height else self.stride * last - reach)
-        return x if self.slope is None else F.leaky_relu_(x, self.slope)
+        return x.narrow(2, padding - above, last - first)  # padding on one side alone costs copies
 
 
 class Mapped(RollingMap):
@@ -231,9 +231,9 @@ def added(own: RollingMap, other: RollingMap, slope: float | None = None, *, kep
     return Mapped(add, own, other)
 
 
-def left_view(source: RollingMap) -> Mapped:
-    """The left view of both."""
-    return Mapped(lambda x: x[:1].clone(memory_format=MEMORY_FORMAT), source)
+def left_view(source: RollingMap, *, kept: bool = False) -> Mapped:
+    """The left view of both; in the memory of both, if that is `kept` anyway."""
+    return Mapped(lambda x: x[:1] if kept else x[:1].clone(memory_format=MEMORY_FORMAT), source)
 
 
 def joined(*sources: RollingMap) -> Mapped:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pamcli.networks.parallax import out_of_order
 from pamcli.networks.pasmnet import ParallaxAttentionBlock
 from pamcli.networks.pasmnet2 import REACH, WINDOW, Stage, between_columns, expected_disparity
+from pamcli.onednn import convolved
 from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
 from pamcli.streaming.rolling import RollingMap, added, coarser, read_all, strips
@@ -22,7 +23,7 @@ BEFORE, AFTER = 2 * REACH + 2, REACH + 1
 """Columns beside costs that are held: so what is looked up lies within them, wherever it begins."""
 
 Product = tuple[Tensor, Tensor]
-"""Weight (C + 1, C) and bias (C + 1) of a block's cost, see `product`."""
+"""Weight (C + 1, C, 1, 1) and bias (C + 1) of a block's cost, see `product`."""
 
 
 def product(block: ParallaxAttentionBlock, width: int) -> Product:
@@ -38,7 +39,7 @@ def product(block: ParallaxAttentionBlock, width: int) -> Product:
     vector = (W.T @ v + V.T @ w)[None]
     weight = torch.cat((W.T @ V + V.T @ W, vector))
     bias = torch.cat((vector[0], 2 * (w @ v)[None]))
-    return (weight / (2 * width)).float(), (bias / (2 * width)).float()
+    return (weight / (2 * width)).float()[..., None, None], (bias / (2 * width)).float()
 
 
 def attended(
@@ -107,10 +108,14 @@ class Attended(RollingMap):
         self.held: list[Costs] = []
 
     def _compute(self, first: int, last: int) -> Tensor:
-        parts = [part.permute(0, 2, 3, 1).float() for part in read_all(self.heads, first, last)]
-        lefts = [F.linear(f, *of) for (f, _), of in zip(parts, self.products, strict=True)]
-        rights = [F.pad(f, (0, 1, BEFORE, AFTER), value=1) for _, f in parts]
-        left, right = (of[0] if len(of) == 1 else torch.cat(of, -1) for of in (lefts, rights))
+        parts = [part.float() for part in read_all(self.heads, first, last)]
+        # As a convolution it takes half of the time of `F.linear`.
+        lefts = [
+            convolved(part[:1], *of).permute(0, 2, 3, 1)
+            for part, of in zip(parts, self.products, strict=True)
+        ]
+        rights = [F.pad(part[1:].permute(0, 2, 3, 1), (0, 1, BEFORE, AFTER), value=1) for part in parts]
+        left, right = (of[0][0] if len(of) == 1 else torch.cat(of, -1)[0] for of in (lefts, rights))
         outside = [self._outside(block, left) for block in self.blocks]
         new = left.new_empty((3, last - first, self.width))
         for low, high in strips(last - first, lines_at_once(self.width, self.width)):
@@ -180,11 +185,12 @@ class Attended(RollingMap):
         self.reader_of_coarser(low, high)
         costs = self.coarser.costs(low, high)
         self.reader_of_coarser.forget(self.coarser.height if last == self.height else low)
-        for dim, begin, end in ((0, first // 2 - low, last // 2 - low), (1, 0, self.width // 2)):
-            around = torch.arange(begin - 1, end + 1, device=costs.device)
-            costs = costs.index_select(dim, around.clamp_(0, costs.shape[dim] - 1))
-        identity = torch.eye(self.width // 2, device=costs.device)
-        return costs @ F.interpolate(identity[None], scale_factor=2, mode="linear")[0]
+        around = torch.arange(first // 2 - low - 1, last // 2 - low + 1, device=costs.device)
+        costs = costs.index_select(0, around.clamp_(0, len(costs) - 1))
+        padded = F.pad(costs[None], (1, 1, 1, 1), mode="replicate")[0]
+        wider = costs.new_empty((*padded.shape[:2], self.width))
+        doubled_within(padded, 2, wider)
+        return wider
 
     def _cost(self, block: Block, left: Tensor, right: Tensor, coarse: Tensor | None) -> Tensor:
         """Compute (R, J, BEFORE + K + AFTER), of no meaning before and after; `coarse`: see `_coarse`."""

@@ -152,7 +152,9 @@ def test_int8_needs_a_processor_that_has_it(
     with pytest.raises(DeviceError, match="this processor has no VNNI to compute in int8"):
         Compute.choose("cpu", "int8")
     monkeypatch.setattr(device, "processor_has_int8", lambda: True)
-    assert Compute.choose("cpu", "int8").dtype == torch.float32
+    for gains, kind in ((False, torch.float32), (True, torch.bfloat16)):  # of what is not in 8 bits
+        monkeypatch.setattr(device, "processor_gains_by_bf16", lambda gains=gains: gains)
+        assert Compute.choose("cpu", "int8").dtype == kind
     machine(gpus=1)
     with pytest.raises(DeviceError, match="cuda has no VNNI"):
         Compute.choose("cuda", "int8")
@@ -178,13 +180,22 @@ def test_what_tells_of_int8(feature: str, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @needs_int8
-def test_auto_is_int8_where_bf16_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: False)
-    assert StereoMatcher.load(device="cpu").compute.precision == "int8"
-    assert StereoMatcher.load(device="cpu", precision="fp32").compute.precision == "fp32"
-    assert StereoMatcher.load("pasmnet", device="cpu").compute.precision == "fp32"
+@pytest.mark.parametrize(("gains", "otherwise"), [(False, "fp32"), (True, "bf16")])
+def test_auto_is_int8_where_it_is_known_to_be_fastest(
+    gains: bool, otherwise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(weights: str = "pasmnet2", precision: str = "auto") -> str:
+        return StereoMatcher.load(weights, device="cpu", precision=precision).compute.precision
+
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: gains)
+    assert chosen() == "int8"
+    assert chosen(precision="fp32") == "fp32"
+    assert chosen("pasmnet") == otherwise
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    assert chosen() == otherwise
     monkeypatch.setattr(device, "processor_has_int8", lambda: False)
-    assert StereoMatcher.load(device="cpu").compute.precision == "fp32"
+    assert chosen() == otherwise
 
 
 @needs_int8
@@ -209,6 +220,7 @@ def test_int8_is_near_fp32() -> None:
 
 def test_auto_lowers_the_precision_of_matching_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: True)
+    monkeypatch.setattr(device, "processor_has_int8", lambda: False)
     assert StereoMatcher.load(device="cpu").compute.precision == "bf16"
     assert StereoUpscaler.load("passrnet-x2", device="cpu").compute.precision == "fp32"
 

@@ -27,7 +27,7 @@ def made(channels: int = 32, **of_layer: int) -> tuple[nn.Conv2d, torch.Tensor]:
 @pytest.mark.parametrize("of_layer", [{}, {"stride": 2}, {"dilation": 2}])
 def test_a_convolution_is_near_that_in_float32(of_layer: dict[str, int], padding: tuple[int, int]) -> None:
     layer, x = made(**of_layer)
-    found = EightBits(layer, float(x.min()), float(x.max()))(x, padding)
+    found = EightBits(layer, float(x.min()), float(x.max()))(x, padding, None)
     exact = F.conv2d(x, layer.weight, layer.bias, layer.stride, padding, layer.dilation)
     assert found.dtype == torch.float32
     assert found.shape == exact.shape
@@ -41,13 +41,13 @@ def test_what_is_beyond_the_levels_is_cut_off() -> None:
     small = EightBits(layer, -0.5, 5)
     cut = x.clamp(-0.5 * 1.2, 5 * 1.2)
     expected = F.conv2d(cut, layer.weight, layer.bias, padding=1)
-    assert (small(x, (1, 1)) - expected).abs().max() < 0.15
+    assert (small(x, (1, 1), None) - expected).abs().max() < 0.15
 
 
 def test_the_padding_is_exactly_zero() -> None:
     layer, _ = made()
     nothing = torch.zeros(1, 32, 4, 4)
-    found = EightBits(layer, -3.0, 7.0)(nothing, (1, 1))
+    found = EightBits(layer, -3.0, 7.0)(nothing, (1, 1), None)
     assert layer.bias is not None
     assert torch.allclose(found, layer.bias.view(1, -1, 1, 1).expand_as(found), atol=1e-6)
 
@@ -62,11 +62,36 @@ def test_layers_are_scaled_by_what_they_read() -> None:
 
     with torch.inference_mode():
         exact = through(pair_of_noise())
-        reduce_to_eight_bits([second], through)
+        reduce_to_eight_bits([second], {}, through)
         found = through(pair_of_noise())
     assert isinstance(second.run, EightBits)
     assert not hasattr(first, "run")
     assert 0 < (found - exact).abs().mean() < 0.03 * exact.std()
+
+
+@pytest.mark.parametrize("slope", [None, 0.0, 0.1])
+def test_levels_that_are_handed_on_are_those_of_the_reader(slope: float | None) -> None:
+    layer, x = made()
+    reader = EightBits(nn.Conv2d(48, 48, 3).requires_grad_(False), -0.05, 0.5)
+    given = float(x.min()), float(x.max())
+    own = EightBits(layer, *given)(x, (1, 1), slope)
+    handed = EightBits(layer, *given, reader)(x, (1, 1), slope)
+    assert handed.dtype == torch.uint8
+    assert {int(handed.min()), int(handed.max())} == {reader.zero if slope == 0 else 0, 255}  # cut off
+    apart = (handed.int() - reader.levels(own).int()).abs()
+    assert apart.max() <= 1
+    assert apart.float().mean() < 0.01  # between two levels either may be taken
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_levels_are_the_nearest(kind: torch.dtype) -> None:
+    layer, _ = made()
+    reduced = EightBits(layer, -3.0, 7.0)
+    x = torch.linspace(-5, 10, 200, dtype=kind).view(1, 1, 1, 200)
+    expected = (x.float() / reduced.step + reduced.zero).clamp(0, 255)
+    found = reduced.levels(x)
+    assert found.dtype == torch.uint8
+    assert (found.float() - expected).abs().max() < 0.5001
 
 
 def test_the_noise_is_a_pair_of_pictures() -> None:

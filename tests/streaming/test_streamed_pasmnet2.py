@@ -95,7 +95,8 @@ def test_the_cost_of_features_alone_is_that_of_queries_and_keys() -> None:
     query, key = (x[:, :, 0] for x in (queries, keys))
     expected = (query[0].T @ key[1] + key[0].T @ query[1]) / 16
     left, right = block.head(views)[:, :, 0].mT
-    found = F.linear(left, *product(block, 8)) @ F.pad(right, (0, 1), value=1).T
+    weight, bias = product(block, 8)
+    found = F.linear(left, weight[..., 0, 0], bias) @ F.pad(right, (0, 1), value=1).T
     assert torch.allclose(found, expected, atol=1e-5)
 
 
@@ -103,7 +104,7 @@ def test_the_cost_of_features_alone_is_that_of_queries_and_keys() -> None:
 @pytest.mark.parametrize("finest", [True, False])
 def test_costs_that_are_looked_up_become_the_attention(finest: bool, limit: int | None) -> None:
     heads = torch.randn(2, 8, 12, 40, generator=torch.Generator().manual_seed(0))
-    identity = torch.eye(9)[:, :8], torch.zeros(9)
+    identity = torch.eye(9)[:, :8, None, None], torch.zeros(9)
     attended = Attended([Given(lambda a, b: heads[:, :, a:b], 12)], [identity], 40, limit, None, finest)
     reader = attended.reader()
     found = reader(0, 12)

@@ -1,0 +1,88 @@
+"""What oneDNN, of the libraries that torch computes by on processors, does faster than torch asks it to.
+
+Convolutions do what follows them as they write, which saves a pass over memory. Products of float32 matrices
+are MKL's by default, which on AMD's processors multiplies half as many numbers at a time as they could. torch
+leaves them to oneDNN if they may be inexact; without AMX, oneDNN has no inexact way, and results are exact.
+Elsewhere everything is computed as torch does by itself.
+"""
+
+import platform
+from functools import cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+CPUINFO = Path("/proc/cpuinfo")
+
+_ONEDNN = (
+    torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    and torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
+)
+FUSED = {
+    torch.float32: _ONEDNN,
+    torch.bfloat16: _ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+}
+"""Whether this processor's convolutions do what follows them as they write: a pass over memory less."""
+
+
+def convolved(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int = 1,
+    padding: tuple[int, int] = (0, 0),
+    dilation: int = 1,
+    slope: float | None = None,
+) -> Tensor:
+    """Convolve x, with a leaky rectifier of the slope behind it: in one pass where oneDNN computes it."""
+    if slope is None or not _fused(x):
+        if weight.shape[2:] == (1, 1) and x.device.type == "cpu":
+            dilation = 2  # of no effect, but that torch leaves it to oneDNN with one thread, too
+        x = F.conv2d(x, weight, bias, stride, padding, dilation)
+        return x if slope is None else F.leaky_relu_(x, slope)
+    how = padding, (stride, stride), (dilation, dilation), 1
+    made: Tensor = torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *how, "leaky_relu", [slope], "")
+    return made
+
+
+def add_convolved(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
+    """Add to a map what a 1x1 convolution makes of x: in one pass where oneDNN computes it."""
+    if not _fused(x):
+        total.add_(convolved(x, weight, bias))
+        return
+    how = (0, 0), (1, 1), (1, 1), 1
+    torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how, "add", None, None, [], "")
+
+
+def _fused(x: Tensor) -> bool:
+    return x.device.type == "cpu" and FUSED.get(x.dtype, False)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Multiply matrices as `torch.matmul` does, with float32's precision."""
+    if a.dtype != torch.float32 or a.device.type != "cpu" or not onednn_pays():
+        return torch.matmul(a, b)
+    return _by_onednn(a, b)
+
+
+@cache
+def onednn_pays() -> bool:
+    """Whether oneDNN is the faster one here, and exact, which is tried."""
+    named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
+    if "AuthenticAMD" not in named or not hasattr(torch.backends.mkldnn, "matmul"):
+        return False
+    a, b = torch.linspace(1, 2, 64 * 64).view(2, 64, 32).chunk(2)
+    return torch.allclose(_by_onednn(a, b.mT), torch.matmul(a.double(), b.mT.double()).float(), rtol=1e-6)
+
+
+def _by_onednn(a: Tensor, b: Tensor) -> Tensor:
+    settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = settings.fp32_precision
+    settings.fp32_precision = "bf16"
+    try:
+        return torch.matmul(a, b)
+    finally:
+        settings.fp32_precision = before

@@ -1,0 +1,78 @@
+"""Products and convolutions are those of torch, whatever computes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from pamcli import onednn
+from pamcli.onednn import FUSED, add_convolved, convolved, onednn_pays, product
+
+has_choice = pytest.mark.skipif(
+    not hasattr(torch.backends.mkldnn, "matmul"), reason="this version of torch does not say what multiplies"
+)
+
+
+def made(kind: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(3, 40, 20, generator=generator).to(kind) for _ in range(2))
+    return a, b.mT
+
+
+@pytest.mark.parametrize("pays", [False, True])
+def test_a_product_has_the_precision_of_float32(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if pays and not onednn_pays():
+        pytest.skip("oneDNN is not the faster one here, or not exact")
+    monkeypatch.setattr(onednn, "onednn_pays", lambda: pays)
+    a, b = made()
+    assert (product(a, b) - a.double() @ b.double()).abs().max() < 1e-5
+    a, b = made(torch.bfloat16)
+    assert product(a, b).dtype == torch.bfloat16
+
+
+@has_choice
+def test_what_multiplies_elsewhere_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "onednn_pays", lambda: True)
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    product(*made())
+    with pytest.raises(RuntimeError):
+        product(torch.ones(2, 3), torch.ones(2, 3))
+    assert torch.backends.mkldnn.matmul.fp32_precision == before
+
+
+@has_choice
+@pytest.mark.parametrize(("vendor", "error", "pays"), [
+    ("AuthenticAMD", 0, True), ("AuthenticAMD", 1e-3, False), ("GenuineIntel", 0, False),
+])  # fmt: skip
+def test_onednn_multiplies_where_it_is_exact_and_mkl_is_slow(
+    vendor: str, error: float, pays: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(onednn, "CPUINFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(f"vendor_id : {vendor}\n")
+    monkeypatch.setattr(onednn, "_by_onednn", lambda a, b: (a.double() @ b.double() * (1 + error)).float())
+    assert onednn_pays.__wrapped__() == pays
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_follows_a_convolution_is_the_same_fused_or_not(
+    fused: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fused and not FUSED[torch.float32]:
+        pytest.skip("this processor's convolutions do nothing else")
+    monkeypatch.setitem(FUSED, torch.float32, fused)
+    torch.manual_seed(0)
+    weight, bias = torch.randn(6, 5, size, size), torch.randn(6)
+    x = torch.randn(2, 5, 7, 9).contiguous(memory_format=torch.channels_last)
+    padding = (size // 2, size // 2)
+    plain = F.conv2d(x, weight, bias, 1, padding)
+    for slope in (None, 0.0, 0.1):
+        expected = plain if slope is None else F.leaky_relu(plain, slope)
+        assert torch.allclose(convolved(x, weight, bias, 1, padding, 1, slope), expected, atol=1e-5)
+    if size == 1:
+        total = torch.ones(2, 6, 7, 9).contiguous(memory_format=torch.channels_last)
+        add_convolved(total, x, weight, bias)
+        assert torch.allclose(total, 1 + plain, atol=1e-5)
