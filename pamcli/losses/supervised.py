@@ -43,6 +43,20 @@ def smooth_l1(
     return Quotient((torch.where(known, error, 0) * counts).sum(), known.sum().float())
 
 
+LARGEST_ERROR = 64.0
+"""Pixels, above which an error counts as this much in its likelihood: a few do not outweigh all others."""
+
+
+def error_likelihood(error_scale: Tensor, disparity: Tensor, truth: Tensor, counts: Tensor) -> Quotient:
+    """Negative log-likelihood of a disparity's error under a Laplace distribution, over pixels that count.
+
+    `error_scale` (B, h, w): logarithm of the distribution's scale, pixels; `disparity`, `truth` (B, h, w) and
+    `counts` (B, h, w) bool: of the same grid, in pixels of the full picture. The disparity learns nothing.
+    """
+    error = torch.where(counts, (disparity.detach().float() - truth).abs(), 0).clamp(max=LARGEST_ERROR)
+    return masked(math.log(2) + error_scale + error * torch.exp(-error_scale), counts)
+
+
 def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tensor, Tensor]:
     """The truth at 1/stride of the size: disparity in pixels of that size, and a mask, (B, H/s, W/s).
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pamcli.losses.supervised import (
     attention_likelihood,
+    error_likelihood,
     smooth_l1,
     truth_at_stage,
     visible_left,
@@ -244,6 +245,12 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
                 error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], beyond)
                 yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
     stride = STAGE_STRIDES[-1]
+    if weights.confidence and isinstance(matching, ScaledMatching):
+        middle = slice(stride // 2, None, stride)
+        at = [
+            values[:, middle, middle] for values in (matching.disparity[:, 0], truth.disparity, truth.known)
+        ]
+        yield "confidence", weights.confidence, (error_likelihood(matching.error_scale, *at),)
     if weights.estimate:
         if isinstance(matching, ScaledMatching) or matching.estimate is None:
             raise ValueError("the network makes no estimate of its own")

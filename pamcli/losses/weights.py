@@ -39,6 +39,9 @@ class LossWeights:
     """Shares of the stages 1, 2, 3 in `likelihood`."""
     likelihood_right: Share = 1.0
     """What the right view counts in it, beside the left one."""
+    confidence: FromZero = 0.0
+    """PASMnet 2: negative log-likelihood of its disparity's error under the distribution that it expects,
+    supervised. Nothing but that expectation learns of it."""
     super_resolution: FromZero = 0.0
     """Mean square error of PASSRnet's picture (L_SR, Equation 17)."""
     charbonnier: FromZero = 0.0
@@ -58,7 +61,8 @@ class LossWeights:
     @property
     def supervised(self) -> bool:
         """Some term learns from known disparities."""
-        return any((self.refined, self.updates, self.estimate, self.initial, self.likelihood))
+        terms = self.refined, self.updates, self.estimate, self.initial, self.likelihood, self.confidence
+        return any(terms)
 
     @property
     def of_attention(self) -> bool:

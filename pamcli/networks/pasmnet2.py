@@ -13,6 +13,7 @@ j, those of the right one k. Disparities are in pixels of their scale unless sai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,10 +54,9 @@ LARGEST_RECEIVED = 2.0
 BORDER = 8
 """Received attention is cut off at the first; the left border of the row shows within so many pixels."""
 
-APART = 3.0
-SURENESS = 0.12
-"""Where a disparity and those of the coarser scales are so many pixels apart, the attention near it counts
-half. Confidence is a power of that: about that share of such pixels should be within 3 px of the truth."""
+RIGHT = 3.0
+"""Confidence is the probability that a disparity is off by less, in pixels of the pictures."""
+LARGEST_LOG_SCALE = 5.0  # of an error's distribution
 
 
 class ScaleMatching(NamedTuple):
@@ -87,8 +87,13 @@ class ScaledMatching:
     """Disparity of the left view (B, 1, H, W), pixels of the pictures, >= 0."""
     scales: tuple[ScaleMatching, ...]
     """What is found at 1/16, 1/8 and 1/4 of the size."""
-    confidence: Tensor
-    """(B, H/4, W/4) in [0, 1], see `confidence`; detached."""
+    error_scale: Tensor
+    """Logarithm of how far off the disparity is likely to be (B, H/4, W/4), see `ErrorScale`."""
+
+    @property
+    def confidence(self) -> Tensor:
+        """(B, H/4, W/4) in [0, 1], see `confidence_of`; detached."""
+        return confidence_of(self.error_scale.detach())
 
     @property
     def initial(self) -> Tensor:
@@ -125,6 +130,7 @@ class PASMnet2(nn.Module):
         self.s3 = Scale(64 + 64, updates=2, dilations=(1, 3, 9))
         self.x2 = conv_unit(32, 32, stride=2, slope=0)
         self.mask = nn.Sequential(conv_unit(WIDTH + 64 + 32, 64, 1, slope=0), conv(64, 9 * 16, 1, bias=True))
+        self.error_scale = ErrorScale()
         for parameter in self.mask[1].parameters():  # training begins with the mean of the nine
             nn.init.zeros_(parameter)
 
@@ -162,8 +168,9 @@ class PASMnet2(nn.Module):
         d = fine.updates[-1]
         mixture = self.mask(torch.cat((hidden, v3[only], self.x2(x0[only])), 1))
         told = second.disparity, 2 * upsample(first.disparity[:, None])[:, 0]
-        sure = confidence(fine.right_to_left.detach(), d.detach(), [x.detach() for x in told])
-        return ScaledMatching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), sure)
+        near = attention_near(fine.right_to_left, d)
+        error_scale = self.error_scale(hidden.detach(), near.detach(), d.detach(), [x.detach() for x in told])
+        return ScaledMatching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), error_scale)
 
 
 class Stage(nn.Module):
@@ -311,6 +318,30 @@ class Update(nn.Module):
         return hidden, self.out(hidden)
 
 
+class ErrorScale(nn.Module):
+    """How far off a disparity is likely to be: the scale of a Laplace distribution of its error.
+
+    It is learned beside the rest, which learns nothing of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.see = conv(WIDTH + 3, WIDTH, 1, bias=True)
+        self.out = conv(WIDTH, 1, 1, bias=True)
+
+    def forward(self, hidden: Tensor, near: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
+        """Logarithm of the scale in pixels of the pictures, (B, h, w) float32.
+
+        `hidden` (B, 48, h, w): the last hidden state; `near`: see `attention_near`; `told`: disparities of
+        both coarser scales (B, h, w), in pixels of this one.
+        """
+        attention = near.clamp(min=math.exp(SMALLEST_LOG)).log() * LOG_SCALE
+        apart = [signed_log(disparity - other) for other in told]
+        seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
+        scale: Tensor = self.out(F.relu(self.see(seen.to(self.see.weight.dtype))))
+        return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
+
+
 def enlarged_cost(cost: Tensor) -> Tensor:
     """Trilinear enlargement over rows and both views' columns: (B, h, w, w) to (B, 2h, 2w, 2w)."""
     return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
@@ -371,17 +402,12 @@ def between_columns(logs: Tensor, share: Tensor) -> Tensor:
     return torch.lerp(logs[..., :-1], logs[..., 1:], share).permute(0, 3, 1, 2)
 
 
-def confidence(logs: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
-    """How sure a disparity is, (B, h, w) in [0, 1]: the attention that goes near where it points.
-
-    Less where the disparities of the coarser scales, `told` (B, h, w), are others.
-    """
+def attention_near(logs: Tensor, disparity: Tensor) -> Tensor:
+    """Attention that goes near where a disparity (B, h, w) points, of log M_right->left (B, h, w, w)."""
     k, counts = columns_near(disparity)
-    near = logs.gather(-1, k.clamp(0, disparity.shape[-1] - 1)).exp() * counts
-    return confidence_of(near.sum(-1), disparity, told)
+    return (logs.gather(-1, k.clamp(0, disparity.shape[-1] - 1)).exp() * counts).sum(-1)
 
 
-def confidence_of(near: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
-    """Confidence by the attention near a disparity, and by what the coarser scales say there."""
-    apart = torch.stack([(disparity - other).abs() for other in told]).sum(0)
-    return (near / (1 + apart / APART)).clamp(0, 1) ** SURENESS
+def confidence_of(error_scale: Tensor) -> Tensor:
+    """Probability that an error is below `RIGHT` pixels, by the logarithm of its distribution's scale."""
+    return 1 - torch.exp(-RIGHT * torch.exp(-error_scale))

@@ -17,7 +17,7 @@ SCALES = (2, 3, 4, 8)
 """Enlargements that a network for super-resolution may be trained for; shipped ones enlarge 2 and 4 times."""
 
 OF_PICTURES = "super_resolution", "charbonnier", "psnr"
-OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial"
+OF_MATCHING = "photometric", "smoothness", "refined", "updates", "estimate", "initial", "confidence"
 """Terms of the loss that networks of one task have."""
 
 IMAGE_MEAN = (0.485, 0.456, 0.406)
@@ -100,7 +100,7 @@ _ROWS = (
         members={
             **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
             **dict.fromkeys(("st1", "st2", "st3", "b2", "b3"), "stages"),
-            **dict.fromkeys(("s1", "s2", "s3", "x2", "mask"), "head"),
+            **dict.fromkeys(("s1", "s2", "s3", "x2", "mask", "error_scale"), "head"),
         },
         other_terms=("estimate", *OF_PICTURES),
         recipe="pasmnet2",
@@ -119,7 +119,7 @@ _ROWS = (
         plain="pamcli.networks.variants:varied_pasmnet",
         streamed="pamcli.streaming.pasmnet:StreamedPASMnet",
         parts=("hourglass", "cas_pam", "refine"),
-        other_terms=("updates", *OF_PICTURES),
+        other_terms=("updates", "confidence", *OF_PICTURES),
         recipe="scenes",
         recipe_from_nothing="scratch",
         signature=("hourglass.E0.body.0.0.weight", "cas_pam.b2.0.weight"),

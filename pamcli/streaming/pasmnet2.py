@@ -153,6 +153,7 @@ class StreamedPASMnet2:
         weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader()
         told: list[Reader] = []
         if confidence:
+            hidden = fine.hidden.reader()
             told = [doubled(middle.disparity).reader(), doubled(doubled(coarse.disparity)).reader()]
         disparity = torch.empty((1, 1, height, width), device=next(net.parameters()).device)
         received = disparity.new_empty((1, height // 4, width // 4))
@@ -168,8 +169,9 @@ class StreamedPASMnet2:
                 k, counts = columns_near(own)
                 near = attention3.logs(first, k[..., 0], k.shape[-1]).exp() * counts
                 others = [map_[:, 0] for map_ in read_all(told, first, last)]
-                sure[:, first:last] = confidence_of(near.sum(-1), own, others)
-                for reader in told:
+                scale = net.error_scale(hidden(first, last), near.sum(-1), own, others)
+                sure[:, first:last] = confidence_of(scale)
+                for reader in (*told, hidden):
                     reader.forget(last)
             weights.forget(last)
             found.forget(last)

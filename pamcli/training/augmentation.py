@@ -64,13 +64,16 @@ class Augmentation:
     camera: Share = 0.0
     """Super-resolution: probability that both low-resolution views are degraded as cameras do, each in
     its own way (`imaging.degrading`); what they are enlarged to stays as it is."""
+    redraw: Share = 0.0
+    """Disparity: probability that the right view of a pair with a truth of its left view alone is drawn anew
+    from the left one, with a truth at nearly every pixel (`redrawing`)."""
     erase: Share = 0.0
     """Probability that a rectangle of the right view is covered; not for super-resolution."""
 
     @property
     def keeps_pixels(self) -> bool:
         """Pictures are moved, turned over and their colours exchanged at most: no pixel gets a new value."""
-        moving = ("mirror", "upside_down", "permute_colours", "camera", "erase")
+        moving = ("mirror", "upside_down", "permute_colours", "camera", "redraw", "erase")
         return replace(self, **dict.fromkeys(moving, 0.0)) == Augmentation()
 
     @property
@@ -122,6 +125,11 @@ class Crop:
         top, left = max(self.top - margin, 0), max(self.left - margin, 0)
         rows, columns = bottom + min(margin, below) - top, right + min(margin, beyond) - left
         return replace(self, top=top, left=left, height=rows, width=columns)
+
+    def reaching(self, columns: int, width: int) -> "Crop":
+        """Add columns on the right, as far as a picture of this width, before it is scaled, has some."""
+        spare = _scaled(width, self.scale_x) - self.left - self.width
+        return replace(self, width=self.width + max(0, min(columns, spare)))
 
     def rows(self, first: int = 0, step: int = 1) -> NDArray[np.intp]:
         """Rows of the original picture: those nearest to the window's rows first, first + step ..."""

@@ -6,6 +6,7 @@ count pairs from 0. Pictures travel as bytes between processes, and become numbe
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -44,6 +45,7 @@ from pamcli.training.augmentation import (
 from pamcli.training.crops import Crops
 from pamcli.training.kept_scenes import KeptScenes
 from pamcli.training.recipe import Drawing
+from pamcli.training.redrawing import NEARER, redrawn
 from pamcli.workers import deaf_to_ctrl_c
 
 # Separate random streams of a seed; 4 and 5 are those of `crops` and `kept_scenes`. None is 0: numpy takes
@@ -169,8 +171,12 @@ class Examples(Dataset[Example]):
             by = self.drawing.augmentation or by.of_scenes
         height, width = sample.left.shape[:2]
         crop = choose_crop(rng, height, width, size, by)
-        left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
-        example = Example(left, right, *_truths(sample, crop, first=0, step=1))
+        left_alone = sample.disparity is not None and sample.right_disparity is None
+        if left_alone and rng.random() < by.redraw:
+            example = _redrawn(rng, sample, crop)
+        else:
+            left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
+            example = Example(left, right, *_truths(sample, crop, first=0, step=1))
         example = randomly_flipped(rng, example, by)
         left, right = jittered(rng, example.left, example.right, by)
         return erased(rng, replace(example, left=left, right=right), by)
@@ -227,6 +233,20 @@ class Examples(Dataset[Example]):
             return view[top:, before:][: rows * scale, : columns * scale]
 
         return Example(low(left), low(right), *truths, left_high=high(left), right_high=high(right))
+
+
+def _redrawn(rng: Generator, sample: Sample, crop: Crop) -> Example:
+    """A crop of a pair whose right view is drawn from the left one; as it is where nothing is known."""
+    assert sample.disparity is not None
+    largest = np.nanmax(sample.disparity[crop.rows()], initial=0) * crop.scale_x * NEARER
+    wide = crop.reaching(math.ceil(largest), sample.left.shape[1])
+    left, right = (wide.cut(eight_bits(view)) for view in (sample.left, sample.right))
+    disparity, right_disparity, visible, right_visible = _truths(sample, wide, first=0, step=1)
+    if np.isfinite(disparity).any():
+        right, disparity, right_disparity, visible = redrawn(rng, left, right, disparity)
+        right_visible = np.arange(wide.width) + right_disparity <= crop.width - 1  # known is what is seen
+    parts: list[Any] = [left, right, disparity, right_disparity, visible, right_visible]
+    return Example(*(np.ascontiguousarray(part[:, : crop.width]) for part in parts))
 
 
 def _truths(

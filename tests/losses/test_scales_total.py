@@ -7,25 +7,45 @@ from paper_weights import SUPERVISED_2
 from torch.nn.functional import smooth_l1_loss
 
 from pamcli.losses.total import matching_terms
+from pamcli.losses.weights import LossWeights
 from pamcli.networks.pasmnet2 import ScaledMatching, ScaleMatching, attention_logs
 
 
-def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels_half() -> None:
-    truth = example_truth(1)
+def example_matching() -> ScaledMatching:
+    """Disparities and attention by chance."""
     torch.manual_seed(0)
-    counts = {16: (0.5, 3), 8: (0.7, 2), 4: (1.0, 2)}
     scales = []
-    for stride, (_, updates) in counts.items():
+    for stride, updates in ((16, 3), (8, 2), (4, 2)):
         h, w = HEIGHT // stride, WIDTH // stride
         d = [torch.rand(1, h, w) * 36 / stride for _ in range(1 + updates)]
         logs = attention_logs(torch.randn(1, h, w, w), None)
         scales.append(ScaleMatching(*logs, torch.ones(1, h, w), d[0], tuple(d[1:])))
-    matching = ScaledMatching(torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), d[0])
+    return ScaledMatching(36 * torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), torch.randn(1, h, w))
+
+
+def test_the_expected_error_is_held_against_that_of_the_pixel_next_to_each_cells_centre() -> None:
+    truth, matching = example_truth(1), example_matching()
+    weights = LossWeights(confidence=0.5)
+    terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), weights, truth)
+    ((weight, quotient),) = terms["confidence"]
+    assert [*terms] == ["confidence"]
+    known = truth.known[:, 2::4, 2::4]
+    errors = (matching.disparity[:, 0] - truth.disparity).abs()[:, 2::4, 2::4][known]
+    likelihood = torch.distributions.Laplace(0.0, matching.error_scale[known].exp()).log_prob(errors)
+    assert weight == 0.5
+    torch.testing.assert_close(value(quotient), -likelihood.mean())
+
+
+def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels_half() -> None:
+    truth = example_truth(1)
+    counts = {16: 0.5, 8: 0.7, 4: 1.0}
+    matching = example_matching()
+    scales = matching.scales
     terms = matching_terms(matching, *random_pictures(1, 1, HEIGHT, WIDTH), SUPERVISED_2, truth)
     assert [len(scale.updates) for scale in scales] == [3, 2, 2]
     assert truth.visible is not None
     found = iter(terms["updates"])
-    for (stride, (share, _)), scale in zip(counts.items(), scales, strict=True):
+    for (stride, share), scale in zip(counts.items(), scales, strict=True):
         middle = slice(stride // 2, None, stride)
         known = truth.known[:, middle, middle]
         weights = torch.where(truth.visible[:, middle, middle], 1.0, 0.5) * known

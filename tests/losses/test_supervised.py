@@ -10,8 +10,10 @@ from loss_examples import maps_of, random_costs, value
 from torch import Tensor
 
 from pamcli.losses.supervised import (
+    LARGEST_ERROR,
     SMALLEST_PROBABILITY,
     attention_likelihood,
+    error_likelihood,
     match_likelihood,
     smooth_l1,
     truth_at_stage,
@@ -34,6 +36,33 @@ def test_smooth_l1_is_quadratic_below_a_pixel_and_linear_above() -> None:
     quotient = smooth_l1(row(10.5, 13, 10, 99), truth, truth.isfinite())
     assert quotient.total == pytest.approx(0.5 * 0.25 + 2.5)
     assert quotient.count == 3
+
+
+def test_an_expected_error_is_as_likely_as_the_laplace_distribution_says() -> None:
+    found, truth = row(10, 13, 10.25, 5, 300).requires_grad_(), row(10.5, 10, 10, NAN, 20)
+    scales = row(0.2, 2, 1, 1, 8).log().requires_grad_()
+    quotient = error_likelihood(scales, found, truth, truth.isfinite())
+    errors = row(0.5, 3, 0.25, 0, LARGEST_ERROR)
+    logs = torch.distributions.Laplace(0.0, scales.exp()).log_prob(errors)
+    expected = -(logs.sum() - logs[0, 0, 3])
+    assert quotient.total.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert quotient.count == 4
+    quotient.total.backward()
+    assert found.grad is None, "the disparity learns nothing of it"
+    assert scales.grad is not None
+    assert scales.grad[0, 0, 3] == 0
+
+
+def test_of_all_scales_the_mean_error_is_the_likeliest() -> None:
+    errors = row(*torch.rand(40, generator=torch.Generator().manual_seed(0)).mul(6).tolist())
+    nothing, everywhere = torch.zeros_like(errors), torch.ones_like(errors, dtype=torch.bool)
+
+    def likelihood(scale: float) -> float:
+        logarithm = torch.full_like(errors, scale).log()
+        return float(value(error_likelihood(logarithm, errors, nothing, everywhere)))
+
+    mean = float(errors.mean())
+    assert likelihood(mean) < min(likelihood(0.8 * mean), likelihood(1.25 * mean))
 
 
 @pytest.mark.parametrize("limit", [0.5, 1.0, 8.0])

@@ -68,7 +68,9 @@ def close(ours: Tensor, theirs: np.ndarray, tolerance: float) -> None:
     ],
 )
 def test_keys_and_shapes_are_those_of_the_authors(name: str, net: nn.Module) -> None:
-    assert {key: tuple(value.shape) for key, value in net.state_dict().items()} == layout(name)
+    shapes = {key: tuple(value.shape) for key, value in net.state_dict().items()}
+    # The prototype of PASMnet 2 did not say how far off it may be.
+    assert {key: shape for key, shape in shapes.items() if not key.startswith("error_scale.")} == layout(name)
 
 
 def test_disparity(pasmnet: Case, matching: Matching) -> None:

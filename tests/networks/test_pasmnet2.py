@@ -8,16 +8,16 @@ from random_networks import normalised, pasmnet2
 from torch import Tensor
 
 from pamcli.networks.pasmnet2 import (
-    APART,
     BORDER,
     REACH,
-    SURENESS,
+    ErrorScale,
     PASMnet2,
     ScaledMatching,
     Stage,
     attention_logs,
+    attention_near,
     coarser_of,
-    confidence,
+    confidence_of,
     convex_enlarged,
     edged,
     looked_up,
@@ -107,7 +107,7 @@ def test_a_maximum_disparity_limits_the_attention_of_all_scales() -> None:
 def test_every_weight_learns_and_the_matching_learns_through_the_updates() -> None:
     network = disturbed().train()
     found = network(*pictures(small=True))
-    found.disparity.sum().backward()
+    (found.disparity.sum() + found.error_scale.sum()).backward()
     still = [name for name, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum()]
     # The bias before a batch norm has none.
     assert not [name for name in still if not name.endswith(".bias")]
@@ -205,14 +205,36 @@ def test_a_mixture_enlarges_a_plane_and_never_leaves_what_is_around() -> None:
     )
 
 
-def test_confidence_is_the_attention_near_the_disparity_less_where_coarser_scales_say_another() -> None:
+def test_attention_near_a_disparity_is_that_of_columns_within_one_and_a_half() -> None:
     logs, _ = random_logs(2, 12)
     d = torch.rand(1, 2, 12, generator=torch.Generator().manual_seed(3)) * 12
-    found = confidence(logs, d, [d, d])
     column = torch.arange(12)
     near = (column[:, None] - d[..., None] - column).abs() <= 1.5
-    mass = (logs.exp() * near).sum(-1).clamp(0, 1)
-    assert torch.allclose(found, mass**SURENESS, atol=1e-6)
-    half = (mass / 2) ** SURENESS
-    assert torch.allclose(confidence(logs, d, [d + APART, d]), half, atol=1e-6)
-    assert torch.allclose(confidence(logs, d, [d + APART / 2, d - APART / 2]), half, atol=1e-6)
+    assert torch.allclose(attention_near(logs, d), (logs.exp() * near).sum(-1), atol=1e-6)
+
+
+def test_confidence_is_the_share_of_a_laplace_distribution_within_three_pixels() -> None:
+    scales = torch.tensor([0.1, 1.0, 4.0, 30.0])
+    within = torch.distributions.Laplace(torch.zeros(4), scales)
+    expected = within.cdf(torch.tensor(3.0)) - within.cdf(torch.tensor(-3.0))
+    assert torch.allclose(confidence_of(scales.log()), expected, atol=1e-6)
+
+
+def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_nothing_else() -> None:
+    torch.manual_seed(1)
+    expecting = ErrorScale()
+    hidden, near, d = torch.randn(1, 48, 2, 5), torch.rand(1, 2, 5), 3 * torch.rand(1, 2, 5)
+    found = expecting(hidden, near, d, [d, d])
+    assert found.shape == (1, 2, 5)
+    for other in (
+        expecting(hidden + 1, near, d, [d, d]),
+        expecting(hidden, near / 2, d, [d, d]),
+        expecting(hidden, near, d, [d + 1, d]),
+        expecting(hidden, near, d, [d, d + 1]),
+    ):
+        assert (other != found).any(dim=0).all()
+    assert torch.allclose(expecting(hidden, near, d + 2, [d + 2, d + 2]), found, atol=1e-5)
+    network = disturbed().train()
+    network(*pictures(small=True)).error_scale.sum().backward()
+    learned = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
+    assert learned == {f"error_scale.{name}" for name, _ in network.error_scale.named_parameters()}

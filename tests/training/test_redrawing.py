@@ -1,0 +1,183 @@
+"""A right view drawn from a left one: its truth is true, and what comes into sight is the pair's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from example_pairs import CROP, Stored, example, examples, pair, warp_error
+
+from pamcli.data.source import Sample
+from pamcli.training import redrawing
+from pamcli.training.augmentation import Augmentation, Crop, Example
+from pamcli.training.examples import Examples
+from pamcli.training.redrawing import filled, redrawn
+
+UNKNOWN = np.nan
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def left_alone(sample: Sample) -> Sample:
+    return dataclasses.replace(sample, right_disparity=None)
+
+
+@pytest.fixture
+def at_its_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redrawing, "NEARER", 1.0)
+
+
+def drawn(sample: Sample, seed: int = 0) -> Example:
+    """The whole pair, its right view drawn anew; right pixels are visible where the left view sees them."""
+    assert sample.disparity is not None
+    left = np.asarray(sample.left, np.uint8)
+    right, *truths, visible = redrawn(rng(seed), left, np.asarray(sample.right, np.uint8), sample.disparity)
+    match = np.arange(left.shape[1]) + truths[1]
+    return Example(left, right, *truths, visible, match <= left.shape[1] - 1)
+
+
+@pytest.mark.usefixtures("at_its_baseline")
+def test_at_the_pairs_own_baseline_the_view_is_the_pairs_own_also_where_the_left_one_sees_nothing() -> None:
+    sample = pair(near=16)
+    made, true = drawn(sample), example(sample)
+    inside = slice(None), slice(0, 96 - 16)  # beyond, the left view sees nothing, and the wall goes on
+    difference = np.abs(made.right.astype(int) - true.right.astype(int)).mean(2)
+    assert difference[inside].mean() < 2, "half a sample of a pixel is what drawing blurs"
+    hidden = np.isnan(made.right_disparity[inside])
+    assert hidden.sum() >= 24 * 12, "the board uncovers twelve columns of the wall in 24 rows"
+    assert difference[inside][hidden].mean() < 2
+
+
+def test_pixels_that_both_views_see_look_alike_by_any_baseline() -> None:
+    largest = [float(np.nanmax(drawn(pair(near=10, far=3), seed).disparity)) for seed in range(30)]
+    assert 10 / 1.6 - 1e-3 <= min(largest) < 7 < 14 < max(largest) <= 16 + 1e-3
+    errors = [warp_error(drawn(pair(near=10, far=3), seed)) for seed in range(30)]
+    assert max(errors) < 2.5, "of 60 grey levels that the pictures vary by"
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.4, -0.4])
+def test_disparities_of_a_drawn_view_are_off_by_no_part_of_a_sample(slope: float) -> None:
+    columns = np.arange(160)
+    wave = 128 + 100 * np.sin(columns / 4)
+    left = np.repeat(np.rint(wave).astype(np.uint8)[None, :, None], 8, 0).repeat(3, 2)
+    disparity = np.repeat((30 + slope * (columns - 80) / 4).astype(np.float32)[None], 8, 0)
+    for seed in range(5):
+        right, known, _, _ = redrawn(rng(seed), left, left, disparity)
+        inside = slice(70, 110)
+        places = columns[inside] - known[4, inside]
+        found = np.interp(places, columns, right[4, :, 0].astype(float))
+        steep = np.gradient(wave)[inside] / (1 - np.gradient(known[4])[inside])
+        off = np.sum((found - wave[inside]) * steep) / np.sum(steep**2)
+        assert abs(off) < 0.03, "pixels"
+
+
+@pytest.mark.usefixtures("at_its_baseline")
+def test_what_a_nearer_thing_hides_is_known_and_not_visible() -> None:
+    made, true = drawn(pair(near=16)), example(pair(near=16))
+    assert np.array_equal(made.disparity, true.disparity)
+    assert (made.visible == true.visible).mean() > 0.99
+    before_the_board = made.visible[12:36, 96 // 2 - 12 + 1 : 96 // 2 - 1]
+    assert not before_the_board.any()
+
+
+def test_of_two_surfaces_on_one_pixel_the_nearer_one_is_seen() -> None:
+    disparity = np.full((8, 64), 2, np.float32)
+    disparity[:, 30:34] = 10
+    left = np.zeros((8, 64, 3), np.uint8)
+    left[:, 30:34] = 200
+    for seed in range(10):
+        right, known, of_right, _ = redrawn(rng(seed), left, left, disparity)
+        place = int(np.nanmax(known))
+        columns = slice(31 - place, 32 - place)
+        assert (right[:, columns] > 150).all()
+        assert np.nanmin(of_right[:, columns]) > 5
+
+
+def test_gaps_that_something_nearer_explains_are_learned_from_and_wider_ones_are_not() -> None:
+    disparity = np.full((8, 80), 3, np.float32)
+    disparity[:, 40:60] = 23
+    disparity[:, 22:40] = UNKNOWN  # before a thing that is 20 px nearer
+    found, learned = filled(disparity)
+    assert (found[:, 22:40] == 3).all(), "it takes the farther one's disparity"
+    assert learned.all()
+    disparity[:, 10:40] = UNKNOWN
+    found, learned = filled(disparity)
+    assert (found[:, 10:40] == 3).all()
+    assert not learned[:, 10:40].any()
+    assert learned[:, :10].all()
+    border = np.full((8, 80), 12, np.float32)
+    border[:, :14] = UNKNOWN  # what lies outside of the other view
+    assert filled(border)[1].all()
+    border[:, :40] = UNKNOWN
+    assert not filled(border)[1][:, :40].any()
+
+
+def test_rows_without_a_label_take_those_of_others_and_teach_nothing() -> None:
+    disparity = np.full((8, 80), UNKNOWN, np.float32)
+    disparity[3:5] = 7
+    found, learned = filled(disparity)
+    assert (found == 7).all()
+    assert learned.sum() == 2 * 80
+
+
+def test_examples_are_redrawn_by_their_share_where_the_left_view_alone_has_labels() -> None:
+    sample = pair(near=10, far=3)
+    sparse = left_alone(sample)
+    truths = {share: [made[position] for position in range(40)] for share, made in _made(sparse).items()}
+    known = {
+        share: [bool(np.isfinite(one.right_disparity).any()) for one in found]
+        for share, found in truths.items()
+    }
+    assert not any(known[0.0])
+    assert all(known[1.0])
+    assert 8 < sum(known[0.5]) < 32
+    assert max(warp_error(one) for one in truths[1.0]) < 3
+    both = examples(sample, augmentation=Augmentation(redraw=1))
+    plain = examples(sample)
+    assert all(np.array_equal(both[place].left, plain[place].left) for place in range(5))
+    assert all((both[place].disparity % 1 == 0).all() for place in range(5)), "both truths stay as they are"
+
+
+def _made(sample: Sample) -> dict[float, Examples]:
+    return {share: examples(sample, augmentation=Augmentation(redraw=share)) for share in (0.0, 0.5, 1.0)}
+
+
+def test_what_lies_beyond_the_crop_is_seen_from_the_right_too() -> None:
+    made = examples(left_alone(pair(near=10, far=8)), augmentation=Augmentation(redraw=1))
+    crops = [made[position] for position in range(30)]
+    assert all(one.left.shape == one.right.shape == (*CROP, 3) for one in crops)
+    full = [np.isfinite(one.right_disparity[:, -4:]).mean() for one in crops]
+    assert max(full) == 1, "a crop in the middle of a picture has a right view without a gap at its end"
+    assert all(not one.right_visible[:, -3:].any() for one in crops), "their matches lie outside of the crop"
+
+
+def test_a_crop_reaches_no_farther_than_the_picture() -> None:
+    crop = Crop(0, 60, 32, 64, 1.0, 1.5)
+    assert crop.reaching(10, 96).width == 74
+    assert crop.reaching(100, 96).width == 144 - 60
+    assert crop.reaching(10, 40).width == 64
+
+
+def test_pairs_without_any_label_stay_as_they_are() -> None:
+    sample = dataclasses.replace(
+        pair(), disparity=np.full((48, 96), UNKNOWN, np.float32), right_disparity=None
+    )
+    made, plain = examples(sample, augmentation=Augmentation(redraw=1)), examples(sample)
+    assert np.array_equal(made[0].right, plain[0].right)
+    assert not np.isfinite(made[0].disparity).any()
+
+
+def test_the_same_draw_gives_the_same_view() -> None:
+    views = [drawn(pair(), seed).right for seed in (1, 1, 2)]
+    same = [np.array_equal(one, other) for one, other in pairwise(views)]
+    assert same == [True, False]
+
+
+def test_superres_takes_whole_pairs_as_they_are() -> None:
+    one = Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, Augmentation(redraw=1), 4)
+    other = Examples([(Stored(left_alone(pair())), 1.0)], "superres", (6, 10), 3, Augmentation(), 4)
+    assert np.array_equal(one[0].right, other[0].right)
