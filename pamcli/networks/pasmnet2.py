@@ -13,7 +13,6 @@ j, those of the right one k. Disparities are in pixels of their scale unless sai
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample
+from pamcli.networks.error_scale import ErrorScale, confidence_of
 from pamcli.networks.neighbourhoods import convex_enlarged, edged, mixed, neighbours, signed_log
 from pamcli.networks.parallax import (
     ParallaxMaps,
@@ -53,10 +53,6 @@ OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]  # of 3 x 3 neighbours, those that are not the
 LARGEST_RECEIVED = 2.0
 BORDER = 8
 """Received attention is cut off at the first; the left border of the row shows within so many pixels."""
-
-RIGHT = 3.0
-"""Confidence is the probability that a disparity is off by less, in pixels of the pictures."""
-LARGEST_LOG_SCALE = 5.0  # of an error's distribution
 
 
 class ScaleMatching(NamedTuple):
@@ -130,7 +126,7 @@ class PASMnet2(nn.Module):
         self.s3 = Scale(64 + 64, updates=2, dilations=(1, 3, 9))
         self.x2 = conv_unit(32, 32, stride=2, slope=0)
         self.mask = nn.Sequential(conv_unit(WIDTH + 64 + 32, 64, 1, slope=0), conv(64, 9 * 16, 1, bias=True))
-        self.error_scale = ErrorScale()
+        self.error_scale = ErrorScale(WIDTH)
         for parameter in self.mask[1].parameters():  # training begins with the mean of the nine
             nn.init.zeros_(parameter)
 
@@ -318,30 +314,6 @@ class Update(nn.Module):
         return hidden, self.out(hidden)
 
 
-class ErrorScale(nn.Module):
-    """How far off a disparity is likely to be: the scale of a Laplace distribution of its error.
-
-    It is learned beside the rest, which learns nothing of it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.see = conv(WIDTH + 3, WIDTH, 1, bias=True)
-        self.out = conv(WIDTH, 1, 1, bias=True)
-
-    def forward(self, hidden: Tensor, near: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
-        """Logarithm of the scale in pixels of the pictures, (B, h, w) float32.
-
-        `hidden` (B, 48, h, w): the last hidden state; `near`: see `attention_near`; `told`: disparities of
-        both coarser scales (B, h, w), in pixels of this one.
-        """
-        attention = near.clamp(min=math.exp(SMALLEST_LOG)).log() * LOG_SCALE
-        apart = [signed_log(disparity - other) for other in told]
-        seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
-        scale: Tensor = self.out(F.relu(self.see(seen.to(self.see.weight.dtype))))
-        return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
-
-
 def enlarged_cost(cost: Tensor) -> Tensor:
     """Trilinear enlargement over rows and both views' columns: (B, h, w, w) to (B, 2h, 2w, 2w)."""
     return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
@@ -406,8 +378,3 @@ def attention_near(logs: Tensor, disparity: Tensor) -> Tensor:
     """Attention that goes near where a disparity (B, h, w) points, of log M_right->left (B, h, w, w)."""
     k, counts = columns_near(disparity)
     return (logs.gather(-1, k.clamp(0, disparity.shape[-1] - 1)).exp() * counts).sum(-1)
-
-
-def confidence_of(error_scale: Tensor) -> Tensor:
-    """Probability that an error is below `RIGHT` pixels, by the logarithm of its distribution's scale."""
-    return 1 - torch.exp(-RIGHT * torch.exp(-error_scale))

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import ResidualBlock
+from pamcli.networks.error_scale import confidence_of
 from pamcli.networks.neighbourhoods import convex_enlarged, mixed
 from pamcli.networks.parallax import columns_near
 from pamcli.networks.pasmnet import STAGE_STRIDES
@@ -23,7 +24,6 @@ from pamcli.networks.pasmnet2 import (
     WIDTH,
     PASMnet2,
     Scale,
-    confidence_of,
 )
 from pamcli.streaming.attention import line_bytes, lines_at_once
 from pamcli.streaming.eight_bits import reduce_to_eight_bits

@@ -7,9 +7,9 @@ comes into sight behind things is taken from the pair's own right view, which sh
 
 import math
 
-import cv2
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -41,16 +41,8 @@ def redrawn(
     behind = np.fmin(_carried(nearest), _carried(nearest[:, ::-1])[:, ::-1])
     width = left.shape[1]
     places = ((np.arange(_TO * width, dtype=np.float32) + 0.5) / _TO - 0.5)[None]
-    rows = np.broadcast_to(np.arange(len(left), dtype=np.float32)[:, None], nearest.shape).copy()
-
-    def sampled(view: Picture, columns: NDArray[np.floating]) -> Picture:
-        found = cv2.remap(
-            view, columns.astype(np.float32), rows, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
-        )
-        return np.asarray(found, np.uint8)
-
-    seen = sampled(left, places + np.nan_to_num(nearest))
-    hidden = sampled(right, places + np.nan_to_num(behind) * np.float32(1 - 1 / factor))
+    seen = _sampled(left, places + np.nan_to_num(nearest))
+    hidden = _sampled(right, places + np.nan_to_num(behind) * np.float32(1 - 1 / factor))
     fine = np.where(holes[..., None], hidden, seen)
     drawn = fine.reshape(len(left), width, _TO, 3).mean(2)
     of_right = np.fmax(nearest[:, ::_TO], nearest[:, 1::_TO])
@@ -59,7 +51,18 @@ def redrawn(
     in_front = np.nan_to_num(np.take_along_axis(nearest, column, 1)) <= disparity + VISIBLE_THRESHOLD
     visible = in_front & (matches >= 0) & (matches <= width - 1)
     taught = np.where(learned, disparity, np.float32(np.nan))
-    return np.rint(drawn).astype(np.uint8), taught, of_right, visible
+    return np.rint(drawn).clip(0, 255).astype(np.uint8), taught, of_right, visible
+
+
+def _sampled(view: Picture, columns: NDArray[np.floating]) -> Values:
+    """Colours (H, N, 3) of a view (H, W, 3) at columns (H, N) of its rows, between pixels by a cubic."""
+    height, width = view.shape[:2]
+    x = torch.from_numpy(np.broadcast_to(columns, (height, columns.shape[1])).astype(np.float32))
+    y = torch.linspace(-1, 1, height)[:, None].expand_as(x) if height > 1 else torch.zeros_like(x)
+    grid = torch.stack((x * (2 / max(width - 1, 1)) - 1, y), -1)
+    pixels = torch.from_numpy(np.ascontiguousarray(view)).permute(2, 0, 1)[None].float()
+    found = F.grid_sample(pixels, grid[None], "bicubic", "border", align_corners=True)
+    return np.asarray(found[0].permute(1, 2, 0).numpy())
 
 
 def filled(disparity: Values) -> tuple[Values, NDArray[np.bool_]]:
@@ -72,8 +75,9 @@ def filled(disparity: Values) -> tuple[Values, NDArray[np.bool_]]:
     before, after = _carried(disparity), _carried(disparity[:, ::-1])[:, ::-1]
     found = np.fmin(before, after)
     found = _carried(_carried(found.T)[:, ::-1])[:, ::-1].T  # rows without any
-    # Rows are filled each by itself: their steps are evened out.
-    smooth = cv2.medianBlur(np.ascontiguousarray(found), 5)
+    # Rows are filled each by itself: their steps are evened out by the median of five.
+    rows = F.pad(torch.from_numpy(np.ascontiguousarray(found))[None], (0, 0, 2, 2), mode="replicate")[0]
+    smooth = rows.unfold(0, 5, 1).median(-1).values.numpy()
     columns = np.broadcast_to(np.arange(disparity.shape[1], dtype=np.float32), disparity.shape)
     places = np.where(unknown, np.float32(np.nan), columns)
     first, last = np.nan_to_num(_carried(places), nan=-1), _carried(places[:, ::-1])[:, ::-1]

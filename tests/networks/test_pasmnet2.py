@@ -7,17 +7,16 @@ from formulas import formula_images, golden
 from random_networks import normalised, pasmnet2
 from torch import Tensor
 
+from pamcli.networks.error_scale import ErrorScale, confidence_of
 from pamcli.networks.pasmnet2 import (
     BORDER,
     REACH,
-    ErrorScale,
     PASMnet2,
     ScaledMatching,
     Stage,
     attention_logs,
     attention_near,
     coarser_of,
-    confidence_of,
     convex_enlarged,
     edged,
     looked_up,
@@ -222,7 +221,7 @@ def test_confidence_is_the_share_of_a_laplace_distribution_within_three_pixels()
 
 def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_nothing_else() -> None:
     torch.manual_seed(1)
-    expecting = ErrorScale()
+    expecting = ErrorScale(48)
     hidden, near, d = torch.randn(1, 48, 2, 5), torch.rand(1, 2, 5), 3 * torch.rand(1, 2, 5)
     found = expecting(hidden, near, d, [d, d])
     assert found.shape == (1, 2, 5)

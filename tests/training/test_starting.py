@@ -199,7 +199,7 @@ def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path)
             learning.add(key.split(".")[0])
         else:
             assert torch.equal(one, kept[key])
-    assert learning == {"s1", "s2", "s3", "x2", "mask"}
+    assert learning == {"s1", "s2", "s3", "x2", "mask", "error_scale"}
     assert not torch.equal(network.s1.ctx[0].weight, trained.s1.ctx[0].weight)
     with pytest.raises(ModelError, match="pasmnet2 is trained"):
         starting_network(replace(recipe, start=str(weights(tmp_path / "p.safetensors", PASMnet()))))
