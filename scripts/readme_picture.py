@@ -47,7 +47,7 @@ PART = slice(96, 252), slice(330, 630)
 """Rows and columns of the left picture that are shown below."""
 EYE, LOOKS_AT = (0.8, -0.35, 0.4), (0.0, 0.15, 3.2)
 """Metres in the left camera's coordinates: x to the right, y down, z ahead."""
-SURE = 0.9
+SURE = 0.5
 """Points of lower confidence are left out."""
 FAULTS = {"JPEG 75": Degradation(jpeg=75), "noise of 10 levels": Degradation(noise=10)}
 CROP = slice(120, 210), slice(380, 540)
