@@ -110,7 +110,8 @@ class StreamedPASMnet:
             # and at 1/4 the initial one, the filled one and the attention that is received.
             picture=12 * size + 4.75,
             strip=96 * size,
-            waiting=[(110 * size, 40)],
+            # Pieces of rows are not freed in the order of their making: nearly twice their bytes are taken.
+            waiting=[(210 * size, 40)],
             line=max(queries, line_bytes(quarter, ordered=True) / 4),
             lines=4 * lines_at_once(quarter, quarter),
         )
