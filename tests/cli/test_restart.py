@@ -89,4 +89,4 @@ def test_a_batch_that_is_killed_goes_on_where_it_stopped(number: signal.Signals)
 
 def unfinished(name: str) -> bool:
     """Whether this is what a killed process may leave: a hidden file that no run takes for a result."""
-    return re.fullmatch(r"\.pam-[0-9a-f]+\.tmp", os.path.basename(name)) is not None
+    return re.fullmatch(r"\.pam-[a-z0-9_]+\.tmp", os.path.basename(name)) is not None
