@@ -6,10 +6,8 @@ from one of them: the picture behind it is real, and its label known.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -17,15 +15,15 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pamcli.scenes import looks, thickets
-from pamcli.scenes.textures import cut, made_up, opaque
+from pamcli.scenes.inserts import FINER, random_thing
 from pamcli.training.augmentation import Example
 from pamcli.training.redrawing import filled
 
 Values = NDArray[np.float32]
+Picture = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
 
 MOST = 4  # things put before a pair
-FINER = 2  # texels a pixel
 NEAREST = 0.4  # largest disparity of a thing, as a part of the picture's width
 _TRIALS = 4  # places tried for a thing, in front of all that is there
 _WRONG = 0.005  # share of what a thing covers that may be nearer than it: labels err
@@ -36,6 +34,7 @@ class Thing(NamedTuple):
 
     texture: Tensor
     left: float
+    """Its left edge, pixels; pixel 0 reaches from -0.5 to 0.5."""
     top: float
     disparity: float
     """At its top left corner, pixels."""
@@ -98,10 +97,10 @@ def inserted(rng: Generator, example: Example) -> Example:
     return example
 
 
-def _thing(rng: Generator, picture: NDArray[np.uint8], behind: Values) -> Thing | None:
+def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
     """A thing somewhere in front of `behind` (H, W); None: that place has no room for one."""
     height, width = behind.shape
-    texture, slant = _LOOKS[rng.choice(len(_LOOKS), p=_SHARES)](rng, picture)
+    texture, slant = random_thing(rng, picture)
     rows, columns = (side / FINER for side in texture.shape[1:])
     left, top = rng.uniform(-columns / 2, width - columns / 2), rng.uniform(-rows / 2, height - rows / 2)
     covered = behind[max(round(top), 0) : round(top + rows), max(round(left), 0) : round(left + columns)]
@@ -135,80 +134,32 @@ def _in_front(thing: Thing, behind: Values) -> bool:
 
 def _with(example: Example, thing: Thing, behind: Values) -> tuple[Example, Values]:
     """The pair, and the left view's disparities without gaps, with the thing in front."""
-    height, width = behind.shape
-    views, masks, truths = [], [], []
-    known = example.disparity, example.right_disparity
-    for from_right, view in enumerate((example.left, example.right)):
-        colours, opacity, disparity = thing.seen(height, width, from_right=bool(from_right))
-        mixed = view * (1 - opacity[..., None]) + 255 * colours
-        views.append(np.rint(mixed).clip(0, 255).astype(np.uint8))
-        masks.append(opacity > 0.5)
-        learned = not from_right or np.isfinite(known[1]).any()
-        truths.append(np.where(masks[-1], disparity if learned else np.nan, known[from_right]))
-    columns = np.arange(width)
-    seen = []
-    for sign, before, disparity, own, other in (
-        (-1, example.visible, truths[0], *masks),
-        (1, example.right_visible, truths[1], *reversed(masks)),
-    ):
-        places = columns + sign * np.nan_to_num(disparity)
-        inside = np.isfinite(disparity) & (places >= 0) & (places <= width - 1)
-        hidden = np.take_along_axis(other, np.rint(places).clip(0, width - 1).astype(np.intp), 1)
-        seen.append(inside & np.where(own, True, before & ~hidden))
-    disparities = (truth.astype(np.float32) for truth in truths)
-    return Example(*views, *disparities, *seen), np.where(masks[0], truths[0], behind).astype(np.float32)
+    from_left, from_right = (thing.seen(*behind.shape, from_right=which) for which in (False, True))
+    own, there = from_left[1] > 0.5, from_right[1] > 0.5
+    disparity = np.where(own, from_left[2], example.disparity)
+    of_right = example.right_disparity
+    if np.isfinite(of_right).any():
+        of_right = np.where(there, from_right[2], of_right)
+    changed = Example(
+        _mixed(example.left, *from_left[:2]),
+        _mixed(example.right, *from_right[:2]),
+        disparity,
+        of_right,
+        _seen(disparity, -1, own, there, example.visible),
+        _seen(of_right, 1, there, own, example.right_visible),
+    )
+    return changed, np.where(own, disparity, behind)
 
 
-def _sized(rng: Generator, picture: NDArray[np.uint8], high: float, wide: float) -> tuple[int, int]:
-    """Texels of a thing at most so high and wide, in parts of the picture's height."""
-    height = len(picture)
-    rows, columns = (math.exp(rng.uniform(math.log(part / 4), math.log(part))) for part in (high, wide))
-    return max(8, int(FINER * height * rows)), max(8, int(FINER * height * columns))
+def _mixed(view: Picture, colours: Values, opacity: Values) -> Picture:
+    mixed: Picture = np.rint(view * (1 - opacity[..., None]) + 255 * colours).clip(0, 255).astype(np.uint8)
+    return mixed
 
 
-def _post(rng: Generator, picture: NDArray[np.uint8]) -> tuple[Tensor, float]:
-    rows, _ = _sized(rng, picture, 1.2, 0.1)
-    columns = max(4, int(FINER * math.exp(rng.uniform(math.log(2), math.log(0.08 * len(picture))))))
-    texture = looks.post(rng, rows, columns)
-    texture[:, :, [0, -1]] *= 0.5
-    return texture, 0.0
-
-
-def _fence(rng: Generator, picture: NDArray[np.uint8]) -> tuple[Tensor, float]:
-    rows, columns = _sized(rng, picture, 0.7, 1.2)
-    outline = (looks.bars, looks.net, thickets.rails)[rng.integers(3)]
-    mask = cv2.resize(outline(rng, rows // 2 + 1, columns // 2 + 1), (columns, rows))
-    return cut(thickets.even(rng, rows, columns), mask), 0.15
-
-
-def _twig(rng: Generator, picture: NDArray[np.uint8]) -> tuple[Tensor, float]:
-    rows, columns = _sized(rng, picture, 0.9, 0.9)
-    mask = thickets.forked(rng, rows, columns)
-    if rng.random() < 0.5:
-        mask = mask[::-1].copy()
-    return cut(thickets.bark(rng, rows, columns), mask), 0.1
-
-
-def _wire(rng: Generator, picture: NDArray[np.uint8]) -> tuple[Tensor, float]:
-    rows, columns = _sized(rng, picture, 0.4, 2.0)
-    return cut(thickets.even(rng, rows, columns), thickets.sagging(rng, rows, columns)), 0.15
-
-
-def _shape(rng: Generator, picture: NDArray[np.uint8]) -> tuple[Tensor, float]:
-    """A solid outline with a made-up look, or with that of another part of the picture."""
-    rows, columns = _sized(rng, picture, 0.7, 0.7)
-    height, width = picture.shape[:2]
-    if rng.random() < 0.5:
-        surface = made_up(rng, rows, columns)
-    else:
-        high, wide = min(rows // FINER, height), min(columns // FINER, width)
-        top, left = int(rng.integers(height - high + 1)), int(rng.integers(width - wide + 1))
-        piece = picture[top : top + high, left : left + wide][:, :: rng.choice([-1, 1])]
-        piece = cv2.resize(np.ascontiguousarray(piece), (columns, rows), interpolation=cv2.INTER_CUBIC)
-        surface = opaque(piece / np.float32(255) * np.float32(rng.uniform(0.6, 1.4))).clamp(0, 1)
-    return cut(surface, looks.random_shape(rng, rows, columns)), 0.1
-
-
-_LOOKS: list[Callable[[Generator, NDArray[np.uint8]], tuple[Tensor, float]]]
-_LOOKS = [_post, _fence, _twig, _wire, _shape]
-_SHARES = [0.35, 0.1, 0.1, 0.1, 0.35]
+def _seen(disparity: Values, sign: int, own: Mask, other: Mask, before: Mask) -> Mask:
+    """Pixels that the other view sees, too; own, other: where the views show the thing."""
+    width = disparity.shape[1]
+    places = np.arange(width) + sign * np.nan_to_num(disparity)
+    inside = np.isfinite(disparity) & (places >= 0) & (places <= width - 1)
+    hidden = np.take_along_axis(other, np.rint(places).clip(0, width - 1).astype(np.intp), 1)
+    return np.asarray(inside & (own | (before & ~hidden)))
