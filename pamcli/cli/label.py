@@ -20,6 +20,8 @@ from pamcli.registry.catalog import DEFAULT_MATCHING, files_behind
 if TYPE_CHECKING:
     from pamcli.data.source import Source
 
+MIRROR, MIRRORED = "--mirrored", "-mirrored"  # the option, and what it adds to a pair's name
+Waiting = tuple[int, str, bool]  # place in the data set, name of the labelled pair, whether it is mirrored
 LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
 
 
@@ -30,6 +32,7 @@ class To(OptionGroup, panel="Output"):
         "Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER"
     )
     overwrite: bool = flag("Label pairs anew that are labelled there.")
+    mirrored: bool = flag("Label each pair mirrored, too, its views exchanged: twice as much to learn from.")
     jsonl: bool = JSONL
 
 
@@ -54,7 +57,7 @@ def label_pairs(
     Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
-    $ pam dataset label pairs:mine/ -o labelled/ --overwrite
+    $ pam dataset label pairs:mine/ -o labelled/ --mirrored
     """
     console = using.console(jsonl=to.jsonl)
     from pamcli.data.open import open_data, parse_data
@@ -73,15 +76,16 @@ def label_pairs(
     if to.output.exists() and not to.output.is_dir():
         raise UsageError(f"{shown(to.output)} is a file", "name a folder")
     with owned(to.output):
-        waiting = [
-            index
-            for index, name in enumerate(source.names)
-            if to.overwrite or not _parts(to.output, name)["right"].exists()
-        ]
-        if there := len(source) - len(waiting):
-            console.inform(f"{counted(there, 'pair')} of {len(source)} labelled there already")
+        wanted = [(index, name, False) for index, name in enumerate(source.names)]
+        if to.mirrored:
+            wanted += [(index, f"{name}{MIRRORED}", True) for index, name, _ in wanted]
+            if double := {name for _, name, _ in wanted[len(source) :]} & set(source.names):
+                raise UsageError(f"{min(double)} is among the pairs already", f"rename it, or omit {MIRROR}")
+        waiting = [one for one in wanted if to.overwrite or not _parts(to.output, one[1])["right"].exists()]
+        if there := len(wanted) - len(waiting):
+            console.inform(f"{counted(there, 'pair')} of {len(wanted)} labelled there already")
         failed = _label(source, waiting, to, using, console) if waiting else 0
-    if len(source) > failed:
+    if len(wanted) > failed:
         console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
     if failed:
         raise typer.Exit(BATCH_FAILED)
@@ -94,7 +98,9 @@ def _parts(folder: Path, name: str) -> dict[str, Path]:
     return {part: folder / part / f"{flat}{suffix}" for part, suffix in suffixes.items()}
 
 
-def _label(source: Source, waiting: list[int], to: To, using: Labelling, console: Console) -> int:
+def _label(
+    source: Source, waiting: list[tuple[int, str, bool]], to: To, using: Labelling, console: Console
+) -> int:
     """Label what is waiting; how many pairs could not be read or matched."""
     path, failed = find_weights(using.name, console), 0
     with console.starting(using.name):
@@ -111,11 +117,13 @@ def _label(source: Source, waiting: list[int], to: To, using: Labelling, console
             network_from=using.network_from,
         )
     with console.progress("pairs", len(waiting)) as bar:
-        for index in waiting:
-            name = source.names[index]
+        for index, name, mirrored in waiting:
             try:
                 sample = source.load(index)
-                made = labelled(matcher, sample.left, sample.right)
+                left, right = sample.left, sample.right
+                if mirrored:
+                    left, right = right[:, ::-1], left[:, ::-1]
+                made = labelled(matcher, left, right)
             except InputError as error:
                 console.error(f"{name}: {error}")
                 failed += 1
