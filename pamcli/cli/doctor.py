@@ -2,7 +2,7 @@
 
 import platform
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -90,24 +90,15 @@ def command(
 
 
 def _examine(asked: Pair, console: Console) -> None:
-    from pamcli.batch.metres import named, read_calibrations
+    from pamcli.batch.metres import read_calibrations
     from pamcli.calibration.examining import KnownLength, examine
-    from pamcli.calibration.files import naming
     from pamcli.imaging.stereo_pair import read_pair
 
     left, right = map(Path, asked.inputs or ())
     known = [KnownLength(*parsing.known_length(text, "--known-length")) for text in asked.known_length or ()]
-    files, stored = asked.calibration or [], None
-    if files:
-        stored = read_calibrations(files, asked.cameras, asked.baseline)
-        rig, rectified = stored.rig, stored.rectified
-        with naming(named(files)):
-            if rig is not None:
-                rig = rig if asked.baseline is None else rig.with_baseline(asked.baseline)
-                rig = rig.as_fisheye() if asked.fisheye else rig
-            if rectified is not None and asked.baseline is not None:
-                rectified = rectified.replaced(baseline=asked.baseline)
-        stored = replace(stored, rig=rig, rectified=rectified)
+    stored = None
+    if asked.calibration:
+        stored = read_calibrations(asked.calibration, asked.cameras, asked.baseline, asked.fisheye)
     pictures = read_pair(left, right, max_pixels=None)
     findings = examine(pictures.left.pixels, pictures.right.pixels, stored, known)
     lines, facts = [], []

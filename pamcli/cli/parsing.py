@@ -116,11 +116,10 @@ def crop(text: str, option: str) -> tuple[int, int]:
 def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
     """Width and height from WxH."""
     size = _two_numbers(text.lower(), "x")
-    if size is None or not least <= min(size) <= max(size) <= 65535:
-        raise UsageError(
-            f"{option} {text!r} is no size", f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
-        )
-    return size
+    if size and least <= min(size) <= max(size) <= 65535:
+        return size
+    hint = f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
+    raise UsageError(f"{option} {text!r} is no size", hint)
 
 
 def length(text: str, option: str) -> float:
