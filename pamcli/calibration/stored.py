@@ -31,7 +31,7 @@ class StoredCalibration:
     """What was taken for granted of the unit of lengths; None: the file, or its kind, states it."""
 
     def changed(self, baseline: float | None, fisheye: bool) -> Self:
-        """Take another distance of the cameras, metres, and coefficients for a fisheye's. Raises InputError."""
+        """Take another distance of the cameras, metres; coefficients for a fisheye's. Raises InputError."""
         rig, rectified = self.rig, self.rectified
         if rig is not None:
             rig = rig if baseline is None else rig.with_baseline(baseline)

@@ -23,6 +23,8 @@ from pamcli.cli import (
     evaluate,
     evaluate_superres,
     guide,
+    label,
+    prepare,
     rectify,
     submit,
     superres,
@@ -60,6 +62,8 @@ command(calibration.app, "make", "Make a rig's calibration from boards.")(calibr
 app.add_typer(calibration.app, name="calibration")
 command(weights.app, "describe", "Find out how any stereo network is fed and read.")(describe.command)
 app.add_typer(weights.app, name="weights")
+command(dataset.app, "label", "Find disparities to learn from, for pairs without a truth.")(label.command)
+command(dataset.app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)
 app.add_typer(dataset.app, name="dataset")
 
 

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli import prepare
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.label import label_pairs
 from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
@@ -260,7 +258,3 @@ def _beside_the_papers(rows: list[tuple[str, SetFigures]]) -> str:
     ]
     found += [{"data": f"{name} in the paper", "pairs": pairs, "pixels": ppi} for name, pairs, ppi in PAPER]
     return text_table(Table(columns, tuple(found)))
-
-
-command(app, "label", "Find disparities to learn from, for pairs without a truth.")(label_pairs)
-command(app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)

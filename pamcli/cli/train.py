@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +21,7 @@ from pamcli.cli.groups import OptionGroup, flag, option, set_options
 from pamcli.cli.network import WEIGHTS, find_weights
 from pamcli.cli.options import DATA, FORM, Device, Messages, at_most_one
 from pamcli.errors import UsageError
-from pamcli.registry.architectures import TRAINED, names_of
-from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.architectures import names_of
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pamcli.training.validation import Validated
 
 
-ON_RESUMING = {"resume", "device", "workers", "max_minutes", "wandb", "as_json", "quiet", "verbose", "steps"}
+ON_RESUMING = {"resume", "device", "workers", "max_minutes", "as_json", "quiet", "verbose", "steps"}
 """Options that go with --resume; all others are the run's already."""
 
 
@@ -43,11 +42,6 @@ class Run(OptionGroup, panel="Output"):
     output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
     resume: Path | None = option("Go on with a run that was stopped.", metavar="RUN")
     max_minutes: float | None = option("Stop cleanly after so many minutes; --resume goes on.", metavar="X")
-    wandb: str | None = option(
-        "Send the log to this project of Weights & Biases, too, if that is installed.",
-        metavar="PROJECT",
-        parse=parsing.name,
-    )
     as_json: bool = flag("Print every line of the log on stdout, one JSON object a line.", "--jsonl")
 
 
@@ -189,7 +183,7 @@ def _train(task: Task, given: AnyTraining) -> None:
         from pamcli.training.journal import NoObserver
         from pamcli.training.loop import Stop
 
-    machine = run.Machine(given.device, given.wandb, given.workers)
+    machine = run.Machine(given.device, given.workers)
     stop = Stop(given.max_minutes)
     if recipe is None:
         recipe = run.recipe_of(folder)
@@ -237,66 +231,22 @@ def _check(given: AnyTraining) -> None:
 
 
 def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
-    """The recipe that is asked for, changed by the options that are given.
+    """Find the recipe that is asked for, changed by the options that are given. Raises as `asked_recipe`."""
+    from pamcli.training.recipe import Recipe
+    from pamcli.training.recipes import asked_recipe
 
-    Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
-    """
-    from pamcli.training.recipes import changed, default_recipe, named_recipe, read_recipe
-
-    unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
-    start = given.start
-    if unsupervised and not (start or given.recipe or given.network or given.variant):
-        start = DEFAULT_MATCHING
-    stored = None if start is None else read_header(find_weights(start, console)).spec
-    network = given.network
-    if network is None and stored is not None and stored.architecture in names_of(task):
-        network = stored.architecture if stored.architecture != TRAINED[task] else None
-    file = given.recipe is not None and given.recipe.endswith(".json")
-    if file:
-        recipe = read_recipe(Path(given.recipe or ""))
-        if recipe.task != task:
-            raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
-    else:
-        default = default_recipe(task, unsupervised=unsupervised, start=stored is not None, network=network)
-        recipe = named_recipe(given.recipe or default, task)
-    changes: dict[str, Any] = {
-        each.name: tuple(value) if isinstance(value, list) else value
-        for each in fields(recipe)
-        if (value := getattr(given, each.name, None)) not in (None, [])
-    }
-    changes.pop("variant", None)  # together with the losses, which must suit it
-    if start is not None:
-        changes["start"] = start
-    if given.steps is not None or given.epochs is not None:
-        changes |= {"steps": given.steps, "epochs": given.epochs}
-    if isinstance(given, MatcherTraining):
-        most = given.max_disparity
-        changes.pop("max_disparity", None)
-        if most != "stored":
-            changes["max_disparity"] = None if most is None else -(-most // 16) * 16
-    if network is not None:
-        changes["network"] = network
-    if stored is not None:  # what they were trained with, where nothing else is said
-        if task == "disparity" and recipe.max_disparity is None:
-            changes.setdefault("max_disparity", stored.max_disparity)
-        elif task == "superres" and stored.scale is not None and not file:
-            changes.setdefault("scale", stored.scale)
-    settings = {}
-    if given.variant is not None:
-        settings["variant"] = given.variant
-    elif stored is not None and stored.variant != recipe.variant and network is None and not file:
-        settings["variant"] = stored.variant
-    settings |= {key: value for key, _, value in (text.partition("=") for text in given.settings or ())}
-    recipe = replace(recipe, **changes)
-    if settings:
-        recipe = changed(recipe, settings)
-    if unsupervised and recipe.losses.need_truth and not recipe.own_labels:
-        what, why, hint = f"the recipe {recipe.name}", "it learns from the truth", "leave out one of them"
-        if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:
-            what, why = "mask_by_truth_below", "the mask is made of the truth"
-            hint += "; --recipe unsupervised has the same losses"
-        raise UsageError(f"--unsupervised and {what} contradict each other: {why}", hint)
-    return recipe
+    said = {each.name: getattr(given, each.name, None) for each in fields(Recipe)}
+    values = {name: value for name, value in said.items() if value not in (None, [], "stored")}
+    if isinstance(given, MatcherTraining) and given.max_disparity != "stored":
+        values["max_disparity"] = given.max_disparity
+    return asked_recipe(
+        task,
+        given.recipe,
+        values,
+        given.settings or (),
+        unsupervised=isinstance(given, MatcherTraining) and given.unsupervised,
+        spec_of=lambda weights: read_header(find_weights(weights, console)).spec,
+    )
 
 
 def _signals(stop: Stop) -> AbstractContextManager[None]:
