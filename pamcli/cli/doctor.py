@@ -1,12 +1,7 @@
 """pam doctor: whether a calibration is right for a pair, and whether pam works here."""
 
-import platform
-from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -16,14 +11,7 @@ from pamcli.cli.calibration import FISHEYE, Files
 from pamcli.cli.console import Console, as_options, said
 from pamcli.cli.groups import argument, flag, option, set_options
 from pamcli.cli.options import JSON
-from pamcli.errors import DeviceError, InputError, PamError, UsageError, missing_package
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
-from pamcli.registry.catalog import REGISTERED, locate
-
-PACKAGES = (
-    *("torch", "numpy", "imageio", "pillow", "tifffile", "imagecodecs", "safetensors", "huggingface-hub"),
-    *("opencv-python-headless", "onnxruntime", "ray"),
-)
+from pamcli.errors import DeviceError, InputError, PamError, UsageError
 
 NETWORK_SUFFIXES = (".safetensors", ".onnx", ".toml")
 
@@ -114,15 +102,13 @@ def _examine(asked: Pair, console: Console) -> None:
 
 
 def _examine_installation(console: Console) -> None:
-    facts: dict[str, Any] = {}
-    failures: list[PamError] = []
-    for name, find in _EXAMINED.items():
-        try:
-            facts[name] = find()
-        except (PamError, ImportError) as error:
-            failure = error if isinstance(error, PamError) else PamError(missing_package(error))
-            facts[name] = f"FAILED: {said(failure)}"
-            failures.append(failure)
+    from pamcli.inference.examination import examined
+
+    found = examined()
+    failures = [each for each in found.values() if isinstance(each, PamError)]
+    facts = {
+        name: f"FAILED: {said(each)}" if isinstance(each, PamError) else each for name, each in found.items()
+    }
     lines = []
     for name, value in facts.items():
         parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
@@ -159,45 +145,3 @@ def _check_gpu(console: Console) -> None:
         console.record({**facts, "rows": [asdict(row) for row in rows], "ok": sound})
     if not sound:
         raise typer.Exit(DeviceError.exit_code)
-
-
-def _packages() -> dict[str, str]:
-    found = dict.fromkeys(PACKAGES, "not installed")
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
-def _inside(name: str) -> Any:
-    """What the library says; PyTorch is imported when it is asked."""
-    from pamcli.inference import examination
-
-    return getattr(examination, name)()
-
-
-def _pictures() -> str:
-    """Each format is written and read, in memory."""
-    import numpy as np
-
-    from pamcli.imaging.images import Picture, encode_picture, read_picture
-
-    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
-    for suffix in PICTURE_OUTPUT_SUFFIXES:
-        data = encode_picture(Picture(ramp), suffix, name=suffix)
-        read = read_picture(data, max_pixels=None, name=suffix).pixels
-        if read.shape != ramp.shape:
-            raise PamError(f"a picture as {suffix} comes back as {read.shape}")
-    return ", ".join(PICTURE_OUTPUT_SUFFIXES)
-
-
-_EXAMINED: dict[str, Any] = {
-    "pam": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
-    "packages": _packages,
-    "processor": partial(_inside, "processor"),
-    "devices": partial(_inside, "devices"),
-    "memory": partial(_inside, "memory"),
-    "weights": lambda: {name: f"whole, {locate(name).path}" for name in REGISTERED},
-    "pictures": _pictures,
-    "self-test": partial(_inside, "self_test"),
-}
