@@ -14,7 +14,6 @@ import numpy as np
 
 from pamcli import __version__
 from pamcli.errors import PamError, missing_package
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.registry.catalog import REGISTERED, locate
 
 PACKAGES = (
@@ -55,16 +54,10 @@ def weights() -> dict[str, str]:
 
 
 def pictures() -> str:
-    """Formats of pictures, each written and read in memory. Raises PamError where one is wrong."""
-    from pamcli.imaging.images import Picture, encode_picture, read_picture
+    """Formats of pictures, each written and read in memory. Raises InputError where one is wrong."""
+    from pamcli.imaging.images import try_formats
 
-    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
-    for suffix in PICTURE_OUTPUT_SUFFIXES:
-        data = encode_picture(Picture(ramp), suffix, name=suffix)
-        read = read_picture(data, max_pixels=None, name=suffix).pixels
-        if read.shape != ramp.shape:
-            raise PamError(f"a picture as {suffix} comes back as {read.shape}")
-    return ", ".join(PICTURE_OUTPUT_SUFFIXES)
+    return ", ".join(try_formats())
 
 
 def processor() -> dict[str, str]:

@@ -9,15 +9,19 @@ from pamcli.registry.spec import read_header
 
 def weights_facts(path: Path) -> dict[str, Any]:
     """State what a file says, by name; of ONNX after ONNX Runtime has loaded it. Raises ModelError."""
-    size = path.stat().st_size
     if path.suffix == ".onnx":
-        return {**_exported(path), "bytes": size}
+        return {**_exported(path), "bytes": path.stat().st_size}
     if path.suffix == ".toml":
         from pamcli.registry.description import read_description
 
-        return {**asdict(read_description(path)), "bytes": size}  # type: ignore[call-overload]
+        return {**asdict(read_description(path)), "bytes": path.stat().st_size}  # type: ignore[call-overload]
     file = read_header(path)
-    return {**asdict(file.spec), "parameters": file.parameters, "precision": file.precision, "bytes": size}
+    return {
+        **asdict(file.spec),
+        "parameters": file.parameters,
+        "precision": file.precision,
+        "bytes": file.size,
+    }
 
 
 def _exported(path: Path) -> dict[str, Any]:
