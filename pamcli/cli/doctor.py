@@ -1,5 +1,6 @@
 """pam doctor: whether a calibration is right for a pair, and whether pam works here."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -124,24 +125,21 @@ def _check_gpu(console: Console) -> None:
     if not gpu_check.gpus():
         console.inform("PyTorch can use no GPU here: this is the CPU half of the check")
     facts = {"pam": __version__, **gpu_check.machine()}
-    if not console.jsonl:
-        console.result(f"{'; '.join(f'{key} {fact}' for key, fact in facts.items())}")
-        console.result("")
-        console.result("| network | device | precision | ms | mean off | most off | GPU memory | |")
-        console.result("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    titles = ["; ".join(f"{key} {fact}" for key, fact in facts.items()), ""]
+    titles += [_line(gpu_check.HEADER), _line(("---",) * len(gpu_check.HEADER))]
+    for line in titles if not console.jsonl else ():
+        console.result(line)
     rows = []
     for row in gpu_check.check():
         rows.append(row)
         if not console.jsonl:
-            figures = ["", "", "", ""]
-            if row.milliseconds is not None:
-                off = [f"{each:.2g} {row.unit}" for each in (row.mean, row.largest)]
-                memory = "" if row.memory is None else f"{row.memory / 1e9:.2f} GB"
-                figures = [f"{row.milliseconds:.0f}", *off, memory]
-            cells = (row.network, row.device, row.precision, *figures, row.verdict)
-            console.result(f"| {' | '.join(cells)} |")
+            console.result(_line(row.cells))
     sound = all(row.sound for row in rows)
     if console.jsonl:
         console.record({**facts, "rows": [asdict(row) for row in rows], "ok": sound})
     if not sound:
         raise typer.Exit(DeviceError.exit_code)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
