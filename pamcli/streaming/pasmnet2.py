@@ -159,6 +159,9 @@ class StreamedPASMnet2:
         received = disparity.new_empty((1, height // 4, width // 4))
         sure = torch.empty_like(received) if confidence else None
         for first, last in strips(height // 4, strip // 4):
+            for reader in (*told, weights, found):
+                reader.expect(last)
+            around.expect(last + 1)
             d, mixing = with_edges(around, first, last, 1), weights(first, last)  # the farthest ahead first
             for low, high in strips(last - first, ENLARGED_AT_ONCE):
                 enlarged = convex_enlarged(d[:, low : high + 2], mixing[:, :, low:high])
@@ -275,6 +278,14 @@ class Seen(RollingMap):
         self.scale, self.attention, self.d = scale, attention, d.reader()
         self.found, *self.coarser = [map_.reader() for map_ in maps]
 
+    def _expect(self, last: int) -> None:
+        self.found.expect(last)
+        self.d.expect(last + self.scale.reach)
+        if self.coarser:
+            disparity, looked = self.coarser
+            disparity.expect(last + 1)
+            looked.expect(last)
+
     def _compute(self, first: int, last: int) -> Tensor:
         d, theirs = with_edges(self.d, first, last, self.scale.reach), None
         reach = self.scale.reach
@@ -298,6 +309,10 @@ class LookedUp(RollingMap):
         super().__init__(d.height // 2, 2 * d.step, max(d.ahead, attention.ahead), d.strip)
         self.d, self.attention, self.found = d.reader(), attention, attention.reader()
 
+    def _expect(self, last: int) -> None:
+        self.d.expect(2 * last)
+        self.found.expect(last)
+
     def _compute(self, first: int, last: int) -> Tensor:
         halved = F.avg_pool2d(self.d(2 * first, 2 * last), 2)[:, 0] / 2
         self.found(first, last)
@@ -314,6 +329,12 @@ class Mixed(RollingMap):
         super().__init__(d.height, d.step, max(mixing.ahead, d.ahead + scale.reach * d.step), d.strip)
         self.scale, self.d, self.mixing = scale, d.reader(), mixing.reader()
         self.theirs = None if theirs is None else theirs.reader()
+
+    def _expect(self, last: int) -> None:
+        self.mixing.expect(last)
+        self.d.expect(last + self.scale.reach)
+        if self.theirs is not None:
+            self.theirs.expect(last + 1)
 
     def _compute(self, first: int, last: int) -> Tensor:
         mixing = self.mixing(first, last)

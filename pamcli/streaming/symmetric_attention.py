@@ -107,6 +107,12 @@ class Attended(RollingMap):
         self.blocks = [*column_blocks(width, width, "left", limit)] if finest else [Block(0, width, 0, width)]
         self.held: list[Costs] = []
 
+    def _expect(self, last: int) -> None:
+        for head in self.heads:
+            head.expect(last)
+        if self.reader_of_coarser is not None:
+            self.reader_of_coarser.expect(last // 2 + 1)
+
     def _compute(self, first: int, last: int) -> Tensor:
         parts = [part.float() for part in read_all(self.heads, first, last)]
         # As a convolution it takes half of the time of `F.linear`.
