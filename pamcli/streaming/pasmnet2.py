@@ -58,8 +58,8 @@ from pamcli.streaming.rolling import (
 )
 from pamcli.streaming.symmetric_attention import Attended, attended, product
 
-PAYS = Pays(120_000, whole=920_000, multiple=32)
-"""Pictures as a whole take 0.6 of their time in strips; `auto` matches most of them in this size."""
+PAYS = Pays(250_000, whole=920_000, multiple=32)
+"""Pictures as a whole take 0.85 of their time in strips; `auto` matches most of them in this size."""
 
 READING = 0.5  # of the time: what is done before the disparity of rows that are read is there
 ENLARGED_AT_ONCE = 8  # rows of disparities: what is made of them should stay in the cache
