@@ -20,7 +20,7 @@ from pamcli.networks.passrnet2 import (
     bicubic,
     most_attended,
 )
-from pamcli.onednn import add_convolved, convolved, product
+from pamcli.onednn import add_convolved, convolved, product, times_convolved
 from pamcli.streaming.attention import line_bytes, lines_at_once
 from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.passrnet import Write
@@ -185,24 +185,27 @@ class Gated(RollingMap):
     def _compute(self, first: int, last: int) -> Tensor:
         low, high = max(0, first - 1), min(self.height, last + 1)
         views, own = self.source(low, high), slice(first - low, last - low)
-        made = empty_map((*views.shape[:2], last - first, views.shape[3]), views)
+        made = views  # as a whole in their memory, for nothing else reads them
+        if last - first < self.height:
+            made = empty_map((*views.shape[:2], last - first, views.shape[3]), views)
+            made.copy_(views[:, :, own])
         for place, view in zip(made.chunk(len(made)), views.chunk(len(views)), strict=True):
             self._run(view, own, place)
         self.source.forget(self.height if last == self.height else last - 1)
         return made
 
     def _run(self, view: Tensor, own: slice, place: Tensor) -> None:
-        """Compute rows `own` of a view into their `place`."""
+        """Compute rows `own` of a view into their `place`, which holds these rows."""
         layers, normal = self.layers, over_deviation(view)
         one, other = (
             F.conv2d(convolved(normal, *widen), *mix, padding=1, groups=WIDTH)
             for widen, mix in zip(layers.widen, layers.mix, strict=True)
         )
         gate = one[:, :, own].mul_(other[:, :, own])
-        torch.add(convolved(gate, *layers.narrow), view[:, :, own], out=place)
+        add_convolved(place, gate, *layers.narrow)
         normal = over_deviation(place)
-        one, other = (convolved(normal, *widen) for widen in layers.widen2)
-        add_convolved(place, one.mul_(other), *layers.narrow2)
+        gate = times_convolved(convolved(normal, *layers.widen2[0]), normal, *layers.widen2[1])
+        add_convolved(place, gate, *layers.narrow2)
 
 
 def over_deviation(x: Tensor) -> Tensor:
