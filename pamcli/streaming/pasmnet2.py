@@ -46,6 +46,7 @@ from pamcli.streaming.rolling import (
     Leading,
     Mapped,
     Reader,
+    Reads,
     RollingMap,
     Rows,
     added,
@@ -278,13 +279,9 @@ class Seen(RollingMap):
         self.scale, self.attention, self.d = scale, attention, d.reader()
         self.found, *self.coarser = [map_.reader() for map_ in maps]
 
-    def _expect(self, last: int) -> None:
-        self.found.expect(last)
-        self.d.expect(last + self.scale.reach)
-        if self.coarser:
-            disparity, looked = self.coarser
-            disparity.expect(last + 1)
-            looked.expect(last)
+    def _reads(self, last: int) -> Reads:
+        theirs = zip(self.coarser, (last + 1, last), strict=False)  # their disparity, and what is looked up
+        return [(self.found, last), (self.d, last + self.scale.reach), *theirs]
 
     def _compute(self, first: int, last: int) -> Tensor:
         d, theirs = with_edges(self.d, first, last, self.scale.reach), None
@@ -309,9 +306,8 @@ class LookedUp(RollingMap):
         super().__init__(d.height // 2, 2 * d.step, max(d.ahead, attention.ahead), d.strip)
         self.d, self.attention, self.found = d.reader(), attention, attention.reader()
 
-    def _expect(self, last: int) -> None:
-        self.d.expect(2 * last)
-        self.found.expect(last)
+    def _reads(self, last: int) -> Reads:
+        return [(self.d, 2 * last), (self.found, last)]
 
     def _compute(self, first: int, last: int) -> Tensor:
         halved = F.avg_pool2d(self.d(2 * first, 2 * last), 2)[:, 0] / 2
@@ -330,11 +326,9 @@ class Mixed(RollingMap):
         self.scale, self.d, self.mixing = scale, d.reader(), mixing.reader()
         self.theirs = None if theirs is None else theirs.reader()
 
-    def _expect(self, last: int) -> None:
-        self.mixing.expect(last)
-        self.d.expect(last + self.scale.reach)
-        if self.theirs is not None:
-            self.theirs.expect(last + 1)
+    def _reads(self, last: int) -> Reads:
+        theirs = [] if self.theirs is None else [(self.theirs, last + 1)]
+        return [(self.mixing, last), (self.d, last + self.scale.reach), *theirs]
 
     def _compute(self, first: int, last: int) -> Tensor:
         mixing = self.mixing(first, last)

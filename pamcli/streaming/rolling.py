@@ -3,8 +3,9 @@
 A feature map is asked for rows from top to bottom. It asks the maps that it is made from for as many rows as
 its kernel can see, computes what is new, and says which of their rows it will never look at again. So a whole
 network runs in the memory of a few rows of each of its maps, with the result of running it on the whole
-picture: at the true edges, and only there, the layers pad as ever. Before a strip of the result is computed, all
-maps are told which rows it needs of them (`expect`), so that each computes these at once, for all that read it.
+picture: at the true edges, and only there, the layers pad as ever. Before a strip of the result is computed,
+all maps are told which rows it needs of them (`expect`), so that each computes these at once, for all that
+read it.
 
 Shapes: B batch, C channels, H rows, W columns of the map in question. In memory the channels of a pixel lie
 side by side (`MEMORY_FORMAT`).
@@ -104,10 +105,12 @@ class RollingMap(ABC):
         last = min(last, self.height)
         if last > max(self._expected, self.last):
             self._expected = min(-(-last // self.unit) * self.unit, self.height)
-            self._expect(self._expected)
+            for source, rows in self._reads(self._expected):
+                source.expect(rows)
 
-    def _expect(self, last: int) -> None:
-        """Have those maps `expect` what is read of them for rows up to row `last`, which may be too little."""
+    def _reads(self, last: int) -> "Reads":
+        """Up to which rows it reads other maps for its own up to row `last`; more is computed on demand."""
+        return ()
 
     @abstractmethod
     def _compute(self, first: int, last: int) -> Tensor:
@@ -132,6 +135,9 @@ class Reader:
     def forget(self, before: int) -> None:
         """Rows above row `before` will not be read again."""
         self._map.forget(self._number, before)
+
+
+Reads = Sequence[tuple[Reader | RollingMap, int]]
 
 
 def read_all(readers: Sequence[Reader], first: int, last: int) -> list[Tensor]:
@@ -192,8 +198,8 @@ class Convolution(RollingMap):
         self.weight, self.bias, self.stride, self.dilation, self.slope = weight, bias, stride, dilation, slope
         self.run = run
 
-    def _expect(self, last: int) -> None:
-        self.source.expect(self.stride * (last - 1) + self.reach[0] + 1)
+    def _reads(self, last: int) -> Reads:
+        return [(self.source, self.stride * (last - 1) + self.reach[0] + 1)]
 
     def _compute(self, first: int, last: int) -> Tensor:
         reach, columns = self.reach
@@ -218,9 +224,8 @@ class Mapped(RollingMap):
         super().__init__(sources[0].height, sources[0].step, ahead, strip)
         self.function, self.sources = function, [source.reader() for source in sources]
 
-    def _expect(self, last: int) -> None:
-        for source in self.sources:
-            source.expect(last)
+    def _reads(self, last: int) -> Reads:
+        return [(source, last) for source in self.sources]
 
     def _compute(self, first: int, last: int) -> Tensor:
         made = self.function(*read_all(self.sources, first, last))
@@ -236,9 +241,8 @@ class Leading(RollingMap):
         super().__init__(source.height, source.step, source.ahead, source.strip)
         self.source, self.other = source.reader(), other
 
-    def _expect(self, last: int) -> None:
-        self.source.expect(last)
-        self.other.expect(last)
+    def _reads(self, last: int) -> Reads:
+        return [(self.source, last), (self.other, last)]
 
     def _compute(self, first: int, last: int) -> Tensor:
         rows = self.source(first, last)
@@ -278,8 +282,8 @@ class Larger(RollingMap):
         self.source, self.scale, self.reach, self.function = source.reader(), scale, reach, function
         self.unit = unit
 
-    def _expect(self, last: int) -> None:
-        self.source.expect((last - 1 + self.reach) // self.scale + 1)
+    def _reads(self, last: int) -> Reads:
+        return [(self.source, (last - 1 + self.reach) // self.scale + 1)]
 
     def _compute(self, first: int, last: int) -> Tensor:
         scale, height = self.scale, self.source.height

@@ -15,7 +15,7 @@ from pamcli.networks.pasmnet2 import REACH, WINDOW, Stage, between_columns, expe
 from pamcli.onednn import convolved
 from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
-from pamcli.streaming.rolling import RollingMap, added, coarser, read_all, strips
+from pamcli.streaming.rolling import Reads, RollingMap, added, coarser, read_all, strips
 
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
@@ -107,11 +107,9 @@ class Attended(RollingMap):
         self.blocks = [*column_blocks(width, width, "left", limit)] if finest else [Block(0, width, 0, width)]
         self.held: list[Costs] = []
 
-    def _expect(self, last: int) -> None:
-        for head in self.heads:
-            head.expect(last)
-        if self.reader_of_coarser is not None:
-            self.reader_of_coarser.expect(last // 2 + 1)
+    def _reads(self, last: int) -> Reads:
+        coarse = [] if self.reader_of_coarser is None else [(self.reader_of_coarser, last // 2 + 1)]
+        return [*((head, last) for head in self.heads), *coarse]
 
     def _compute(self, first: int, last: int) -> Tensor:
         parts = [part.float() for part in read_all(self.heads, first, last)]
