@@ -3,9 +3,8 @@
 A feature map is asked for rows from top to bottom. It asks the maps that it is made from for as many rows as
 its kernel can see, computes what is new, and says which of their rows it will never look at again. So a whole
 network runs in the memory of a few rows of each of its maps, with the result of running it on the whole
-picture: at the true edges, and only there, the layers pad as ever. Before a strip of the result is computed,
-all maps are told which rows it needs of them (`expect`), so that each computes these at once, for all that
-read it.
+picture: at the true edges, and only there, the layers pad as ever. Before rows are computed, all maps are
+told which rows these need of them (`expect`), so that each computes its own at once, for all that read it.
 
 Shapes: B batch, C channels, H rows, W columns of the map in question. In memory the channels of a pixel lie
 side by side (`MEMORY_FORMAT`).
@@ -126,6 +125,7 @@ class Reader:
 
     def __call__(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1."""
+        self._map.expect(last)
         return self._map.read(first, last)
 
     def expect(self, last: int) -> None:
@@ -141,10 +141,9 @@ Reads = Sequence[tuple[Reader | RollingMap, int]]
 
 
 def read_all(readers: Sequence[Reader], first: int, last: int) -> list[Tensor]:
-    """Rows first ... last - 1 of several maps, whichever looks furthest ahead first.
-
-    So a map that they are all made from is computed at once, not once more for each that needs more of it.
-    """
+    """Rows first ... last - 1 of several maps, whichever looks furthest ahead first."""
+    for reader in readers:
+        reader.expect(last)
     order = sorted(range(len(readers)), key=lambda number: -readers[number].ahead)
     parts = {number: readers[number](first, last) for number in order}
     return [parts[number] for number in range(len(readers))]

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from pamcli.networks.parallax import out_of_order
 from pamcli.networks.pasmnet import ParallaxAttentionBlock
 from pamcli.networks.pasmnet2 import REACH, WINDOW, Stage, between_columns, expected_disparity
-from pamcli.onednn import convolved
+from pamcli.onednn import add_product, convolved
+from pamcli.onednn import product as of_matrices
 from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
 from pamcli.streaming.rolling import Reads, RollingMap, added, coarser, read_all, strips
@@ -201,13 +202,14 @@ class Attended(RollingMap):
         own = left[:, block.first : block.last]
         other = right[:, block.low : block.high + BEFORE + AFTER].mT
         if coarse is None:
-            return torch.bmm(own, other)
+            return of_matrices(own, other)
         around = coarse[:, block.first // 2 : block.last // 2 + 2, block.low : block.high]
         beside = coarse.new_empty((len(coarse), block.last - block.first, block.high - block.low))
         doubled_within(around, 1, beside)
         cost = coarse.new_empty((*own.shape[:2], other.shape[2]))
         doubled_within(beside, 0, cost[..., BEFORE:-AFTER])
-        return cost.baddbmm_(own, other)
+        add_product(cost, own, other)
+        return cost
 
     def costs(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1 of the costs (R, w, w), of a scale that is not the finest."""
