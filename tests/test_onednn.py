@@ -92,12 +92,12 @@ def test_a_product_with_a_convolution_in_16_bits(fused: bool, monkeypatch: pytes
     if fused and not FUSED[torch.bfloat16]:
         pytest.skip("this processor does not convolve in 16 bits")
     monkeypatch.setitem(FUSED, torch.bfloat16, fused)
-    generator = torch.Generator().manual_seed(0)
-    kind = {"dtype": torch.bfloat16, "generator": generator}
-    x, factor, weight, bias = (
-        torch.randn(*shape, **kind) for shape in ((1, 8, 5, 7), (1, 6, 5, 7), (6, 8, 1, 1), (6,))
+    torch.manual_seed(0)
+    shapes = [(1, 6, 5, 7), (1, 8, 5, 7), (6, 8, 1, 1)]
+    factor, x, weight = (
+        torch.randn(shape).bfloat16().contiguous(memory_format=torch.channels_last) for shape in shapes
     )
+    bias = torch.randn(6).bfloat16()
     expected = factor.float() * F.conv2d(x.float(), weight.float(), bias.float())
-    channels_last = (each.contiguous(memory_format=torch.channels_last) for each in (factor, x))
-    found = times_convolved(*channels_last, weight, bias)
+    found = times_convolved(factor, x, weight, bias)
     assert torch.allclose(found.float(), expected, rtol=0.02, atol=0.02)

@@ -25,7 +25,7 @@ from pamcli.networks.pasmnet2 import (
     PASMnet2,
     Scale,
 )
-from pamcli.streaming.attention import line_bytes, lines_at_once
+from pamcli.streaming.attention import line_bytes
 from pamcli.streaming.eight_bits import reduce_to_eight_bits
 from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.matching import (
@@ -57,7 +57,7 @@ from pamcli.streaming.rolling import (
     read_all,
     strips,
 )
-from pamcli.streaming.symmetric_attention import Attended, attended, product
+from pamcli.streaming.symmetric_attention import Attended, attended, lines_together, product
 
 PAYS = Pays(250_000, whole=920_000, multiple=32)
 """Pictures as a whole take 0.85 of their time in strips; `auto` matches most of them in this size."""
@@ -103,7 +103,7 @@ class StreamedPASMnet2:
             # The coarsest scale is this far ahead of the result, and features of the finer ones wait for it.
             waiting=[(30 * size, 50), (costs, 180), (15 * size, 1200)],
             line=80 * width + line_bytes(quarter, ordered=True) / 4,
-            lines=4 * lines_at_once(quarter, quarter),
+            lines=4 * lines_together(quarter),
         )
 
     def match(

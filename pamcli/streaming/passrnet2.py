@@ -42,7 +42,7 @@ AHEAD = 17  # rows of a map that wait for those below them, in all layers togeth
 
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
 
-SMALLER = 4  # times as few lines as elsewhere: their attention is passed over many times
+SMALLER = 2  # times as few lines as elsewhere: their attention is passed over many times
 
 LOG2_E = math.log2(math.e)
 VANISHING = 1e-20

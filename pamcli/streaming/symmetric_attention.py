@@ -27,6 +27,11 @@ Product = tuple[Tensor, Tensor]
 """Weight (C + 1, C, 1, 1) and bias (C + 1) of a block's cost, see `product`."""
 
 
+def lines_together(width: int) -> int:
+    """Lines whose costs are made and used at a time: twice as many as elsewhere, for the steps are many."""
+    return 2 * lines_at_once(width, width)
+
+
 def product(block: ParallaxAttentionBlock, width: int) -> Product:
     """Form the layer L so that the cost of left features f and right ones f' is L f . (f', 1).
 
@@ -123,7 +128,7 @@ class Attended(RollingMap):
         left, right = (of[0][0] if len(of) == 1 else torch.cat(of, -1)[0] for of in (lefts, rights))
         outside = [self._outside(block, left) for block in self.blocks]
         new = left.new_empty((3, last - first, self.width))
-        for low, high in strips(last - first, lines_at_once(self.width, self.width)):
+        for low, high in strips(last - first, lines_together(self.width)):
             lines = slice(low, high)
             new[:, lines] = self._attend(first + low, left[lines], right[lines], outside)
         for head in self.heads:
