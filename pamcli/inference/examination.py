@@ -75,15 +75,12 @@ def processor() -> dict[str, str]:
 
 
 def devices() -> dict[str, str]:
-    """What `auto` chooses for each job, and the GPUs."""
+    """What `auto` chooses for networks that have no int8, and the GPUs."""
     import torch
 
     from pamcli.inference.device import Compute
 
-    found = {
-        f"auto ({job})": ", ".join(Compute.choose(reduce=reduce).describe().values())
-        for job, reduce in (("disparity", True), ("superres", False))
-    }
+    found = {"auto": ", ".join(Compute.choose(reduce=True).describe().values())}
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
         name = torch.cuda.get_device_name(index)
