@@ -122,10 +122,11 @@ class StereoMatcher(NetworkOnDevice):
     ) -> None:
         """The network as it is now: a copy is made for inference.
 
-        `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16. `max_memory`: bytes
-        that the program may take in all, on the device; None: what is comfortable. `match_size`: in which
-        size pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of any sign: where
-        the search begins; below 0 for views of which one was shifted, or that converge.
+        `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16, and the attention
+        looks a little further where its network needs that to find all below it. `max_memory`: bytes that the
+        program may take in all, on the device; None: what is comfortable. `match_size`: in which size
+        pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of any sign: where the
+        search begins; below 0 for views of which one was shifted, or that converge.
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
@@ -274,6 +275,10 @@ class StereoMatcher(NetworkOnDevice):
             views = resized(left, rows, columns), resized(right, rows, columns)
             if max_disparity is not None:
                 max_disparity = -(-max_disparity * columns // (16 * width)) * 16
+        if (
+            max_disparity is not None and self.max_disparity != self.spec.max_disparity
+        ):  # else learned with it
+            max_disparity += self.spec.row.searched_beyond
         passes = 2 if self._twice(extras) else 1
         back = 1 + ("right_disparity" in extras) if columns < width else 0
         work = [float(rows * columns)] * passes + [BRINGING_BACK * height * width] * back
