@@ -275,9 +275,7 @@ class StereoMatcher(NetworkOnDevice):
             views = resized(left, rows, columns), resized(right, rows, columns)
             if max_disparity is not None:
                 max_disparity = -(-max_disparity * columns // (16 * width)) * 16
-        if (
-            max_disparity is not None and self.max_disparity != self.spec.max_disparity
-        ):  # else learned with it
+        if max_disparity is not None and self.max_disparity != self.spec.max_disparity:  # else it learned so
             max_disparity += self.spec.row.searched_beyond
         passes = 2 if self._twice(extras) else 1
         back = 1 + ("right_disparity" in extras) if columns < width else 0

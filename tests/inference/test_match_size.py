@@ -190,9 +190,11 @@ def test_all_below_the_maximum_disparity_is_found(match_size: float) -> None:
     known = np.isfinite(sample.truth)
 
     def wrong(limit: int | None) -> float:
-        how = {"device": "cpu", "precision": "fp32", "match_size": match_size, "max_disparity": limit}
-        found = StereoMatcher.load("pasmnet2", **how)(sample.left, sample.right, extras=())  # type: ignore[arg-type]
-        return 100 * float(np.mean(np.abs(found.disparity - sample.truth)[known] > 2))
+        matcher = StereoMatcher.load(
+            "pasmnet2", device="cpu", precision="fp32", match_size=match_size, max_disparity=limit
+        )
+        found = matcher(sample.left, sample.right, extras=()).disparity
+        return 100 * float(np.mean(np.abs(found - sample.truth)[known] > 2))
 
     assert np.nanmax(sample.truth) < 60
     assert wrong(64) < wrong(None) + 1
@@ -200,7 +202,8 @@ def test_all_below_the_maximum_disparity_is_found(match_size: float) -> None:
 
 def test_weights_that_learned_with_a_maximum_search_what_they_learned_with() -> None:
     network, spec = load_network(locate("pasmnet2").path)
-    sample = whole_sample()[slice(100, 228), slice(200, 456)]
+    cut = whole_sample()[slice(100, 228), slice(200, 456)]
+    compute = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32").compute
     searched = []
 
     class Seen(StereoMatcher):
@@ -209,8 +212,6 @@ def test_weights_that_learned_with_a_maximum_search_what_they_learned_with() -> 
             return super()._result(pair, extras, max_disparity, *rest)
 
     for stored, asked in ((192, 192), (192, 64), (None, 64), (None, None)):
-        compute = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32").compute
-        Seen(network, replace(spec, max_disparity=stored), compute, asked)(
-            sample.left, sample.right, extras=()
-        )
+        matcher = Seen(network, replace(spec, max_disparity=stored), compute, asked)
+        matcher(cut.left, cut.right, extras=())
     assert searched == [192, 96, 96, None]
