@@ -232,8 +232,9 @@ class StereoMatcher(NetworkOnDevice):
             raise UsageError(
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
+        PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
         least, limit = self.min_disparity, self.max_disparity
-        if not least or left.shape != right.shape or left.ndim != 3:  # the last two are refused below
+        if not least:
             return self._found(left, right, extras, limit, progress)
         width = left.shape[1]
         limit = None if limit is None else -(-(limit - least) // 16) * 16
@@ -267,7 +268,6 @@ class StereoMatcher(NetworkOnDevice):
         progress: Progress | None,
     ) -> StereoResult:
         """Match views whose disparities are not negative."""
-        PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
         height, width = left.shape[:2]
         rows, columns = self._matched_size(height, width)
         views = left, right
