@@ -32,7 +32,7 @@ BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 of Middlebury and ETH3D, 2, 4, 6 and 8 Booster's."""
 
 OTHER_UNIT = 1.8
-"""Times the truth from which estimates are suspected: disparities of pictures of half the size are off by 2."""
+"""Times the truth from which estimates are suspected; of pictures of half the size they are off by 2."""
 
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
