@@ -25,11 +25,8 @@ def processor() -> dict[str, str]:
 
 
 def devices() -> dict[str, str]:
-    """What `auto` chooses for each job, and the GPUs."""
-    found = {
-        f"auto ({job})": ", ".join(Compute.choose(reduce=reduce).describe().values())
-        for job, reduce in (("disparity", True), ("superres", False))
-    }
+    """What `auto` chooses for networks that have no int8, and the GPUs."""
+    found = {"auto": ", ".join(Compute.choose(reduce=True).describe().values())}
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
         name = torch.cuda.get_device_name(index)

@@ -170,7 +170,7 @@ class StereoMatcher(NetworkOnDevice):
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
-        network, spec, compute = load(weights, device, precision, reduce=True, network_from=network_from)
+        network, spec, compute = load(weights, device, precision, network_from=network_from)
         if spec.row.task != "disparity":
             what = f"{weights} is a {spec.architecture}, which finds no disparity"
             raise ModelError(what, f"use {DEFAULT_MATCHING}")

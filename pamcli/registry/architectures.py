@@ -62,6 +62,8 @@ class Architecture:
     """Forms that it has beside the one that is meant where nothing is said."""
     eight_bits: bool = False
     """Its streamed form computes in int8, too."""
+    sixteen_bits: bool = True
+    """`auto` may compute it in bf16, which changes next to nothing."""
     match_size: float | Literal["auto"] = 1.0
     """Matching: in which size pictures are matched where nothing is said."""
     searched_beyond: int = 0
@@ -160,6 +162,7 @@ _ROWS = (
         signature=("init_feature.0.weight", "pam.fusion.weight"),
         scale_key="upscale.4.weight",
         variants=PASSRnetVariant,
+        sixteen_bits=False,
         reading=0.5,
         shipped={
             "passrnet-x2": "both views enlarged 2 times, the published network",
