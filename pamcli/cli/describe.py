@@ -65,6 +65,11 @@ def command(
         raise UsageError(
             "NET.onnx and --network-from contradict each other" if network else "no network is named", hint
         )
+    if network is not None and network.suffix not in (".onnx", ".toml"):
+        raise UsageError(
+            f"{network} is neither an .onnx file nor a description (.toml)",
+            "a PyTorch network is described by --network-from MODULE:FUNCTION: pam guide own-network",
+        )
     picture = to.output.with_suffix(".png")
     options.check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
     options.check_new_file(picture, ".png", overwrite=to.overwrite)
