@@ -3,7 +3,6 @@
 Shapes: B batch, h rows and w columns of a scale.
 """
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,8 +15,9 @@ def edged(values: Tensor, reach: int) -> Tensor:
 def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
     """The 3 x 3 values around each, row by row: (B, h + 2 reach, w + 2 reach) to (B, 9, h, w)."""
     height, width = (side - 2 * reach for side in padded.shape[-2:])
-    at = reach - dilation, reach, reach + dilation
-    return torch.stack([padded[:, y : y + height, x : x + width] for y in at for x in at], 1)
+    beyond = reach - dilation  # of what is around, these outermost values are not looked at
+    near = padded.narrow(1, beyond, height + 2 * dilation).narrow(2, beyond, width + 2 * dilation)
+    return near.unfold(1, height, dilation).unfold(2, width, dilation).flatten(1, 2)
 
 
 def signed_log(x: Tensor) -> Tensor:

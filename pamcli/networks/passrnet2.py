@@ -168,13 +168,13 @@ class SubpixelDetail(nn.Module):
 
     def forward(self, pictures: Tensor, maps: tuple[Tensor, Tensor]) -> Tensor:
         """`pictures` (2B, 3, H, W) in [0, 1] and both maps of an `Exchange` to features (2B, C, H, W)."""
-        return self.seen(pictures, (most_attended(maps[0]), most_attended(maps[1])))
-
-    def seen(self, pictures: Tensor, attended: tuple["Attended", "Attended"]) -> Tensor:
-        """Features, given what the pixels of both views attend to most."""
-        left, right = pictures.float().chunk(2)
-        detail = torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
+        detail = self.sorted(pictures, (most_attended(maps[0]), most_attended(maps[1])))
         return self.join(detail.to(self.join.weight.dtype))  # type: ignore[no-any-return]
+
+    def sorted(self, pictures: Tensor, attended: tuple["Attended", "Attended"]) -> Tensor:
+        """Weights and detail by phase (2B, 4 PHASES, H, W), given what both views attend to most."""
+        left, right = pictures.float().chunk(2)
+        return torch.cat((_between(left, right, *attended[0]), _between(right, left, *attended[1])))
 
 
 Attended = tuple[Tensor, Tensor]

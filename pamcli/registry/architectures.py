@@ -62,8 +62,13 @@ class Architecture:
     """Forms that it has beside the one that is meant where nothing is said."""
     eight_bits: bool = False
     """Its streamed form computes in int8, too."""
+    sixteen_bits: bool = True
+    """`auto` may compute it in bf16, which changes next to nothing."""
     match_size: float | Literal["auto"] = 1.0
     """Matching: in which size pictures are matched where nothing is said."""
+    searched_beyond: int = 0
+    """Matching: pixels by which a search goes on beyond the maximum disparity that a person names, a multiple
+    of 16; what is found between columns of coarse attention takes those on both sides of it."""
     reading: float = 0.0
     """Super-resolution in strips: share of its time before the first rows are written."""
     shipped: Mapping[str, str] = field(default_factory=dict)
@@ -110,6 +115,7 @@ _ROWS = (
         multiple=32,
         eight_bits=True,
         match_size="auto",
+        searched_beyond=32,
         shipped={"pasmnet2": "disparity of a rectified pair, with sharp edges (the default)"},
         defaults={None: "pasmnet2"},
     ),
@@ -156,6 +162,7 @@ _ROWS = (
         signature=("init_feature.0.weight", "pam.fusion.weight"),
         scale_key="upscale.4.weight",
         variants=PASSRnetVariant,
+        sixteen_bits=False,
         reading=0.5,
         shipped={
             "passrnet-x2": "both views enlarged 2 times, the published network",

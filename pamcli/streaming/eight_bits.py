@@ -66,11 +66,10 @@ class EightBits:
 
     def levels(self, x: Tensor) -> Tensor:
         """Round numbers to the levels (uint8) that stand for them."""
-        if x.dtype == torch.float32:
-            x = torch.add(self.offset, x, alpha=1 / self.step)
-        else:
-            x = x.float().mul_(1 / self.step).add_(WHOLE + self.zero)
-        return _low_bytes(x.clamp_(WHOLE, WHOLE + LEVELS))
+        exact = x.float()
+        place = {} if exact is x else {"out": exact}
+        steps = torch.add(self.offset, exact, alpha=1 / self.step, **place)
+        return _low_bytes(steps.clamp_(WHOLE, WHOLE + LEVELS))
 
     def _convolved(
         self,

@@ -25,7 +25,7 @@ from pamcli.networks.pasmnet2 import (
     PASMnet2,
     Scale,
 )
-from pamcli.streaming.attention import line_bytes, lines_at_once
+from pamcli.streaming.attention import line_bytes
 from pamcli.streaming.eight_bits import reduce_to_eight_bits
 from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.matching import (
@@ -46,6 +46,7 @@ from pamcli.streaming.rolling import (
     Leading,
     Mapped,
     Reader,
+    Reads,
     RollingMap,
     Rows,
     added,
@@ -56,10 +57,10 @@ from pamcli.streaming.rolling import (
     read_all,
     strips,
 )
-from pamcli.streaming.symmetric_attention import Attended, attended, product
+from pamcli.streaming.symmetric_attention import Attended, attended, lines_together, product
 
-PAYS = Pays(120_000, whole=920_000, multiple=32)
-"""Pictures as a whole take 0.6 of their time in strips; `auto` matches most of them in this size."""
+PAYS = Pays(250_000, whole=920_000, multiple=32)
+"""Pictures as a whole take 0.85 of their time in strips; `auto` matches most of them in this size."""
 
 READING = 0.5  # of the time: what is done before the disparity of rows that are read is there
 ENLARGED_AT_ONCE = 8  # rows of disparities: what is made of them should stay in the cache
@@ -102,7 +103,7 @@ class StreamedPASMnet2:
             # The coarsest scale is this far ahead of the result, and features of the finer ones wait for it.
             waiting=[(30 * size, 50), (costs, 180), (15 * size, 1200)],
             line=80 * width + line_bytes(quarter, ordered=True) / 4,
-            lines=4 * lines_at_once(quarter, quarter),
+            lines=4 * lines_together(quarter),
         )
 
     def match(
@@ -159,6 +160,9 @@ class StreamedPASMnet2:
         received = disparity.new_empty((1, height // 4, width // 4))
         sure = torch.empty_like(received) if confidence else None
         for first, last in strips(height // 4, strip // 4):
+            for reader in (*told, weights, found):
+                reader.expect(last)
+            around.expect(last + 1)
             d, mixing = with_edges(around, first, last, 1), weights(first, last)  # the farthest ahead first
             for low, high in strips(last - first, ENLARGED_AT_ONCE):
                 enlarged = convex_enlarged(d[:, low : high + 2], mixing[:, :, low:high])
@@ -275,6 +279,10 @@ class Seen(RollingMap):
         self.scale, self.attention, self.d = scale, attention, d.reader()
         self.found, *self.coarser = [map_.reader() for map_ in maps]
 
+    def _reads(self, last: int) -> Reads:
+        theirs = zip(self.coarser, (last + 1, last), strict=False)  # their disparity, and what is looked up
+        return [(self.found, last), (self.d, last + self.scale.reach), *theirs]
+
     def _compute(self, first: int, last: int) -> Tensor:
         d, theirs = with_edges(self.d, first, last, self.scale.reach), None
         reach = self.scale.reach
@@ -298,6 +306,9 @@ class LookedUp(RollingMap):
         super().__init__(d.height // 2, 2 * d.step, max(d.ahead, attention.ahead), d.strip)
         self.d, self.attention, self.found = d.reader(), attention, attention.reader()
 
+    def _reads(self, last: int) -> Reads:
+        return [(self.d, 2 * last), (self.found, last)]
+
     def _compute(self, first: int, last: int) -> Tensor:
         halved = F.avg_pool2d(self.d(2 * first, 2 * last), 2)[:, 0] / 2
         self.found(first, last)
@@ -314,6 +325,10 @@ class Mixed(RollingMap):
         super().__init__(d.height, d.step, max(mixing.ahead, d.ahead + scale.reach * d.step), d.strip)
         self.scale, self.d, self.mixing = scale, d.reader(), mixing.reader()
         self.theirs = None if theirs is None else theirs.reader()
+
+    def _reads(self, last: int) -> Reads:
+        theirs = [] if self.theirs is None else [(self.theirs, last + 1)]
+        return [(self.mixing, last), (self.d, last + self.scale.reach), *theirs]
 
     def _compute(self, first: int, last: int) -> Tensor:
         mixing = self.mixing(first, last)

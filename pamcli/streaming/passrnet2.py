@@ -20,7 +20,7 @@ from pamcli.networks.passrnet2 import (
     bicubic,
     most_attended,
 )
-from pamcli.onednn import add_convolved, convolved, product
+from pamcli.onednn import add_convolved, convolved, product, times_convolved
 from pamcli.streaming.attention import line_bytes, lines_at_once
 from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.passrnet import Write
@@ -42,7 +42,7 @@ AHEAD = 17  # rows of a map that wait for those below them, in all layers togeth
 
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
 
-SMALLER = 4  # times as few lines as elsewhere: their attention is passed over many times
+SMALLER = 2  # times as few lines as elsewhere: their attention is passed over many times
 
 LOG2_E = math.log2(math.e)
 VANISHING = 1e-20
@@ -55,6 +55,9 @@ class StreamedPASSRnet2:
     def __init__(self, network: PASSRnet2, precision: torch.dtype | None = None) -> None:
         """Take a network, and bring its convolutions to a `precision`; None: as they are."""
         self.blocks = [Layers.of(block, precision) for block in network.blocks]
+        self.exchanges = {
+            depth: Exchanging.of(network.exchanges[str(depth)], precision) for depth in EXCHANGES
+        }
         self.network = network if precision is None else network.to(dtype=precision)
 
     def footprint(self, width: int, height: int, *, both: bool) -> Footprint:
@@ -86,7 +89,7 @@ class StreamedPASSRnet2:
             if depth in EXCHANGES:
                 detail = network.detail if depth == DETAIL_BEHIND else None
                 sources = (x,) if detail is None else (x, given)
-                x = Mapped(_exchanged(network.exchanges[str(depth)], detail), *sources)
+                x = Mapped(_exchanged(self.exchanges[depth], detail), *sources)
         scale = network.scale
         base = Larger(given, 1, CUBIC_REACH, _enlargement(scale))
         learned = Mapped(lambda base, own: base.add_(own), base, convolution(x, network.last))
@@ -144,31 +147,54 @@ class Layers:
         assert isinstance(block, GatedBlock)
         kind = block.widen.weight.dtype if precision is None else precision
 
-        def brought(weight: Tensor, bias: Tensor) -> Layer:
-            return weight.detach().to(kind), bias.detach().to(kind)
-
         def halves(weight: Tensor, bias: Tensor) -> list[Layer]:
-            return [brought(*half) for half in zip(weight.chunk(2), bias.chunk(2), strict=True)]
-
-        def behind(norm: PixelNorm, layer: nn.Conv2d) -> list[Layer]:
-            weight = layer.weight.double() * norm.weight.double()[:, None, None]
-            bias = bias_of(layer) + (layer.weight.double()[:, :, 0, 0] @ norm.bias.double())
-            return halves(weight - weight.mean(1, keepdim=True), bias)
-
-        def scaled(layer: nn.Conv2d, scale: Tensor) -> Layer:
-            each = scale.double()
-            return brought(layer.weight.double() * each[..., None], bias_of(layer) * each[:, 0, 0])
-
-        def bias_of(layer: nn.Conv2d) -> Tensor:
-            assert layer.bias is not None
-            return layer.bias.double()
+            both = zip(weight.chunk(2), bias.chunk(2), strict=True)
+            return [(each.to(kind), its_bias.to(kind)) for each, its_bias in both]
 
         return cls(
-            behind(block.norm1, block.widen),
-            halves(block.mix.weight, bias_of(block.mix)),
-            scaled(block.narrow, block.scale1),
-            behind(block.norm2, block.widen2),
-            scaled(block.narrow2, block.scale2),
+            halves(*behind(block.norm1, block.widen)),
+            halves(block.mix.weight.detach(), bias_of(block.mix)),
+            scaled(block.narrow, block.scale1, kind),
+            halves(*behind(block.norm2, block.widen2)),
+            scaled(block.narrow2, block.scale2, kind),
+        )
+
+
+def bias_of(layer: nn.Conv2d) -> Tensor:
+    assert layer.bias is not None
+    return layer.bias.detach().double()
+
+
+def behind(norm: PixelNorm, layer: nn.Conv2d) -> Layer:
+    """A 1x1 layer with the norm before it, all but the division; float64."""
+    weight = layer.weight.detach().double() * norm.weight.detach().double()[:, None, None]
+    bias = bias_of(layer) + layer.weight.detach().double()[:, :, 0, 0] @ norm.bias.detach().double()
+    return weight - weight.mean(1, keepdim=True), bias
+
+
+def scaled(layer: nn.Conv2d, scale: Tensor, kind: torch.dtype) -> Layer:
+    """A 1x1 layer with the scale (C, 1, 1) of its result."""
+    each = scale.detach().double()
+    return (layer.weight.detach() * each[..., None]).to(kind), (bias_of(layer) * each[:, 0, 0]).to(kind)
+
+
+@dataclass(frozen=True)
+class Exchanging:
+    """What an exchange multiplies by; costs come in powers of two, whose exponentials are faster."""
+
+    describe: Layer
+    """Queries of one view and keys of the other: each has the root of the cost's scale."""
+    value: Layer
+
+    @classmethod
+    def of(cls, exchange: nn.Module, precision: torch.dtype | None) -> "Exchanging":
+        """Take them from an exchange, in the `precision` given, or its own."""
+        assert isinstance(exchange, Exchange)
+        kind = exchange.value.weight.dtype if precision is None else precision
+        root = (LOG2_E * WIDTH**-0.5) ** 0.5
+        weight, bias = behind(exchange.norm, exchange.describe)
+        return cls(
+            ((root * weight).to(kind), (root * bias).to(kind)), scaled(exchange.value, exchange.scale, kind)
         )
 
 
@@ -185,24 +211,27 @@ class Gated(RollingMap):
     def _compute(self, first: int, last: int) -> Tensor:
         low, high = max(0, first - 1), min(self.height, last + 1)
         views, own = self.source(low, high), slice(first - low, last - low)
-        made = empty_map((*views.shape[:2], last - first, views.shape[3]), views)
+        made = views  # as a whole in their memory, for nothing else reads them
+        if last - first < self.height:
+            made = empty_map((*views.shape[:2], last - first, views.shape[3]), views)
+            made.copy_(views[:, :, own])
         for place, view in zip(made.chunk(len(made)), views.chunk(len(views)), strict=True):
             self._run(view, own, place)
         self.source.forget(self.height if last == self.height else last - 1)
         return made
 
     def _run(self, view: Tensor, own: slice, place: Tensor) -> None:
-        """Compute rows `own` of a view into their `place`."""
+        """Compute rows `own` of a view into their `place`, which holds these rows."""
         layers, normal = self.layers, over_deviation(view)
         one, other = (
             F.conv2d(convolved(normal, *widen), *mix, padding=1, groups=WIDTH)
             for widen, mix in zip(layers.widen, layers.mix, strict=True)
         )
         gate = one[:, :, own].mul_(other[:, :, own])
-        torch.add(convolved(gate, *layers.narrow), view[:, :, own], out=place)
+        add_convolved(place, gate, *layers.narrow)
         normal = over_deviation(place)
-        one, other = (convolved(normal, *widen) for widen in layers.widen2)
-        add_convolved(place, one.mul_(other), *layers.narrow2)
+        gate = times_convolved(convolved(normal, *layers.widen2[0]), normal, *layers.widen2[1])
+        add_convolved(place, gate, *layers.narrow2)
 
 
 def over_deviation(x: Tensor) -> Tensor:
@@ -219,29 +248,33 @@ def over_deviation(x: Tensor) -> Tensor:
     return normal
 
 
-def _exchanged(exchange: nn.Module, detail: SubpixelDetail | None) -> Callable[..., Tensor]:
+def _exchanged(layers: Exchanging, detail: SubpixelDetail | None) -> Callable[..., Tensor]:
     """Compute what `Exchange.forward` does, a few lines at a time, for their maps are large.
 
     With `detail`, of features and pictures, and what that makes of both is added.
     """
-    assert isinstance(exchange, Exchange)
 
     def run(views: Tensor, *pictures: Tensor) -> Tensor:
-        left, right = (x.permute(0, 2, 3, 1).float() for x in exchange.described(views))  # (B, H, W, C)
-        values = [x.permute(0, 2, 3, 1) for x in reversed(exchange.values(views))]
+        described = convolved(over_deviation(views), *layers.describe).permute(0, 2, 3, 1).float()
+        left, right = described.chunk(2)  # (B, H, W, C)
+        values = convolved(views, *layers.value).permute(0, 2, 3, 1).chunk(2)[::-1]
         given = empty_map(views.shape, views)
         both = [of.permute(0, 2, 3, 1).chunk(2) for of in (views, given)]
         for first, last in strips(views.shape[2], _lines_at_once(views.shape[3])):
             lines = slice(first, last)
-            shares = _shares(left[:, lines], right[:, lines])
-            for own, place, value, (weights, total) in zip(*both, values, shares, strict=True):
-                gathered = product(weights.to(value.dtype), value[:, lines])
-                torch.addcdiv(own[:, lines], gathered, total[..., None].to(value.dtype), out=place[:, lines])
+            shares = _shares(left[:, lines], right[:, lines], views.dtype)
+            for own, place, value, share in zip(*both, values, shares, strict=True):
+                gathered, total = product(share.lowered, value[:, lines]), share.total[..., None]
+                torch.addcdiv(own[:, lines], gathered, total.to(views.dtype), out=place[:, lines])
             if detail is not None:
-                most = [most_attended(weights) for weights, _ in shares]
-                totals = (total[..., None] for _, total in shares)
+                most = [most_attended(share.weights) for share in shares]
+                totals = (share.total[..., None] for share in shares)
                 one, other = ((at, near / total) for (at, near), total in zip(most, totals, strict=True))
-                given[:, :, lines] += detail.seen(pictures[0][:, :, lines], (one, other))
+                seen = detail.sorted(pictures[0][:, :, lines], (one, other)).to(views.dtype)
+                seen = seen.contiguous(memory_format=MEMORY_FORMAT)
+                for place, each in zip(given.chunk(2), seen.chunk(2), strict=True):
+                    assert detail.join.bias is not None
+                    add_convolved(place[:, :, lines], each, detail.join.weight, detail.join.bias)
         return given
 
     return run
@@ -251,15 +284,26 @@ def _lines_at_once(width: int) -> int:
     return max(4, lines_at_once(width, width) // SMALLER)
 
 
-def _shares(queries: Tensor, keys: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Attention of either view (B, H, W, C) on the other: weights (B, H, W, V), and their sums, its divisors.
+@dataclass(frozen=True)
+class Share:
+    """Attention of a view on the other: weights (B, H, W, V), and their sums (B, H, W), its divisors."""
+
+    weights: Tensor
+    lowered: Tensor
+    """The weights in the precision of features."""
+    total: Tensor
+
+
+def _shares(queries: Tensor, keys: Tensor, precision: torch.dtype) -> list[Share]:
+    """Attention of either view (B, H, W, C) on the other, of costs to which 2 is raised.
 
     Both are of the same exponentials, unless those of a pixel that fits nowhere would vanish.
     """
-    cost = product(LOG2_E * queries, keys.mT)
+    cost = product(queries, keys.mT)
     weights = cost.sub_(cost.amax((2, 3), keepdim=True)).exp2_()  # faster than exp_
     sums = weights.sum(3), weights.sum(2)
     if min(float(each.min()) for each in sums) > VANISHING:
-        return [(weights, sums[0]), (weights.mT, sums[1])]
-    cost = product(queries, keys.mT)
-    return [(x, x.sum(3)) for x in (cost.softmax(3), cost.softmax(2).mT)]
+        lowered = weights.to(precision)
+        return [Share(weights, lowered, sums[0]), Share(weights.mT, lowered.mT, sums[1])]
+    cost = product(queries, keys.mT) / LOG2_E
+    return [Share(x, x.to(precision), x.sum(3)) for x in (cost.softmax(3), cost.softmax(2).mT)]

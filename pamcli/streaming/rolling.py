@@ -3,7 +3,8 @@
 A feature map is asked for rows from top to bottom. It asks the maps that it is made from for as many rows as
 its kernel can see, computes what is new, and says which of their rows it will never look at again. So a whole
 network runs in the memory of a few rows of each of its maps, with the result of running it on the whole
-picture: at the true edges, and only there, the layers pad as ever.
+picture: at the true edges, and only there, the layers pad as ever. Before rows are computed, all maps are
+told which rows these need of them (`expect`), so that each computes its own at once, for all that read it.
 
 Shapes: B batch, C channels, H rows, W columns of the map in question. In memory the channels of a pixel lie
 side by side (`MEMORY_FORMAT`).
@@ -57,8 +58,8 @@ class RollingMap(ABC):
         `strip`: rows of the picture that are computed at a time, at most.
         """
         self.height, self.step, self.ahead, self.strip = height, step, ahead, strip
-        self.last = 0
-        """Rows above this one have been computed."""
+        self.last = self._expected = 0
+        """Rows above these have been computed, and will be asked for before the next call of `expect`."""
         self._first = self._start = 0  # rows above are forgotten; those that are held begin with
         self._held: list[Tensor] = []  # one after the other, as they were computed
         self._needed: list[int] = []
@@ -72,7 +73,7 @@ class RollingMap(ABC):
         """Rows first ... last - 1, computed where they are new; a view if they are part of more."""
         while self.last < last <= self.height:
             most = max(1, self.strip / self.step) + self.last  # a strip
-            until = -(-min(last, most) // self.unit) * self.unit
+            until = -(-min(max(last, self._expected), most) // self.unit) * self.unit
             new = self._compute(self.last, min(int(until), self.height))
             self._held.append(new)
             self.last += new.shape[2]
@@ -98,6 +99,18 @@ class RollingMap(ABC):
             self._held[0] = rest.clone()  # a view would keep all of them
             self._start = self._first
 
+    def expect(self, last: int) -> None:
+        """Rows above row `last` will be asked for soon, and what they are made from of other maps."""
+        last = min(last, self.height)
+        if last > max(self._expected, self.last):
+            self._expected = min(-(-last // self.unit) * self.unit, self.height)
+            for source, rows in self._reads(self._expected):
+                source.expect(rows)
+
+    def _reads(self, last: int) -> "Reads":
+        """Up to which rows it reads other maps for its own up to row `last`; more is computed on demand."""
+        return ()
+
     @abstractmethod
     def _compute(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1, which follow those computed before."""
@@ -112,18 +125,25 @@ class Reader:
 
     def __call__(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1."""
+        self._map.expect(last)
         return self._map.read(first, last)
+
+    def expect(self, last: int) -> None:
+        """Rows above row `last` will be read soon."""
+        self._map.expect(last)
 
     def forget(self, before: int) -> None:
         """Rows above row `before` will not be read again."""
         self._map.forget(self._number, before)
 
 
-def read_all(readers: Sequence[Reader], first: int, last: int) -> list[Tensor]:
-    """Rows first ... last - 1 of several maps, whichever looks furthest ahead first.
+Reads = Sequence[tuple[Reader | RollingMap, int]]
 
-    So a map that they are all made from is computed at once, not once more for each that needs more of it.
-    """
+
+def read_all(readers: Sequence[Reader], first: int, last: int) -> list[Tensor]:
+    """Rows first ... last - 1 of several maps, whichever looks furthest ahead first."""
+    for reader in readers:
+        reader.expect(last)
     order = sorted(range(len(readers)), key=lambda number: -readers[number].ahead)
     parts = {number: readers[number](first, last) for number in order}
     return [parts[number] for number in range(len(readers))]
@@ -177,6 +197,9 @@ class Convolution(RollingMap):
         self.weight, self.bias, self.stride, self.dilation, self.slope = weight, bias, stride, dilation, slope
         self.run = run
 
+    def _reads(self, last: int) -> Reads:
+        return [(self.source, self.stride * (last - 1) + self.reach[0] + 1)]
+
     def _compute(self, first: int, last: int) -> Tensor:
         reach, columns = self.reach
         low, high = self.stride * first - reach, self.stride * (last - 1) + reach + 1
@@ -200,6 +223,9 @@ class Mapped(RollingMap):
         super().__init__(sources[0].height, sources[0].step, ahead, strip)
         self.function, self.sources = function, [source.reader() for source in sources]
 
+    def _reads(self, last: int) -> Reads:
+        return [(source, last) for source in self.sources]
+
     def _compute(self, first: int, last: int) -> Tensor:
         made = self.function(*read_all(self.sources, first, last))
         for source in self.sources:
@@ -213,6 +239,9 @@ class Leading(RollingMap):
     def __init__(self, source: RollingMap, other: RollingMap) -> None:
         super().__init__(source.height, source.step, source.ahead, source.strip)
         self.source, self.other = source.reader(), other
+
+    def _reads(self, last: int) -> Reads:
+        return [(self.source, last), (self.other, last)]
 
     def _compute(self, first: int, last: int) -> Tensor:
         rows = self.source(first, last)
@@ -251,6 +280,9 @@ class Larger(RollingMap):
         super().__init__(scale * source.height, source.step / scale, ahead, source.strip)
         self.source, self.scale, self.reach, self.function = source.reader(), scale, reach, function
         self.unit = unit
+
+    def _reads(self, last: int) -> Reads:
+        return [(self.source, (last - 1 + self.reach) // self.scale + 1)]
 
     def _compute(self, first: int, last: int) -> Tensor:
         scale, height = self.scale, self.source.height

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from pamcli.networks.parallax import out_of_order
 from pamcli.networks.pasmnet import ParallaxAttentionBlock
 from pamcli.networks.pasmnet2 import REACH, WINDOW, Stage, between_columns, expected_disparity
-from pamcli.onednn import convolved
+from pamcli.onednn import add_product, convolved
+from pamcli.onednn import product as of_matrices
 from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
-from pamcli.streaming.rolling import RollingMap, added, coarser, read_all, strips
+from pamcli.streaming.rolling import Reads, RollingMap, added, coarser, read_all, strips
 
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
@@ -24,6 +25,11 @@ BEFORE, AFTER = 2 * REACH + 2, REACH + 1
 
 Product = tuple[Tensor, Tensor]
 """Weight (C + 1, C, 1, 1) and bias (C + 1) of a block's cost, see `product`."""
+
+
+def lines_together(width: int) -> int:
+    """Lines whose costs are made and used at a time: twice as many as elsewhere, for the steps are many."""
+    return 2 * lines_at_once(width, width)
 
 
 def product(block: ParallaxAttentionBlock, width: int) -> Product:
@@ -107,6 +113,10 @@ class Attended(RollingMap):
         self.blocks = [*column_blocks(width, width, "left", limit)] if finest else [Block(0, width, 0, width)]
         self.held: list[Costs] = []
 
+    def _reads(self, last: int) -> Reads:
+        coarse = [] if self.reader_of_coarser is None else [(self.reader_of_coarser, last // 2 + 1)]
+        return [*((head, last) for head in self.heads), *coarse]
+
     def _compute(self, first: int, last: int) -> Tensor:
         parts = [part.float() for part in read_all(self.heads, first, last)]
         # As a convolution it takes half of the time of `F.linear`.
@@ -118,7 +128,7 @@ class Attended(RollingMap):
         left, right = (of[0][0] if len(of) == 1 else torch.cat(of, -1)[0] for of in (lefts, rights))
         outside = [self._outside(block, left) for block in self.blocks]
         new = left.new_empty((3, last - first, self.width))
-        for low, high in strips(last - first, lines_at_once(self.width, self.width)):
+        for low, high in strips(last - first, lines_together(self.width)):
             lines = slice(low, high)
             new[:, lines] = self._attend(first + low, left[lines], right[lines], outside)
         for head in self.heads:
@@ -197,13 +207,14 @@ class Attended(RollingMap):
         own = left[:, block.first : block.last]
         other = right[:, block.low : block.high + BEFORE + AFTER].mT
         if coarse is None:
-            return torch.bmm(own, other)
+            return of_matrices(own, other)
         around = coarse[:, block.first // 2 : block.last // 2 + 2, block.low : block.high]
         beside = coarse.new_empty((len(coarse), block.last - block.first, block.high - block.low))
         doubled_within(around, 1, beside)
         cost = coarse.new_empty((*own.shape[:2], other.shape[2]))
         doubled_within(beside, 0, cost[..., BEFORE:-AFTER])
-        return cost.baddbmm_(own, other)
+        add_product(cost, own, other)
+        return cost
 
     def costs(self, first: int, last: int) -> Tensor:
         """Rows first ... last - 1 of the costs (R, w, w), of a scale that is not the finest."""

@@ -4,13 +4,20 @@ The network sees the pair enlarged, at which it errs less than at its own size. 
 disparities of both views are consistent, and block matching finds none, or about the same.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pamcli.imaging.images import eight_bits
+from pamcli.data.source import Source
+from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
+from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.imaging.matching import grey, match_densely
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.pictures import Pixels
@@ -19,6 +26,8 @@ LARGEST = (1250, 900)  # width and height to which larger pictures are reduced
 PIXELS = 1_100_000  # up to which the network sees them enlarged, ...
 MOST_ENLARGED = 2.0  # ... and at most so many times
 MOST_DISPARITY = 207  # that block matching looks for, pixels
+LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
+MIRRORED = "-mirrored"  # what is added to the names of mirrored pairs
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
 
@@ -36,6 +45,51 @@ class Labelled:
     def share(self) -> float:
         """Share of the pixels that have a label."""
         return float(np.isfinite(self.disparity).mean())
+
+
+def label_files(folder: Path, name: str) -> dict[str, Path]:
+    """Files of a labelled pair, in the order in which they are written: the last one makes it a pair."""
+    flat = name.replace("/", "_")
+    suffixes = {"disparity": ".npy", "left": ".png", "right": ".png"}
+    return {part: folder / part / f"{flat}{suffix}" for part, suffix in suffixes.items()}
+
+
+def to_label(source: Source, *, mirrored: bool) -> dict[str, tuple[int, bool]]:
+    """Names of the labelled pairs of a source, each with its place there, and whether it is mirrored.
+
+    mirrored: each pair a second time, left for right, its views exchanged. Raises UsageError: it is there.
+    """
+    pairs = {name: (index, False) for index, name in enumerate(source.names)}
+    turned = {name + MIRRORED: (index, True) for name, (index, _) in pairs.items()} if mirrored else {}
+    if double := pairs.keys() & turned.keys():
+        raise UsageError(f"{shown(min(double))} is among the pairs already", "rename it, or omit --mirrored")
+    return pairs | turned
+
+
+def label_pairs(
+    matcher: StereoMatcher, source: Source, wanted: Mapping[str, tuple[int, bool]], folder: Path
+) -> Iterator[tuple[str, float | InputError]]:
+    """Label pairs of a source (`to_label`), and write them into a folder, without those below `LEAST`.
+
+    Yields the name of each, with the share of its pixels that have a label, or why it cannot be labelled.
+    """
+    for name, (index, mirrored) in wanted.items():
+        try:
+            sample = source.load(index)
+            left, right = sample.left, sample.right
+            if mirrored:
+                left, right = right[:, ::-1], left[:, ::-1]
+            made = labelled(matcher, left, right)
+        except InputError as error:
+            yield name, error
+            continue
+        if made.share >= LEAST:
+            content = {"disparity": encode_disparity(made.disparity, ".npy").data}
+            for side, view in (("left", made.left), ("right", made.right)):
+                content[side] = encode_picture(Picture(view), ".png", name=name)
+            for part, file in label_files(folder, name).items():
+                write_atomically(file, content[part])
+        yield name, made.share
 
 
 def labelled(matcher: StereoMatcher, left: Pixels, right: Pixels) -> Labelled:

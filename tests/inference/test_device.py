@@ -218,10 +218,13 @@ def test_int8_is_near_fp32() -> None:
     assert (apart > 2).mean() < 0.02
 
 
-def test_auto_lowers_the_precision_of_matching_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_lowers_the_precision_where_that_changes_next_to_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: True)
     monkeypatch.setattr(device, "processor_has_int8", lambda: False)
     assert StereoMatcher.load(device="cpu").compute.precision == "bf16"
+    assert StereoUpscaler.load("passrnet2-x2", device="cpu").compute.precision == "bf16"
     assert StereoUpscaler.load("passrnet-x2", device="cpu").compute.precision == "fp32"
 
 

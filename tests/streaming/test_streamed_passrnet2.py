@@ -9,7 +9,7 @@ from random_networks import passrnet2, picture_pair
 from torch import Tensor
 
 from pamcli.streaming import passrnet2 as streamed
-from pamcli.streaming.passrnet2 import StreamedPASSRnet2, _shares
+from pamcli.streaming.passrnet2 import LOG2_E, StreamedPASSRnet2, _shares
 
 
 def run(scale: int, views: Tensor, strip: int | None, both: bool = True) -> Tensor:
@@ -44,5 +44,5 @@ def test_attention_of_pixels_that_fit_nowhere_is_that_of_the_softmax(largest: fl
     queries[0, 0, 4], keys[0, 0, 6] = largest / 8, largest
     cost = queries @ keys.mT
     expected = cost.softmax(3), cost.softmax(2).mT
-    for (weights, total), map_ in zip(_shares(queries, keys), expected, strict=True):
-        torch.testing.assert_close(weights / total[..., None], map_, atol=1e-6, rtol=1e-4)
+    for share, map_ in zip(_shares(LOG2_E * queries, keys, torch.float32), expected, strict=True):
+        torch.testing.assert_close(share.weights / share.total[..., None], map_, atol=1e-6, rtol=1e-4)
