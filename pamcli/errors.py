@@ -5,6 +5,7 @@ a program that uses the library catches `PamError`, or the subclass it cares abo
 as the library does, in backticks (`max_pixels`); the command line shows it as its option.
 """
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -55,6 +56,19 @@ class OutputError(PamError):
 
 BATCH_FAILED = 6
 """Exit code of a batch in which at least one pair failed, for whatever reason."""
+
+
+def of_the_system(error: OSError | UnicodeError | RecursionError | MemoryError) -> PamError:
+    """What the system refused with a file that no check had covered: an OutputError where a disk is full."""
+    if isinstance(error, MemoryError):
+        return DeviceError(f"not enough memory{f': {error}' if str(error) else ''}", "take smaller pictures")
+    if isinstance(error, RecursionError):
+        return InputError("an input is nested too deeply")
+    if isinstance(error, UnicodeError):
+        return InputError(f"a name or a text does not fit the encoding in use: {error}")
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+    return OutputError(message) if full else InputError(message)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

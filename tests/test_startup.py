@@ -98,7 +98,7 @@ def folder(tmp_path: Path) -> Path:
         (["eval", "--help"], ["disparity", "superres"]),
         (["train", "--help"], ["disparity", "superres"]),
         (["train", "disparity", "--help"], ["--data", "--unsupervised", "--recipe", "--resume", "--from"]),
-        (["train", "superres", "--help"], ["--scale", "--max-minutes", "--loss"]),
+        (["train", "superres", "--help"], ["--scale", "--max-minutes", "--set"]),
         (
             ["eval", "disparity", "--help"],
             ["--data", "--predictions", "--max-gt", "--report"],
@@ -143,7 +143,7 @@ PAIR = ["left.png", "right.png"]
         (["train", "disparity", "--data", "nowhere:x", "-o", "run"], 2, ["nowhere"]),
         (["train", "disparity", "--data", "procedural", "-o", "run", "--crop", "100x50"], 2, ["32"]),
         (["train", "disparity", "--data", "procedural", "-o", "run", "--recipe", "mine"], 2, ["paper-kitti"]),
-        (["train", "disparity", "--data", "procedural", "-o", "run", "--loss", "hope=1"], 2, ["hope"]),
+        (["train", "disparity", "--data", "procedural", "-o", "run", "--set", "losses.hope=1"], 2, ["hope"]),
         (["train", "superres", "--data", "procedural", "-o", "lefts"], 2, ["lefts"]),
         (["disparity", *PAIR, "-o", "d.pfm", "--nonsense"], 2, ["--nonsense"]),
         (

@@ -33,13 +33,14 @@ POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", (".ply",), "_cloud")
 
 
 def read_calibrations(
-    files: Sequence[Place], cameras: tuple[int, int] | None, baseline: float | None
+    files: Sequence[Place], cameras: tuple[int, int] | None, baseline: float | None, fisheye: bool = False
 ) -> StoredCalibration:
     """What files of a calibration say; what they leave open is logged. Raises InputError, UsageError.
 
-    cameras: left and right one of several. baseline: metres, given instead of the file's.
+    cameras: left and right one of several. baseline: metres, given instead of the file's. fisheye: whether
+    the coefficients are those of OpenCV's fisheye model, whatever the file says.
     """
-    from pamcli.calibration.files import read_calibration
+    from pamcli.calibration.files import naming, read_calibration
 
     if "" in files:
         raise UsageError("`calibration` is empty", "an unset variable of the shell, perhaps?")
@@ -47,7 +48,8 @@ def read_calibrations(
     unit = stored.unit_note if baseline is None else None
     for note in (*stored.notes, *([unit] if unit else [])):
         LOG.info("%s: %s", named(files), note)
-    return stored
+    with naming(named(files)):
+        return stored.changed(baseline, fisheye)
 
 
 def named(files: Sequence[Place]) -> str:
@@ -99,11 +101,18 @@ class InMetres:
         self.calibration, self.disparity_error = calibration, disparity_error
         self.max_depth, self.stride = max_depth, stride
         self.scaled_sizes: set[tuple[int, int]] = set()
+        self.told: list[Calibration] = []
 
     def check(self, width: int, height: int) -> None:
         """Raise InputError where the calibration is for other pictures, and log where it is scaled."""
         scaled = self.calibration.for_size(width, height)
         scaled.reprojection()  # knows the baseline
+        if scaled not in self.told:
+            self.told.append(scaled)
+            LOG.debug(
+                f"depth in metres = {scaled.focal_length:g} px * {scaled.baseline:g} m / "
+                f"(disparity in px + {scaled.offset:g} px)"
+            )
         size = self.calibration.size
         if size and scaled.size not in (*self.calibration.sizes, *self.scaled_sizes):
             self.scaled_sizes.add((width, height))

@@ -85,17 +85,13 @@ def _rig(
     files: Sequence[Place], cameras: tuple[int, int] | None, baseline: float | None, fisheye: bool
 ) -> Rig:
     """The cameras of a calibration. Raises InputError."""
-    stored, name = read_calibrations(files, cameras, baseline), named(files)
-    if stored.rig is None:
+    rig = read_calibrations(files, cameras, baseline, fisheye).rig
+    if rig is None:
         raise InputError(
-            f"{name} describes pictures that are rectified already, not the cameras that took them",
+            f"{named(files)} describes pictures that are rectified already, not the cameras that took them",
             "give such pictures to `pam disparity` as they are, others with the cameras' own calibration",
         )
-    from pamcli.calibration.files import naming
-
-    with naming(name):
-        rig = stored.rig if baseline is None else stored.rig.with_baseline(baseline)
-        return rig.as_fisheye() if fisheye else rig
+    return rig
 
 
 def _angles(field_of_view: tuple[float, float]) -> str:

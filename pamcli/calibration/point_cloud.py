@@ -2,6 +2,7 @@
 
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def encode_point_cloud(
     from plyfile import PlyData, PlyElement
 
     height, width = disparity.shape
-    calibration = calibration.for_size(width, height)
+    calibration = replace(calibration.for_size(width, height), size=None)  # for a part of the rows at once
     fields = [(axis, "<f4") for axis in "xyz"]
     if picture is not None:
         fields += [(color, "u1") for color in ("red", "green", "blue")]

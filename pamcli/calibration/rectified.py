@@ -138,8 +138,16 @@ class Calibration:
     def depth(self, disparity: NDArray[np.generic]) -> NDArray[np.float32]:
         """Disparities in pixels to depths in metres, any shape; NaN where unknown, or at or past infinity.
 
-        Raises InputError: the baseline is not known.
+        Raises InputError: the baseline is not known; a map (H, W) of another size than `size`, whose pixels
+        are others (see `for_size`).
         """
+        if self.size is not None and disparity.ndim == 2 and disparity.shape[::-1] != self.size:
+            height, width = disparity.shape
+            raise InputError(
+                f"the calibration is for {self.size[0]} x {self.size[1]} pixels, the disparity map has "
+                f"{width} x {height}",
+                f"calibration.for_size({width}, {height}) is the one for pictures that were resized",
+            )
         shifted = disparity.astype(np.float32) + np.float32(self.offset)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             depth = np.float32(self.focal_length * self._known_baseline()) / shifted

@@ -1,14 +1,14 @@
 """What the readers of calibration files make: a rig, the calibration of rectified pictures, or both."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, numbers
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rectified import LONGEST_BASELINE, Calibration
 from pamcli.calibration.rig import Camera, Rig, StatedRectification
 from pamcli.errors import InputError
 
@@ -29,6 +29,62 @@ class StoredCalibration:
     """What was taken for granted."""
     unit_note: str | None = None
     """What was taken for granted of the unit of lengths; None: the file, or its kind, states it."""
+
+    def changed(self, baseline: float | None, fisheye: bool) -> Self:
+        """Take another distance of the cameras, metres; coefficients for a fisheye's. Raises InputError."""
+        rig, rectified = self.rig, self.rectified
+        if rig is not None:
+            rig = rig if baseline is None else rig.with_baseline(baseline)
+            rig = rig.as_fisheye() if fisheye else rig
+        if rectified is not None and baseline is not None:
+            rectified = rectified.replaced(baseline=baseline)
+        return replace(self, rig=rig, rectified=rectified)
+
+    def warnings(self) -> list[str]:
+        """What looks wrong, a line each."""
+        if self.rectified is not None:
+            return self.rectified.warnings()
+        if self.rig is None or self.rig.baseline <= LONGEST_BASELINE:
+            return []
+        return [f"a baseline of {self.rig.baseline:g} m: perhaps millimetres that were taken for metres"]
+
+    def facts(self) -> dict[str, Any]:
+        """State what was understood, by names that end in the units: of the rig, of rectified pictures."""
+        facts: dict[str, Any] = {"kind": self.kind}
+        if self.rig is not None:
+            facts["rig"] = _rig_facts(self.rig) | _other_sizes(self.rig)
+        if self.rectified is not None:
+            facts["rectified"] = _rectified_facts(self.rectified) | _other_sizes(self.rectified)
+        return facts
+
+
+def _rectified_facts(calibration: Calibration) -> dict[str, Any]:
+    return {
+        "size_px": calibration.size,
+        "focal_length_px": calibration.focal_length,
+        "principal_point_px": calibration.principal,
+        "doffs_px": calibration.offset,
+        "baseline_m": calibration.baseline,
+        **({"field_of_view_degrees": calibration.field_of_view} if calibration.size else {}),
+    }
+
+
+def _rig_facts(rig: Rig) -> dict[str, Any]:
+    facts: dict[str, Any] = {"size_px": rig.size, "model": "fisheye" if rig.left.fisheye else "pinhole"}
+    for name, camera in (("left", rig.left), ("right", rig.right)):
+        facts[f"{name}_focal_px"] = [float(camera.matrix[i, i]) for i in (0, 1)]
+        facts[f"{name}_principal_px"] = [float(camera.matrix[i, 2]) for i in (0, 1)]
+        facts[f"{name}_distortion"] = camera.distortion.tolist()
+    return facts | {
+        "baseline_m": rig.baseline,
+        "right_camera_at_m": rig.center.tolist(),
+        "right_camera_turned_degrees": rig.angle,
+        **({"field_of_view_degrees": rig.left.field_of_view(rig.size)} if rig.size else {}),
+    }
+
+
+def _other_sizes(found: Rig | Calibration) -> dict[str, Any]:
+    return {"also_of_size_px": [each.size for each in found.others]} if found.others else {}
 
 
 def camera_of(

@@ -1,6 +1,5 @@
 """The `pam` command: the only floor that parses options, prints, or exits."""
 
-import errno
 import os
 import signal
 import sys
@@ -23,6 +22,8 @@ from pamcli.cli import (
     evaluate,
     evaluate_superres,
     guide,
+    label,
+    prepare,
     rectify,
     submit,
     superres,
@@ -31,7 +32,7 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams, said
 from pamcli.cli.groups import argument, command, group
-from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError, missing_package
+from pamcli.errors import PamError, UsageError, missing_package, of_the_system
 
 app = group(
     "Find where each pixel of a left picture sits in the right one, and make both pictures larger with "
@@ -60,6 +61,8 @@ command(calibration.app, "make", "Make a rig's calibration from boards.")(calibr
 app.add_typer(calibration.app, name="calibration")
 command(weights.app, "describe", "Find out how any stereo network is fed and read.")(describe.command)
 app.add_typer(weights.app, name="weights")
+command(dataset.app, "label", "Find disparities to learn from, for pairs without a truth.")(label.command)
+command(dataset.app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)
 app.add_typer(dataset.app, name="dataset")
 
 
@@ -125,7 +128,9 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     except KeyboardInterrupt:
         code = 130
     except (OSError, UnicodeError, RecursionError, MemoryError) as error:
-        code = _explain_system(error)
+        refused = of_the_system(error)
+        complain(said(refused), error)
+        code = refused.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         code = 1
         if interrupts.seen:
@@ -173,21 +178,3 @@ def _explain_usage(error: TyperException) -> int:
         # Typer passes on how its validator begins; a bare "." would end a sentence that goes on.
         complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists what there is)")
     return error.exit_code
-
-
-def _explain_system(error: OSError | UnicodeError | RecursionError | MemoryError) -> int:
-    """What the system refused with a file that no check had covered: 7 where it was full, else 3."""
-    code = InputError.exit_code
-    if isinstance(error, MemoryError):
-        message, code = f"not enough memory{f': {error}' if str(error) else ''}", DeviceError.exit_code
-        message += " (take smaller pictures)"
-    elif isinstance(error, RecursionError):
-        message = "an input is nested too deeply"
-    elif isinstance(error, UnicodeError):
-        message = f"a name or a text does not fit the encoding in use: {error}"
-    else:
-        message = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            code = OutputError.exit_code
-    complain(message, error)
-    return code

@@ -1,16 +1,10 @@
 """Calibrations: the options of all commands that take one, and pam calibration: what a file says."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pamcli.cli import parsing
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
 from pamcli.cli.options import JSON, Messages
-
-if TYPE_CHECKING:
-    from pamcli.calibration.rectified import Calibration
-    from pamcli.calibration.rig import Rig
 
 app = group("Calibrations of stereo cameras.")
 FISHEYE = flag("Take the coefficients in an OpenCV file as those of its fisheye model.")
@@ -59,66 +53,17 @@ def show(
     $ pam calibration show rig.yaml --json
     """
     console = messages.console(jsonl=json)
-    from pamcli.batch.metres import named, read_calibrations
+    from pamcli.batch.metres import read_calibrations
 
-    stored = read_calibrations(files, cameras, None)
-    facts: dict[str, Any] = {"kind": stored.kind}
-    if stored.rig is not None:
-        from pamcli.calibration.files import naming
-
-        with naming(named(files)):
-            facts |= {"rig": _rig(stored.rig.as_fisheye() if fisheye else stored.rig)}
-        facts["rig"] |= _other_sizes(stored.rig)
-    if stored.rectified is not None:
-        facts |= {"rectified": _rectified(stored.rectified)}
-        facts["rectified"] |= _other_sizes(stored.rectified)
-        for warning in stored.rectified.warnings():
-            console.warn(warning)
-    elif stored.rig is not None and stored.rig.baseline > 5:
-        console.warn(
-            f"a baseline of {stored.rig.baseline:g} m: perhaps millimetres that were taken for metres"
-        )
-    lines = [f"{stored.kind} calibration"]
+    stored = read_calibrations(files, cameras, None, fisheye)
+    for warning in stored.warnings():
+        console.warn(warning)
+    facts, lines = stored.facts(), [f"{stored.kind} calibration"]
     for title, part in (("cameras as they stand", "rig"), ("rectified pictures", "rectified")):
         if part in facts:
             lines.append(f"{title}:")
             lines += [f"  {name.replace('_', ' '):28}{_text(value)}" for name, value in facts[part].items()]
     console.answer(facts, *lines)
-
-
-def _rectified(calibration: Calibration) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "size_px": calibration.size,
-        "focal_length_px": calibration.focal_length,
-        "principal_point_px": calibration.principal,
-        "doffs_px": calibration.offset,
-        "baseline_m": calibration.baseline,
-    }
-    if calibration.size:
-        facts["field_of_view_degrees"] = calibration.field_of_view
-    return facts
-
-
-def _rig(rig: Rig) -> dict[str, Any]:
-    facts: dict[str, Any] = {"size_px": rig.size, "model": "fisheye" if rig.left.fisheye else "pinhole"}
-    for name, camera in (("left", rig.left), ("right", rig.right)):
-        matrix = camera.matrix
-        facts[f"{name}_focal_px"] = [float(matrix[0, 0]), float(matrix[1, 1])]
-        facts[f"{name}_principal_px"] = [float(matrix[0, 2]), float(matrix[1, 2])]
-        facts[f"{name}_distortion"] = camera.distortion.tolist()
-    facts |= {
-        "baseline_m": rig.baseline,
-        "right_camera_at_m": rig.center.tolist(),
-        "right_camera_turned_degrees": rig.angle,
-    }
-    if rig.size:
-        facts["field_of_view_degrees"] = rig.left.field_of_view(rig.size)
-    return facts
-
-
-def _other_sizes(found: Rig | Calibration) -> dict[str, Any]:
-    others = [each.size for each in found.others]
-    return {"also_of_size_px": others} if others else {}
 
 
 def _text(value: Any) -> str:

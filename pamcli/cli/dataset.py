@@ -6,19 +6,15 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli import prepare
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.label import label_pairs
 from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
@@ -26,8 +22,7 @@ from pamcli.files.finding import counted, listed, shown
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 if TYPE_CHECKING:
-    from pamcli.data.source import SourceInfo
-    from pamcli.data.statistics import SetFigures
+    pass
 
 app = group("List, check, preview, measure, label and prepare data sets.")
 
@@ -62,28 +57,11 @@ def list_sources(
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
         keys = [*map(asdict, row.keys), *common]
         values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}
-        console.answer({**values, "unverified": row.unverified or None}, *_description(row), "")
+        console.answer({**values, "unverified": row.unverified or None}, *row.described(_WIDTH), "")
     if not jsonl:
         every = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {every}.")
-
-
-def _description(row: SourceInfo) -> Iterator[str]:
-    def entry(word: str, text: str) -> Iterator[str]:
-        for index, line in enumerate(textwrap.wrap(text, _WIDTH - 14, break_on_hyphens=False)):
-            yield f"  {'' if index else word:12}{line}"
-
-    yield f"{row.name}: {row.about}"
-    yield from entry("splits", ", ".join(row.splits))
-    for key in row.keys:
-        choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
-        choices += "" if key.default else "; default: whatever is there"
-        said = f": {choices}" if choices else f" (default {key.default})"
-        yield from entry(f"?{key.name}=", f"{key.meaning}{said}")
-    for index, line in enumerate(row.tree):
-        yield f"  {'' if index else 'tree':12}{line}"
-    yield from entry("unverified", row.unverified)
 
 
 @command(app, "verify", "Check whether data sets are whole and sound.")
@@ -206,7 +184,8 @@ def stats(
         label = label if names_source(label) or not is_folder else f"flickr1024:{label}"
         sets.append((label, open_data(label).pictures()))
     from pamcli.data.statistics import set_figures
-    from pamcli.evaluation.tables import json_value
+    from pamcli.evaluation.published import table_of_sets
+    from pamcli.evaluation.tables import json_row, text_table
     from pamcli.workers import default_workers
 
     rows = []
@@ -218,19 +197,14 @@ def stats(
             figures = set_figures(source, chosen, workers or default_workers(), bar.advance)
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
-        same_views = [pair.name for pair in figures.pairs if pair.same_views]
-        values = {key: json_value(value) for key, value in figures.row().items()}
-        copies = {"copies": figures.copies, "near_copies": figures.near_copies, "same_views": same_views}
-        unmeasured = {"cnniqa": None, "sr_metric": None}
-        console.answer(
-            {"data": label, **values, **unmeasured, **copies, "damaged": figures.damaged},
-            *(f"{label}: {second} is a copy of {first}" for first, second in figures.copies),
-            *(f"{label}: {second} looks like {first}" for first, second in figures.near_copies),
-            *(f"{label}: left and right of {name} are the same picture" for name in same_views),
-        )
+        values = {"data": label, **json_row(figures.row()), "cnniqa": None, "sr_metric": None}
+        values |= {
+            name: getattr(figures, name) for name in ("copies", "near_copies", "same_views", "damaged")
+        }
+        console.answer(values, *(f"{label}: {line}" for line in figures.repeated()))
         rows.append((label, figures))
     if not jsonl:
-        console.block(_beside_the_papers(rows))
+        console.block(text_table(table_of_sets(rows)))
         console.inform(
             "of the paper's table, CNNIQA needs the weights of its authors' network, and SR-metric its "
             "authors' MATLAB program with the regression forests in it: neither comes with pam, so neither "
@@ -238,29 +212,3 @@ def stats(
         )
     if any(figures.damaged for _, figures in rows):
         raise typer.Exit(InputError.exit_code)
-
-
-def _beside_the_papers(rows: list[tuple[str, SetFigures]]) -> str:
-    from pamcli.data.statistics import PAPER
-    from pamcli.evaluation.tables import Column, Table, Value, text_table
-
-    columns = (
-        Column("data", "data", text=True),
-        Column("pairs", "pairs", decimals=0),
-        Column("pixels", "pixels per image", decimals=0),
-        Column("smallest_disparity", "disparity from", "px", 0),
-        Column("largest_disparity", "to", "px", 0),
-        Column("sharpness", "sharpness"),
-        Column("entropy", "entropy", "bits"),
-        Column("copies", "copies", decimals=0),
-    )
-    found: list[dict[str, Value]] = [
-        {"data": text, **figures.row(), "copies": len(figures.copies) + len(figures.near_copies)}
-        for text, figures in rows
-    ]
-    found += [{"data": f"{name} in the paper", "pairs": pairs, "pixels": ppi} for name, pairs, ppi in PAPER]
-    return text_table(Table(columns, tuple(found)))
-
-
-command(app, "label", "Find disparities to learn from, for pairs without a truth.")(label_pairs)
-command(app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from pamcli.cli import options
 from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.network import keep_networks
-from pamcli.errors import ModelError, UsageError
+from pamcli.errors import UsageError
 from pamcli.registry.catalog import files_behind
 
 if TYPE_CHECKING:
-    from pamcli.registry.description import Description
+    from pamcli.inference.describing import Described
 
 
 class Written(OptionGroup, panel="Output"):
@@ -66,6 +65,11 @@ def command(
         raise UsageError(
             "NET.onnx and --network-from contradict each other" if network else "no network is named", hint
         )
+    if network is not None and network.suffix not in (".onnx", ".toml"):
+        raise UsageError(
+            f"{network} is neither an .onnx file nor a description (.toml)",
+            "a PyTorch network is described by --network-from MODULE:FUNCTION: pam guide own-network",
+        )
     picture = to.output.with_suffix(".png")
     options.check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
     options.check_new_file(picture, ".png", overwrite=to.overwrite)
@@ -85,9 +89,7 @@ def command(
     console.inform(asked.runner.says)
     found = asked.describe(settings)
     if found.undecided and sys.stdin.isatty() and sys.stderr.isatty():
-        found = asked.describe({**settings, **_answers(found.undecided, found.tried.description)})
-    if found.contradictions and not found.tried.works:
-        raise ModelError(found.contradictions[0])
+        found = asked.describe({**settings, **_answers(found)})
     describing.require_settled(found)
     described = found.tried.description
     name = described.family and f"recognised as {described.family} by its inputs and outputs"
@@ -115,22 +117,12 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _answers(undecided: tuple[str, ...], described: Description) -> Mapping[str, str]:
-    """What a person at a terminal says of each, as settings. described: what is taken without."""
-    from pamcli.inference.trial import ASPECTS, CHOICES, alternatives
-    from pamcli.registry.description import as_setting
-
+def _answers(found: Described) -> dict[str, str]:
+    """What a person at a terminal says of what could not be told, as settings."""
     settings: dict[str, str] = {}
-    for aspect in undecided:
-        choices: Mapping[str, Mapping[str, Any]] = CHOICES.get(aspect) or {
-            " and ".join(name for name, given in each.inputs.items() if given.startswith("left")): {
-                "inputs": each.inputs
-            }
-            for each in (described, *alternatives(described, aspect))
-        }
+    for question, choices in found.questions():
         known = ", ".join(f"{number}: {choice}" for number, choice in enumerate(choices, 1))
-        chosen = list(choices.values())[_answer(f"{ASPECTS[aspect]} ({known}): ", len(choices)) - 1]
-        settings |= {key: as_setting(value) for key, value in chosen.items()}
+        settings |= list(choices.values())[_answer(f"{question} ({known}): ", len(choices)) - 1]
     return settings
 
 

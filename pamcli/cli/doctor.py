@@ -1,12 +1,8 @@
 """pam doctor: whether a calibration is right for a pair, and whether pam works here."""
 
-import platform
-from contextlib import suppress
-from dataclasses import asdict, replace
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -16,14 +12,7 @@ from pamcli.cli.calibration import FISHEYE, Files
 from pamcli.cli.console import Console, as_options, said
 from pamcli.cli.groups import argument, flag, option, set_options
 from pamcli.cli.options import JSON
-from pamcli.errors import DeviceError, InputError, PamError, UsageError, missing_package
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
-from pamcli.registry.catalog import REGISTERED, locate
-
-PACKAGES = (
-    *("torch", "numpy", "imageio", "pillow", "tifffile", "imagecodecs", "safetensors", "huggingface-hub"),
-    *("opencv-python-headless", "onnxruntime", "ray"),
-)
+from pamcli.errors import DeviceError, InputError, PamError, UsageError
 
 NETWORK_SUFFIXES = (".safetensors", ".onnx", ".toml")
 
@@ -90,24 +79,15 @@ def command(
 
 
 def _examine(asked: Pair, console: Console) -> None:
-    from pamcli.batch.metres import named, read_calibrations
+    from pamcli.batch.metres import read_calibrations
     from pamcli.calibration.examining import KnownLength, examine
-    from pamcli.calibration.files import naming
     from pamcli.imaging.stereo_pair import read_pair
 
     left, right = map(Path, asked.inputs or ())
     known = [KnownLength(*parsing.known_length(text, "--known-length")) for text in asked.known_length or ()]
-    files, stored = asked.calibration or [], None
-    if files:
-        stored = read_calibrations(files, asked.cameras, asked.baseline)
-        rig, rectified = stored.rig, stored.rectified
-        with naming(named(files)):
-            if rig is not None:
-                rig = rig if asked.baseline is None else rig.with_baseline(asked.baseline)
-                rig = rig.as_fisheye() if asked.fisheye else rig
-            if rectified is not None and asked.baseline is not None:
-                rectified = rectified.replaced(baseline=asked.baseline)
-        stored = replace(stored, rig=rig, rectified=rectified)
+    stored = None
+    if asked.calibration:
+        stored = read_calibrations(asked.calibration, asked.cameras, asked.baseline, asked.fisheye)
     pictures = read_pair(left, right, max_pixels=None)
     findings = examine(pictures.left.pixels, pictures.right.pixels, stored, known)
     lines, facts = [], []
@@ -123,15 +103,13 @@ def _examine(asked: Pair, console: Console) -> None:
 
 
 def _examine_installation(console: Console) -> None:
-    facts: dict[str, Any] = {}
-    failures: list[PamError] = []
-    for name, find in _EXAMINED.items():
-        try:
-            facts[name] = find()
-        except (PamError, ImportError) as error:
-            failure = error if isinstance(error, PamError) else PamError(missing_package(error))
-            facts[name] = f"FAILED: {said(failure)}"
-            failures.append(failure)
+    from pamcli.inference.examination import examined
+
+    found = examined()
+    failures = [each for each in found.values() if isinstance(each, PamError)]
+    facts = {
+        name: f"FAILED: {said(each)}" if isinstance(each, PamError) else each for name, each in found.items()
+    }
     lines = []
     for name, value in facts.items():
         parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
@@ -147,22 +125,15 @@ def _check_gpu(console: Console) -> None:
     if not gpu_check.gpus():
         console.inform("PyTorch can use no GPU here: this is the CPU half of the check")
     facts = {"pam": __version__, **gpu_check.machine()}
-    if not console.jsonl:
-        console.result(f"{'; '.join(f'{key} {fact}' for key, fact in facts.items())}")
-        console.result("")
-        console.result("| network | device | precision | ms | mean off | most off | GPU memory | |")
-        console.result("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    titles = ["; ".join(f"{key} {fact}" for key, fact in facts.items()), ""]
+    titles += [_line(gpu_check.HEADER), _line(("---",) * len(gpu_check.HEADER))]
+    for line in titles if not console.jsonl else ():
+        console.result(line)
     rows = []
     for row in gpu_check.check():
         rows.append(row)
         if not console.jsonl:
-            figures = ["", "", "", ""]
-            if row.milliseconds is not None:
-                off = [f"{each:.2g} {row.unit}" for each in (row.mean, row.largest)]
-                memory = "" if row.memory is None else f"{row.memory / 1e9:.2f} GB"
-                figures = [f"{row.milliseconds:.0f}", *off, memory]
-            cells = (row.network, row.device, row.precision, *figures, row.verdict)
-            console.result(f"| {' | '.join(cells)} |")
+            console.result(_line(row.cells))
     sound = all(row.sound for row in rows)
     if console.jsonl:
         console.record({**facts, "rows": [asdict(row) for row in rows], "ok": sound})
@@ -170,43 +141,5 @@ def _check_gpu(console: Console) -> None:
         raise typer.Exit(DeviceError.exit_code)
 
 
-def _packages() -> dict[str, str]:
-    found = dict.fromkeys(PACKAGES, "not installed")
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
-def _inside(name: str) -> Any:
-    """What the library says; PyTorch is imported when it is asked."""
-    from pamcli.inference import examination
-
-    return getattr(examination, name)()
-
-
-def _pictures() -> str:
-    """Each format is written and read, in memory."""
-    import numpy as np
-
-    from pamcli.imaging.images import Picture, encode_picture, read_picture
-
-    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
-    for suffix in PICTURE_OUTPUT_SUFFIXES:
-        data = encode_picture(Picture(ramp), suffix, name=suffix)
-        read = read_picture(data, max_pixels=None, name=suffix).pixels
-        if read.shape != ramp.shape:
-            raise PamError(f"a picture as {suffix} comes back as {read.shape}")
-    return ", ".join(PICTURE_OUTPUT_SUFFIXES)
-
-
-_EXAMINED: dict[str, Any] = {
-    "pam": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
-    "packages": _packages,
-    "processor": partial(_inside, "processor"),
-    "devices": partial(_inside, "devices"),
-    "memory": partial(_inside, "memory"),
-    "weights": lambda: {name: f"whole, {locate(name).path}" for name in REGISTERED},
-    "pictures": _pictures,
-    "self-test": partial(_inside, "self_test"),
-}
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 from collections.abc import Sequence
@@ -168,7 +167,7 @@ def _complete_protocol(incomplete: str) -> list[str]:
 
 
 class DisparityInput(Disparities):
-    """What is measured, and how. Raises UsageError for a study or a limit that is none."""
+    """What is measured, and how."""
 
     allow_missing: bool = flag("Leave out samples that have no prediction.")
     method: list[str] | None = option(
@@ -193,37 +192,15 @@ class DisparityInput(Disparities):
         "truth and with fixed maximum disparities."
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.study == "resolution" and self.predictions is not None:
-            raise UsageError("--study resolution runs a network, and --predictions has none")
-        most = self.max_gt
-        if most is not None and not (math.isfinite(most) and most >= 1):
-            raise UsageError(f"--max-gt {most:g} is no number of pixels from 1 up")
-        if self.method and self.study is not None:
-            raise UsageError(
-                "--study goes with one method, not with --method", "give the network by --weights"
-            )
-        called = [_named_method(text)[0] for text in self.method or ()]
-        if twice := [name for name in called if called.count(name) > 1]:
-            raise UsageError(f"--method: two are called {twice[0]}", "NAME=WHAT gives another name")
-        names = self.protocol or []
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise UsageError(f"--protocol {twice[0]} is given twice", "give each name once")
-        if names and most is not None:
-            raise UsageError(
-                "--max-gt and --protocol contradict each other", "a protocol says which truth counts"
-            )
-
     def has_files(self) -> bool:
         methods = (_named_method(text)[1] for text in self.method or ())
         return super().has_files() or any(what.startswith("files:") for what in methods)
 
     def check(self, network: Matching) -> None:
         super().check(network)
-        at_most_one(
-            {"--method": self.method, "--predictions": self.predictions, "--weights": network.weights}
-        )
+        sources = {"--predictions": self.predictions, "--weights": network.weights}
+        for each in (sources, {"--study": self.study}):
+            at_most_one({"--method": self.method, **each})
 
     def methods(self, network: Matching, compute: Exact, console: Console) -> list[Method]:
         """Load what --method names, each in turn; else the one that is measured alone."""

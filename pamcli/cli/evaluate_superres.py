@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,17 +11,9 @@ from pamcli.cli.groups import flag, option
 from pamcli.cli.network import Upscaling
 from pamcli.cli.options import at_most_one
 from pamcli.errors import UsageError
-from pamcli.files.atomic import Kept, check_writable
-from pamcli.files.finding import shown as named
-from pamcli.files.outputs import check_collisions, check_existing
-from pamcli.files.pairing import PairName
-from pamcli.registry.catalog import DEFAULT_SCALE, files_behind
+from pamcli.registry.catalog import DEFAULT_SCALE
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pamcli.data.source import Source
     from pamcli.evaluation.methods import Method
 
 
@@ -76,9 +66,11 @@ def command(
     if predictions is not None and given.degrade is not None:
         raise UsageError("--degrade: the pictures in --predictions were made of others")
     shown.check(network.weights)
-    sets = given.opened(console)
+    sets, keep = given.opened(console), None
     if save is not None:
-        _check_saved(save, one_set(sets, "--save"), network.weights, shown.overwrite)
+        from pamcli.evaluation.saved_views import SavedViews
+
+        keep = SavedViews(save, one_set(sets, "--save"), network.weights, overwrite=shown.overwrite)
     from pamcli.evaluation.methods import FilesMethod, NetworkMethod
     from pamcli.evaluation.superres import Superres
     from pamcli.evaluation.superres_baselines import DenoisedBicubic
@@ -95,30 +87,6 @@ def command(
     elif not given.baseline_only:
         upscaler, path = network.load(compute, console)
         factor = int(upscaler.scale)
-        keep = None if save is None else partial(_save, Kept(), save)
         name = Path(network.name).stem + (", ensemble" if network.ensemble else "")
         methods.append(NetworkMethod(upscaler, name, path, given.right_view, keep))
     measured(Superres(factor, degradation), sets, methods, shown, console)
-
-
-def _save(kept: Kept, folder: Path, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
-    from pamcli.imaging.images import Picture, encode_picture
-
-    for view, pixels in (("left", left), ("right", right)):
-        file = folder / f"{name}_{view}.png"
-        kept.write(file, encode_picture(Picture(pixels), ".png", name=str(file)))
-
-
-def _check_saved(folder: Path, source: Source, weights: str | None, overwrite: bool) -> None:
-    """Raise UsageError, OutputError where the views cannot be written, or not without being asked."""
-    outputs = [{view: folder / f"{name}_{view}.png" for view in ("left", "right")} for name in source.names]
-    pairs = [PairName(files.left, files.right, files.name) for files in source.files]
-    check_collisions(pairs, outputs, files_behind(weights))
-    read = {view.parent for files in source.files for view in (files.left, files.right)}
-    written = {file.parent for paths in outputs for file in paths.values()}
-    if {os.path.realpath(place) for place in read} & {os.path.realpath(place) for place in written}:
-        raise UsageError(f"pictures of the data set lie in {named(folder)}", "name another folder for --save")
-    check_existing(outputs, overwrite=overwrite)
-    for paths in outputs:
-        for file in paths.values():
-            check_writable(file)

@@ -1,26 +1,17 @@
 """pam dataset label: disparities to learn from, for pairs without a truth."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli.console import Console
-from pamcli.cli.groups import OptionGroup, argument, flag, option
-from pamcli.cli.network import Network, find_weights
+from pamcli.cli.groups import OptionGroup, argument, as_keywords, flag, option
+from pamcli.cli.network import Network
 from pamcli.cli.options import DATA, FORM, JSONL, Compute, Quiet
 from pamcli.errors import BATCH_FAILED, InputError, UsageError
-from pamcli.files.atomic import owned, write_atomically
+from pamcli.files.atomic import owned
 from pamcli.files.finding import counted, shown
 from pamcli.registry.catalog import DEFAULT_MATCHING, files_behind
-
-if TYPE_CHECKING:
-    from pamcli.data.source import Source
-
-LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
 
 
 class To(OptionGroup, panel="Output"):
@@ -33,17 +24,12 @@ class To(OptionGroup, panel="Output"):
     jsonl: bool = JSONL
 
 
-class Labelling(Quiet, Compute, Network):
-    """Whose network, where it computes, and what is said."""
-
-    @property
-    def name(self) -> str:
-        """Name, file or address of the weights."""
-        return self.weights or DEFAULT_MATCHING
-
-
-def label_pairs(
-    to: To, using: Labelling, data: str = argument(f"{FORM}, of rectified pairs.", default=..., **DATA)
+def command(
+    to: To,
+    network: Network,
+    compute: Compute,
+    messages: Quiet,
+    data: str = argument(f"{FORM}, of rectified pairs.", default=..., **DATA),
 ) -> None:
     """Label pairs without a truth, to learn from them.
 
@@ -56,7 +42,7 @@ def label_pairs(
     $ pam dataset label pairs:mine/ -o labelled/
     $ pam dataset label pairs:mine/ -o labelled/ --overwrite
     """
-    console = using.console(jsonl=to.jsonl)
+    console, name = messages.console(jsonl=to.jsonl), network.weights or DEFAULT_MATCHING
     from pamcli.data.open import open_data, parse_data
 
     spec = parse_data(data)
@@ -67,70 +53,37 @@ def label_pairs(
     read = (Path(os.path.realpath(path)) for files in source.files for path in (files.left, files.right))
     if any(path.parent in (target / "left", target / "right") for path in read):
         raise UsageError(f"{shown(to.output)} holds the pairs that are to be labelled", "name another folder")
-    networks = (Path(os.path.realpath(path)) for path in files_behind(using.weights))
+    networks = (Path(os.path.realpath(path)) for path in files_behind(network.weights))
     if any(path.parent.parent == target for path in networks):
         raise UsageError(f"{shown(to.output)} holds the network among its pairs", "name another folder")
     if to.output.exists() and not to.output.is_dir():
         raise UsageError(f"{shown(to.output)} is a file", "name a folder")
+    failed = 0
     with owned(to.output):
+        with console.starting(name):
+            from pamcli.batch.networks import load_matcher
+            from pamcli.training.labels import LEAST, label_files, label_pairs
         waiting = [
             index
-            for index, name in enumerate(source.names)
-            if to.overwrite or not _parts(to.output, name)["right"].exists()
+            for index, sample in enumerate(source.names)
+            if to.overwrite or not label_files(to.output, sample)["right"].exists()
         ]
         if there := len(source) - len(waiting):
             console.inform(f"{counted(there, 'pair')} of {len(source)} labelled there already")
-        failed = _label(source, waiting, to, using, console) if waiting else 0
+        if waiting:
+            matcher, _ = load_matcher(**as_keywords(network, compute) | {"weights": name})
+            with console.progress("pairs", len(waiting)) as bar:
+                for sample, found in label_pairs(matcher, source, waiting, to.output):
+                    if isinstance(found, InputError):
+                        console.error(f"{sample}: {found}")
+                        failed += 1
+                    else:
+                        kept = found >= LEAST
+                        line = f"{sample}: {found:.0%} of the pixels have a label"
+                        facts = {"pair": sample, "labelled": found, "kept": kept}
+                        console.answer(facts, line if kept else f"{line}: too few, left out")
+                    bar.advance()
     if len(source) > failed:
         console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
     if failed:
         raise typer.Exit(BATCH_FAILED)
-
-
-def _parts(folder: Path, name: str) -> dict[str, Path]:
-    """Files of a labelled pair, in the order in which they are written: the last one makes it a pair."""
-    flat = name.replace("/", "_")
-    suffixes = {"disparity": ".npy", "left": ".png", "right": ".png"}
-    return {part: folder / part / f"{flat}{suffix}" for part, suffix in suffixes.items()}
-
-
-def _label(source: Source, waiting: list[int], to: To, using: Labelling, console: Console) -> int:
-    """Label what is waiting; how many pairs could not be read or matched."""
-    path, failed = find_weights(using.name, console), 0
-    with console.starting(using.name):
-        from pamcli.imaging.disparity_files import encode_disparity
-        from pamcli.imaging.images import Picture, encode_picture
-        from pamcli.inference.matcher import StereoMatcher
-        from pamcli.training.labels import labelled
-
-        matcher = StereoMatcher.load(
-            path,
-            device=using.device,
-            precision=using.precision,
-            max_memory=using.max_memory,
-            network_from=using.network_from,
-        )
-    with console.progress("pairs", len(waiting)) as bar:
-        for index in waiting:
-            name = source.names[index]
-            try:
-                sample = source.load(index)
-                made = labelled(matcher, sample.left, sample.right)
-            except InputError as error:
-                console.error(f"{name}: {error}")
-                failed += 1
-            else:
-                kept = made.share >= LEAST
-                if kept:
-                    content = {"disparity": encode_disparity(made.disparity, ".npy").data}
-                    for side, view in (("left", made.left), ("right", made.right)):
-                        content[side] = encode_picture(Picture(view), ".png", name=name)
-                    for part, file in _parts(to.output, name).items():
-                        write_atomically(file, content[part])
-                left_out = "" if kept else ": too few, left out"
-                console.answer(
-                    {"pair": name, "labelled": made.share, "kept": kept},
-                    f"{name}: {made.share:.0%} of the pixels have a label{left_out}",
-                )
-            bar.advance()
-    return failed

@@ -84,19 +84,22 @@ def match_size(text: str, option: str) -> float | Literal["auto"]:
     raise UsageError(f"{option} {text!r} is no size to match pictures at", hint)
 
 
-def _two_numbers(text: str, mark: str, digits: int = 5) -> tuple[int, int] | None:
-    """Whole numbers of so many digits at most, with a mark between them; None where that is not it."""
-    found = re.fullmatch(f"([0-9]{{1,{digits}}}){mark}([0-9]{{1,{digits}}})", text)
-    return None if found is None else (int(found[1]), int(found[2]))
+def _two_numbers(
+    text: str, option: str, mark: str, what: str, hint: str, fit: Callable[[int, int], bool], digits: int = 5
+) -> tuple[int, int]:
+    """Whole numbers of so many digits at most, with a mark between them. what: they are; fit: together."""
+    found = re.fullmatch(f"([0-9]{{1,{digits}}}){mark}([0-9]{{1,{digits}}})", text, re.IGNORECASE)
+    if found is None or not fit(int(found[1]), int(found[2])):
+        raise UsageError(f"{option} {text!r} is no {what}", hint)
+    return int(found[1]), int(found[2])
 
 
 def rows_by_columns(text: str, option: str) -> tuple[int, int] | None:
     """Read a size in the order of tensors, rows x columns; None for "dynamic"."""
-    size = _two_numbers(text, "x")
-    if text != "dynamic" and (size is None or min(size) < 16):
-        hint = "rows x columns from 16 on, as in 384x1248, or dynamic"
-        raise UsageError(f"{option} {text!r} is no size", hint)
-    return size
+    if text == "dynamic":
+        return None
+    hint = "rows x columns from 16 on, as in 384x1248, or dynamic"
+    return _two_numbers(text, option, "x", "size", hint, lambda *size: min(size) >= 16)
 
 
 def memory_size(text: str, option: str) -> int:
@@ -115,12 +118,10 @@ def crop(text: str, option: str) -> tuple[int, int]:
 
 def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
     """Width and height from WxH."""
-    size = _two_numbers(text.lower(), "x")
-    if size is None or not least <= min(size) <= max(size) <= 65535:
-        raise UsageError(
-            f"{option} {text!r} is no size", f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
-        )
-    return size
+    hint = f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
+    return _two_numbers(
+        text, option, "x", "size", hint, lambda *size: least <= min(size) <= max(size) <= 65535
+    )
 
 
 def length(text: str, option: str) -> float:
@@ -146,10 +147,8 @@ def known_length(text: str, option: str) -> tuple[tuple[tuple[float, float], tup
 
 def board(text: str, option: str) -> tuple[int, int]:
     """Columns and rows."""
-    size = _two_numbers(text.lower(), "x", digits=3)
-    if size is None or min(size) < 2:
-        raise UsageError(f"{option} {text!r} is no board", "COLUMNSxROWS, as in 9x6")
-    return size
+    hint = "COLUMNSxROWS, as in 9x6"
+    return _two_numbers(text, option, "x", "board", hint, lambda *size: min(size) >= 2, digits=3)
 
 
 def offset(text: str, option: str) -> int | Literal["auto"]:
@@ -163,13 +162,9 @@ def offset(text: str, option: str) -> int | Literal["auto"]:
 
 def shard(text: str, option: str) -> tuple[int, int]:
     """Read a share I/N of all pairs."""
-    share = _two_numbers(text, "/", digits=9)
-    if share is None or not 1 <= share[0] <= share[1]:
-        raise UsageError(
-            f"{option} {text} is no share of a batch: I/N with I from 1 to N",
-            f"with an index that counts from 0, {option} $((INDEX + 1))/N",
-        )
-    return share
+    what = "share of a batch: I/N with I from 1 to N"
+    hint = f"with an index that counts from 0, {option} $((INDEX + 1))/N"
+    return _two_numbers(text, option, "/", what, hint, lambda one, all: 1 <= one <= all, digits=9)
 
 
 def scale(text: str, option: str) -> float:
@@ -185,10 +180,8 @@ def scale(text: str, option: str) -> float:
 
 def cameras(text: str, option: str) -> tuple[int, int]:
     """Numbers of the left and the right camera."""
-    pair = _two_numbers(text, ":", digits=2)
-    if pair is None or pair[0] == pair[1]:
-        raise UsageError(f"{option} {text!r} is no pair of cameras", "write LEFT:RIGHT, as in 0:1")
-    return pair
+    hint = "write LEFT:RIGHT, as in 0:1"
+    return _two_numbers(text, option, ":", "pair of cameras", hint, lambda left, right: left != right, 2)
 
 
 def color_range(text: str, option: str) -> tuple[float, float] | Literal["auto"]:

@@ -165,19 +165,13 @@ def _carried_out(plan: Plan, workers: int, skip_damaged: bool, console: Console,
     """Make the patches and report how many; whether some pairs could not be read."""
     from pamcli.flickr1024.prepare import carry_out, finish
     from pamcli.flickr1024.stores import read_index
-    from pamcli.flickr1024.unfinished import size_text
 
     name, items = plan.paths.store, len(plan.items)
+    for line in plan.outlook():
+        console.inform(line)
     if plan.finished:
-        console.inform(f"{shown(name)} is finished already")
         index = read_index(plan.paths.index)
     else:
-        if plan.done:
-            console.inform(f"{shown(name)} goes on: {len(plan.done)} of {items} pairs are there")
-        made = f"{counted(plan.patches, 'patch')} of {counted(items, 'pair')}"
-        console.inform(f"{made}, about {size_text(plan.needed)} to write")
-        if small := sum(item.picture.patches == 0 for item in plan.items):
-            console.inform(f"too small for a patch: {counted(small, 'pair')}")
         bar.expect(items)
         failed = carry_out(plan, workers, bar.advance)
         for pair, reason in (*plan.unreadable, *failed):

@@ -8,21 +8,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from pamcli.cli import parsing
 from pamcli.cli.console import Console, on_signals, rich_bar
-from pamcli.cli.groups import set_options
-from pamcli.cli.network import find_weights
-from pamcli.cli.options import at_most_one
-from pamcli.cli.training_options import ON_RESUMING, AnyTraining, MatcherTraining, UpscalerTraining
+from pamcli.cli.groups import OptionGroup, flag, option, set_options
+from pamcli.cli.network import WEIGHTS, find_weights
+from pamcli.cli.options import DATA, FORM, Device, Messages, at_most_one
 from pamcli.errors import UsageError
-from pamcli.registry.architectures import TRAINED, names_of
-from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.architectures import names_of
 from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
@@ -31,6 +30,118 @@ if TYPE_CHECKING:
     from pamcli.training.loop import Stop
     from pamcli.training.recipe import Recipe
     from pamcli.training.validation import Validated
+
+
+ON_RESUMING = {"resume", "device", "workers", "max_minutes", "as_json", "quiet", "verbose", "steps"}
+"""Options that go with --resume; all others are the run's already."""
+
+
+class Run(OptionGroup, panel="Output"):
+    """The run's folder, and how it is reported."""
+
+    output: Path | None = option("The new run's folder.", "-o", metavar="RUN")
+    resume: Path | None = option("Go on with a run that was stopped.", metavar="RUN")
+    max_minutes: float | None = option("Stop cleanly after so many minutes; --resume goes on.", metavar="X")
+    as_json: bool = flag("Print every line of the log on stdout, one JSON object a line.", "--jsonl")
+
+
+class Source(OptionGroup, panel="Input"):
+    """What is learned from, and measured on."""
+
+    data: list[str] | None = option(
+        "Learn from this data set of `pam dataset list`; given several times, ?weight= mixes them.",
+        **(DATA | {"metavar": FORM}),
+    )
+    crop: tuple[int, int] | None = option(
+        "Train on crops of this size, pixels.", metavar="WxH", parse=parsing.crop
+    )
+    validation: list[str] | None = option(
+        "Measure the weights on this data set; the best are kept as best.", "--val", **DATA
+    )
+
+
+class Learning(OptionGroup, panel="Learning"):
+    """The recipe, and what is changed in it."""
+
+    recipe: str | None = option(
+        "Train by one of pam's recipes (pam guide training), or a run's recipe.json; options change it.",
+        metavar="NAME|FILE.json",
+        parse=parsing.name,
+    )
+    steps: int | None = option("Learn from so many batches in all; with --resume: go on to so many.", min=1)
+    epochs: float | None = option("Learn from so many passes over the data, instead of --steps.")
+    batch: int | None = option("Take so many pairs in a step, over all processes of torchrun.", min=1)
+    learning_rate: float | None = option("Set the highest learning rate of the schedule.", metavar="X")
+    settings: list[str] | None = option(
+        "Set any value of the recipe, as in losses.pam=0, ema=0.99 or schedule.kind=cosine (pam guide "
+        "training); may be given several times.",
+        "--set",
+        metavar="KEY=VALUE",
+    )
+    seed: int | None = option("Draw fresh weights and examples from this seed.", min=0)
+
+
+class Start(OptionGroup, panel="Network"):
+    """The weights to begin with, and which of them learn."""
+
+    start: str | None = option(
+        "Begin with these weights: a name of `pam weights list`, or a file.",
+        "--from",
+        parse=parsing.name,
+        **(WEIGHTS | {"metavar": "WEIGHTS"}),
+    )
+    variant: str | None = option(
+        "Train a network with parts unlike the paper's, as in blocks=2,refinement=none.",
+        metavar="KEY=VALUE,...",
+    )
+
+
+class Machine(Device):
+    """Where and how to compute."""
+
+    precision: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
+        "Compute in this precision; auto: the fastest that the processor has."
+    )
+    workers: int | None = option("Prepare examples in N processes (0: none of their own).", min=0, max=256)
+
+
+class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network"):
+    """What the command line says; None = nothing."""
+
+
+class MatcherTraining(Training):
+    """Options of pam train disparity."""
+
+    unsupervised: bool = flag(
+        "Learn from pairs alone, from the default weights unless others are named; no truth is opened.",
+        rich_help_panel="Learning",
+    )
+    network: str | None = option(
+        "Train this matcher; by default that of the recipe, or of --from.",
+        metavar="|".join(names_of("disparity")),
+        parse=parsing.one_of(*names_of("disparity")),
+    )
+    max_disparity: int | Literal["stored"] | None = option(
+        "Train with this largest disparity as a prior, which is stored with the weights.",
+        default="stored",
+        metavar="N|none",
+        parse=parsing.prior,
+        show_default=False,
+    )
+
+
+class UpscalerTraining(Training):
+    """Options of pam train superres."""
+
+    network: str | None = option(
+        "Train this network; by default that of the recipe, or of --from.",
+        metavar="|".join(names_of("superres")),
+        parse=parsing.one_of(*names_of("superres")),
+    )
+    scale: int | None = option("Learn to enlarge 2, 3, 4 or 8 times on each side.", metavar="2|3|4|8")
+
+
+AnyTraining = MatcherTraining | UpscalerTraining
 
 
 def disparity(given: MatcherTraining) -> None:
@@ -72,7 +183,7 @@ def _train(task: Task, given: AnyTraining) -> None:
         from pamcli.training.journal import NoObserver
         from pamcli.training.loop import Stop
 
-    machine = run.Machine(given.device, given.wandb, given.workers)
+    machine = run.Machine(given.device, given.workers)
     stop = Stop(given.max_minutes)
     if recipe is None:
         recipe = run.recipe_of(folder)
@@ -111,10 +222,8 @@ def _check(given: AnyTraining) -> None:
     elif given.output is None:
         raise UsageError("no folder is given for the run", "-o RUN, or --resume RUN")
     at_most_one({"--steps": given.steps, "--epochs": given.epochs})
-    for option, texts in (("--loss NAME=WEIGHT", given.loss), ("--set KEY=VALUE", given.settings)):
-        if wrong := [text for text in texts or () if "=" not in text]:
-            name, form = option.split()
-            raise UsageError(f"{name} {wrong[0]!r} is not {form}")
+    if wrong := [text for text in given.settings or () if "=" not in text]:
+        raise UsageError(f"--set {wrong[0]!r} is not KEY=VALUE")
     from pamcli.data.open import parse_data
 
     for text in [*(given.data or ()), *(given.validation or ())]:
@@ -122,68 +231,22 @@ def _check(given: AnyTraining) -> None:
 
 
 def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
-    """The recipe that is asked for, changed by the options that are given.
+    """Find the recipe that is asked for, changed by the options that are given. Raises as `asked_recipe`."""
+    from pamcli.training.recipe import Recipe
+    from pamcli.training.recipes import asked_recipe
 
-    Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
-    """
-    from pamcli.training.recipes import changed, default_recipe, named_recipe, read_recipe
-
-    unsupervised = isinstance(given, MatcherTraining) and given.unsupervised
-    start = given.start
-    if unsupervised and not (start or given.recipe or given.network or given.variant):
-        start = DEFAULT_MATCHING
-    stored = None if start is None else read_header(find_weights(start, console)).spec
-    network = given.network
-    if network is None and stored is not None and stored.architecture in names_of(task):
-        network = stored.architecture if stored.architecture != TRAINED[task] else None
-    file = given.recipe is not None and given.recipe.endswith(".json")
-    if file:
-        recipe = read_recipe(Path(given.recipe or ""))
-        if recipe.task != task:
-            raise UsageError(f"{given.recipe} is a recipe of pam train {recipe.task}")
-    else:
-        default = default_recipe(task, unsupervised=unsupervised, start=stored is not None, network=network)
-        recipe = named_recipe(given.recipe or default, task)
-    changes: dict[str, Any] = {
-        each.name: tuple(value) if isinstance(value, list) else value
-        for each in fields(recipe)
-        if (value := getattr(given, each.name, None)) not in (None, [])
-    }
-    changes.pop("variant", None)  # together with the losses, which must suit it
-    if start is not None:
-        changes["start"] = start
-    if given.steps is not None or given.epochs is not None:
-        changes |= {"steps": given.steps, "epochs": given.epochs}
-    if isinstance(given, MatcherTraining):
-        most = given.max_disparity
-        changes.pop("max_disparity", None)
-        if most != "stored":
-            changes["max_disparity"] = None if most is None else -(-most // 16) * 16
-    if network is not None:
-        changes["network"] = network
-    if stored is not None:  # what they were trained with, where nothing else is said
-        if task == "disparity" and recipe.max_disparity is None:
-            changes.setdefault("max_disparity", stored.max_disparity)
-        elif task == "superres" and stored.scale is not None and not file:
-            changes.setdefault("scale", stored.scale)
-    settings = {f"losses.{name}": weight for name, _, weight in (t.partition("=") for t in given.loss or ())}
-    if given.learning_rate_schedule is not None:
-        settings["schedule.kind"] = given.learning_rate_schedule
-    if given.variant is not None:
-        settings["variant"] = given.variant
-    elif stored is not None and stored.variant != recipe.variant and network is None and not file:
-        settings["variant"] = stored.variant
-    settings |= {key: value for key, _, value in (text.partition("=") for text in given.settings or ())}
-    recipe = replace(recipe, **changes)
-    if settings:
-        recipe = changed(recipe, settings)
-    if unsupervised and recipe.losses.need_truth and not recipe.own_labels:
-        what, why, hint = f"the recipe {recipe.name}", "it learns from the truth", "leave out one of them"
-        if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:
-            what, why = "mask_by_truth_below", "the mask is made of the truth"
-            hint += "; --recipe unsupervised has the same losses"
-        raise UsageError(f"--unsupervised and {what} contradict each other: {why}", hint)
-    return recipe
+    said = {each.name: getattr(given, each.name, None) for each in fields(Recipe)}
+    values = {name: value for name, value in said.items() if value not in (None, [], "stored")}
+    if isinstance(given, MatcherTraining) and given.max_disparity != "stored":
+        values["max_disparity"] = given.max_disparity
+    return asked_recipe(
+        task,
+        given.recipe,
+        values,
+        given.settings or (),
+        unsupervised=isinstance(given, MatcherTraining) and given.unsupervised,
+        spec_of=lambda weights: read_header(find_weights(weights, console)).spec,
+    )
 
 
 def _signals(stop: Stop) -> AbstractContextManager[None]:

@@ -1,8 +1,6 @@
 """pam weights: what networks there are, what a file holds, whether it is whole, import and export."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -13,8 +11,8 @@ from pamcli.cli.network import WEIGHTS, find_weights
 from pamcli.cli.options import JSON, JSONL, Messages, check_new_file
 from pamcli.errors import PamError, UsageError
 from pamcli.files.outputs import check_beside
+from pamcli.inference.weights_files import require_whole, weights_facts
 from pamcli.registry.catalog import REGISTERED, locate, sha256
-from pamcli.registry.spec import WeightsFile, read_header
 
 app = group("List, show, check, import and export the networks' weights.")
 
@@ -36,8 +34,7 @@ def list_weights(jsonl: bool = JSONL) -> None:
         titles = {"name": "NAME", "size": "SIZE", "precision": "STORED", "version": "VERSION"}
         console.result(line.format(**titles, licence="LICENCE", purpose="PURPOSE"))
     for name, purpose in REGISTERED.items():
-        summary = _summary(read_header(locate(name, check=False).path))
-        row = {"name": name, "purpose": purpose, **summary}
+        row = {"name": name, "purpose": purpose, **weights_facts(locate(name, check=False).path)}
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
@@ -50,8 +47,7 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     """
     console = Console(jsonl=json)
     path = find_weights(weights, console, check=False)
-    described = _summary(read_header(path)) if path.suffix not in KINDS else KINDS[path.suffix](path)
-    values: dict[str, Any] = {"name": weights, **described, "path": path, "sha256": sha256(path)}
+    values = {"name": weights, **weights_facts(path), "path": path, "sha256": sha256(path)}
     shown = {key: value for key, value in values.items() if value not in (None, "")}
     if "parameters" in shown:
         shown["parameters"] = f"{values['parameters']} ({values['parameters'] / 1e6:.2f}M)"
@@ -70,24 +66,12 @@ def verify(
     $ pam weights verify
     $ pam weights verify passrnet-x2
     """
-    from pamcli.registry.load import load_network
-
     console = Console()
     failures: list[PamError] = []
     for name in weights or REGISTERED:
         try:
             path = find_weights(name, console)
-            if path.suffix == ".onnx":
-                from pamcli.inference.onnx_file import require_as_sealed
-
-                _exported(path)
-                require_as_sealed(path)
-            elif path.suffix == ".toml":
-                from pamcli.inference.foreign import ForeignNetwork
-
-                ForeignNetwork.load(path, "cpu", "auto", None)
-            else:
-                load_network(path)
+            require_whole(path)
         except PamError as error:
             failures.append(error)
             console.error(said(error) if error.message.startswith(name) else f"{name}: {said(error)}")
@@ -189,39 +173,3 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
         f"{made.largest:.2g} at most; {quick:.2f} s, PyTorch {slow:.2f} s"
     )
     console.path(given.output)
-
-
-def _summary(file: WeightsFile) -> dict[str, Any]:
-    measured = {"parameters": file.parameters, "precision": file.precision, "bytes": file.size}
-    return {**asdict(file.spec), **measured}
-
-
-def _exported(path: Path) -> dict[str, Any]:
-    """What an ONNX file says about itself, after ONNX Runtime has loaded it."""
-    from pamcli.inference.onnx_file import OnnxNetwork, is_exported
-
-    if not is_exported(path):
-        from pamcli.inference.foreign import recognised
-        from pamcli.inference.runners import Session
-
-        session = Session.load(path, "cpu")
-        family = getattr(recognised(session, path.name), "family", None)
-        ports = {"inputs": session.interface.inputs, "outputs": session.interface.outputs}
-        shown = {key: ", ".join(map(str, each)) for key, each in ports.items()}
-        return {"family": family or "none that pam knows", **shown, "bytes": path.stat().st_size}
-    network = OnnxNetwork(path, "cpu")
-    said = {key: network.said.get(key) for key in ("size", "precision")}
-    source = {"exported_from": network.said.get("name"), "weights_sha256": network.said.get("weights_sha256")}
-    return {**asdict(network.spec), **said, **source, "bytes": path.stat().st_size}
-
-
-def _described(path: Path) -> dict[str, Any]:
-    """What the description of a network by others says."""
-    from pamcli.registry.description import read_description
-
-    described = asdict(read_description(path))  # type: ignore[call-overload]
-    return {**described, "bytes": path.stat().st_size}
-
-
-KINDS = {".onnx": _exported, ".toml": _described}
-"""What says what a file holds that is no file of weights."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
+import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,24 @@ class SourceInfo:
     """Pattern of samples' names whose first group is the scene; a name that does not match is a scene."""
     needs_folder: bool = True
     """False: NAME alone, without a path, means something, too."""
+
+    def described(self, width: int) -> Iterator[str]:
+        """Say what can be asked for and what tree is expected, in lines of at most so many characters."""
+
+        def entry(word: str, text: str) -> Iterator[str]:
+            for index, line in enumerate(textwrap.wrap(text, width - 14, break_on_hyphens=False)):
+                yield f"  {'' if index else word:12}{line}"
+
+        yield f"{self.name}: {self.about}"
+        yield from entry("splits", ", ".join(self.splits))
+        for key in self.keys:
+            choices = ", ".join(f"{each} (default)" if each == key.default else each for each in key.choices)
+            choices += "" if key.default else "; default: whatever is there"
+            said = f": {choices}" if choices else f" (default {key.default})"
+            yield from entry(f"?{key.name}=", f"{key.meaning}{said}")
+        for index, line in enumerate(self.tree):
+            yield f"  {'' if index else 'tree':12}{line}"
+        yield from entry("unverified", self.unverified)
 
     def expected(self, split: str) -> str:
         """The pictures of one sample, on one line."""

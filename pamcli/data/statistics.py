@@ -18,14 +18,6 @@ from pamcli.errors import InputError
 from pamcli.imaging.matching import grey, match_densely, reduced, reduction
 from pamcli.workers import done_in_processes
 
-PAPER = (
-    ("Middlebury", 65, 3511605),
-    ("KITTI 2012", 194, 462564),
-    ("KITTI 2015", 200, 465573),
-    ("Flickr1024", 1024, 800486),
-)
-"""Rows of `tab4`: data set, pairs, pixels per image."""
-
 LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue in a grey value, as in MATLAB's rgb2gray
 _HASH = 16  # a side of the differences that stand for a picture
 _ALIKE = 12  # of their 256 bits, at most, that may differ between two copies of a picture
@@ -67,6 +59,19 @@ class SetFigures:
     """Pairs whose left pictures are equal in every pixel."""
     near_copies: tuple[tuple[str, str], ...]
     """Pairs whose left pictures look alike."""
+
+    @property
+    def same_views(self) -> list[str]:
+        """Pairs of the same picture twice."""
+        return [pair.name for pair in self.pairs if pair.same_views]
+
+    def repeated(self) -> list[str]:
+        """State what is there twice, a line each."""
+        return [
+            *(f"{second} is a copy of {first}" for first, second in self.copies),
+            *(f"{second} looks like {first}" for first, second in self.near_copies),
+            *(f"left and right of {name} are the same picture" for name in self.same_views),
+        ]
 
     def row(self) -> dict[str, float]:
         """Pairs; means of pixels per image, sharpness and entropy; the 5th percentile of the pairs' smallest

@@ -64,7 +64,8 @@ COLUMNS = {
 class Disparity(Task[Sample, Estimate, DisparitySummary]):
     """Measures disparity by the rules of each data set's benchmark, or by those that are named.
 
-    Raises UsageError: no such study, no such protocol, a limit of the truth beside a protocol's own.
+    Raises UsageError: no such study, no such protocol, one that is named twice, a limit of the truth below
+    1 px or beside a protocol's own.
     """
 
     max_gt: float | None = None
@@ -95,8 +96,13 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
             raise UsageError(f"no study is called {self.study!r}", f"known: {', '.join(studies.STUDIES)}")
         for name in self.protocols:
             check_protocol(name)
+            if self.protocols.count(name) > 1:
+                raise UsageError(f"`protocol` {name} is given twice", "give each name once")
+        if self.max_gt is not None and not (math.isfinite(self.max_gt) and self.max_gt >= 1):
+            raise UsageError(f"`max_gt` {self.max_gt:g} is no number of pixels from 1 up")
         if self.protocols and self.max_gt is not None:
-            raise UsageError("a protocol says which truth counts", "leave out max_gt, or the protocol")
+            hint = "a protocol says which truth counts"
+            raise UsageError("`max_gt` and `protocol` contradict each other", hint)
 
     def case(self, sample: Sample) -> Sample | None:
         if sample.disparity is None:

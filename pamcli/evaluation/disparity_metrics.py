@@ -31,6 +31,9 @@ BAD_THRESHOLDS = (0.5, 1, 2, 3, 4, 5, 6, 8)
 """Errors, px, above which a pixel is bad: 2 to 5 are KITTI 2012's Out (3 the headline), 0.5, 1, 2 and 4 those
 of Middlebury and ETH3D, 2, 4, 6 and 8 Booster's."""
 
+OTHER_UNIT = 1.8
+"""Times the truth from which estimates are suspected; of pictures of half the size they are off by 2."""
+
 QUANTILES = {"a50": 0.5, "a90": 0.9, "a95": 0.95, "a99": 0.99}
 
 METRICS = {
@@ -220,15 +223,15 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             yield f"{clipped} to [0, ndisp], as Middlebury's evaluation does"
 
     def _warnings(self) -> Iterator[str]:
-        """Suspect another unit or sign: no method is so bad in half of the pictures."""
+        """Suspect another unit, size or sign: no method is so bad in half of the pictures."""
         known = [ratio for ratio in self._ratios if math.isfinite(ratio)]
         typical = float(np.median(known)) if known else 1.0
         if typical < 0:
             yield "most estimates are negative: disparities of the left view are positive"
-        elif not 1 / 3 < typical < 3:
+        elif not 1 / OTHER_UNIT < typical < OTHER_UNIT:
             small = f"1/{1 / typical:.0f} of" if typical else "0 times"
             times = f"{typical:.3g} times" if typical >= 0.01 else small
-            asked = "are they in pixels, not multiplied or divided?"
+            asked = "are they in pixels of the pictures, neither multiplied nor of a smaller size?"
             yield f"the estimates are typically {times} the truth: {asked}"
 
 

@@ -12,8 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
+from pamcli.data.statistics import SetFigures
 from pamcli.evaluation.figures import Figures, flat
 from pamcli.evaluation.tables import Column, Table, Value
+
+SETS = (
+    ("Middlebury", 65, 3511605),
+    ("KITTI 2012", 194, 462564),
+    ("KITTI 2015", 200, 465573),
+    ("Flickr1024", 1024, 800486),
+)
+"""The paper's table of data sets: name, pairs, pixels per image."""
 
 
 @dataclass(frozen=True)
@@ -81,3 +90,23 @@ def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, metho
         Column("source", "source", text=True),
     )
     return Table(columns, tuple(lines))
+
+
+def table_of_sets(sets: Sequence[tuple[str, SetFigures]]) -> Table:
+    """Make a table of what data sets hold, by their names, with the paper's rows below."""
+    columns = (
+        Column("data", "data", text=True),
+        Column("pairs", "pairs", decimals=0),
+        Column("pixels", "pixels per image", decimals=0),
+        Column("smallest_disparity", "disparity from", "px", 0),
+        Column("largest_disparity", "to", "px", 0),
+        Column("sharpness", "sharpness"),
+        Column("entropy", "entropy", "bits"),
+        Column("copies", "copies", decimals=0),
+    )
+    rows: list[dict[str, Value]] = [
+        {"data": name, **figures.row(), "copies": len(figures.copies) + len(figures.near_copies)}
+        for name, figures in sets
+    ]
+    rows += [{"data": f"{name} in the paper", "pairs": pairs, "pixels": ppi} for name, pairs, ppi in SETS]
+    return Table(columns, tuple(rows))

@@ -1,7 +1,7 @@
 """A store of patches made from pairs: planned, checked before anything is made, carried out, finished."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import listed, shown
+from pamcli.files.finding import counted, listed, shown
 from pamcli.flickr1024.pairs import Pair
 from pamcli.flickr1024.stores import (
     HEADER,
@@ -31,7 +31,7 @@ from pamcli.flickr1024.stores import (
     write_patch_folder,
     write_pixels,
 )
-from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, write_json
+from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, size_text, write_json
 
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
@@ -91,6 +91,19 @@ class Plan(Unfinished[PairItem]):
     @property
     def patches_left(self) -> int:
         return sum(item.picture.patches for item in self.items if item.number not in self.done)
+
+    def outlook(self) -> Iterator[str]:
+        """Tell what is there and what is to be made."""
+        name, items = shown(self.paths.store), len(self.items)
+        if self.finished:
+            yield f"{name} is finished already"
+            return
+        if self.done:
+            yield f"{name} goes on: {len(self.done)} of {items} pairs are there"
+        made = f"{counted(self.patches, 'patch')} of {counted(items, 'pair')}"
+        yield f"{made}, about {size_text(self.needed)} to write"
+        if small := sum(item.picture.patches == 0 for item in self.items):
+            yield f"too small for a patch: {counted(small, 'pair')}"
 
     @property
     def pixels(self) -> int:

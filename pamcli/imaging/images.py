@@ -231,3 +231,16 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
             samples = np.array(image.convert(mode))  # a copy: Pillow's own memory is read-only
         quality = jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
     return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)
+
+
+def try_formats() -> tuple[str, ...]:
+    """Write and read each format that pictures are written in, in memory; the formats, by their suffixes.
+
+    Raises InputError: a picture comes back as another one.
+    """
+    ramp = np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)
+    for suffix in PICTURE_OUTPUT_SUFFIXES:
+        read = read_picture(encode_picture(Picture(ramp), suffix, name=suffix), name=suffix).pixels
+        if read.shape != ramp.shape:
+            raise InputError(f"a picture as {suffix} comes back as {read.shape}")
+    return tuple(PICTURE_OUTPUT_SUFFIXES)

@@ -1,10 +1,10 @@
-"""A quick look at a pair before the network sees it: unrelated, exchanged, not rectified, twice the same?
+"""A quick look at a pair before the network sees it: nearly black, unrelated, exchanged, not rectified?
 
 Features of both views are matched on a reduced picture, in a band of rows and to BOTH sides; some of them are
 then measured at full size, to a fraction of a pixel. This only yields warnings.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ SMALL, PLAIN = 100, 8.0
 BELOW = 0.1
 """Share of the matches that may lie below the disparities that are searched: of 80 rectified pairs 0.06 and
 less lay below 0."""
+FEW_BITS = 12
+"""Bits that some cameras give, written to the lower end of 16: white is one sixteenth of white then, and of
+the sample pair twice as many pixels are wrong, with 10 bits four times as many."""
 MAX_VERTICAL_ERROR = 1.0  # pixels by which matches of a rectified pair may lie above or below each other
 
 
@@ -54,20 +57,27 @@ class PairCheck:
     """Hardly anything of one picture is in the other: probably two scenes."""
     lowest: float = 0.0
     """Below this, at least, lie a tenth of the matches; 0 without a verdict."""
+    largest: int | None = None
+    """Largest value of pictures of 16 bits that use the lower `FEW_BITS` at most; None: they use more."""
 
     def warnings(self, min_disparity: float | None = None) -> list[str]:
         """One line for each thing that looks wrong, with its remedy; empty for a usable pair.
 
         min_disparity: where a search for disparities begins, pixels; None: there is none.
         """
+        lines = []
+        if self.largest is not None:
+            bits = max(self.largest.bit_length(), 8)
+            lines.append(
+                f"in pictures of 16 bits no value is above {self.largest}, so they are nearly black: if the "
+                f"camera gives {bits} bits, multiply its values by {1 << 16 - bits}"
+            )
         if self.identical:
             same = "both pictures are identical, so there is no disparity to find"
-            return [f"{same}: give the two views of a scene"]
+            return [*lines, f"{same}: give the two views of a scene"]
         if self.unrelated:
-            return [
-                "the pictures seem to show different scenes: hardly anything of one is found in the other"
-            ]
-        lines = []
+            what = "the pictures seem to show different scenes"
+            return [*lines, f"{what}: hardly anything of one is found in the other"]
         searched = min_disparity is not None and self.lowest >= min_disparity
         if self.exchanged and not (searched and min_disparity):
             lines.append(
@@ -99,6 +109,11 @@ def check_pair(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairChe
     """
     if left.shape != right.shape or left.ndim != 3 or left.shape[2] != 3:
         raise ValueError(f"two pictures (H, W, 3) of one size are needed, not {left.shape} and {right.shape}")
+    largest = max(int(view.max()) if view.dtype == np.uint16 else 1 << FEW_BITS for view in (left, right))
+    return replace(_looked_at(left, right), largest=None if largest >> FEW_BITS else largest)
+
+
+def _looked_at(left: NDArray[np.generic], right: NDArray[np.generic]) -> PairCheck:
     if _identical(left, right):
         return PairCheck(identical=True)
     height, width = left.shape[:2]

@@ -5,17 +5,19 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import UsageError
+from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.colormap import colorize
 from pamcli.inference.foreign import recognised
 from pamcli.inference.runners import Module, Runner, Session
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.trial import (
     ASPECTS,
+    CHOICES,
     CROP,
     FAR,
     NEARLY,
@@ -30,7 +32,7 @@ from pamcli.inference.trial import (
     hardly_told,
     words,
 )
-from pamcli.registry.description import SUFFIX, Description, read_description, with_settings
+from pamcli.registry.description import SUFFIX, Description, as_setting, read_description, with_settings
 from pamcli.registry.guessing import columns_of, guessed
 
 
@@ -47,6 +49,24 @@ class Described:
     """What was found out by trying, in words."""
     close: tuple[str, ...] = ()
     """What else is about as good on the sample pair, a line each."""
+
+    def questions(self) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
+        """Ask for each that is undecided: a question, and its answers with the settings that say them."""
+        described = self.tried.description
+        for aspect in self.undecided:
+            choices: Mapping[str, Mapping[str, Any]] = CHOICES.get(aspect) or {
+                " and ".join(name for name, given in each.inputs.items() if given.startswith("left")): {
+                    "inputs": each.inputs
+                }
+                for each in (described, *alternatives(described, aspect))
+            }
+            yield (
+                ASPECTS[aspect],
+                {
+                    choice: {key: as_setting(value) for key, value in values.items()}
+                    for choice, values in choices.items()
+                },
+            )
 
 
 @dataclass(frozen=True)
@@ -190,7 +210,9 @@ def picture_of(tried: Tried) -> NDArray[np.uint8]:
 
 
 def require_settled(found: Described) -> None:
-    """Raise UsageError where something could not be told."""
+    """Raise ModelError where the sample pair contradicts, UsageError where something could not be told."""
+    if found.contradictions and not found.tried.works:
+        raise ModelError(found.contradictions[0])
     if found.undecided:
         unknown = "; ".join(f"{ASPECTS[each]} ({SET[each]})" for each in found.undecided)
         raise UsageError(

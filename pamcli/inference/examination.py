@@ -1,21 +1,71 @@
-"""What a machine computes with, and whether a network does so rightly here."""
+"""Whether pam works here: what there is, what a machine computes with, and whether that is right.
+
+PyTorch is imported by what needs it, so that the rest is found out without it, too.
+"""
 
 import os
+import platform
 import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
-import torch
 
-from pamcli.errors import PamError
-from pamcli.inference.device import Compute, processor_has_bf16
-from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import free_memory
+from pamcli import __version__
+from pamcli.errors import PamError, missing_package
+from pamcli.registry.catalog import REGISTERED, locate
 
+PACKAGES = (
+    *("torch", "numpy", "imageio", "pillow", "tifffile", "imagecodecs", "safetensors", "huggingface-hub"),
+    *("opencv-python-headless", "onnxruntime", "ray"),
+)
 SHIFT = 8  # pixels between the two views of the self-test
+
+
+def examined() -> dict[str, Any]:
+    """Examine all `PARTS`: text, or texts by name, or the PamError where something is wrong."""
+    found: dict[str, Any] = {}
+    for name, find in PARTS.items():
+        try:
+            found[name] = find()
+        except PamError as error:
+            found[name] = error
+        except ImportError as error:
+            found[name] = PamError(missing_package(error))
+    return found
+
+
+def packages() -> dict[str, str]:
+    """Versions of what pam builds on."""
+
+    def found(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "not installed"
+
+    return {name: found(name) for name in PACKAGES}
+
+
+def weights() -> dict[str, str]:
+    """Files of the networks that come with pam. Raises ModelError: one is damaged."""
+    return {name: f"whole, {locate(name).path}" for name in REGISTERED}
+
+
+def pictures() -> str:
+    """Formats of pictures, each written and read in memory. Raises InputError where one is wrong."""
+    from pamcli.imaging.images import try_formats
+
+    return ", ".join(try_formats())
 
 
 def processor() -> dict[str, str]:
     """What it computes with."""
+    import torch
+
+    from pamcli.inference.device import processor_has_bf16
+
     mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "vectors": torch.backends.cpu.get_cpu_capability(),
@@ -26,6 +76,10 @@ def processor() -> dict[str, str]:
 
 def devices() -> dict[str, str]:
     """What `auto` chooses for networks that have no int8, and the GPUs."""
+    import torch
+
+    from pamcli.inference.device import Compute
+
     found = {"auto": ", ".join(Compute.choose(reduce=True).describe().values())}
     for index in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(index)
@@ -36,6 +90,10 @@ def devices() -> dict[str, str]:
 
 def memory() -> str:
     """Free memory of the CPU, for people."""
+    import torch
+
+    from pamcli.inference.memory import free_memory
+
     free = free_memory(torch.device("cpu"))
     if free is None:
         return "not reported by the system"
@@ -44,6 +102,8 @@ def memory() -> str:
 
 def self_test() -> str:
     """The shipped network on a made-up pair whose disparity is known. Raises PamError where it is off."""
+    from pamcli.inference.matcher import StereoMatcher
+
     matcher = StereoMatcher.load()
     coarse = np.random.default_rng(0).random((16, 32, 3)).repeat(4, 0).repeat(4, 1)
     texture = (255 * (coarse + np.roll(coarse, 1, 0) + np.roll(coarse, 1, 1)) / 3).astype(np.uint8)
@@ -54,3 +114,16 @@ def self_test() -> str:
     if not off < 1:
         raise PamError(f"a pair {SHIFT} px apart is matched with {off:.2f} px of error, not below 1")
     return f"a pair {SHIFT} px apart matched to {off:.2f} px in {seconds:.2f} s"
+
+
+PARTS: dict[str, Callable[[], str | dict[str, str]]] = {
+    "pam": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
+    "packages": packages,
+    "processor": processor,
+    "devices": devices,
+    "memory": memory,
+    "weights": weights,
+    "pictures": pictures,
+    "self-test": self_test,
+}
+"""What is examined, in the order in which it is told."""

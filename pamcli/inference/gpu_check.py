@@ -30,6 +30,9 @@ UNITS: dict[Task, str] = {"disparity": "px", "superres": "grey levels"}
 MOST: dict[Task, tuple[float, float]] = {"disparity": (0.01, 0.15), "superres": (0.05, 1.0)}
 """Deviation in the mean that is passed, of fp32 and of the shorter precisions, in `UNITS`."""
 
+HEADER = "network", "device", "precision", "ms", "mean off", "most off", "GPU memory", ""
+"""Titles of a row's cells."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -52,6 +55,16 @@ class Row:
     def sound(self) -> bool:
         """Whether nothing is wrong."""
         return not self.verdict.startswith(("OFF", "FAILED"))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells of `HEADER`, for people."""
+        figures = ["", "", "", ""]
+        if self.milliseconds is not None:
+            off = [f"{each:.2g} {self.unit}" for each in (self.mean, self.largest)]
+            memory = "" if self.memory is None else f"{self.memory / 1e9:.2f} GB"
+            figures = [f"{self.milliseconds:.0f}", *off, memory]
+        return self.network, self.device, self.precision, *figures, self.verdict
 
 
 def gpus() -> list[str]:

@@ -122,10 +122,11 @@ class StereoMatcher(NetworkOnDevice):
     ) -> None:
         """The network as it is now: a copy is made for inference.
 
-        `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16. `max_memory`: bytes
-        that the program may take in all, on the device; None: what is comfortable. `match_size`: in which
-        size pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of any sign: where
-        the search begins; below 0 for views of which one was shifted, or that converge.
+        `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16, and the attention
+        looks a little further where its network needs that to find all below it. `max_memory`: bytes that the
+        program may take in all, on the device; None: what is comfortable. `match_size`: in which size
+        pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of any sign: where the
+        search begins; below 0 for views of which one was shifted, or that converge.
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
@@ -231,8 +232,9 @@ class StereoMatcher(NetworkOnDevice):
             raise UsageError(
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
+        PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
         least, limit = self.min_disparity, self.max_disparity
-        if not least or left.shape != right.shape or left.ndim != 3:  # the last two are refused below
+        if not least:
             return self._found(left, right, extras, limit, progress)
         width = left.shape[1]
         limit = None if limit is None else -(-(limit - least) // 16) * 16
@@ -266,7 +268,6 @@ class StereoMatcher(NetworkOnDevice):
         progress: Progress | None,
     ) -> StereoResult:
         """Match views whose disparities are not negative."""
-        PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
         height, width = left.shape[:2]
         rows, columns = self._matched_size(height, width)
         views = left, right
@@ -274,6 +275,8 @@ class StereoMatcher(NetworkOnDevice):
             views = resized(left, rows, columns), resized(right, rows, columns)
             if max_disparity is not None:
                 max_disparity = -(-max_disparity * columns // (16 * width)) * 16
+        if max_disparity is not None and self.max_disparity != self.spec.max_disparity:  # else it learned so
+            max_disparity += self.spec.row.searched_beyond
         passes = 2 if self._twice(extras) else 1
         back = 1 + ("right_disparity" in extras) if columns < width else 0
         work = [float(rows * columns)] * passes + [BRINGING_BACK * height * width] * back

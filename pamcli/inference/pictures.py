@@ -126,8 +126,14 @@ def write_rows(rows: Tensor, into: Pixels) -> None:
 
 
 def _check(view: Pixels, name: str, smallest: int) -> None:
+    if not isinstance(view, np.ndarray | np.generic):
+        raise InputError(
+            f"the {name} picture is of type {type(view).__name__}, not a NumPy array",
+            "pamcli.read_picture(path).pixels is one, and numpy.asarray makes one of others' pictures",
+        )
     if view.ndim != 3 or view.shape[2] != 3:
-        raise InputError(f"the {name} picture has shape {view.shape}, not (height, width, 3)")
+        grey = "numpy.dstack([grey] * 3) makes one of a grey picture" if view.ndim == 2 else None
+        raise InputError(f"the {name} picture has shape {view.shape}, not (height, width, 3)", grey)
     if min(view.shape[:2]) < smallest:
         raise InputError(
             f"the {name} picture is {view.shape[1]} x {view.shape[0]} pixels",

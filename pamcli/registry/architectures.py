@@ -66,6 +66,9 @@ class Architecture:
     """`auto` may compute it in bf16, which changes next to nothing."""
     match_size: float | Literal["auto"] = 1.0
     """Matching: in which size pictures are matched where nothing is said."""
+    searched_beyond: int = 0
+    """Matching: pixels by which a search goes on beyond the maximum disparity that a person names, a multiple
+    of 16; what is found between columns of coarse attention takes those on both sides of it."""
     reading: float = 0.0
     """Super-resolution in strips: share of its time before the first rows are written."""
     shipped: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +115,7 @@ _ROWS = (
         multiple=32,
         eight_bits=True,
         match_size="auto",
+        searched_beyond=32,
         shipped={"pasmnet2": "disparity of a rectified pair, with sharp edges (the default)"},
         defaults={None: "pasmnet2"},
     ),

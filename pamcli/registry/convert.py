@@ -18,7 +18,7 @@ from pamcli.files.finding import check_regular
 from pamcli.registry.architectures import ARCHITECTURES, SCALES
 from pamcli.registry.catalog import sha256
 from pamcli.registry.load import check_state
-from pamcli.registry.spec import ModelSpec, read_header
+from pamcli.registry.spec import OTHERS, ModelSpec, read_header
 
 # Records of the authors keep their scores as NumPy scalars; these constructors cannot run foreign code.
 NUMPY_SCALARS = [
@@ -94,7 +94,8 @@ def _load(path: Path) -> Any:
     except MemoryError:
         raise
     except Exception as error:  # nearly every class there is, on files that are not what they claim to be
-        raise ModelError(f"{path} is not a PyTorch checkpoint, or is damaged", "download it again") from error
+        what = f"{path} is not a PyTorch checkpoint, or is damaged"
+        raise ModelError(what, f"download it again; TorchScript, and {OTHERS}") from error
 
 
 def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
@@ -123,5 +124,5 @@ def _recognise(state: dict[str, Tensor], path: Path) -> tuple[str, int | None]:
                 return row.name, scale
     raise ModelError(
         f"{path} is neither a PASMnet nor a PASSRnet (first keys: {', '.join(list(state)[:3])})",
-        "only checkpoints in the authors' layout can be imported",
+        f"only checkpoints in the authors' layout can be imported; {OTHERS}",
     )

@@ -12,6 +12,9 @@ from pamcli.errors import ModelError, UsageError
 from pamcli.registry.architectures import ARCHITECTURES, SCALES, Architecture, variant_of
 from pamcli.registry.variants import PAPER
 
+OTHERS = "any other network: pam guide own-network"
+"""What to do with a file that holds tensors of a network that is not pam's."""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -75,7 +78,8 @@ class ModelSpec:
     def from_metadata(cls, metadata: dict[str, str]) -> "ModelSpec":
         """Raises ModelError when the metadata are not pam's or not understood."""
         if metadata.get("pam_format") != "1":
-            raise ModelError("the file does not say which network it holds", "convert it: pam weights import")
+            what = "the file does not say which network it holds"
+            raise ModelError(what, f"the authors' checkpoints: pam weights import; {OTHERS}")
         try:
             values: dict[str, Any] = {
                 key.name: metadata[key.name] for key in fields(cls) if key.name in metadata
@@ -121,7 +125,7 @@ def read_header(path: Path) -> WeightsFile:
     except SafetensorError as error:
         raise ModelError(
             f"{path} is not a safetensors file, or is damaged: {error}",
-            "download it again; a .pth checkpoint of the authors is converted by: pam weights import",
+            f"download it again; the authors' checkpoints: pam weights import; {OTHERS}",
         ) from None
     try:
         spec = ModelSpec.from_metadata(metadata)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import json
 import os
 import time
@@ -96,15 +94,14 @@ def read_entries(log: Path) -> list[Entry]:
 class Journal:
     """Writes the log of a run, line by line."""
 
-    def __init__(self, folder: RunFolder, step: int, wandb: Any = None) -> None:
+    def __init__(self, folder: RunFolder, step: int) -> None:
         """Go on after `step` steps: what a run that was killed had logged beyond them is left out.
 
-        wandb: a run of Weights & Biases, which is given the same. Raises InputError: a line is damaged;
-        OutputError.
+        Raises InputError: a line is damaged; OutputError.
         """
         from tensorboardX import SummaryWriter
 
-        self.folder, self._wandb = folder, wandb
+        self.folder = folder
         self.entries = [entry for entry in read_entries(folder.log) if entry["step"] <= step]
         """All lines up to now."""
         write_atomically(folder.log, "".join(map(_line, self.entries)).encode())
@@ -120,11 +117,8 @@ class Journal:
                 log.write(_line(entry))
         except OSError as error:
             raise _cannot_write(self.folder.log, error) from error
-        numbers = _flat(entry)
-        for name, value in numbers.items():
+        for name, value in _flat(entry).items():
             self._events.add_scalar(name, value, entry["step"])
-        if self._wandb is not None:
-            self._wandb.log(numbers, step=entry["step"])
 
     def picture(self, step: int, name: str, pixels: NDArray[np.uint8]) -> None:
         """Show a picture (H, W, 3) among the events."""
@@ -136,30 +130,11 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._wandb is not None:
-            self._wandb.finish(exit_code=int(error is not None))
         try:
             self._events.close()
         except OSError as failed:
             if error is None:
                 raise _cannot_write(self.folder.path, failed) from failed
-
-
-def wandb_run(project: str, folder: RunFolder, recipe: Mapping[str, Any]) -> Any:
-    """A run of Weights & Biases, the same one where a run goes on. Raises UsageError: it is not installed."""
-    try:
-        wandb: Any = importlib.import_module("wandb")
-    except ImportError:
-        raise UsageError("Weights & Biases is not installed", "pip install wandb") from None
-    name = hashlib.sha256(str(folder.path.resolve()).encode()).hexdigest()[:16]
-    return wandb.init(
-        project=project,
-        id=name,
-        name=folder.path.name,
-        dir=str(folder.path),
-        config=dict(recipe),
-        resume="allow",
-    )
 
 
 def _line(entry: Entry) -> str:

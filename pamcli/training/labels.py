@@ -4,13 +4,19 @@ The network sees the pair enlarged, at which it errs less than at its own size. 
 disparities of both views are consistent, and block matching finds none, or about the same.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pamcli.imaging.images import eight_bits
+from pamcli.data.source import Source
+from pamcli.errors import InputError
+from pamcli.files.atomic import write_atomically
+from pamcli.imaging.disparity_files import encode_disparity
+from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.imaging.matching import grey, match_densely
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.pictures import Pixels
@@ -19,6 +25,7 @@ LARGEST = (1250, 900)  # width and height to which larger pictures are reduced
 PIXELS = 1_100_000  # up to which the network sees them enlarged, ...
 MOST_ENLARGED = 2.0  # ... and at most so many times
 MOST_DISPARITY = 207  # that block matching looks for, pixels
+LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
 
@@ -36,6 +43,37 @@ class Labelled:
     def share(self) -> float:
         """Share of the pixels that have a label."""
         return float(np.isfinite(self.disparity).mean())
+
+
+def label_files(folder: Path, name: str) -> dict[str, Path]:
+    """Files of a labelled pair, in the order in which they are written: the last one makes it a pair."""
+    flat = name.replace("/", "_")
+    suffixes = {"disparity": ".npy", "left": ".png", "right": ".png"}
+    return {part: folder / part / f"{flat}{suffix}" for part, suffix in suffixes.items()}
+
+
+def label_pairs(
+    matcher: StereoMatcher, source: Source, indices: Sequence[int], folder: Path
+) -> Iterator[tuple[str, float | InputError]]:
+    """Label samples of a source, and write them as pairs into a folder, without those below `LEAST`.
+
+    Yields the name of each, with the share of its pixels that have a label, or why it cannot be labelled.
+    """
+    for index in indices:
+        name = source.names[index]
+        try:
+            sample = source.load(index)
+            made = labelled(matcher, sample.left, sample.right)
+        except InputError as error:
+            yield name, error
+            continue
+        if made.share >= LEAST:
+            content = {"disparity": encode_disparity(made.disparity, ".npy").data}
+            for side, view in (("left", made.left), ("right", made.right)):
+                content[side] = encode_picture(Picture(view), ".png", name=name)
+            for part, file in label_files(folder, name).items():
+                write_atomically(file, content[part])
+        yield name, made.share
 
 
 def labelled(matcher: StereoMatcher, left: Pixels, right: Pixels) -> Labelled:

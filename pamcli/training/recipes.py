@@ -2,8 +2,8 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from pamcli.checked import first_wrong, from_json, unknown
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import read_text, shown
 from pamcli.files.stored import Text, understood
-from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task
+from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, names_of
+from pamcli.registry.catalog import DEFAULT_MATCHING
+from pamcli.registry.spec import ModelSpec
 from pamcli.training.recipe import Recipe
 
 MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
@@ -117,6 +119,68 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     except ValidationError as error:
         wrong = ", ".join(f"{key}={text}" for key, text in settings.items())
         raise UsageError(f"{wrong}: {first_wrong(error, Recipe)}") from error
+
+
+def asked_recipe(
+    task: Task,
+    name: str | None,
+    values: Mapping[str, Any],
+    settings: Sequence[str],
+    *,
+    unsupervised: bool,
+    spec_of: Callable[[str], ModelSpec],
+) -> Recipe:
+    """Find the recipe of a name, or the default for the task, with other values.
+
+    name: of a recipe, or a file that ends in .json. values: fields of the recipe; a maximum disparity is
+    rounded up. settings: "KEY=VALUE" as of `changed`, which comes last. unsupervised: no truth is opened, and
+    the run begins with the default weights unless something else is said. spec_of: reads what weights say,
+    whose network, prior and scale count where nothing else is said.
+    Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
+    """
+    changes: dict[str, Any] = {}
+    changes |= {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    if unsupervised and name is None and not {"start", "network", "variant"} & changes.keys():
+        changes["start"] = DEFAULT_MATCHING
+    stored = spec_of(changes["start"]) if "start" in changes else None
+    asked = changes.get("network")
+    if asked is None and stored is not None and stored.architecture in names_of(task):
+        asked = stored.architecture if stored.architecture != TRAINED[task] else None
+    file = name is not None and name.endswith(".json")
+    if file:
+        recipe = read_recipe(Path(name or ""))
+        if recipe.task != task:
+            raise UsageError(f"{name} is a recipe of pam train {recipe.task}")
+    else:
+        default = default_recipe(task, unsupervised=unsupervised, start=stored is not None, network=asked)
+        recipe = named_recipe(name or default, task)
+    if changes.keys() & {"steps", "epochs"}:  # one takes the place of the other
+        changes = {"steps": None, "epochs": None, **changes}
+    if (most := changes.get("max_disparity")) is not None:
+        changes["max_disparity"] = -(-most // 16) * 16
+    if asked is not None:
+        changes["network"] = asked
+    texts: dict[str, str] = {}
+    if (variant := changes.pop("variant", None)) is not None:  # together with the losses, which must suit it
+        texts["variant"] = variant
+    if stored is not None:
+        if task == "disparity" and recipe.max_disparity is None:
+            changes.setdefault("max_disparity", stored.max_disparity)
+        elif task == "superres" and stored.scale is not None and not file:
+            changes.setdefault("scale", stored.scale)
+        if variant is None and stored.variant != recipe.variant and asked is None and not file:
+            texts["variant"] = stored.variant
+    texts |= {key: value for key, _, value in (text.partition("=") for text in settings)}
+    recipe = replace(recipe, **changes)
+    if texts:
+        recipe = changed(recipe, texts)
+    if unsupervised and recipe.losses.need_truth and not recipe.own_labels:
+        what, why, hint = f"the recipe {recipe.name}", "it learns from the truth", "leave out one of them"
+        if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:
+            what, why = "mask_by_truth_below", "the mask is made of the truth"
+            hint += "; `recipe` unsupervised has the same losses"
+        raise UsageError(f"`unsupervised` and {what} contradict each other: {why}", hint)
+    return recipe
 
 
 def _value(text: str, switch: bool) -> Any:

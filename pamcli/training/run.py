@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_che
 from pamcli.training.crops import Crops
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
-from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder, wandb_run
+from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder
 from pamcli.training.labels import find_labels
 from pamcli.training.loop import RunEnd, Stop, Trainer
 from pamcli.training.own_pairs import (
@@ -51,8 +51,6 @@ class Machine:
     """What of a run depends on the machine: of what is computed, the rounding alone."""
 
     device: str = "auto"
-    wandb: str | None = None
-    """Project of Weights & Biases that the log goes to, too."""
     workers: int | None = None
     """Processes that make examples, beside each training process; 0: made in between the steps. None: one,
     and beside a GPU as many as there are cores for."""
@@ -160,12 +158,10 @@ def _run(
                 trainer.restore(checkpoint)
             journal = None
             if processes.is_main:
-                project = machine.wandb
-                watched = None if project is None else wandb_run(project, folder, asdict(recipe))
                 if not resumed:
                     record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
                     write_atomically(folder.recipe, record.encode())
-                journal = stack.enter_context(Journal(folder, trainer.step, watched))
+                journal = stack.enter_context(Journal(folder, trainer.step))
             batches = loader(
                 examples,
                 trainer.step,

@@ -122,7 +122,7 @@ def render_page(
 
 def _depths(calibration: Calibration, disparity: NDArray[np.float32]) -> list[float] | None:
     """Where the colours of the depth begin, far, and end, near, metres; None where no depth is known."""
-    depth = calibration.depth(disparity)
+    depth = calibration.depth(disparity.ravel())
     known = depth[np.isfinite(depth)]
     near, _, far = np.percentile(known, PERCENTILES).tolist() if known.size else (0.0, 0.0, 0.0)
     return [far, near] if known.size else None

@@ -117,7 +117,7 @@ def train(given: argparse.Namespace, row: Row, folder: Path, more: Sequence[str]
         command += ["--resume", str(folder), "--steps", str(given.steps)]
     else:
         command += ["--recipe", RECIPES[given.study], "--variant", variant_of(given, row)]
-        command += [word for loss in row.losses for word in ("--loss", loss)]
+        command += [word for loss in row.losses for word in ("--set", f"losses.{loss}")]
         command += [word for data in given.data for word in ("--data", data)]
         command += ["--steps", str(given.steps), "-o", str(folder), *more]
     print(shlex.join(["pam", *command]), file=sys.stdout if given.commands else sys.stderr, flush=True)

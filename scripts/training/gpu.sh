@@ -67,5 +67,5 @@ else
 fi
 [ ! -e "gpu/start-$what.safetensors" ] || start=gpu/start-$what.safetensors
 "$python" -m pamcli train "$task" --from "$start" --data procedural:runs/textures "${given[@]}" \
-    --learning-rate 1e-3 --learning-rate-schedule constant --precision bf16 --steps 1000000 \
-    --checkpoint-every 200 --keep 1 --max-minutes "$left" -o "$run" "$@"
+    --learning-rate 1e-3 --set schedule.kind=constant --precision bf16 --steps 1000000 \
+    --set checkpoint_every=200 --set keep=1 --max-minutes "$left" -o "$run" "$@"

@@ -8,5 +8,5 @@ shift 3
 if [ -e "$run/recipe.json" ]; then
     exec pam train disparity --resume "$run" --steps "$steps"
 fi
-exec pam train disparity --data "procedural:$textures" --from pasmnet --recipe scenes --loss initial=0.1 \
-    --learning-rate 6e-4 --steps "$steps" --checkpoint-every 50 -o "$run" "$@"
+exec pam train disparity --data "procedural:$textures" --from pasmnet --recipe scenes --set losses.initial=0.1 \
+    --learning-rate 6e-4 --steps "$steps" --set checkpoint_every=50 -o "$run" "$@"

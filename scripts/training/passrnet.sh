@@ -9,4 +9,4 @@ if [ -e "$run/recipe.json" ]; then
     exec pam train superres --resume "$run" --steps "$steps"
 fi
 exec pam train superres --scale "$scale" --data "pairs:$pairs?weight=2" --data "procedural:$textures" \
-    --from "passrnet-x$scale" --learning-rate 4e-4 --steps "$steps" --checkpoint-every 100 -o "$run" "$@"
+    --from "passrnet-x$scale" --learning-rate 4e-4 --steps "$steps" --set checkpoint_every=100 -o "$run" "$@"

@@ -10,4 +10,4 @@ if [ -e "$run/recipe.json" ]; then
     exec pam train superres --resume "$run" --steps "$steps"
 fi
 exec pam train superres --network passrnet2 --scale "$scale" --data "pairs:$pairs?weight=2" \
-    --data "procedural:$textures" --steps "$steps" --checkpoint-every 100 -o "$run" "$@"
+    --data "procedural:$textures" --steps "$steps" --set checkpoint_every=100 -o "$run" "$@"

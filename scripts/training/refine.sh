@@ -9,4 +9,4 @@ if [ -e "$run/recipe.json" ]; then
     exec pam train disparity --resume "$run" --steps "$steps"
 fi
 exec pam train disparity --data "procedural:$textures" --from "$weights" --recipe refine \
-    --steps "$steps" --checkpoint-every 50 -o "$run" "$@"
+    --steps "$steps" --set checkpoint_every=50 -o "$run" "$@"

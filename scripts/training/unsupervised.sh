@@ -9,4 +9,4 @@ if [ -e "$run/recipe.json" ]; then
     exec pam train disparity --resume "$run" --steps "$steps"
 fi
 exec pam train disparity --unsupervised --recipe unsupervised --data "pairs:$pairs" --data "procedural:$textures" \
-    --steps "$steps" --checkpoint-every 100 -o "$run" "$@"
+    --steps "$steps" --set checkpoint_every=100 -o "$run" "$@"

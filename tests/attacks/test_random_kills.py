@@ -62,7 +62,7 @@ TRAININGS = {
         "6",
     ],
 }
-RUN = ["--batch", "1", "--checkpoint-every", "1", "--seed", "3", "--log-every", "1"]
+RUN = ["--batch", "1", "--set", "checkpoint_every=1", "--seed", "3", "--set", "log_every=1"]
 MACHINE = ["--workers", "0", "--device", "cpu"]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

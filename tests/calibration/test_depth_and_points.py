@@ -196,3 +196,18 @@ def test_a_thinner_and_nearer_cloud(calibration: Calibration, truth: np.ndarray)
     assert "confidence" not in vertex
     empty, none = encode_point_cloud(truth, calibration, max_depth=0.1)
     assert none == len(read_back(empty)["vertex"]) == 0
+
+
+def test_depth_of_a_map_of_another_size_is_refused() -> None:
+    """Half as large, it has half the disparities: with the focal length of the whole, twice the depths."""
+    calibration = Calibration(1000, 0.2, size=(640, 480))
+    half = np.full((240, 320), 25, np.float32)
+    with pytest.raises(InputError, match=r"for 640 x 480 pixels, the disparity map has 320 x 240") as refused:
+        calibration.depth(half)
+    assert refused.value.hint is not None
+    assert "calibration.for_size(320, 240)" in refused.value.hint
+    with pytest.raises(InputError, match="320 x 240"):
+        calibration.depth_error(half, 0.5)
+    assert calibration.for_size(320, 240).depth(half)[0, 0] == pytest.approx(4)
+    assert calibration.depth(np.full((480, 640), 50, np.float32))[0, 0] == pytest.approx(4)
+    assert calibration.depth(np.float32([50]))[0] == pytest.approx(4), "points have no size"

@@ -59,7 +59,7 @@ def test_a_network_beside_another_and_both_under_two_rules(
 @pytest.mark.parametrize(
     ("more", "texts"),
     [
-        (["--method", "a=opencv", "--method", "a=files:made"], ["two are called a", "NAME=WHAT"]),
+        (["--method", "a=opencv", "--method", "a=files:made"], ["two methods are called a"]),
         (["--method", "opencv", "--predictions", "made"], ["--method", "--predictions"]),
         (["--method", "opencv", "--weights", "pasmnet"], ["--method", "--weights"]),
         (["--method", "opencv", "--study", "range"], ["--study", "--method"]),

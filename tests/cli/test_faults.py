@@ -27,7 +27,7 @@ from pamcli.inference import onnx_file
 
 WEIGHTS = Path(__file__).parents[2] / "weights" / "passrnet-x2.safetensors"
 
-TRAIN = "--crop 12x12 --batch 1 --steps 2 --checkpoint-every 1 --workers 0 --device cpu -o out"
+TRAIN = "--crop 12x12 --batch 1 --steps 2 --set checkpoint_every=1 --workers 0 --device cpu -o out"
 BATCHES = {
     "disparity": "disparity mine/left mine/right -o out/ --output-right out/ --color-map out/ --visible out/ "
     "--confidence out/ --page out/ --depth out/ --depth-error out/ --point-cloud out/ --focal 9 --baseline 1 "

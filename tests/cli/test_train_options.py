@@ -14,8 +14,7 @@ from PIL import Image
 
 from pamcli.cli import train
 from pamcli.cli.console import Console
-from pamcli.cli.train import make_recipe
-from pamcli.cli.training_options import MatcherTraining, UpscalerTraining
+from pamcli.cli.train import MatcherTraining, UpscalerTraining, make_recipe
 from pamcli.errors import UsageError
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
@@ -46,18 +45,24 @@ def pairs(here: Path) -> Path:
         (["-o", "run", "--data", "procedural", "--recipe", "superres"], ["pam train superres"]),
         (["-o", "run", "--data", "procedural", "--crop", "512"], ["--crop", "512x256"]),
         (["-o", "run", "--data", "procedural", "--crop", "100x64"], ["100x64", "multiples of 32"]),
-        (["-o", "run", "--data", "procedural", "--loss", "refined"], ["refined", "NAME=WEIGHT"]),
-        (["-o", "run", "--data", "procedural", "--loss", "refine=1"], ["refine", "did you mean refined"]),
-        (["-o", "run", "--data", "procedural", "--loss", "refined=much"], ["refined=much"]),
-        (["-o", "run", "--data", "procedural", "--loss", "refined=-1"], ["refined is -1", "equal to 0"]),
-        (["-o", "run", "--data", "procedural", "--loss", "charbonnier=1"], ["no term charbonnier"]),
+        (["-o", "run", "--data", "procedural", "--set", "losses.refined"], ["refined", "KEY=VALUE"]),
+        (
+            ["-o", "run", "--data", "procedural", "--set", "losses.refine=1"],
+            ["refine", "did you mean refined"],
+        ),
+        (["-o", "run", "--data", "procedural", "--set", "losses.refined=much"], ["refined=much"]),
+        (
+            ["-o", "run", "--data", "procedural", "--set", "losses.refined=-1"],
+            ["refined is -1", "equal to 0"],
+        ),
+        (["-o", "run", "--data", "procedural", "--set", "losses.charbonnier=1"], ["no term charbonnier"]),
         (["-o", "run", "--data", "procedural", "--set", "noise"], ["noise", "KEY=VALUE"]),
         (["-o", "run", "--data", "procedural", "--set", "augmentation.nois=1"], ["did you mean noise"]),
         (["-o", "run", "--data", "procedural", "--set", "augmentation.noise=-1"], ["noise is -1"]),
-        (["-o", "run", "--data", "procedural", "--batch", "4", "--accumulate", "3"], ["3 equal parts"]),
+        (["-o", "run", "--data", "procedural", "--batch", "4", "--set", "accumulate=3"], ["3 equal parts"]),
         (["-o", "run", "--data", "procedural", "--recipe", "paper-kitti"], ["paper-sceneflow"]),
         (
-            ["-o", "run", "--data", "procedural", "--from", "pasmnet", "--loss", "estimate=0.5"],
+            ["-o", "run", "--data", "procedural", "--from", "pasmnet", "--set", "losses.estimate=0.5"],
             ["estimate", "begins anew", "dead"],
         ),
         (
@@ -74,18 +79,18 @@ def pairs(here: Path) -> Path:
             ["is a pasmnet in the variant paper, not blocks=2"],
         ),
         (
-            ["-o", "run", "--data", "procedural", "--variant", "refinement=none", "--only", "refine"],
+            ["-o", "run", "--data", "procedural", "--variant", "refinement=none", "--set", "only=refine"],
             ["no part 'refine'", "here: hourglass, cas_pam"],
         ),
-        (["-o", "run", "--data", "procedural", "--only", "nose"], ["no part 'nose'", "refine"]),
-        (["-o", "run", "--data", "procedural", "--anew", "upscale"], ["no part 'upscale'", "refine"]),
+        (["-o", "run", "--data", "procedural", "--set", "only=nose"], ["no part 'nose'", "refine"]),
+        (["-o", "run", "--data", "procedural", "--set", "anew=upscale"], ["no part 'upscale'", "refine"]),
         (
             [
                 "-o",
                 "run",
                 "--data",
                 "procedural",
-                *(f"--loss={n}=0" for n in ("refined", "estimate", "initial", "likelihood")),
+                *(f"--set=losses.{n}=0" for n in ("refined", "estimate", "initial", "likelihood")),
             ],
             ["every term", "more than 0"],
         ),
@@ -192,15 +197,13 @@ def test_options_change_the_recipe(here: Path) -> None:
         batch=3,
         crop=(64, 128),
         learning_rate=0.5,
-        loss=["smoothness=0", "mask_by_truth_below=192"],
         seed=9,
         precision="fp32",
-        keep=1,
-        log_every=5,
-        clip=2.0,
-        accumulate=3,
-        learning_rate_schedule="cosine",
-        settings=["schedule.warmup=0.2", "augmentation.noise=0.02", "rates.cas_pam=0.5"],
+        settings=[
+            *("losses.smoothness=0", "losses.mask_by_truth_below=192", "keep=1", "log_every=5", "clip=2"),
+            *("accumulate=3", "schedule.kind=cosine", "schedule.warmup=0.2"),
+            *("augmentation.noise=0.02", "rates.cas_pam=0.5"),
+        ],
         max_disparity=100,
     )
     expected = replace(

@@ -23,10 +23,10 @@ from pamcli.training.loop import Trainer
 from pamcli.training.recipes import read_recipe
 
 STEPS = 4
-NO_PAM = ["--loss", "pam=0", "--loss", "likelihood=0"]
+NO_PAM = ["--set", "losses.pam=0", "--set", "losses.likelihood=0"]
 COMMON = ["--batch", "2", "--workers", "0", "--device", "cpu", "--seed", "3"]
 SMALL = ["--data", "procedural", "--crop", "64x32", "--variant", "scales=1,blocks=1,refinement=none", *COMMON]
-TINY = [*SMALL, "--steps", str(STEPS), "--checkpoint-every", "1"]
+TINY = [*SMALL, "--steps", str(STEPS), "--set", "checkpoint_every=1"]
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +285,7 @@ def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
             Image.fromarray(view).save(f"k/training/{side}/{index:06d}_10.png")
         for part in ("disp_occ_0", "disp_noc_0"):
             Path(f"k/training/{part}/{index:06d}_10.png").write_bytes(b"who reads this fails")
-    common = ("--data", "kitti2015:k", "--crop", "64x32", *COMMON, "--steps", "1", "--checkpoint-every", "1")
+    common = ("--data", "kitti2015:k", "--crop", "64x32", *COMMON, "--steps", "1")
     run = pam("train", "disparity", *common, "-o", "truth")
     refuse(run, 3, "000000_10.png")
     paper = ("--unsupervised", "--recipe", "unsupervised", "--from", "pasmnet")
@@ -372,7 +372,7 @@ def test_data_that_is_damaged_in_the_middle_leaves_the_last_checkpoint(here: Pat
         Path("pairs", side).mkdir(parents=True)
         Image.new("RGB", (64, 32)).save(f"pairs/{side}/a.png")
         Path(f"pairs/{side}/b.png").write_bytes(b"no picture")
-    common = ("--crop", "64x32", *COMMON, "--batch", "1", "--steps", "2", "--checkpoint-every", "1")
+    common = ("--crop", "64x32", *COMMON, "--batch", "1", "--steps", "2", "--set", "checkpoint_every=1")
     seed = ("--seed", "4")  # of which a comes before b
     data = ("--unsupervised", "--recipe", "unsupervised", "--data", "pairs:pairs")
     run = pam("train", "disparity", *data, *common, *seed, "-o", "run", "--quiet")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from pam_program import Run, files, names, pam, refuse, unchanged
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from pamcli.registry import catalog
 from pamcli.registry.catalog import recorded_sha256, sha256, weights_folder
@@ -117,7 +117,7 @@ def test_info_of_a_path(here: Path) -> None:
         ("pasmnett", ["no network is called 'pasmnett'", "did you mean pasmnet?"]),
         ("none.safetensors", ["no weights file none.safetensors", "pam weights list"]),
         (".", ["a folder, a pipe or a device"]),
-        ("c.pth.tar", ["c.pth.tar is not a safetensors file", "pam weights import"]),
+        ("c.pth.tar", ["c.pth.tar is not a safetensors file", "pam weights import", "pam guide own-network"]),
         ("empty.safetensors", ["empty.safetensors is not a safetensors file"]),
     ],
 )
@@ -312,6 +312,18 @@ def test_import_refuses_what_is_no_checkpoint(here: Path) -> None:
     ):
         refuse(pam("weights", "import", name, *OUTPUT), 4, said)
     assert files(here) == before
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_weights_of_other_networks_are_told_where_they_run(here: Path) -> None:
+    torch.save({"conv1.weight": torch.zeros(3)}, "other.pth")
+    torch.jit.script(torch.nn.Linear(2, 2)).save("scripted.pt")
+    save_file({"conv1.weight": torch.zeros(3)}, "other.safetensors")
+    for name in ("other.pth", "scripted.pt", "other.safetensors"):
+        for command in (["import", name, *OUTPUT], ["info", name]):
+            refuse(pam("weights", *command), 4, name, "pam guide own-network")
+        run = pam("weights", "describe", name, "-o", "net.toml")
+        refuse(run, 2, f"{name} is neither an .onnx file nor a description", "--network-from MODULE:FUNCTION")
 
 
 def test_import_refuses_what_was_imported(checkpoint: str) -> None:

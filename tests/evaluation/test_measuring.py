@@ -49,14 +49,21 @@ def warnings(factor: float) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     ("factor", "words"),
-    [(256, "256 times the truth"), (1 / 256, "1/256 of the truth"), (-1, "negative"), (0, "0 times")],
+    [
+        (256, "256 times the truth"),
+        (2, "2 times the truth"),
+        (0.5, "0.5 times"),
+        (1 / 256, "1/256 of the truth"),
+        (-1, "negative"),
+        (0, "0 times"),
+    ],
 )
 def test_estimates_in_another_unit_or_of_another_sign_are_suspected(factor: float, words: str) -> None:
     (line,) = warnings(factor)
     assert words in line
 
 
-@pytest.mark.parametrize("factor", [1, 0.5, 2])
+@pytest.mark.parametrize("factor", [1, 0.6, 1.7])
 def test_merely_bad_estimates_are_not(factor: float) -> None:
     assert warnings(factor) == ()
 

@@ -139,6 +139,26 @@ def test_sixteen_bits_and_another_exposure() -> None:
     assert check.warnings() == []
 
 
+@pytest.mark.parametrize(("bits", "times"), [(12, 16), (10, 64), (8, 256)])
+def test_few_bits_at_the_lower_end_of_sixteen_are_warned_of(
+    sample: tuple[Picture, Picture], bits: int, times: int
+) -> None:
+    low = [view.astype(np.uint16) << bits - 8 for view in sample]
+    said = check_pair(low[0], low[1]).warnings(0)[0]
+    largest = max(int(view.max()) for view in low)
+    assert said == (
+        f"in pictures of 16 bits no value is above {largest}, so they are nearly black: "
+        f"if the camera gives {bits} bits, multiply its values by {times}"
+    )
+
+
+def test_sixteen_bits_that_are_used_are_not_warned_of(sample: tuple[Picture, Picture]) -> None:
+    dark = [view.astype(np.uint16) << 5 for view in sample]  # 13 bits: an eighth of white
+    assert check_pair(dark[0], dark[1]).largest is None
+    assert check_pair(dark[0], sample[1]).largest is None
+    assert check_pair(sample[0] // 16, sample[1] // 16).largest is None
+
+
 def test_pictures_of_different_things_that_share_no_detail() -> None:
     left, right = (
         (np.repeat(texture(160, 240, seed)[..., None], 3, 2) * 255).astype(np.uint8) for seed in (5, 6)

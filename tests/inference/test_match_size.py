@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from sample_cut import Cut
+from sample_cut import Cut, whole_sample
 
 from pamcli.errors import UsageError
 from pamcli.imaging.full_size import along_edges
@@ -180,3 +181,37 @@ def test_what_an_exported_network_does_otherwise(
     matcher.size = exported
     found = matcher.departure(*size)
     assert found is None if said is None else found is not None and said in found
+
+
+@pytest.mark.parametrize("match_size", [0.5, 1])
+def test_all_below_the_maximum_disparity_is_found(match_size: float) -> None:
+    """The nearest things of the sample pair lie at 60 px: what is only just searched is not to be lost."""
+    sample = whole_sample()
+    known = np.isfinite(sample.truth)
+
+    def wrong(limit: int | None) -> float:
+        matcher = StereoMatcher.load(
+            "pasmnet2", device="cpu", precision="fp32", match_size=match_size, max_disparity=limit
+        )
+        found = matcher(sample.left, sample.right, extras=()).disparity
+        return 100 * float(np.mean(np.abs(found - sample.truth)[known] > 2))
+
+    assert np.nanmax(sample.truth) < 60
+    assert wrong(64) < wrong(None) + 1
+
+
+def test_weights_that_learned_with_a_maximum_search_what_they_learned_with() -> None:
+    network, spec = load_network(locate("pasmnet2").path)
+    cut = whole_sample()[slice(100, 228), slice(200, 456)]
+    compute = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32").compute
+    searched = []
+
+    class Seen(StereoMatcher):
+        def _result(self, pair, extras, max_disparity, *rest):  # type: ignore[no-untyped-def]
+            searched.append(max_disparity)
+            return super()._result(pair, extras, max_disparity, *rest)
+
+    for stored, asked in ((192, 192), (192, 64), (None, 64), (None, None)):
+        matcher = Seen(network, replace(spec, max_disparity=stored), compute, asked)
+        matcher(cut.left, cut.right, extras=())
+    assert searched == [192, 96, 96, None]

@@ -58,6 +58,9 @@ def test_a_picture_below_16_px_is_refused(matcher: StereoMatcher, height: int, w
 def test_what_is_no_picture_is_an_input_error(matcher: StereoMatcher) -> None:
     with pytest.raises(InputError, match=r"has shape \(5,\)"):
         matcher(np.zeros(5), np.zeros(5))
+    shifted = StereoMatcher(matcher.network, matcher.spec, matcher.compute, min_disparity=-8)
+    with pytest.raises(InputError, match="the left picture is of type str, not a NumPy array"):
+        shifted("left.png", "right.png")  # type: ignore[arg-type]
 
 
 def test_types_of_the_same_picture_give_the_same_result(matcher: StereoMatcher, small: Cut) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from sample_cut import Cut
 
 from pamcli.errors import InputError
@@ -96,18 +99,21 @@ def test_the_mirrored_pair_has_the_mirrored_right_view_on_the_left() -> None:
         (BYTES.astype(np.int8), "is int8"),
         (BYTES > 9, "is bool"),
         (FLOATS.astype(complex), "is complex128"),
-        (BYTES[..., 0], r"has shape \(20, 30\), not \(height, width, 3\)"),
+        (BYTES[..., 0], r"has shape \(20, 30\), not \(height, width, 3\) .numpy.dstack"),
         (BYTES[..., :1], r"has shape \(20, 30, 1\)"),
         (np.dstack((BYTES, BYTES[..., 0])), r"has shape \(20, 30, 4\)"),
         (BYTES[None], r"has shape \(1, 20, 30, 3\)"),
         (BYTES[0, 0, 0], r"has shape \(\)"),
+        ("left.png", r"is of type str, not a NumPy array .pamcli.read_picture\(path\).pixels"),
+        (torch.from_numpy(BYTES), "is of type Tensor, not a NumPy array"),
+        (Image.fromarray(BYTES), "is of type Image, not a NumPy array"),
         (BYTES[:15], "is 30 x 15 pixels .both sides must have at least 16"),
         (BYTES[:, :15], "is 15 x 20 pixels"),
         (BYTES[:0], "is 30 x 0 pixels"),
     ],
 )
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_what_is_no_picture_is_refused(picture: NDArray[np.generic], words: str, side: str) -> None:
+def test_what_is_no_picture_is_refused(picture: Any, words: str, side: str) -> None:
     views = (picture, BYTES) if side == "left" else (BYTES, picture)
     with pytest.raises(InputError, match=f"the {side} picture {words}") as caught:
         PairRows(*views, smallest=16)

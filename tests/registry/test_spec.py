@@ -173,7 +173,7 @@ def test_what_is_no_safetensors_file_is_refused(content: bytes, tmp_path: Path) 
     ("metadata", "words"),
     [
         (None, "does not say which network it holds"),
-        ({}, "does not say which network it holds .convert it: pam weights import"),
+        ({}, "does not say which network it holds .the authors. checkpoints: pam weights import"),
         ({"format": "pt"}, "does not say which network it holds"),
         ({**GOOD, "pam_format": "2"}, "does not say which network it holds"),
         ({**GOOD, "architecture": "psmnet"}, "unknown architecture 'psmnet'"),

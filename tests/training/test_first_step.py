@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from pamcli.cli import app, train
 from pamcli.cli.console import Console
-from pamcli.cli.training_options import Training
+from pamcli.cli.train import Training
 from pamcli.data.open import open_data
 from pamcli.losses.total import matching_terms, total_loss
 from pamcli.training.examples import Examples, loader

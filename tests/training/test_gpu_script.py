@@ -29,8 +29,8 @@ SMALL = [
     "cpu",
     "--workers",
     "1",
-    "--log-every",
-    "1",
+    "--set",
+    "log_every=1",
 ]
 SMALL_SIZES = [
     "--set",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from pamcli.errors import OutputError, UsageError
+from pamcli.errors import OutputError
 from pamcli.training import journal as module
-from pamcli.training.journal import Journal, RunFolder, read_entries, wandb_run
+from pamcli.training.journal import Journal, RunFolder, read_entries
 
 
 def lines(folder: Path) -> list[Any]:
@@ -99,44 +98,3 @@ def test_a_full_disk_is_one_line_that_names_the_log(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(module, "_line", full)
         with pytest.raises(OutputError, match=r"log\.jsonl: No space left on device .*`resume`"):
             journal.write(entry(20))
-
-
-class Wandb:
-    """Stands for the library, and for a run of it."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, Any]] = []
-
-    def init(self, **options: Any) -> Wandb:
-        self.said.append(("init", options))
-        return self
-
-    def log(self, values: dict[str, float], step: int) -> None:
-        self.said.append(("log", (step, values)))
-
-    def finish(self, exit_code: int) -> None:
-        self.said.append(("finish", exit_code))
-
-
-def test_weights_and_biases_is_given_the_recipe_and_every_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wandb = Wandb()
-    monkeypatch.setitem(sys.modules, "wandb", wandb)  # type: ignore[arg-type]
-    folder = RunFolder(tmp_path / "mine")
-    folder.path.mkdir()
-    with Journal(folder, 0, wandb_run("stereo", folder, {"batch": 4})) as journal:
-        journal.write(entry(20))
-    (_, options), logged, end = wandb.said
-    assert (options["project"], options["name"], options["config"]) == ("stereo", "mine", {"batch": 4})
-    assert options["resume"] == "allow"
-    assert logged == ("log", (20, {"loss": 10, "losses/refined": 1.5, "losses/likelihood": 0.5}))
-    assert end == ("finish", 0)
-
-
-def test_without_weights_and_biases_it_is_said_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="pip install wandb"):
-        wandb_run("stereo", RunFolder(tmp_path), {})

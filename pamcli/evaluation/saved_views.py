@@ -1,0 +1,47 @@
+"""Enlarged views of a data set, written as pictures while they are measured."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pamcli.data.source import Source
+from pamcli.errors import UsageError
+from pamcli.files.atomic import Kept, check_writable
+from pamcli.files.finding import shown
+from pamcli.files.outputs import check_collisions, check_existing
+from pamcli.files.pairing import PairName
+from pamcli.imaging.images import Picture, encode_picture
+from pamcli.registry.catalog import files_behind
+
+
+class SavedViews:
+    """Writes <name>_left.png and <name>_right.png of each sample into a folder: `NetworkMethod.keep`."""
+
+    def __init__(self, folder: Path, source: Source, weights: str | None, *, overwrite: bool) -> None:
+        """weights: what the network is read from.
+
+        Raises UsageError, OutputError where the views cannot be written, or not without being asked.
+        """
+        self.folder, self.kept = folder, Kept()
+        outputs = [self._files(name) for name in source.names]
+        pairs = [PairName(files.left, files.right, files.name) for files in source.files]
+        check_collisions(pairs, outputs, files_behind(weights))
+        read = {os.path.realpath(view.parent) for each in source.files for view in (each.left, each.right)}
+        written = {os.path.realpath(file.parent) for files in outputs for file in files.values()}
+        if read & written:
+            hint = "name another folder for `save`"
+            raise UsageError(f"pictures of the data set lie in {shown(folder)}", hint)
+        check_existing(outputs, overwrite=overwrite)
+        for files in outputs:
+            for file in files.values():
+                check_writable(file)
+
+    def _files(self, name: str) -> dict[str, Path]:
+        return {view: self.folder / f"{name}_{view}.png" for view in ("left", "right")}
+
+    def __call__(self, name: str, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
+        """Write both views of a sample, (H, W, 3) RGB."""
+        for file, pixels in zip(self._files(name).values(), (left, right), strict=True):
+            self.kept.write(file, encode_picture(Picture(pixels), ".png", name=str(file)))

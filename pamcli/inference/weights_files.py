@@ -1,0 +1,64 @@
+"""What files of weights of every kind say about themselves, and whether they are whole."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pamcli.registry.spec import read_header
+
+
+def weights_facts(path: Path) -> dict[str, Any]:
+    """State what a file says, by name; of ONNX after ONNX Runtime has loaded it. Raises ModelError."""
+    if path.suffix == ".onnx":
+        return {**_exported(path), "bytes": path.stat().st_size}
+    if path.suffix == ".toml":
+        from pamcli.registry.description import read_description
+
+        return {**asdict(read_description(path)), "bytes": path.stat().st_size}  # type: ignore[call-overload]
+    file = read_header(path)
+    return {
+        **asdict(file.spec),
+        "parameters": file.parameters,
+        "precision": file.precision,
+        "bytes": file.size,
+    }
+
+
+def _exported(path: Path) -> dict[str, Any]:
+    from pamcli.inference.onnx_file import OnnxNetwork, is_exported
+
+    if is_exported(path):
+        network = OnnxNetwork(path, "cpu")
+        said = {key: network.said.get(key) for key in ("size", "precision")}
+        source = {"exported_from": network.said.get("name")}
+        return {
+            **asdict(network.spec),
+            **said,
+            **source,
+            "weights_sha256": network.said.get("weights_sha256"),
+        }
+    from pamcli.inference.foreign import recognised
+    from pamcli.inference.runners import Session
+
+    session = Session.load(path, "cpu")
+    family = getattr(recognised(session, path.name), "family", None)
+    ports = {"inputs": session.interface.inputs, "outputs": session.interface.outputs}
+    shown = {key: ", ".join(map(str, each)) for key, each in ports.items()}
+    return {"family": family or "none that pam knows", **shown}
+
+
+def require_whole(path: Path) -> None:
+    """Raise ModelError where a network cannot be made of a file, or an ONNX file is not as it was written."""
+    if path.suffix == ".onnx":
+        from pamcli.inference.onnx_file import require_as_sealed
+
+        _exported(path)
+        require_as_sealed(path)
+    elif path.suffix == ".toml":
+        from pamcli.inference.foreign import ForeignNetwork
+
+        ForeignNetwork.load(path, "cpu", "auto", None)
+    else:
+        from pamcli.registry.load import load_network
+
+        load_network(path)
