@@ -101,11 +101,18 @@ class InMetres:
         self.calibration, self.disparity_error = calibration, disparity_error
         self.max_depth, self.stride = max_depth, stride
         self.scaled_sizes: set[tuple[int, int]] = set()
+        self.told: list[Calibration] = []
 
     def check(self, width: int, height: int) -> None:
         """Raise InputError where the calibration is for other pictures, and log where it is scaled."""
         scaled = self.calibration.for_size(width, height)
         scaled.reprojection()  # knows the baseline
+        if scaled not in self.told:
+            self.told.append(scaled)
+            LOG.debug(
+                f"depth in metres = {scaled.focal_length:g} px * {scaled.baseline:g} m / "
+                f"(disparity in px + {scaled.offset:g} px)"
+            )
         size = self.calibration.size
         if size and scaled.size not in (*self.calibration.sizes, *self.scaled_sizes):
             self.scaled_sizes.add((width, height))

@@ -2,13 +2,11 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, NoReturn
-
-import typer
+from typing import NoReturn
 
 from pamcli.cli import guarded
 from pamcli.cli.console import Console
-from pamcli.cli.groups import command, group
+from pamcli.cli.groups import argument, command, flag, group, option
 from pamcli.cli.network import Matching
 from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
@@ -18,36 +16,23 @@ WIDEST = 192.0
 
 app = group("")
 
-Tile = Annotated[Path, typer.Argument(show_default=False)]
-
 
 def match(
-    left: Tile,
-    right: Tile,
-    output: Tile,
-    lowest: Annotated[
-        float | None,
-        typer.Option(
-            "-r", "-m", metavar="PX", help="Search from this shift on, right column minus left column."
-        ),
-    ] = None,
-    highest: Annotated[
-        float | None, typer.Option("-R", "-M", metavar="PX", help="Search up to this shift.")
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            "-weights", metavar="NAME|PATH", help="Weights for disparity, as `pam disparity` takes them."
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option("-device", metavar="DEVICE", help="auto, cpu, cuda ...")] = "auto",
-    occluded: Annotated[
-        bool, typer.Option("-occluded", help="Keep pixels that the right view does not see.")
-    ] = False,
-    min_confidence: Annotated[
-        float | None,
-        typer.Option("-min_confidence", metavar="T", min=0, max=1, help="Drop pixels less confident than T."),
-    ] = None,
+    left: Path = argument("Left tile.", default=..., metavar="left"),
+    right: Path = argument("Right tile.", default=..., metavar="right"),
+    output: Path = argument("What is found.", default=..., metavar="output"),
+    lowest: float | None = option(
+        "Search from this shift on, right column minus left column.", "-r", "-m", metavar="PX", parse=None
+    ),
+    highest: float | None = option("Search up to this shift.", "-R", "-M", metavar="PX", parse=None),
+    weights: str | None = option(
+        "Weights for disparity, as `pam disparity` takes them.", "-weights", metavar="NAME|PATH"
+    ),
+    device: str = option("auto, cpu, cuda ...", "-device", default="auto", metavar="DEVICE"),
+    occluded: bool = flag("Keep pixels that the right view does not see.", "-occluded"),
+    min_confidence: float | None = option(
+        "Drop pixels less confident than T.", "-min_confidence", metavar="T", min=0, max=1
+    ),
 ) -> None:
     """Match two tiles of float32 with horizontal epipolar lines, NaN where there is no data.
 

@@ -109,13 +109,12 @@ class Shown(OptionGroup, panel="Output"):
 
         weights: what networks are read from.
         """
-        if self.per_image is not None:
-            check_new_file(self.per_image, ".csv", overwrite=self.overwrite, option="--per-image")
-        if self.report is not None:
-            check_new_file(self.report, ".html", overwrite=self.overwrite, option="--report")
-        for path in self.table or ():
-            check_new_file(path, ".tex", ".md", ".csv", overwrite=self.overwrite, option="--table")
-        keep_networks([self.per_image, self.report, *(self.table or ())], *weights)
+        files = [("--per-image", self.per_image, [".csv"]), ("--report", self.report, [".html"])]
+        files += [("--table", path, [".tex", ".md", ".csv"]) for path in self.table or ()]
+        for name, path, suffixes in files:
+            if path is not None:
+                check_new_file(path, *suffixes, overwrite=self.overwrite, option=name)
+        keep_networks([path for _, path, _ in files], *weights)
 
 
 def watched(method: Method, bar: Progress, console: Console) -> Method:

@@ -58,7 +58,7 @@ def encode_disparity(disparity: np.ndarray, suffix: str) -> Encoded:
         return _encode_png(disparity, PNG_UNITS_PER_PIXEL, keep_far=True)
     unknown = np.inf if suffix == ".pfm" else np.nan
     values = np.where(np.isfinite(disparity), disparity, np.float32(unknown)).astype(np.float32)
-    return Encoded(_encode_floats(values, suffix, DISPARITY_SUFFIXES))
+    return Encoded(_encode_floats(values, suffix, DISPARITY_SUFFIXES, "disparity in pixels"))
 
 
 def as_stored(disparity: np.ndarray, suffix: str) -> np.ndarray:
@@ -77,7 +77,7 @@ def encode_depth(depth: np.ndarray, suffix: str) -> Encoded:
     suffix = suffix.lower()
     if suffix == ".png":
         return _encode_png(depth, PNG_UNITS_PER_METRE, keep_far=False)
-    return Encoded(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES))
+    return Encoded(_encode_floats(depth.astype(np.float32), suffix, DEPTH_SUFFIXES, "metres"))
 
 
 def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
@@ -89,7 +89,7 @@ def encode_confidence(confidence: np.ndarray, suffix: str) -> bytes:
     suffix = suffix.lower()
     if suffix == ".png":
         return png.encode_png(np.rint(np.clip(confidence, 0, 1) * np.float32(65535)).astype(np.uint16))
-    return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES)
+    return _encode_floats(confidence.astype(np.float32), suffix, CONFIDENCE_SUFFIXES, "confidence, 0 to 1")
 
 
 def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIXELS) -> np.ndarray:
@@ -160,7 +160,7 @@ def _levels(values: np.ndarray, units: int, *, keep_far: bool) -> tuple[np.ndarr
     return stored.astype(np.uint16), int(np.count_nonzero(far))
 
 
-def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...]) -> bytes:
+def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...], unit: str) -> bytes:
     if suffix == ".pfm":
         height, width = values.shape
         return f"Pf\n{width} {height}\n-1.0\n".encode() + values[::-1].astype("<f4").tobytes()
@@ -169,7 +169,7 @@ def _encode_floats(values: np.ndarray, suffix: str, allowed: tuple[str, ...]) ->
         np.lib.format.write_array(buffer, np.ascontiguousarray(values, "<f4"), allow_pickle=False)
         return buffer.getvalue()
     if suffix in (".tif", ".tiff"):
-        return tiff.encode_tiff(values)
+        return tiff.encode_tiff(values, description=f"{unit}; NaN is unknown")
     _unknown_suffix(suffix, allowed)
 
 

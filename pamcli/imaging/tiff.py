@@ -92,10 +92,16 @@ def read_float_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.n
         return values
 
 
-def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None, exif: bytes = b"") -> bytes:
+def encode_tiff(
+    samples: np.ndarray,
+    icc_profile: bytes | None = None,
+    exif: bytes = b"",
+    *,
+    description: str | None = None,
+) -> bytes:
     """(H, W) uint8, uint16 or float32; or (H, W, C), uint8 or uint16, C = 2 grey and alpha, 3 RGB, 4 RGBA.
 
-    exif: of which texts, camera and place are kept.
+    exif: of which texts, camera and place are kept. description: what the values are, ASCII.
     """
     notes = exif_notes(exif)
     texts = [
@@ -115,6 +121,7 @@ def encode_tiff(samples: np.ndarray, icc_profile: bytes | None = None, exif: byt
         predictor=True,
         iccprofile=icc_profile,
         metadata=None,
+        description=description,
         software="pam",
         byteorder="<",
         extratags=texts,

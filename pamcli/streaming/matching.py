@@ -25,7 +25,7 @@ from pamcli.streaming.rolling import (
     residual,
 )
 
-PAYS = Pays(250_000, whole=500_000, multiple=32)
+PAYS = Pays(120_000, whole=500_000, multiple=32)
 
 
 @dataclass(frozen=True)

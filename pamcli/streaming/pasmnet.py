@@ -111,7 +111,7 @@ class StreamedPASMnet:
             picture=12 * size + 4.75,
             strip=96 * size,
             # Pieces of rows are not freed in the order of their making: nearly twice their bytes are taken.
-            waiting=[(210 * size, 40)],
+            waiting=[(210 * size, 60)],
             line=max(queries, line_bytes(quarter, ordered=True) / 4),
             lines=4 * lines_at_once(quarter, quarter),
         )

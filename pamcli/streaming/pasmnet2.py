@@ -59,7 +59,7 @@ from pamcli.streaming.rolling import (
 )
 from pamcli.streaming.symmetric_attention import Attended, attended, lines_together, product
 
-PAYS = Pays(250_000, whole=920_000, multiple=32)
+PAYS = Pays(180_000, whole=920_000, multiple=32)
 """Pictures as a whole take 0.85 of their time in strips; `auto` matches most of them in this size."""
 
 READING = 0.5  # of the time: what is done before the disparity of rows that are read is there

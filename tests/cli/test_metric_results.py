@@ -133,6 +133,18 @@ def test_the_sample_by_middleburys_formula() -> None:
     np.testing.assert_allclose(np.load("z.npy"), expected, rtol=1e-5)
 
 
+def test_formula_and_units_are_told(here: Path) -> None:
+    Path("d.tif").write_bytes(encode_disparity(np.full((64, 96), 8, np.float32), ".tif").data)
+    run = pam("depth", "d.tif", *HAND, "-o", "z.tif", "--verbose")
+    assert run.code == 0, run.stderr
+    assert "depth in metres = 100 px * 0.5 m / (disparity in px + 2 px)" in run.stderr
+    assert depth_of("z.tif")[0, 0] == pytest.approx(5)
+    for name, unit in (("d.tif", "disparity in pixels"), ("z.tif", "metres")):
+        with Image.open(name) as file:
+            assert file.tag_v2[270] == f"{unit}; NaN is unknown"  # type: ignore[attr-defined]
+    assert "depth in metres =" not in pam("depth", "d.tif", *HAND, "-o", "quiet.tif").stderr
+
+
 def test_beyond_what_a_png_holds(here: Path) -> None:
     Path("d.npy").write_bytes(encode_disparity(np.array([[1.0, 0.1], [np.nan, 0.0]]), ".npy").data)
     run = pam("depth", "d.npy", "--focal", "100", "--baseline", "0.5", "--depth", "z.png")
