@@ -21,6 +21,7 @@ class To(OptionGroup, panel="Output"):
         "Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER"
     )
     overwrite: bool = flag("Label pairs anew that are labelled there.")
+    mirrored: bool = flag("Label each pair mirrored, too, its views exchanged: twice as much to learn from.")
     jsonl: bool = JSONL
 
 
@@ -40,7 +41,7 @@ def command(
     Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
-    $ pam dataset label pairs:mine/ -o labelled/ --overwrite
+    $ pam dataset label pairs:mine/ -o labelled/ --mirrored
     """
     console, name = messages.console(jsonl=to.jsonl), network.weights or DEFAULT_MATCHING
     from pamcli.data.open import open_data, parse_data
@@ -62,14 +63,15 @@ def command(
     with owned(to.output):
         with console.starting(name):
             from pamcli.batch.networks import load_matcher
-            from pamcli.training.labels import LEAST, label_files, label_pairs
-        waiting = [
-            index
-            for index, sample in enumerate(source.names)
+            from pamcli.training.labels import LEAST, label_files, label_pairs, to_label
+        wanted = to_label(source, mirrored=to.mirrored)
+        waiting = {
+            sample: view
+            for sample, view in wanted.items()
             if to.overwrite or not label_files(to.output, sample)["right"].exists()
-        ]
-        if there := len(source) - len(waiting):
-            console.inform(f"{counted(there, 'pair')} of {len(source)} labelled there already")
+        }
+        if there := len(wanted) - len(waiting):
+            console.inform(f"{counted(there, 'pair')} of {len(wanted)} labelled there already")
         if waiting:
             matcher, _ = load_matcher(**as_keywords(network, compute) | {"weights": name})
             with console.progress("pairs", len(waiting)) as bar:
@@ -83,7 +85,7 @@ def command(
                         facts = {"pair": sample, "labelled": found, "kept": kept}
                         console.answer(facts, line if kept else f"{line}: too few, left out")
                     bar.advance()
-    if len(source) > failed:
+    if len(wanted) > failed:
         console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
     if failed:
         raise typer.Exit(BATCH_FAILED)

@@ -20,8 +20,9 @@ def match_tile(
     """Disparities (H, W) in pixels, from the matcher's `min_disparity` on; left (y, x) is right (y, x - it).
 
     left, right: (H, W) grey of any range, NaN = no data. NaN where the left view has no data, where the
-    match has none or lies outside of the right view, where the right view does not see the pixel (unless
-    `occluded`), and where the confidence is below `min_confidence`. Raises InputError: sizes that differ.
+    match has none, lies outside of the right view, or is beyond the matcher's `max_disparity`, where the
+    right view does not see the pixel (unless `occluded`), and where the confidence is below
+    `min_confidence`. Raises InputError: sizes that differ.
     """
     if left.shape != right.shape or left.ndim != 2:
         raise InputError(f"the tiles differ in size: left {left.shape[::-1]}, right {right.shape[::-1]}")
@@ -35,6 +36,8 @@ def match_tile(
     rows, columns = np.indices(found.shape)
     there = columns - np.nan_to_num(found)
     inside = (there >= 0) & (there <= left.shape[1] - 1)
+    if matcher.max_disparity is not None:  # networks may search farther than they are asked to
+        inside &= found <= matcher.max_disparity
     place = np.clip(np.rint(there), 0, left.shape[1] - 1).astype(np.intp)
     return np.where(known[0] & inside & known[1][rows, place], found, np.float32(np.nan)).astype(np.float32)
 

@@ -67,13 +67,16 @@ class Augmentation:
     redraw: Share = 0.0
     """Disparity: probability that the right view of a pair with a truth of its left view alone is drawn anew
     from the left one, with a truth at nearly every pixel (`redrawing`)."""
+    insert: Share = 0.0
+    """Disparity: probability that things are put in front of a pair with a truth of its left view alone:
+    posts, wires, fences, shapes, each with its truth (`inserting`)."""
     erase: Share = 0.0
     """Probability that a rectangle of the right view is covered; not for super-resolution."""
 
     @property
     def keeps_pixels(self) -> bool:
         """Pictures are moved, turned over and their colours exchanged at most: no pixel gets a new value."""
-        moving = ("mirror", "upside_down", "permute_colours", "camera", "redraw", "erase")
+        moving = ("mirror", "upside_down", "permute_colours", "camera", "redraw", "insert", "erase")
         return replace(self, **dict.fromkeys(moving, 0.0)) == Augmentation()
 
     @property

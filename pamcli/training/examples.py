@@ -43,6 +43,7 @@ from pamcli.training.augmentation import (
     taken,
 )
 from pamcli.training.crops import Crops
+from pamcli.training.inserting import inserted
 from pamcli.training.kept_scenes import KeptScenes
 from pamcli.training.recipe import Drawing
 from pamcli.training.redrawing import NEARER, redrawn
@@ -177,6 +178,8 @@ class Examples(Dataset[Example]):
         else:
             left, right = (crop.cut(eight_bits(view)) for view in (sample.left, sample.right))
             example = Example(left, right, *_truths(sample, crop, first=0, step=1))
+        if left_alone and rng.random() < by.insert:
+            example = inserted(rng, example)
         example = randomly_flipped(rng, example, by)
         left, right = jittered(rng, example.left, example.right, by)
         return erased(rng, replace(example, left=left, right=right), by)

@@ -4,7 +4,7 @@ The network sees the pair enlarged, at which it errs less than at its own size. 
 disparities of both views are consistent, and block matching finds none, or about the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pamcli.data.source import Source
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.imaging.matching import grey, match_densely
@@ -26,6 +27,7 @@ PIXELS = 1_100_000  # up to which the network sees them enlarged, ...
 MOST_ENLARGED = 2.0  # ... and at most so many times
 MOST_DISPARITY = 207  # that block matching looks for, pixels
 LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
+MIRRORED = "-mirrored"  # what is added to the names of mirrored pairs
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
 
@@ -52,18 +54,32 @@ def label_files(folder: Path, name: str) -> dict[str, Path]:
     return {part: folder / part / f"{flat}{suffix}" for part, suffix in suffixes.items()}
 
 
+def to_label(source: Source, *, mirrored: bool) -> dict[str, tuple[int, bool]]:
+    """Names of the labelled pairs of a source, each with its place there, and whether it is mirrored.
+
+    mirrored: each pair a second time, left for right, its views exchanged. Raises UsageError: it is there.
+    """
+    pairs = {name: (index, False) for index, name in enumerate(source.names)}
+    turned = {name + MIRRORED: (index, True) for name, (index, _) in pairs.items()} if mirrored else {}
+    if double := pairs.keys() & turned.keys():
+        raise UsageError(f"{shown(min(double))} is among the pairs already", "rename it, or omit --mirrored")
+    return pairs | turned
+
+
 def label_pairs(
-    matcher: StereoMatcher, source: Source, indices: Sequence[int], folder: Path
+    matcher: StereoMatcher, source: Source, wanted: Mapping[str, tuple[int, bool]], folder: Path
 ) -> Iterator[tuple[str, float | InputError]]:
-    """Label samples of a source, and write them as pairs into a folder, without those below `LEAST`.
+    """Label pairs of a source (`to_label`), and write them into a folder, without those below `LEAST`.
 
     Yields the name of each, with the share of its pixels that have a label, or why it cannot be labelled.
     """
-    for index in indices:
-        name = source.names[index]
+    for name, (index, mirrored) in wanted.items():
         try:
             sample = source.load(index)
-            made = labelled(matcher, sample.left, sample.right)
+            left, right = sample.left, sample.right
+            if mirrored:
+                left, right = right[:, ::-1], left[:, ::-1]
+            made = labelled(matcher, left, right)
         except InputError as error:
             yield name, error
             continue

@@ -59,6 +59,38 @@ def test_pairs_get_labels_that_fit_them_and_can_be_learned_from(mine: Path) -> N
     assert verified.code == 0
 
 
+def test_mirrored_pairs_are_pairs_of_their_own(mine: Path) -> None:
+    label = ["dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu"]
+    assert pam(*label).code == 0
+    run = pam(*label, "--mirrored", "--jsonl")
+    assert run.code == 0
+    assert [record["pair"] for record in run.records] == ["a-mirrored"], "the other is there"
+    made = open_data("pairs:labelled")
+    assert list(made.names) == ["a", "a-mirrored"]
+    plain, mirrored = made.load(0), made.load(1)
+    assert np.array_equal(mirrored.left, np.fliplr(plain.right))
+    assert np.array_equal(mirrored.right, np.fliplr(plain.left))
+    assert plain.disparity is not None
+    assert mirrored.disparity is not None
+    known = np.isfinite(mirrored.disparity)
+    assert known.mean() > 0.3
+    # The right view's disparities, found again where the left view's labels say.
+    rows, columns = np.nonzero(np.isfinite(plain.disparity))
+    match = np.rint(columns - plain.disparity[rows, columns]).astype(int)
+    rows, columns, match = (values[match >= 0] for values in (rows, columns, match))
+    difference = mirrored.disparity[rows, 95 - match] - plain.disparity[rows, columns]
+    assert np.nanmedian(np.abs(difference)) < 0.5
+
+
+def test_a_pair_that_is_named_like_a_mirrored_one_is_named(mine: Path) -> None:
+    for side in ("left", "right"):
+        (mine / side / "b.png").rename(mine / side / "a-mirrored.png")
+    run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--mirrored")
+    assert run.code == 2
+    assert "a-mirrored is among the pairs already" in run.stderr
+    assert not Path("labelled").exists() or not any(Path("labelled").rglob("*.png"))
+
+
 def test_a_second_call_goes_on_and_overwrites_only_when_asked(mine: Path) -> None:
     label = ["dataset", "label", "pairs:mine?first=2", "-o", "labelled", "--device", "cpu"]
     assert pam(*label).code == 0

@@ -1,0 +1,81 @@
+"""Things to be put in front of real pictures: posts, fences, twigs, wires and shapes, as textures with holes.
+
+Texture tensors (4, FINER h, FINER w) as in `textures`: colours times opacity, and opacity.
+"""
+
+import math
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pamcli.scenes import looks, thickets
+from pamcli.scenes.textures import cut, made_up, opaque
+
+Picture = NDArray[np.uint8]
+
+FINER = 2  # texels a pixel
+
+
+def random_thing(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+    """A thing for a picture (H, W, 3), up to about as large as that, with the slant that suits it.
+
+    slant: standard deviation of how much its disparity changes from side to side, as a part of it.
+    """
+    return THINGS[rng.choice(len(THINGS), p=_SHARES)](rng, picture)
+
+
+def _sized(rng: Generator, picture: Picture, high: float, wide: float) -> tuple[int, int]:
+    """Texels of a thing at most so high and wide, in parts of the picture's height."""
+    height = len(picture)
+    rows, columns = (math.exp(rng.uniform(math.log(part / 4), math.log(part))) for part in (high, wide))
+    return max(8, int(FINER * height * rows)), max(8, int(FINER * height * columns))
+
+
+def _post(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+    rows, _ = _sized(rng, picture, 1.2, 0.1)
+    columns = max(4, int(FINER * math.exp(rng.uniform(math.log(2), math.log(0.08 * len(picture))))))
+    texture = looks.post(rng, rows, columns)
+    texture[:, :, [0, -1]] *= 0.5
+    return texture, 0.0
+
+
+def _fence(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+    rows, columns = _sized(rng, picture, 0.7, 1.2)
+    outline = (looks.bars, looks.net, thickets.rails)[rng.integers(3)]
+    mask = cv2.resize(outline(rng, rows // 2 + 1, columns // 2 + 1), (columns, rows))
+    return cut(thickets.even(rng, rows, columns), mask), 0.15
+
+
+def _twig(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+    rows, columns = _sized(rng, picture, 0.9, 0.9)
+    mask = thickets.forked(rng, rows, columns)
+    if rng.random() < 0.5:
+        mask = mask[::-1].copy()
+    return cut(thickets.bark(rng, rows, columns), mask), 0.1
+
+
+def _wire(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+    rows, columns = _sized(rng, picture, 0.4, 2.0)
+    return cut(thickets.even(rng, rows, columns), thickets.sagging(rng, rows, columns)), 0.15
+
+
+def _shape(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+    """A solid outline with a made-up look, or with that of another part of the picture."""
+    rows, columns = _sized(rng, picture, 0.7, 0.7)
+    height, width = picture.shape[:2]
+    if rng.random() < 0.5:
+        surface = made_up(rng, rows, columns)
+    else:
+        high, wide = min(rows // FINER, height), min(columns // FINER, width)
+        top, left = int(rng.integers(height - high + 1)), int(rng.integers(width - wide + 1))
+        piece = picture[top : top + high, left : left + wide][:, :: rng.choice([-1, 1])]
+        piece = cv2.resize(np.ascontiguousarray(piece), (columns, rows), interpolation=cv2.INTER_CUBIC)
+        surface = opaque(piece / np.float32(255) * np.float32(rng.uniform(0.6, 1.4))).clamp(0, 1)
+    return cut(surface, looks.random_shape(rng, rows, columns)), 0.1
+
+
+THINGS = (_post, _fence, _twig, _wire, _shape)
+_SHARES = (0.35, 0.1, 0.1, 0.1, 0.35)
