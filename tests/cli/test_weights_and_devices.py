@@ -107,13 +107,20 @@ def test_the_stored_maximum_disparity_is_the_default() -> None:
     )
     command = [*COMMANDS["disparity"], "--overwrite", "--device", "cpu"]
     found = {}
-    for options in ("--max-disparity 16", "--weights near.safetensors", "", "--max-disparity none"):
+    near = "--weights near.safetensors"
+    for options in (
+        near,
+        f"{near} --max-disparity 16",
+        f"{near} --max-disparity none",
+        "",
+        "--max-disparity none",
+    ):
         assert pam(*command, *options.split()).code == 0
         found[options] = np.load("x.npy")
-    assert np.array_equal(found["--weights near.safetensors"], found["--max-disparity 16"])
-    assert pam(*command, "--weights", "near.safetensors", "--max-disparity", "none").code == 0
-    assert np.array_equal(np.load("x.npy"), found[""])
-    assert not np.array_equal(found[""], found["--max-disparity 16"])
+    assert np.array_equal(found[near], found[f"{near} --max-disparity 16"])
+    assert np.array_equal(found[f"{near} --max-disparity none"], found[""])
+    assert np.array_equal(found["--max-disparity none"], found[""])
+    assert not np.array_equal(found[near], found[""])
 
 
 def test_a_scale_that_the_weights_do_not_have() -> None:

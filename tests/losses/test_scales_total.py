@@ -36,7 +36,7 @@ def test_the_expected_error_is_held_against_that_of_the_pixel_next_to_each_cells
     torch.testing.assert_close(value(quotient), -likelihood.mean())
 
 
-def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels_half() -> None:
+def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels_less() -> None:
     truth = example_truth(1)
     counts = {16: 0.5, 8: 0.7, 4: 1.0}
     matching = example_matching()
@@ -48,7 +48,7 @@ def test_updates_count_less_the_earlier_and_coarser_they_are_and_occluded_pixels
     for (stride, share), scale in zip(counts.items(), scales, strict=True):
         middle = slice(stride // 2, None, stride)
         known = truth.known[:, middle, middle]
-        weights = torch.where(truth.visible[:, middle, middle], 1.0, 0.5) * known
+        weights = torch.where(truth.visible[:, middle, middle], 1.0, SUPERVISED_2.occluded) * known
         # In full-size pixels, at the truth of the pixel next to each cell's centre.
         target = torch.where(known, truth.disparity[:, middle, middle], 0)
         for place, update in enumerate(reversed(scale.updates)):
