@@ -22,6 +22,9 @@ from pamcli.training.redrawing import filled
 Values = NDArray[np.float32]
 Picture = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
+View = tuple[Values, Values, Values]
+Views = tuple[View, View]
+"""What the left and the right view see of a thing."""
 
 MOST = 4  # things put before a pair
 NEAREST = 0.4  # largest disparity of a thing, as a part of the picture's width
@@ -42,7 +45,11 @@ class Thing(NamedTuple):
     """Growth of the disparity from a column to the next."""
     down: float
 
-    def seen(self, height: int, width: int, *, from_right: bool) -> tuple[Values, Values, Values]:
+    def views(self, height: int, width: int) -> Views:
+        """What both views see of it."""
+        return self.seen(height, width, from_right=False), self.seen(height, width, from_right=True)
+
+    def seen(self, height: int, width: int, *, from_right: bool) -> View:
         """What a view of this size sees of it: colours times opacity (H, W, 3), opacity and disparity (H, W).
 
         Every pixel is the mean of FINER times FINER samples. The disparity is NaN outside of its frame.
@@ -91,14 +98,14 @@ def inserted(rng: Generator, example: Example) -> Example:
     for _ in range(int(rng.integers(1, MOST + 1))):
         for _ in range(_TRIALS):
             thing = _thing(rng, picture, behind)
-            if thing is not None:
-                example, behind = _with(example, thing, behind)
+            if thing is not None and _in_front(views := thing.views(*behind.shape), behind):
+                example, behind = _with(example, views, behind)
                 break
     return example
 
 
 def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
-    """A thing somewhere in front of `behind` (H, W); None: that place has no room for one."""
+    """A thing somewhere, nearer than what it covers of `behind` (H, W); None: it would be too near."""
     height, width = behind.shape
     texture, slant = random_thing(rng, picture)
     rows, columns = (side / FINER for side in texture.shape[1:])
@@ -111,15 +118,13 @@ def _thing(rng: Generator, picture: Picture, behind: Values) -> Thing | None:
     if disparity > NEAREST * width:
         return None
     across, down = (slant * float(rng.normal()) * disparity / side for side in (columns, rows))
-    thing = Thing(texture, left, top, disparity, float(np.clip(across, -0.3, 0.3)), down)
-    return thing if _in_front(thing, behind) else None
+    return Thing(texture, left, top, disparity, float(np.clip(across, -0.3, 0.3)), down)
 
 
-def _in_front(thing: Thing, behind: Values) -> bool:
-    """Whether it is nearer than what it covers in either view, but for a few pixels."""
-    height, width = behind.shape
-    for from_right in (False, True):
-        _, opacity, disparity = thing.seen(height, width, from_right=from_right)
+def _in_front(views: Views, behind: Values) -> bool:
+    """Whether a thing is nearer than what it covers in either view, but for a few pixels."""
+    width = behind.shape[1]
+    for from_right, (_, opacity, disparity) in enumerate(views):
         if from_right:
             places = np.rint(np.arange(width) - behind).astype(np.intp)
             outside = (places < 0) | (places >= width)
@@ -132,9 +137,9 @@ def _in_front(thing: Thing, behind: Values) -> bool:
     return True
 
 
-def _with(example: Example, thing: Thing, behind: Values) -> tuple[Example, Values]:
+def _with(example: Example, views: Views, behind: Values) -> tuple[Example, Values]:
     """The pair, and the left view's disparities without gaps, with the thing in front."""
-    from_left, from_right = (thing.seen(*behind.shape, from_right=which) for which in (False, True))
+    from_left, from_right = views
     own, there = from_left[1] > 0.5, from_right[1] > 0.5
     disparity = np.where(own, from_left[2], example.disparity)
     of_right = example.right_disparity

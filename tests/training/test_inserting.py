@@ -60,7 +60,7 @@ def test_a_thing_is_seen_in_both_views_where_its_disparity_says(across: float, d
 def test_pixels_of_a_thing_get_its_truth_and_what_it_hides_keeps_its_own_and_is_not_visible() -> None:
     texture = torch.cat((torch.zeros(3, 40, 24), torch.ones(1, 40, 24)))  # 12 x 20 px, black
     thing = Thing(texture, 59.5, 9.5, 9, 0, 0)
-    changed, behind = inserting._with(even(), thing, even().disparity)
+    changed, behind = inserting._with(even(), thing.views(48, 128), even().disparity)
     own = np.zeros((48, 128), np.bool_)
     own[10:30, 60:72] = True
     assert (changed.left[own] == 0).all()
@@ -79,7 +79,7 @@ def test_pixels_of_a_thing_get_its_truth_and_what_it_hides_keeps_its_own_and_is_
 
 def test_the_truth_of_the_right_view_grows_where_there_is_one() -> None:
     thing = Thing(torch.ones(4, 40, 24), 59.5, 9.5, 9, 0, 0)
-    changed, _ = inserting._with(even(both=True), thing, even().disparity)
+    changed, _ = inserting._with(even(both=True), thing.views(48, 128), even().disparity)
     there = changed.right_disparity == 9
     assert there.sum() == 20 * 12
     assert there[10:30, 51:63].all()
@@ -101,11 +101,11 @@ def test_a_thing_that_would_stand_behind_what_it_covers_in_either_view_is_refuse
     board = wall.copy()
     board[:, 40:60] = 30  # at 10 to 29 of the right view
     there = {
-        left: inserting._in_front(Thing(torch.ones(4, 40, 24), left, 10, 12, 0, 0), board)
+        left: inserting._in_front(Thing(torch.ones(4, 40, 24), left, 10, 12, 0, 0).views(48, 128), board)
         for left in (20, 45, 90)
     }
     assert there == {20: False, 45: False, 90: True}
-    assert inserting._in_front(Thing(torch.ones(4, 40, 24), 20, 10, 12, 0, 0), wall)
+    assert inserting._in_front(Thing(torch.ones(4, 40, 24), 20, 10, 12, 0, 0).views(48, 128), wall)
 
 
 def test_every_thing_can_be_put_before_a_pair() -> None:
