@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli import options
+from pamcli.cli import options, parsing
 from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.network import keep_networks
 from pamcli.errors import UsageError
@@ -34,10 +34,11 @@ class Known(OptionGroup, panel="Network"):
         "Describe the PyTorch network that this function makes; the module's code runs.",
         metavar="MODULE:FUNCTION",
     )
-    settings: list[str] | None = option(
+    settings: list[tuple[str, str]] | None = option(
         "Set a value of the description, as in white=255, channels=BGR or sign=-1 (pam guide own-network).",
         "--set",
         metavar="KEY=VALUE",
+        parse=parsing.setting,
     )
 
 
@@ -73,7 +74,7 @@ def command(
     picture = to.output.with_suffix(".png")
     options.check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
     options.check_new_file(picture, ".png", overwrite=to.overwrite)
-    settings = dict(_setting(text) for text in known.settings or ())
+    settings = dict(known.settings or ())
     read = [*files_behind(network), settings.get("initial")]
     keep_networks([picture], *read)
     keep_networks([to.output], *(each for each in read if each != network))  # which may be written anew
@@ -108,13 +109,6 @@ def command(
     write_atomically(to.output, to_toml(described).encode())
     console.path(to.output)
     console.path(picture)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--set {text!r} is no setting", "KEY=VALUE, as in channels=BGR")
-    return key.strip(), value.strip()
 
 
 def _answers(found: Described) -> dict[str, str]:

@@ -15,7 +15,15 @@ from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_type_hints,
+)
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
@@ -163,7 +171,8 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     parse, names = more.pop("parse", None if "min" in more else parse), _names(name, made)
     more.pop("names", None)
     if parse is not None:
-        more["parser"], hint = _parser(parse, names[0] if names else name.upper()), str
+        more["parser"] = _parser(parse, names[0] if names else name.upper())
+        hint = list[str] if "list[" in str(hint) else str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)
     default = Parameter.empty if made.default is MISSING else made.default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, listen
+from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, as_keywords, flag, option
 from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
@@ -18,14 +18,6 @@ from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscal
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.upscaler import StereoUpscaler
-
-
-def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
-    """File behind a `--weights` value; says which commit of the Hub was taken. Raises PamError."""
-    from pamcli.batch import networks
-
-    listen(console)
-    return networks.find_weights(weights, check=check)
 
 
 def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:

@@ -174,9 +174,7 @@ class Quiet(OptionGroup, panel="Messages"):
 
     def console(self, *, jsonl: bool = False) -> Console:
         """The console that talks so, for the library, too. jsonl: results are to be JSON."""
-        console = Console(self.quiet, isinstance(self, Messages) and self.verbose, jsonl)
-        listen(console)
-        return console
+        return listen(Console(self.quiet, isinstance(self, Messages) and self.verbose, jsonl))
 
 
 class Messages(Quiet):

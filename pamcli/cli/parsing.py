@@ -61,6 +61,14 @@ def prior(text: str, option: str) -> int | Literal["stored"] | None:
     return "stored" if text == "stored" else number_or_none(text, option)
 
 
+def setting(text: str, option: str) -> tuple[str, str]:
+    """Key and value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"{option} {text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
 def one_of(*known: str) -> Callable[[str, str], str]:
     """What takes one of these names, and refuses any other."""
 

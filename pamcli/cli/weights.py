@@ -5,9 +5,9 @@ from pathlib import Path
 import typer
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, said
+from pamcli.cli.console import Console, listen, said
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.network import WEIGHTS, find_weights
+from pamcli.cli.network import WEIGHTS
 from pamcli.cli.options import JSON, JSONL, Messages, check_new_file
 from pamcli.errors import PamError, UsageError
 from pamcli.files.outputs import check_beside
@@ -34,7 +34,7 @@ def list_weights(jsonl: bool = JSONL) -> None:
         titles = {"name": "NAME", "size": "SIZE", "precision": "STORED", "version": "VERSION"}
         console.result(line.format(**titles, licence="LICENCE", purpose="PURPOSE"))
     for name, purpose in REGISTERED.items():
-        row = {"name": name, "purpose": purpose, **weights_facts(locate(name, check=False).path)}
+        row = {"name": name, "purpose": purpose, **weights_facts(locate(name, check=False))}
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
@@ -45,8 +45,7 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     $ pam weights info pasmnet2
     $ pam weights info passrnet2-x4 --json
     """
-    console = Console(jsonl=json)
-    path = find_weights(weights, console, check=False)
+    console, path = listen(Console(jsonl=json)), locate(weights, check=False)
     values = {"name": weights, **weights_facts(path), "path": path, "sha256": sha256(path)}
     shown = {key: value for key, value in values.items() if value not in (None, "")}
     if "parameters" in shown:
@@ -66,11 +65,11 @@ def verify(
     $ pam weights verify
     $ pam weights verify passrnet-x2
     """
-    console = Console()
+    console = listen(Console())
     failures: list[PamError] = []
     for name in weights or REGISTERED:
         try:
-            path = find_weights(name, console)
+            path = locate(name)
             require_whole(path)
         except PamError as error:
             failures.append(error)
@@ -156,8 +155,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     $ pam weights export passrnet-x2 -o larger.onnx
     """
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
-    console = messages.console()
-    path = find_weights(weights, console)
+    console, path = messages.console(), locate(weights)
     check_beside(given.output, [path])
     with console.starting(weights):
         from pamcli.files.atomic import write_atomically

@@ -50,7 +50,7 @@ def packages() -> dict[str, str]:
 
 def weights() -> dict[str, str]:
     """Files of the networks that come with pam. Raises ModelError: one is damaged."""
-    return {name: f"whole, {locate(name).path}" for name in REGISTERED}
+    return {name: f"whole, {locate(name)}" for name in REGISTERED}
 
 
 def pictures() -> str:
