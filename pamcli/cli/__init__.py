@@ -20,7 +20,6 @@ from pamcli.cli import (
     disparity,
     doctor,
     evaluate,
-    evaluate_superres,
     guide,
     label,
     prepare,
@@ -46,9 +45,7 @@ command(app, "rectify", "Bring a point into the same row of both pictures.")(rec
 command(app, "depth", "Turn disparities that are there already into metres.")(depth.command)
 command(app, "superres", "Make both pictures up to 4 times larger.")(superres.command)
 command(measure, "disparity", "Measure disparity as the benchmarks define it.")(evaluate.disparity)
-command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(
-    evaluate_superres.command
-)
+command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(evaluate.superres)
 command(measure, "protocols", "List the rules that papers measure disparity by.")(evaluate.protocols)
 app.add_typer(measure, name="eval")
 command(app, "submit", "Write archives for the benchmarks' servers.")(submit.command)

@@ -3,26 +3,21 @@
 `label` and `prepare-flickr1024` have files of their own.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file
-from pamcli.errors import InputError, UsageError
+from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file, data_sets, one_or_all
+from pamcli.errors import InputError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import counted, listed, shown
+from pamcli.files.finding import counted, listed
+from pamcli.files.outputs import check_beside
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
-
-if TYPE_CHECKING:
-    pass
 
 app = group("List, check, preview, measure, label and prepare data sets.")
 
@@ -35,9 +30,7 @@ _PATCHES = 1000  # of a tree of patches, which show every part of a picture near
 
 @command(app, "list", "List the data sets that can be read.")
 def list_sources(
-    name: str | None = argument(
-        "Name of one data set; by default all are shown.", metavar="NAME", show_default=False
-    ),
+    name: str | None = one_or_all("the data set", data_sets),
     jsonl: bool = JSONL,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree.
@@ -139,10 +132,8 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
-    there = os.stat(output) if output.exists() else None
     parts = (path for files in source.files for path in (files.left, files.right, *files.parts.values()))
-    if there and any(path.exists() and os.path.samestat(path.stat(), there) for path in parts):
-        raise UsageError(f"{shown(output)} belongs to the data set", "give the sheet another name")
+    check_beside(output, [*parts])
     if spec.info.unverified:
         console.inform(f"{spec.text}: layout unverified: {spec.info.unverified}")
     for line in source.absent:

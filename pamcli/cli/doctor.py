@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -28,9 +29,10 @@ class Pair(Files, panel="Calibration"):
         rich_help_panel="Input",
     )
     fisheye: bool = FISHEYE
-    known_length: list[str] | None = option(
+    known_length: list[Any] | None = option(
         "Compare the distance between two pixels of the left picture, as it is given, with this length.",
         metavar="X1,Y1,X2,Y2=1.20m",
+        parse=parsing.known_length,
     )
 
     def __post_init__(self) -> None:
@@ -84,7 +86,7 @@ def _examine(asked: Pair, console: Console) -> None:
     from pamcli.imaging.stereo_pair import read_pair
 
     left, right = map(Path, asked.inputs or ())
-    known = [KnownLength(*parsing.known_length(text, "--known-length")) for text in asked.known_length or ()]
+    known = [KnownLength(*each) for each in asked.known_length or ()]
     stored = None
     if asked.calibration:
         stored = read_calibrations(asked.calibration, asked.cameras, asked.baseline, asked.fisheye)

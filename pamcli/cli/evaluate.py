@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options, parsing
 from pamcli.cli.console import Console, Progress
-from pamcli.cli.groups import OptionGroup, argument, flag, option, set_options
-from pamcli.cli.network import Matching, keep_networks
+from pamcli.cli.groups import OptionGroup, flag, option, set_options
+from pamcli.cli.network import Matching, Upscaling, keep_networks
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
 from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
+from pamcli.registry.catalog import DEFAULT_SCALE
 
 if TYPE_CHECKING:
     from pamcli.data.source import Source
@@ -81,14 +81,6 @@ class Disparities(DataSets, panel="Input"):
             return FilesMethod(self.predictions, self.prediction_scale, **files)
         matcher, path = network.load(compute, console)
         return NetworkMethod(matcher, network.name, path)
-
-
-def _named_method(text: str) -> tuple[str, str]:
-    """Split NAME=WHAT; WHAT alone names itself."""
-    found = re.fullmatch(r"([\w .+-]+)=(.+)", text)
-    if found:
-        return found[1], found[2]
-    return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
 
 
 class Shown(OptionGroup, panel="Output"):
@@ -159,26 +151,27 @@ def one_set(sets: Sequence[Source], option: str) -> Source:
     return sets[0]
 
 
-def _complete_protocol(incomplete: str) -> list[str]:
+def _protocols() -> Iterable[str]:
     from pamcli.evaluation.protocols import PROTOCOLS
 
-    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+    return PROTOCOLS
 
 
 class DisparityInput(Disparities):
     """What is measured, and how."""
 
     allow_missing: bool = flag("Leave out samples that have no prediction.")
-    method: list[str] | None = option(
+    method: list[tuple[str, str]] | None = option(
         "Compare methods side by side, one for each time it is given. WHAT: a network as of --weights, "
         "files:FOLDER, opencv (StereoSGBM), opencv-wls. Differences are to the first.",
         metavar="[NAME=]WHAT",
+        parse=parsing.method,
     )
     protocol: list[str] | None = option(
         "Measure by the rules of this name (pam eval protocols lists them); given several times, each has "
         "a column. By default by those of each data set's benchmark.",
         metavar="NAME",
-        autocompletion=_complete_protocol,
+        autocompletion=options.completing(_protocols),
     )
     max_gt: float | None = option(
         "Count only true disparities below this; the paper's limit is 192.", metavar="PX", parse=None
@@ -192,8 +185,7 @@ class DisparityInput(Disparities):
     )
 
     def has_files(self) -> bool:
-        methods = (_named_method(text)[1] for text in self.method or ())
-        return super().has_files() or any(what.startswith("files:") for what in methods)
+        return super().has_files() or any(what.startswith("files:") for _, what in self.method or ())
 
     def check(self, network: Matching) -> None:
         super().check(network)
@@ -203,23 +195,14 @@ class DisparityInput(Disparities):
 
     def methods(self, network: Matching, compute: Exact, console: Console) -> list[Method]:
         """Load what --method names, each in turn; else the one that is measured alone."""
-        from pamcli.evaluation.methods import FilesMethod, NetworkMethod
-        from pamcli.evaluation.semi_global import SemiGlobalMethod
+        from pamcli.evaluation.methods import method_of
 
         if not self.method:
             return [self.method_alone(network, compute, console, allow_missing=self.allow_missing)]
-        found: list[Method] = []
-        limit = network.max_disparity if isinstance(network.max_disparity, int) else None
-        for name, what in map(_named_method, self.method):
-            if what.startswith("files:"):
-                folder = Path(what.removeprefix("files:"))
-                found.append(FilesMethod(folder, self.prediction_scale, self.allow_missing, name=name))
-            elif what in ("opencv", "opencv-wls"):
-                found.append(SemiGlobalMethod(name, what == "opencv-wls", limit))
-            else:
-                matcher, path = replace(network, weights=what).load(compute, console)
-                found.append(NetworkMethod(matcher, name, path))
-        return found
+        given: dict[str, Any] = {"scale": self.prediction_scale, "allow_missing": self.allow_missing}
+        given["max_disparity"] = network.max_disparity if isinstance(network.max_disparity, int) else None
+        load = lambda what: replace(network, weights=what).load(compute, console)  # noqa: E731
+        return [method_of(name, what, load, **given) for name, what in self.method]
 
 
 def disparity(
@@ -236,7 +219,7 @@ def disparity(
 
     console = messages.console(jsonl=shown.as_json)
     given.check(network)
-    shown.check(network.weights, *(_named_method(text)[1] for text in given.method or ()))
+    shown.check(network.weights, *(what for _, what in given.method or ()))
     comparing = len(given.method or ()) > 1
     rules = tuple(given.protocol or ())
     task = Disparity(given.max_gt, given.resize, given.study, comparing, rules)
@@ -246,13 +229,83 @@ def disparity(
     measured(task, sets, given.methods(network, compute, console), shown, console)
 
 
+class SuperresInput(DataSets):
+    """Pictures to measure."""
+
+    allow_missing: bool = flag("Leave out samples that have no prediction.")
+    baseline_only: bool = flag("Measure bicubic enlargement alone, without a network.")
+    right_view: Literal["both", "right", "left"] = option(
+        "left: give the network the left view twice. right: give it the right one. both: tell besides what "
+        "the second view is worth, for up to twice the time.",
+        default="both",
+    )
+    degrade: str | None = option(
+        "Degrade the reduced pictures as a camera does before they are enlarged: KEY=VALUE,... of jpeg "
+        "(quality), noise (levels of 255), blur (px), sharpening (share).",
+        metavar="KEY=VALUE,...",
+        parse=parsing.name,
+    )
+
+
+class SuperresOutput(Shown):
+    """Figures, and the enlarged views."""
+
+    save: Path | None = option("Write enlarged views: <name>_left.png, _right.png.", metavar="FOLDER")
+
+
+def superres(
+    given: SuperresInput,
+    shown: SuperresOutput,
+    network: Upscaling,
+    compute: Exact,
+    messages: options.Messages,
+) -> None:
+    """Measure super-resolution on data sets: of a network, or of pictures by any program.
+
+    Pictures are cut to a multiple of the scale, reduced by MATLAB's bicubic, rounded to 8 bits, enlarged, and
+    compared in 8 bits; bicubic's figures always stand beside. Degraded ones are also denoised by OpenCV and
+    enlarged by bicubic.
+
+    $ pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare
+    $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --degrade jpeg=75,noise=3 --baseline-only
+    """
+    console = messages.console(jsonl=shown.as_json)
+    predictions, save = given.predictions, shown.save
+    sources = {"--predictions": predictions, "--weights": network.weights}
+    at_most_one({**sources, "--baseline-only": given.baseline_only})
+    if (predictions is not None or given.baseline_only) and (given.right_view != "both" or save is not None):
+        raise UsageError("--right-view and --save are about a network, and none is run")
+    if predictions is not None and given.degrade is not None:
+        raise UsageError("--degrade: the pictures in --predictions were made of others")
+    shown.check(network.weights)
+    sets, keep = given.opened(console), None
+    if save is not None:
+        from pamcli.evaluation.saved_views import SavedViews
+
+        keep = SavedViews(save, one_set(sets, "--save"), network.weights, overwrite=shown.overwrite)
+    from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+    from pamcli.evaluation.superres import Superres
+    from pamcli.evaluation.superres_baselines import DenoisedBicubic
+    from pamcli.imaging.degrading import parse_degradation
+
+    degradation = None if given.degrade is None else parse_degradation(given.degrade, "--degrade")
+    methods: list[Method] = [] if degradation is None else [DenoisedBicubic(degradation)]
+    factor = network.scale or DEFAULT_SCALE
+    if not isinstance(factor, int):
+        raise UsageError(f"--scale {factor:g}: pairs are measured at whole scales", "2, 3 or 4")
+    if predictions is not None:
+        one_set(sets, "--predictions")
+        methods.append(FilesMethod(predictions, allow_missing=given.allow_missing))
+    elif not given.baseline_only:
+        upscaler, path = network.load(compute, console)
+        factor = int(upscaler.scale)
+        name = Path(network.name).stem + (", ensemble" if network.ensemble else "")
+        methods.append(NetworkMethod(upscaler, name, path, given.right_view, keep))
+    measured(Superres(factor, degradation), sets, methods, shown, console)
+
+
 def protocols(
-    name: str | None = argument(
-        "Name of the rules; by default all are listed.",
-        metavar="NAME",
-        show_default=False,
-        autocompletion=_complete_protocol,
-    ),
+    name: str | None = options.one_or_all("the rules", _protocols),
     jsonl: bool = options.JSONL,
 ) -> None:
     """Show what papers and benchmarks mean by their figures of disparity: rules by name, for --protocol.

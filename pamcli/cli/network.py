@@ -24,7 +24,7 @@ def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -
     """Raise UsageError where a result would overwrite a file that one of the networks is read from."""
     read = [file for each in weights for file in files_behind(each)]
     for path in outputs:
-        if read and path is not None:
+        if path is not None:
             check_beside(path, read)
 
 

@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from glob import glob
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pamcli.cli import parsing
 from pamcli.cli.console import Console, listen
@@ -21,19 +21,35 @@ PRECISION = (
 )
 
 
-def _complete_data(incomplete: str) -> list[str]:
-    """Names of `pam dataset list`; after the colon, what stands in the file system."""
+def data_sets() -> Iterable[str]:
+    """Names of `pam dataset list`."""
     from pamcli.data.sources import SOURCES
 
+    return SOURCES
+
+
+def _complete_data(incomplete: str) -> list[str]:
+    """Names of data sets; after the colon, what stands in the file system."""
     name, colon, path = incomplete.partition(":")
     if colon:
         return [f"{name}:{found}" for found in sorted(glob(f"{path}*/"))]
-    return [f"{found}:" for found in SOURCES if found.startswith(incomplete)]
+    return [f"{found}:" for found in data_sets() if found.startswith(incomplete)]
 
 
 FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
 DATA = {"metavar": "DATA", "autocompletion": _complete_data}
 """What an option or an argument for data sets has besides its help."""
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What completes one of these names for the tab key."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+def one_or_all(what: str, names: Callable[[], Iterable[str]], metavar: str = "NAME") -> Any:
+    """The argument of a command that lists what there is, or shows the one of this name."""
+    text = f"Name of {what}; by default all are listed."
+    return argument(text, metavar=metavar, show_default=False, autocompletion=completing(names))
 
 
 class Limit(OptionGroup, panel="Input"):

@@ -32,6 +32,7 @@ class Input(OptionGroup, panel="Input"):
         "NAME:PATH; with --from-stereograms, folders or archives of those.",
         default=...,
         metavar="INPUT",
+        parse=parsing.name,
     )
     add: list[str] | None = option(
         "Add pairs of another data set, numbered before the others; middlebury is halved first.",
@@ -52,8 +53,6 @@ class Input(OptionGroup, panel="Input"):
     skip_damaged: bool = flag("Finish without pictures that cannot be read.")
 
     def __post_init__(self) -> None:
-        if "" in self.inputs:
-            raise parsing.empty("INPUT")
         if (self.layout or self.infinity) and not self.from_stereograms:
             hint = "add --from-stereograms, or drop them"
             raise UsageError("--layout and --infinity are about stereograms", hint)

@@ -278,13 +278,22 @@ def check_beside(
 ) -> None:
     """Raise UsageError where one more file would overwrite an input or a result, by whatever name.
 
-    read: at least one, as of `SeenPaths`; done: pairs with their results.
+    read: as of `SeenPaths`; done: pairs with their results.
     """
     seen = SeenPaths(read=read)
     for pair, outputs in done:
         seen.collisions(pair, outputs)
-    if bad := seen.collisions(PairName(Path(read[0]), None, None), {"one more": path}):
+    if read and (bad := seen.collisions(PairName(Path(read[0]), None, None), {"one more": path})):
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
+
+
+def require_apart(folders: Iterable[Path], read: Iterable[Path]) -> None:
+    """Raise UsageError where a file that is read lies in one of the folders that results go to."""
+    written = {os.path.realpath(folder) for folder in folders}
+    for path in read:
+        if {os.path.realpath(path.parent), os.path.dirname(os.path.realpath(path))} & written:
+            where = f"{shown(path)}, which is read, lies where results would go"
+            raise UsageError(where, "name another folder for them")
 
 
 def check_existing(

@@ -182,6 +182,7 @@ def test_weights_that_do_not_fit_are_refused(here: Path) -> None:
 
 
 def recipe(task: Any, **given: Any) -> Any:
+    given["settings"] = [tuple(each.split("=", 1)) for each in given.get("settings", ())]
     options = {"disparity": MatcherTraining, "superres": UpscalerTraining}[task](**given)
     return make_recipe(task, options)
 
