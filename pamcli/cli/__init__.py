@@ -13,15 +13,12 @@ from typer import TyperException
 from pamcli import __version__
 from pamcli.cli import (
     calibration,
-    calibration_making,
     dataset,
     depth,
-    describe,
     disparity,
     doctor,
     evaluate,
     guide,
-    label,
     prepare,
     rectify,
     submit,
@@ -29,7 +26,7 @@ from pamcli.cli import (
     train,
     weights,
 )
-from pamcli.cli.console import complain, guard_streams, said
+from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import argument, command, group
 from pamcli.errors import PamError, UsageError, missing_package, of_the_system
 
@@ -54,11 +51,8 @@ command(learn, "superres", "Train PASSRnet or PASSRnet 2, which enlarge pictures
 app.add_typer(learn, name="train")
 command(app, "guide", "Show pages of the guide.")(guide.command)
 command(app, "doctor", "Check a calibration against a pair, or whether pam works here.")(doctor.command)
-command(calibration.app, "make", "Make a rig's calibration from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
-command(weights.app, "describe", "Find out how any stereo network is fed and read.")(describe.command)
 app.add_typer(weights.app, name="weights")
-command(dataset.app, "label", "Find disparities to learn from, for pairs without a truth.")(label.command)
 command(dataset.app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)
 app.add_typer(dataset.app, name="dataset")
 
@@ -120,13 +114,13 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     except TyperException as error:
         code = _explain_usage(error)
     except PamError as error:
-        complain(said(error), error)
+        complain(str(error), error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
     except (OSError, UnicodeError, RecursionError, MemoryError) as error:
         refused = of_the_system(error)
-        complain(said(refused), error)
+        complain(str(refused), error)
         code = refused.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         code = 1

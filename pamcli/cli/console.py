@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from pamcli.errors import OutputError, PamError
+from pamcli.errors import OutputError
 
 CLOSED_PIPE = 141
 """Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
@@ -81,11 +81,6 @@ def as_options(text: str) -> str:
     return re.sub(r"(?<![\w./])`([a-z_]+)`(?![\w./])", lambda word: "--" + word[1].replace("_", "-"), text)
 
 
-def said(error: PamError) -> str:
-    """Message and hint, on the command line."""
-    return as_options(f"{error.message} ({error.hint})" if error.hint else error.message)
-
-
 def one_line(text: str) -> str:
     """The text on one line, in which nothing of a file's name can command the terminal."""
     return "".join(
@@ -96,7 +91,7 @@ def one_line(text: str) -> str:
 
 
 def _say(message: str) -> None:
-    print(f"pam: {one_line(message)}", file=sys.stderr, flush=True)
+    print(f"pam: {one_line(as_options(message))}", file=sys.stderr, flush=True)
 
 
 SLOW = 2.0
@@ -280,7 +275,7 @@ def listen(console: Console) -> Console:
 
     class Listening(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            levels.get(record.levelname, console.error)(as_options(record.getMessage()))
+            levels.get(record.levelname, console.error)(record.getMessage())
 
     log = logging.getLogger("pamcli")
     log.handlers, log.propagate = [Listening()], False

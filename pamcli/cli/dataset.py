@@ -1,6 +1,6 @@
 """pam dataset: what data sets pam reads; of one on disk whether it is whole, what it looks like, its figures.
 
-`label` and `prepare-flickr1024` have files of their own.
+`label` finds disparities to learn from; `prepare-flickr1024` has a file of its own.
 """
 
 import os
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import typer
 
+from pamcli.cli import options
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file, data_sets, one_or_all
-from pamcli.errors import InputError
-from pamcli.files.atomic import write_atomically
+from pamcli.cli.network import Matcher
+from pamcli.cli.options import DATA, FORM, JSONL, Quiet
+from pamcli.errors import BATCH_FAILED, InputError
+from pamcli.files.atomic import owned
 from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
@@ -30,7 +32,7 @@ _PATCHES = 1000  # of a tree of patches, which show every part of a picture near
 
 @command(app, "list", "List the data sets that can be read.")
 def list_sources(
-    name: str | None = one_or_all("the data set", data_sets),
+    name: str | None = options.one_or_all("the data set", options.data_sets),
     jsonl: bool = JSONL,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree.
@@ -101,7 +103,7 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
         raise typer.Exit(InputError.exit_code)
 
 
-class Sheet(OptionGroup, panel="Output"):
+class Sheet(options.NewFile):
     """The contact sheet."""
 
     output: Path = option("Picture to write: .png, .jpg, .webp, .tif.", "-o", default=..., metavar="FILE")
@@ -111,7 +113,6 @@ class Sheet(OptionGroup, panel="Output"):
         min=1,
         max=_MOST_ROWS,
     )
-    overwrite: bool = flag("Replace results that exist.")
 
 
 @command(app, "preview", "Draw pairs of a data set in one picture.")
@@ -129,7 +130,7 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     from pamcli.data.open import open_data, parse_data
 
     console, output = messages.console(), sheet.output
-    check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
+    options.check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
     parts = (path for files in source.files for path in (files.left, files.right, *files.parts.values()))
@@ -141,10 +142,9 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     if source.unpaired:
         console.warn(f"{spec.text}: {listed(source.unpaired, '; ')}")
     from pamcli.data.preview import contact_sheet
-    from pamcli.imaging.images import Picture, encode_picture
+    from pamcli.imaging.images import write_picture
 
-    pixels = contact_sheet(source, source.spread(sheet.count))
-    write_atomically(output, encode_picture(Picture(pixels), output.suffix, name=str(output)))
+    write_picture(output, contact_sheet(source, source.spread(sheet.count)))
     console.path(output)
 
 
@@ -153,7 +153,7 @@ def stats(
     messages: Quiet,
     data: list[str] = argument(f"{FORM}, or a folder of prepare-flickr1024.", default=..., **DATA),
     count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all"),
-    workers: int | None = WORKERS,
+    workers: int | None = options.WORKERS,
     jsonl: bool = JSONL,
 ) -> None:
     """Measure the pictures of data sets.
@@ -203,3 +203,60 @@ def stats(
         )
     if any(figures.damaged for _, figures in rows):
         raise typer.Exit(InputError.exit_code)
+
+
+class Labels(OptionGroup, panel="Output"):
+    """The labelled pairs."""
+
+    output: Path = option(
+        "Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER"
+    )
+    overwrite: bool = flag("Label pairs anew that are labelled there.")
+    mirrored: bool = flag("Label each pair mirrored, too, its views exchanged: twice as much to learn from.")
+    jsonl: bool = JSONL
+
+
+@command(app, "label", "Find disparities to learn from, for pairs without a truth.")
+def label(
+    to: Labels,
+    network: Matcher,
+    compute: options.Compute,
+    messages: Quiet,
+    data: str = argument(f"{FORM}, of rectified pairs.", default=..., **DATA),
+) -> None:
+    """Label pairs without a truth, to learn from them.
+
+    A pixel's label is the disparity that the network, which sees small pictures enlarged, finds equally from
+    both views, unless block matching contradicts it. Elsewhere it has none, and pairs with labels for fewer
+    than 30 % of their pixels are left out. Pictures above 1250 x 900 px are reduced.
+
+    Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
+
+    $ pam dataset label pairs:mine/ -o labelled/
+    $ pam dataset label pairs:mine/ -o labelled/ --mirrored
+    """
+    console = messages.console(jsonl=to.jsonl)
+    from pamcli.data.open import open_data
+
+    source, failed = open_data(data).without_truth(), 0
+    with owned(to.output):
+        with console.starting(network.name):
+            from pamcli.training.labels import LEAST, label_pairs, to_label
+        wanted = to_label(
+            source, to.output, mirrored=to.mirrored, overwrite=to.overwrite, weights=network.weights
+        )
+        matcher = network.load(compute, console)[0] if wanted else None
+        with console.progress("pairs", len(wanted)) as bar:
+            for sample, found in label_pairs(matcher, source, wanted, to.output) if matcher else ():
+                if isinstance(found, InputError):
+                    console.error(f"{sample}: {found}")
+                    failed += 1
+                else:
+                    line = f"{sample}: {found:.0%} of the pixels have a label"
+                    facts = {"pair": sample, "labelled": found, "kept": found >= LEAST}
+                    console.answer(facts, line if found >= LEAST else f"{line}: too few, left out")
+                bar.advance()
+    if not wanted or len(wanted) > failed:
+        console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
+    if failed:
+        raise typer.Exit(BATCH_FAILED)

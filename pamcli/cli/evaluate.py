@@ -83,7 +83,7 @@ class Disparities(DataSets, panel="Input"):
         return NetworkMethod(matcher, network.name, path)
 
 
-class Shown(OptionGroup, panel="Output"):
+class Shown(options.NewFile):
     """Where the figures go."""
 
     as_json: bool = flag("Print one JSON object instead of tables.", "--json")
@@ -94,7 +94,6 @@ class Shown(OptionGroup, panel="Output"):
         metavar="FILE.tex|.md|.csv",
     )
     compare: bool = flag("Show published figures for these sets beside it.")
-    overwrite: bool = flag("Replace results that exist.")
 
     def check(self, *weights: str | None) -> None:
         """Check the files that are to be written, before any work. Raises UsageError, OutputError.

@@ -39,7 +39,7 @@ WEIGHTS = {"metavar": "NAME|PATH|hf:...", "autocompletion": _complete_weights}
 
 
 class Network(OptionGroup, panel="Network"):
-    """Whose weights. Its subclasses have a `name`: of those that are given, else of the default."""
+    """Whose weights."""
 
     weights: str | None = option(
         "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx, or a .toml of `pam "
@@ -55,7 +55,23 @@ class Network(OptionGroup, panel="Network"):
     )
 
 
-class Matching(Network):
+class Matcher(Network):
+    """A network for disparity, as it is."""
+
+    @property
+    def name(self) -> str:
+        """Name of the weights: those that are given, else what finds disparity by default."""
+        return self.weights or DEFAULT_MATCHING
+
+    def load(self, compute: Compute, console: Console) -> tuple[StereoMatcher, Path]:
+        """The network, and its file. Raises ModelError, DeviceError, UsageError."""
+        with console.starting(self.name):
+            from pamcli.batch.networks import load_matcher
+
+            return load_matcher(**as_keywords(self, compute) | {"weights": self.name})
+
+
+class Matching(Matcher):
     """A network for disparity. Raises UsageError for a prior that is none."""
 
     max_disparity: int | Literal["stored"] | None = option(
@@ -83,24 +99,12 @@ class Matching(Network):
         parse=parsing.match_size,
     )
 
-    @property
-    def name(self) -> str:
-        """Name of the weights: those that are given, else the default."""
-        return self.weights or DEFAULT_MATCHING
-
     def __post_init__(self) -> None:
         limit = self.max_disparity
         if isinstance(limit, int) and limit <= self.min_disparity:
             raise UsageError(
                 f"--min-disparity {self.min_disparity} and --max-disparity {limit} leave nothing to search"
             )
-
-    def load(self, compute: Compute, console: Console) -> tuple[StereoMatcher, Path]:
-        """The network, and its file. Raises ModelError, DeviceError, UsageError."""
-        with console.starting(self.name):
-            from pamcli.batch.networks import load_matcher
-
-            return load_matcher(**as_keywords(self, compute) | {"weights": self.name})
 
 
 class Upscaling(Network):

@@ -128,6 +128,12 @@ class Pictures(Results):
     )
 
 
+class NewFile(OptionGroup, panel="Output"):
+    """Files that are written, and over others only where that is asked for."""
+
+    overwrite: bool = flag("Replace results that exist.")
+
+
 class Device(OptionGroup, panel="Performance"):
     """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
 

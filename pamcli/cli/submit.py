@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pamcli.cli import options
 from pamcli.cli.evaluate import Disparities, Exact, watched
-from pamcli.cli.groups import OptionGroup, flag, option
+from pamcli.cli.groups import option
 from pamcli.cli.network import Matching, keep_networks
 from pamcli.cli.options import check_new_file
 from pamcli.errors import UsageError
@@ -21,11 +21,10 @@ class Submitted(Disparities):
     )
 
 
-class Archive(OptionGroup, panel="Output"):
+class Archive(options.NewFile):
     """Where the archive goes."""
 
     output: Path = option("The archive to write.", "-o", default=..., metavar="FILE.zip")
-    overwrite: bool = flag("Replace an archive that exists.")
 
 
 def command(

@@ -101,7 +101,7 @@ class Source(ABC):
         return ()
 
     @property
-    def views(self) -> Iterator[Path]:
+    def view_files(self) -> Iterator[Path]:
         """The pictures of all samples."""
         return (view for each in self.files for view in (each.left, each.right))
 

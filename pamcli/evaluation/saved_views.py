@@ -26,7 +26,7 @@ class SavedViews:
         pairs = [PairName(files.left, files.right, files.name) for files in source.files]
         check_collisions(pairs, outputs, files_behind(weights))
         written = (file.parent for files in outputs for file in files.values())
-        require_apart(written, source.views)
+        require_apart(written, source.view_files)
         check_existing(outputs, overwrite=overwrite)
         for files in outputs:
             for file in files.values():

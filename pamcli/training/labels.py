@@ -75,7 +75,7 @@ def to_label(
     """
     if source.endless:
         raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
-    require_apart((folder / part for part in PARTS), [*source.views, *files_behind(weights)])
+    require_apart((folder / part for part in PARTS), [*source.view_files, *files_behind(weights)])
     wanted = {name: (index, False) for index, name in enumerate(source.names)}
     turned = {name + MIRRORED: (index, True) for name, (index, _) in wanted.items()} if mirrored else {}
     if double := wanted.keys() & turned.keys():
