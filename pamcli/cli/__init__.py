@@ -5,7 +5,7 @@ import signal
 import sys
 import warnings
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from typer import TyperException
@@ -28,7 +28,7 @@ from pamcli.cli import (
 )
 from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import argument, command, group
-from pamcli.errors import PamError, UsageError, missing_package, of_the_system
+from pamcli.errors import PamError, missing_package, of_the_system
 
 app = group(
     "Find where each pixel of a left picture sits in the right one, and make both pictures larger with "
@@ -59,7 +59,6 @@ app.add_typer(dataset.app, name="dataset")
 
 @command(app, "help", "Show help on a command.")
 def show_help(
-    context: typer.Context,
     words: list[str] | None = argument("Name of the command, as in eval disparity.", metavar="COMMAND"),
 ) -> None:
     """Show what `pam COMMAND --help` shows.
@@ -67,13 +66,7 @@ def show_help(
     $ pam help
     $ pam help eval disparity
     """
-    place: Any = context.find_root()
-    for word in words or ():
-        found = getattr(place.command, "commands", {}).get(word)
-        if found is None:
-            raise UsageError(f"pam has no command {' '.join(words or ())!r}", "pam help lists what there is")
-        place = found.make_context(word, [], parent=place, resilient_parsing=True)
-    typer.echo(place.get_help())
+    app([*(words or ()), "--help"], prog_name="pam", standalone_mode=False)
 
 
 def _show_version(wanted: bool) -> None:

@@ -131,6 +131,11 @@ class Progress:
         if self.bar is not None:
             self.bar.update(self.task, **values)
 
+    @property
+    def watch(self) -> Callable[[int], Callable[[float], None]] | None:
+        """What `within` does, where there is a bar."""
+        return self.bar and self.within
+
     def within(self, rows: int) -> Callable[[float], None]:
         """What is told the share that is done of a pair of so many rows, while it is worked on."""
         began = time.monotonic()

@@ -27,6 +27,7 @@ GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`
 
 _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
+LISTS = ("copies", "near_copies", "same_views", "damaged")  # of names, in a set's figures
 _PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
 
 
@@ -46,15 +47,12 @@ def list_sources(
     console = Console(jsonl=jsonl)
     if name is not None and name not in SOURCES:
         raise unknown("data set", name, list(SOURCES))
-    common = [
-        {"name": key, "meaning": meaning, "choices": None, "default": None} for key, meaning in COMMON_KEYS
-    ]
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
-        keys = [*map(asdict, row.keys), *common]
+        keys = [*map(asdict, (*row.keys, *COMMON_KEYS))]
         values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}
         console.answer({**values, "unverified": row.unverified or None}, *row.described(_WIDTH), "")
     if not jsonl:
-        every = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
+        every = ", ".join(f"{key.name} ({key.meaning})" for key in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {every}.")
 
@@ -87,9 +85,7 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
             for finding in findings_of(source, lambda done: bar.advance()):
                 counts[finding.severity] += 1
                 facts = {**asdict(finding), "sample": finding.sample or None}
-                sample = f"{finding.sample}: " if finding.sample else ""
-                line = f"{spec.text}: {sample}{finding.severity}: {finding.message}"
-                console.answer({"kind": "finding", "data": spec.text, **facts}, line)
+                console.answer({"kind": "finding", "data": spec.text, **facts}, f"{spec.text}: {finding}")
             damaged += counts["damage"]
             place = {"name": spec.info.name, "split": spec.split, "path": spec.path, "pairs": len(source)}
             unverified = {"unverified": spec.info.unverified or None}
@@ -189,9 +185,7 @@ def stats(
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
         values = {"data": label, **json_row(figures.row()), "cnniqa": None, "sr_metric": None}
-        values |= {
-            name: getattr(figures, name) for name in ("copies", "near_copies", "same_views", "damaged")
-        }
+        values |= {each: getattr(figures, each) for each in LISTS}
         console.answer(values, *(f"{label}: {line}" for line in figures.repeated()))
         rows.append((label, figures))
     if not jsonl:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options, parsing
-from pamcli.cli.console import Console, Progress
+from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, flag, option, set_options
 from pamcli.cli.network import Matching, Upscaling, keep_networks
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
 from pamcli.errors import UsageError
-from pamcli.files.atomic import write_atomically
 from pamcli.registry.catalog import DEFAULT_SCALE
 
 if TYPE_CHECKING:
@@ -108,15 +107,6 @@ class Shown(options.NewFile):
         keep_networks([path for _, path, _ in files], *weights)
 
 
-def watched(method: Method, bar: Progress, console: Console) -> Method:
-    """The method, the rows of its slow pairs counted on a bar that is drawn."""
-    from pamcli.evaluation.methods import NetworkMethod
-
-    if not console.draws or not isinstance(method, NetworkMethod):
-        return method
-    return replace(method, watch=bar.within)
-
-
 def measured(
     task: Task[Any, Any, Any], sets: list[Source], methods: list[Method], shown: Shown, console: Console
 ) -> None:
@@ -124,30 +114,16 @@ def measured(
     from pamcli.evaluation.results import WORST
     from pamcli.evaluation.run import evaluate
 
-    worst = WORST if shown.report else 0
+    options: dict[str, Any] = {"compare": shown.compare, "worst": WORST if shown.report else 0}
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        seen = [watched(method, bar, console) for method in methods]
-        found = evaluate(task, sets, seen, compare=shown.compare, worst=worst, advance=bar.advance)
-    if shown.per_image is not None:
-        write_atomically(shown.per_image, found.csv().encode("utf-8", "surrogateescape"))
-    if shown.report is not None:
-        write_atomically(shown.report, found.report())
-    for path in shown.table or ():
-        forms = {".tex": found.latex, ".md": found.markdown, ".csv": found.table_csv}
-        write_atomically(path, forms[path.suffix.lower()]().encode("utf-8", "surrogateescape"))
+        found = evaluate(task, sets, methods, **options, advance=bar.advance, watch=bar.watch)
+    found.write(per_image=shown.per_image, report=shown.report, tables=shown.table or ())
     for warning in found.warnings:
         console.warn(warning)
     # On stdout, too: a table that was kept without them cannot be compared with anything.
     lines = [*(f"{name}: {value}" for name, value in found.facts), *(f"note: {note}" for note in found.notes)]
     tables = found.text(shutil.get_terminal_size().columns).split("\n")
     console.answer(found.json(), *tables, "", *lines)
-
-
-def one_set(sets: Sequence[Source], option: str) -> Source:
-    """Return the only set. Raises UsageError where there are several."""
-    if len(sets) > 1:
-        raise UsageError(f"{option} goes with one data set, {len(sets)} are given", "run pam eval for each")
-    return sets[0]
 
 
 def _protocols() -> Iterable[str]:
@@ -188,9 +164,9 @@ class DisparityInput(Disparities):
 
     def check(self, network: Matching) -> None:
         super().check(network)
-        sources = {"--predictions": self.predictions, "--weights": network.weights}
-        for each in (sources, {"--study": self.study}):
-            at_most_one({"--method": self.method, **each})
+        asked = {"--method": self.method}
+        at_most_one({**asked, "--predictions": self.predictions, "--weights": network.weights})
+        at_most_one({**asked, "--study": self.study})
 
     def methods(self, network: Matching, compute: Exact, console: Console) -> list[Method]:
         """Load what --method names, each in turn; else the one that is measured alone."""
@@ -223,8 +199,6 @@ def disparity(
     rules = tuple(given.protocol or ())
     task = Disparity(given.max_gt, given.resize, given.study, comparing, rules)
     sets = given.opened(console)
-    if given.has_files():
-        one_set(sets, "--predictions" if given.predictions else "files:FOLDER")
     measured(task, sets, given.methods(network, compute, console), shown, console)
 
 
@@ -269,10 +243,9 @@ def superres(
     $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --degrade jpeg=75,noise=3 --baseline-only
     """
     console = messages.console(jsonl=shown.as_json)
-    predictions, save = given.predictions, shown.save
-    sources = {"--predictions": predictions, "--weights": network.weights}
-    at_most_one({**sources, "--baseline-only": given.baseline_only})
-    if (predictions is not None or given.baseline_only) and (given.right_view != "both" or save is not None):
+    predictions, save, alone = given.predictions, shown.save, given.baseline_only
+    at_most_one({"--predictions": predictions, "--weights": network.weights, "--baseline-only": alone})
+    if (predictions is not None or alone) and (given.right_view != "both" or save is not None):
         raise UsageError("--right-view and --save are about a network, and none is run")
     if predictions is not None and given.degrade is not None:
         raise UsageError("--degrade: the pictures in --predictions were made of others")
@@ -281,7 +254,7 @@ def superres(
     if save is not None:
         from pamcli.evaluation.saved_views import SavedViews
 
-        keep = SavedViews(save, one_set(sets, "--save"), network.weights, overwrite=shown.overwrite)
+        keep = SavedViews(save, sets, network.weights, overwrite=shown.overwrite)
     from pamcli.evaluation.methods import FilesMethod, NetworkMethod
     from pamcli.evaluation.superres import Superres
     from pamcli.evaluation.superres_baselines import DenoisedBicubic
@@ -293,9 +266,8 @@ def superres(
     if not isinstance(factor, int):
         raise UsageError(f"--scale {factor:g}: pairs are measured at whole scales", "2, 3 or 4")
     if predictions is not None:
-        one_set(sets, "--predictions")
         methods.append(FilesMethod(predictions, allow_missing=given.allow_missing))
-    elif not given.baseline_only:
+    elif not alone:
         upscaler, path = network.load(compute, console)
         factor = int(upscaler.scale)
         name = Path(network.name).stem + (", ensemble" if network.ensemble else "")

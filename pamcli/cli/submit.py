@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pamcli.cli import options
-from pamcli.cli.evaluate import Disparities, Exact, watched
+from pamcli.cli.evaluate import Disparities, Exact
 from pamcli.cli.groups import option
 from pamcli.cli.network import Matching, keep_networks
 from pamcli.cli.options import check_new_file
@@ -52,7 +52,7 @@ def command(
         raise UsageError(said, "--prediction-seconds S says it")
     method = given.method_alone(network, compute, console, seconds=seconds)
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        written = submit(to.output, rules, sets, watched(method, bar, console), bar.advance)
+        written = submit(to.output, rules, sets, method, bar.advance, bar.watch)
     for note in written.notes:
         console.warn(note)
     console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")

@@ -1,11 +1,13 @@
 """Enlarged views of a data set, written as pictures while they are measured."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Source
+from pamcli.errors import UsageError
 from pamcli.files.atomic import Kept, check_writable
 from pamcli.files.outputs import check_collisions, check_existing, require_apart
 from pamcli.files.pairing import PairName
@@ -16,11 +18,16 @@ from pamcli.registry.catalog import files_behind
 class SavedViews:
     """Writes <name>_left.png and <name>_right.png of each sample into a folder: `NetworkMethod.keep`."""
 
-    def __init__(self, folder: Path, source: Source, weights: str | None, *, overwrite: bool) -> None:
+    def __init__(self, folder: Path, sets: Sequence[Source], weights: str | None, *, overwrite: bool) -> None:
         """weights: what the network is read from.
 
         Raises UsageError, OutputError where the views cannot be written, or not without being asked.
         """
+        if len(sets) > 1:
+            raise UsageError(
+                f"`save` goes with one data set, {len(sets)} are given", "measure each by itself"
+            )
+        (source,) = sets
         self.folder, self.kept = folder, Kept()
         outputs = [self._files(name) for name in source.names]
         pairs = [PairName(files.left, files.right, files.name) for files in source.files]
