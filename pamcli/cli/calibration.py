@@ -1,7 +1,6 @@
 """Calibrations: options of all commands that take one, and pam calibration: to show one, to make one."""
 
 from pathlib import Path
-from typing import Any
 
 from pamcli.cli import parsing
 from pamcli.cli.console import as_options
@@ -62,22 +61,7 @@ def show(
     stored = read_calibrations(files, cameras, None, fisheye)
     for warning in stored.warnings():
         console.warn(warning)
-    facts, lines = stored.facts(), [f"{stored.kind} calibration"]
-    for title, part in (("cameras as they stand", "rig"), ("rectified pictures", "rectified")):
-        if part in facts:
-            lines.append(f"{title}:")
-            lines += [f"  {name.replace('_', ' '):28}{_text(value)}" for name, value in facts[part].items()]
-    console.answer(facts, *lines)
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "not stated"
-    if isinstance(value, list | tuple):
-        if any(isinstance(each, tuple) for each in value):
-            return "; ".join(map(_text, value))
-        return ", ".join(map(_text, value)) or "none"
-    return value if isinstance(value, str) else f"{round(value, 6):.10g}"
+    console.answer(stored.facts(), *stored.lines())
 
 
 class Boards(Limit, panel="Input"):

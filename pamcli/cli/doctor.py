@@ -94,7 +94,7 @@ def _examine(asked: Pair, console: Console) -> None:
 
 
 def _examine_installation(console: Console) -> None:
-    from pamcli.inference.examination import examined
+    from pamcli.inference.examination import examined, lines_of
 
     found = examined()
     failures = [each for each in found.values() if isinstance(each, PamError)]
@@ -102,11 +102,7 @@ def _examine_installation(console: Console) -> None:
         name: f"FAILED: {as_options(str(each))}" if isinstance(each, PamError) else each
         for name, each in found.items()
     }
-    lines = []
-    for name, value in facts.items():
-        parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
-        lines += [f"{'' if index else name:10} {part}" for index, part in enumerate(parts)]
-    console.answer({**facts, "ok": not failures}, *lines)
+    console.answer({**facts, "ok": not failures}, *lines_of(facts))
     if failures:
         raise typer.Exit(failures[0].exit_code)
 

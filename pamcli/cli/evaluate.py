@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pamcli.cli import options, parsing
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, flag, option, set_options
-from pamcli.cli.network import Matching, Upscaling, keep_networks
+from pamcli.cli.network import Matching, Upscaling
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
 from pamcli.errors import UsageError
-from pamcli.registry.catalog import DEFAULT_SCALE
+from pamcli.registry.catalog import DEFAULT_SCALE, keep_networks
 
 if TYPE_CHECKING:
     from pamcli.data.source import Source

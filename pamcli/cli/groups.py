@@ -15,15 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    TypeVar,
-    dataclass_transform,
-    get_args,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,20 +11,11 @@ from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, as_keywords, flag, option
 from pamcli.cli.options import Compute
 from pamcli.errors import UsageError
-from pamcli.files.outputs import check_beside
-from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling, files_behind
+from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.upscaler import StereoUpscaler
-
-
-def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
-    """Raise UsageError where a result would overwrite a file that one of the networks is read from."""
-    read = [file for each in weights for file in files_behind(each)]
-    for path in outputs:
-        if path is not None:
-            check_beside(path, read)
 
 
 def _complete_weights(incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pamcli.errors import UsageError, did_you_mean
+from pamcli.errors import UsageError
 from pamcli.registry.architectures import SCALES
 
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
@@ -64,18 +64,6 @@ def number_or_none(text: str, option: str) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0:
         return int(text)
     raise UsageError(f"{option} {text!r} is neither a positive whole number nor none")
-
-
-def one_of(*known: str) -> Callable[[str, str], str]:
-    """What takes one of these names, and refuses any other."""
-
-    def parse(text: str, option: str) -> str:
-        if text not in known:
-            hint = f"{did_you_mean(text, known)}known: {', '.join(known)}"
-            raise UsageError(f"{option} {text!r} is not known", hint)
-        return text
-
-    return parse
 
 
 def _or(word: str, parse: Callable[[str, str], Any], value: str | None) -> Callable[[str, str], Any]:

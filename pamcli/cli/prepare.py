@@ -62,11 +62,6 @@ class Input(OptionGroup, panel="Input"):
                 "add --infinity yes (it is infinitely far: 0), no (it is near: 40 px), or auto",
             )
 
-    @property
-    def places(self) -> list[Path]:
-        """What is named, as paths."""
-        return [Path(os.path.expanduser(text)) for text in self.inputs]
-
 
 class Output(OptionGroup, panel="Output"):
     """The patches, and who makes them."""
@@ -98,7 +93,7 @@ def command(given: Input, to: Output, messages: Quiet) -> None:
         raise UsageError("no scale is given", "add --scale 2 or --scale 4")
     if to.scale is None and (given.add or given.list_file):
         raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
-    for place in given.places:
+    for place in map(Path, map(os.path.expanduser, given.inputs)):
         if place.is_dir() and Path(os.path.realpath(to.output)).is_relative_to(os.path.realpath(place)):
             said = f"{shown(to.output)} lies in {shown(place)}, which is the input"
             raise UsageError(said, "name a folder beside it")
@@ -152,7 +147,7 @@ def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Prog
     from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
     options = {"layout": given.layout or "auto", "infinity": given.infinity}
-    plan = plan_stereograms(given.places, to.output, options)
+    plan = plan_stereograms([Path(os.path.expanduser(text)) for text in given.inputs], to.output, options)
     bar.expect(0 if plan.finished else len(plan.items))
     counts = Counter(each.outcome for each in carry_out_stereograms(plan, workers, bar.advance))
     place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": counts.total()}

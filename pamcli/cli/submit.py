@@ -7,9 +7,10 @@ from pathlib import Path
 from pamcli.cli import options
 from pamcli.cli.evaluate import Disparities, Exact
 from pamcli.cli.groups import option
-from pamcli.cli.network import Matching, keep_networks
+from pamcli.cli.network import Matching
 from pamcli.cli.options import check_new_file
 from pamcli.errors import UsageError
+from pamcli.registry.catalog import keep_networks
 
 
 class Submitted(Disparities):

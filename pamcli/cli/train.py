@@ -109,9 +109,8 @@ class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network")
 
 
 def _network(task: Task) -> Any:
-    names = names_of(task)
     help_text = "Train this network; by default that of the recipe, or of --from."
-    return option(help_text, metavar="|".join(names), parse=parsing.one_of(*names))
+    return option(help_text, metavar="|".join(names_of(task)))
 
 
 class MatcherTraining(Training):

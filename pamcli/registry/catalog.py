@@ -1,6 +1,7 @@
 """The networks that come with pam, and how any name of weights becomes a file. No torch here."""
 
 import hashlib
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pamcli
 from pamcli.errors import ModelError, UsageError, did_you_mean
 from pamcli.files.finding import check_regular
+from pamcli.files.outputs import check_beside
 from pamcli.registry.architectures import ARCHITECTURES, default_weights
 
 REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
@@ -197,6 +199,14 @@ def files_behind(weights: str | Path | None) -> list[Path]:
             described = read_description(found[0])
             found += [Path(each) for each in (described.network, described.initial) if each]
     return found
+
+
+def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
+    """Raise UsageError where a result would overwrite a file that one of the networks is read from."""
+    read = [file for each in weights for file in files_behind(each)]
+    for path in outputs:
+        if path is not None:
+            check_beside(path, read)
 
 
 def _reason(error: Exception) -> str:

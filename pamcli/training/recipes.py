@@ -12,7 +12,7 @@ import pydantic
 from pydantic import ValidationError
 
 from pamcli.checked import first_wrong, from_json, unknown
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, did_you_mean
 from pamcli.files.finding import read_text, shown
 from pamcli.files.stored import Text, understood
 from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, names_of
@@ -143,6 +143,9 @@ def asked_recipe(
         changes["start"] = DEFAULT_MATCHING
     stored = read_header(locate(changes["start"])).spec if "start" in changes else None
     asked = changes.get("network")
+    if asked is not None and asked not in names_of(task):
+        hint = f"{did_you_mean(asked, names_of(task))}known: {', '.join(names_of(task))}"
+        raise UsageError(f"the network {asked!r} is not known", hint)
     if asked is None and stored is not None and stored.architecture in names_of(task):
         asked = stored.architecture if stored.architecture != TRAINED[task] else None
     file = name is not None and name.endswith(".json")
