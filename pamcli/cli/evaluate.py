@@ -218,17 +218,14 @@ class SuperresInput(DataSets):
         metavar="KEY=VALUE,...",
         parse=parsing.name,
     )
-
-
-class SuperresOutput(Shown):
-    """Figures, and the enlarged views."""
-
-    save: Path | None = option("Write enlarged views: <name>_left.png, _right.png.", metavar="FOLDER")
+    save: Path | None = option(
+        "Write enlarged views: <name>_left.png, _right.png.", metavar="FOLDER", rich_help_panel="Output"
+    )
 
 
 def superres(
     given: SuperresInput,
-    shown: SuperresOutput,
+    shown: Shown,
     network: Upscaling,
     compute: Exact,
     messages: options.Messages,
@@ -243,7 +240,7 @@ def superres(
     $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --degrade jpeg=75,noise=3 --baseline-only
     """
     console = messages.console(jsonl=shown.as_json)
-    predictions, save, alone = given.predictions, shown.save, given.baseline_only
+    predictions, save, alone = given.predictions, given.save, given.baseline_only
     at_most_one({"--predictions": predictions, "--weights": network.weights, "--baseline-only": alone})
     if (predictions is not None or alone) and (given.right_view != "both" or save is not None):
         raise UsageError("--right-view and --save are about a network, and none is run")

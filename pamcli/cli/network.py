@@ -10,7 +10,6 @@ from pamcli.cli import parsing
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, as_keywords, flag, option
 from pamcli.cli.options import Compute
-from pamcli.errors import UsageError
 from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Matcher(Network):
 
 
 class Matching(Matcher):
-    """A network for disparity. Raises UsageError for a prior that is none."""
+    """A network for disparity, and where it searches."""
 
     max_disparity: int | Literal["stored"] | None = option(
         "Search only disparities below N px (rounded up to a multiple of 16); by default what is "
@@ -88,13 +87,6 @@ class Matching(Matcher):
         metavar="auto|N",
         parse=parsing.match_size,
     )
-
-    def __post_init__(self) -> None:
-        limit = self.max_disparity
-        if isinstance(limit, int) and limit <= self.min_disparity:
-            raise UsageError(
-                f"--min-disparity {self.min_disparity} and --max-disparity {limit} leave nothing to search"
-            )
 
 
 class Upscaling(Network):

@@ -21,8 +21,6 @@ from pamcli.files.finding import counted, shown
 if TYPE_CHECKING:
     from pamcli.flickr1024.pairs import Pairs
 
-Split = Literal["train", "validation", "test"]
-
 
 class Input(OptionGroup, panel="Input"):
     """Pairs to cut. Raises UsageError for options that do not go together."""
@@ -41,7 +39,9 @@ class Input(OptionGroup, panel="Input"):
     list_file: Path | None = option(
         "Take these pairs alone: NAME or SOURCE/NAME a line, * for any.", "--list", metavar="FILE"
     )
-    split: Split = option("Cut this part of the published set.", default="train")
+    split: Literal["train", "validation", "test"] = option(
+        "Cut this part of the published set.", default="train"
+    )
     from_stereograms: bool = flag("INPUT holds stereograms: rectify them to pairs; cut these with --scale.")
     layout: Literal["auto", "cross", "parallel"] | None = option(
         "How the stereograms lie: cross-eyed, parallel, or auto, found out for each.", show_default="auto"
