@@ -54,7 +54,7 @@ def read_checkpoint(
     UsageError for a file of pam's own, which says more than its tensors do, and for a prior that cannot be.
     """
     if max_disparity is not None and max_disparity % 16:
-        raise UsageError(f"`max_disparity` {max_disparity} is no multiple of 16, as those of checkpoints are")
+        raise UsageError(f"`max_disparity` {max_disparity} is not a multiple of 16, as in checkpoints")
     with suppress(ModelError):
         read_header(path)
         raise UsageError(f"{path} is a weights file of pam already", "use it as it is")
