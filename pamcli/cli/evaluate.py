@@ -114,9 +114,9 @@ def measured(
     from pamcli.evaluation.results import WORST
     from pamcli.evaluation.run import evaluate
 
-    options: dict[str, Any] = {"compare": shown.compare, "worst": WORST if shown.report else 0}
+    how: dict[str, Any] = {"compare": shown.compare, "worst": WORST if shown.report else 0}
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        found = evaluate(task, sets, methods, **options, advance=bar.advance, watch=bar.watch)
+        found = evaluate(task, sets, methods, **how, advance=bar.advance, watch=bar.watch)
     found.write(per_image=shown.per_image, report=shown.report, tables=shown.table or ())
     for warning in found.warnings:
         console.warn(warning)
