@@ -5,8 +5,9 @@ from pathlib import Path
 from pamcli.cli import parsing
 from pamcli.cli.console import as_options
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.options import JSON, Limit, Messages, NewFile, Quiet, check_new_file
+from pamcli.cli.options import JSON, Limit, Messages, NewFile, Quiet
 from pamcli.files.atomic import write_atomically
+from pamcli.files.outputs import check_new_file
 from pamcli.files.suffixes import PackedLayout
 
 app = group("Calibrations of stereo cameras.")

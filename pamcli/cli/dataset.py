@@ -18,7 +18,7 @@ from pamcli.cli.options import DATA, FORM, JSONL, Quiet
 from pamcli.errors import BATCH_FAILED, InputError
 from pamcli.files.atomic import owned
 from pamcli.files.finding import counted, listed
-from pamcli.files.outputs import check_beside
+from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 
 app = group("List, check, preview, measure, label and prepare data sets.")
@@ -126,7 +126,7 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     from pamcli.data.open import open_data, parse_data
 
     console, output = messages.console(), sheet.output
-    options.check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
+    check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
     parts = (path for files in source.files for path in (files.left, files.right, *files.parts.values()))

@@ -12,8 +12,9 @@ from pamcli.cli import options, parsing
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, flag, option, set_options
 from pamcli.cli.network import Matching, Upscaling
-from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
+from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one
 from pamcli.errors import UsageError
+from pamcli.files.outputs import check_new_file
 from pamcli.registry.catalog import DEFAULT_SCALE, keep_networks
 
 if TYPE_CHECKING:

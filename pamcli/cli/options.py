@@ -1,6 +1,5 @@
 """Groups of options that several commands share; `groups.command` unfolds them."""
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from glob import glob
@@ -11,8 +10,6 @@ from pamcli.cli import parsing
 from pamcli.cli.console import Console, listen
 from pamcli.cli.groups import OptionGroup, argument, flag, option, result
 from pamcli.errors import UsageError
-from pamcli.files.atomic import check_writable
-from pamcli.files.finding import shown
 from pamcli.files.suffixes import PackedLayout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
@@ -209,16 +206,3 @@ def at_most_one(given: Mapping[str, object]) -> None:
     """Raise UsageError where several of these options have a value."""
     if len(names := [name for name, value in given.items() if value]) > 1:
         raise UsageError(f"{' and '.join(names)} contradict each other", "give one of them")
-
-
-def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "--output") -> None:
-    """Raise UsageError, OutputError where a file cannot be written, or not without being asked."""
-    if path.suffix.lower() not in suffixes:
-        raise UsageError(f"{option} {shown(path)} must end in {', '.join(suffixes)}")
-    if os.path.isdir(path):
-        raise UsageError(f"{shown(path)} is a folder", "name a file")
-    if os.path.lexists(path) and not overwrite:  # of os.path: a name that cannot be is no error yet
-        raise UsageError(f"{shown(path)} exists already", "--overwrite replaces it")
-    if os.path.islink(path) and Path(os.path.realpath(path)).suffix.lower() not in suffixes:
-        raise UsageError(f"{shown(path)} is a link to {shown(os.path.realpath(path))}", "name another file")
-    check_writable(path)

@@ -8,8 +8,8 @@ from pamcli.cli import options
 from pamcli.cli.evaluate import Disparities, Exact
 from pamcli.cli.groups import option
 from pamcli.cli.network import Matching
-from pamcli.cli.options import check_new_file
 from pamcli.errors import UsageError
+from pamcli.files.outputs import check_new_file
 from pamcli.registry.catalog import keep_networks
 
 

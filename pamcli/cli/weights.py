@@ -12,9 +12,9 @@ from pamcli.cli import parsing
 from pamcli.cli.console import Console, listen
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
 from pamcli.cli.network import WEIGHTS
-from pamcli.cli.options import JSON, JSONL, Device, Messages, NewFile, at_most_one, check_new_file
+from pamcli.cli.options import JSON, JSONL, Device, Messages, NewFile, at_most_one
 from pamcli.errors import PamError, UsageError
-from pamcli.files.outputs import check_beside
+from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.inference.weights_files import require_whole, weights_facts
 from pamcli.registry.catalog import REGISTERED, files_behind, keep_networks, locate, sha256
 
