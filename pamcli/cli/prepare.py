@@ -16,7 +16,7 @@ from pamcli.cli.console import Console, Progress
 from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.options import JSONL, WORKERS, Quiet
 from pamcli.errors import BATCH_FAILED, UsageError
-from pamcli.files.finding import counted, shown
+from pamcli.files.finding import counted, read_text, shown
 
 if TYPE_CHECKING:
     from pamcli.flickr1024.pairs import Pairs
@@ -98,6 +98,8 @@ def command(given: Input, to: Output, messages: Quiet) -> None:
             said = f"{shown(to.output)} lies in {shown(place)}, which is the input"
             raise UsageError(said, "name a folder beside it")
     # Opened before any work: a mistyped path is found at once.
+    if given.list_file is not None:
+        read_text(given.list_file)
     from pamcli.data.picture_pairs import data_pairs, pairs_at
 
     found = [data_pairs(text) for text in given.add or []]
