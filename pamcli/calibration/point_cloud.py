@@ -39,7 +39,7 @@ def write_point_cloud(
     another aspect, or has no baseline; OutputError: it cannot be written.
     """
     path = Path(path)
-    check_new_file(path, ".ply", overwrite=overwrite)
+    check_new_file(path, ".ply", overwrite=overwrite, option="")
     how: dict[str, Any] = {"confidence": confidence, "max_depth": max_depth, "stride": stride}
     data, count = encode_point_cloud(disparity, calibration, picture=picture, **how)
     write_atomically(path, data)

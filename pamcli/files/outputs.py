@@ -297,7 +297,7 @@ def require_apart(folders: Iterable[Path], read: Iterable[Path]) -> None:
             raise UsageError(where, "name another folder for them")
 
 
-def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "") -> None:
+def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "`output`") -> None:
     """Raise UsageError, OutputError where a file cannot be written, or not without being asked.
 
     suffixes: those that it may have; none: any. option: what named it, for messages.
