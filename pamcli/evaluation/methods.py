@@ -177,10 +177,10 @@ class FilesMethod:
 Method = NetworkMethod | FilesMethod | SemiGlobalMethod | DenoisedBicubic
 
 
-def watched(
-    methods: Iterable[Method], watch: Callable[[int], Callable[[float], None]] | None
-) -> list[Method]:
+def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
     """The methods, where networks tell how far they are with a pair. watch: as of `NetworkMethod`."""
+    if watch is None:
+        return methods
     return [replace(each, watch=watch) if isinstance(each, NetworkMethod) else each for each in methods]
 
 
