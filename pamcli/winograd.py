@@ -1,0 +1,203 @@
+"""3x3 convolutions of float32 with a quarter of the multiplications: Winograd's, F(4x4, 3x3).
+
+Products of matrices are torch's; what stands around them is `winograd.c`, which `scripts/build_winograd.py`
+compiles when pam is installed. Without a C compiler convolutions are torch's, in twice the time. Results are
+the same but for rounding, which is about 1e-5 of what is convolved.
+"""
+
+import ctypes
+import itertools
+import math
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pamcli.onednn import convolved, product_into
+
+LIBRARY = Path(__file__).with_name("libwinograd.so")
+
+TILE = 4  # rows and columns of a result that are made together
+TOGETHER = 16  # channels that are computed at a time
+AT_ONCE = 240  # tiles of a strip, about: what is brought and made of them should stay in the cache
+FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
+
+TO_PRODUCTS = torch.tensor(
+    [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], dtype=torch.float64
+) / 24  # fmt: skip
+"""Brings three weights in a row to the six that numbers brought from x are multiplied by."""
+
+
+class _Strip(ctypes.Structure):
+    """`Strip` of winograd.c."""
+
+    _fields_: ClassVar[Any] = [
+        *((name, ctypes.c_void_p) for name in ("x", "bias", "nothing", "brought", "made", "y")),
+        *((name, ctypes.c_long) for name in ("x_row", "x_pixel", "y_row", "y_pixel")),
+        *((name, ctypes.c_long) for name in ("x_height", "x_width", "y_height", "y_width")),
+        *((name, ctypes.c_long) for name in ("x_channels", "y_channels", "made_channels")),
+        *((name, ctypes.c_long) for name in ("tiles", "tile_columns", "first_row", "first_column")),
+        ("slope", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("thread", "threads")),
+    ]
+
+
+class Winograd:
+    """A 3x3 convolution of stride 1, ready to run."""
+
+    def __init__(self, layer: nn.Conv2d) -> None:
+        made = -(-layer.out_channels // TOGETHER) * TOGETHER
+        weight = torch.zeros(made, *layer.weight.shape[1:], dtype=torch.float64)
+        weight[: layer.out_channels] = layer.weight
+        products = torch.einsum("ai,ocij,bj->abco", TO_PRODUCTS, weight, TO_PRODUCTS)
+        self.weight = products.float().reshape(36, layer.in_channels, made)
+        self.bias = torch.zeros(made)
+        if layer.bias is not None:
+            self.bias[: layer.out_channels] = layer.bias
+        self.nothing = torch.zeros(layer.in_channels)
+        self.layer, self.channels, self.dilation = layer, layer.out_channels, layer.dilation[0]
+
+    def __call__(self, x: Tensor, padding: tuple[int, int], slope: float | None) -> Tensor:
+        """Convolve x (B, C, H, W), with a leaky rectifier of the slope behind it."""
+        apart = self.dilation
+        height, width = (
+            side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)
+        )
+        share = math.prod(side / (-(-side // TILE) * TILE) for side in (height / apart, width / apart))
+        x = x.float()
+        if share < FEWEST or x.stride(1) != 1:
+            return convolved(x, self.layer.weight, self.layer.bias, 1, padding, self.dilation, slope)
+        y = torch.empty((len(x), self.channels, height, width), memory_format=torch.channels_last)
+        strip = _Strip(bias=self.bias.data_ptr(), nothing=self.nothing.data_ptr())
+        strip.x_channels, strip.y_channels, strip.made_channels = x.shape[1], self.channels, len(self.bias)
+        strip.x_row, strip.x_pixel, strip.y_row, strip.y_pixel = (
+            apart * step for step in (*x.stride()[2:], *y.stride()[2:])
+        )
+        strip.slope = 1.0 if slope is None else slope
+        openmp = _openmp()
+        if openmp is not None and torch.get_num_threads() > 1:
+            strip.thread, strip.threads = openmp.thread, openmp.threads
+        # Rows and columns that a dilation holds apart are convolutions of their own.
+        for row, column in itertools.product(range(apart), repeat=2):
+            (down, first_row), (across, first_column) = (
+                ((start - pad) % apart, (start - pad) // apart)
+                for start, pad in zip((row, column), padding, strict=True)
+            )
+            for own, made in zip(x, y, strict=True):
+                self._convolve(strip, own[:, down:, across:], made[:, row:, column:], first_row, first_column)
+        return y
+
+    def _convolve(self, strip: _Strip, x: Tensor, y: Tensor, first_row: int, first_column: int) -> None:
+        """Make y (C, H, W) of x; of both, rows and columns `dilation` apart."""
+        height, width = (-(-side // self.dilation) for side in y.shape[1:])
+        strip.x_height, strip.x_width = (-(-side // self.dilation) for side in x.shape[1:])
+        strip.x, strip.first_column, strip.y_width = x.data_ptr(), first_column, width
+        strip.tile_columns = -(-width // TILE)
+        rows = -(-height // TILE)
+        together = min(rows, -(-AT_ONCE // strip.tile_columns))
+        counts = [36 * together * strip.tile_columns * count for count in self.weight.shape[1:]]
+        room = torch.split(_room(sum(counts)), counts)
+        strip.brought, strip.made = (part.data_ptr() for part in room)
+        for row in range(0, rows, together):
+            tiles = strip.tiles = min(together, rows - row) * strip.tile_columns
+            strip.first_row, strip.y_height = first_row + TILE * row, height - TILE * row
+            strip.y = y.data_ptr() + 4 * TILE * row * strip.y_row
+            _run("bring", strip)
+            brought, made = (
+                part[: 36 * tiles * count].view(36, tiles, count)
+                for part, count in zip(room, self.weight.shape[1:], strict=True)
+            )
+            product_into(made, brought, self.weight)
+            _run("finish", strip)
+
+
+def available() -> bool:
+    """Whether `winograd.c` was compiled, and can share the threads of torch."""
+    return _library() is not None and (_openmp() is not None or torch.get_num_threads() <= 2)
+
+
+def winograd(layer: nn.Conv2d) -> Winograd | None:
+    """Make a layer ready, once; None where it must be torch's: of other kernels, numbers and devices."""
+    if not hasattr(layer, "winograd"):
+        layer.winograd = Winograd(layer) if _can(layer) else None  # type: ignore[assignment]
+    return layer.winograd  # type: ignore[return-value]
+
+
+def make_ready(network: nn.Module) -> None:
+    """Make all layers of a network ready that `eight_bits` does not compute."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d) and not hasattr(layer, "run"):
+            winograd(layer)
+
+
+def _can(layer: nn.Conv2d) -> bool:
+    return (
+        available()
+        and layer.kernel_size == (3, 3)
+        and layer.stride == (1, 1)
+        and layer.groups == 1
+        and layer.dilation[0] == layer.dilation[1]
+        and layer.in_channels % TOGETHER == 0
+        and layer.out_channels > TOGETHER
+        and layer.weight.dtype == torch.float32
+        and layer.weight.device.type == "cpu"
+    )
+
+
+def _room(numbers: int) -> Tensor:
+    """Memory for so many numbers, of this thread, which is used again and again: new memory is slow."""
+    if not hasattr(_rooms, "room") or len(_rooms.room) < numbers:
+        _rooms.room = torch.empty(numbers)
+    return _rooms.room[:numbers]  # type: ignore[no-any-return]
+
+
+_rooms = threading.local()
+
+
+@cache
+def _library() -> Any:
+    """The compiled part; None where there is none that fits."""
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        return library if library.size_of_strip() == ctypes.sizeof(_Strip) else None
+    except (OSError, AttributeError):  # not compiled, or on another machine, or another version of it
+        return None
+
+
+@dataclass(frozen=True)
+class _OpenMP:
+    """The threads of torch: others would be in their way."""
+
+    parallel: Any
+    """GOMP_parallel(function, its argument, number of threads, 0)."""
+    thread: int | None
+    threads: int | None
+    """Addresses of functions without arguments: which of how many threads runs."""
+
+
+@cache
+def _openmp() -> _OpenMP | None:
+    for path in sorted(Path(torch.__file__).parent.glob("lib/libgomp*")):
+        library = ctypes.CDLL(str(path))
+        library.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        library.GOMP_parallel.restype = None
+        return _OpenMP(
+            library.GOMP_parallel, _address(library.omp_get_thread_num), _address(library.omp_get_num_threads)
+        )
+    return None
+
+
+def _address(function: Any) -> int | None:
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def _run(name: str, strip: _Strip) -> None:
+    function, openmp = getattr(_library(), name), _openmp()
+    if strip.thread is None or openmp is None:
+        function(ctypes.byref(strip))
+    else:
+        openmp.parallel(_address(function), ctypes.addressof(strip), torch.get_num_threads(), 0)
