@@ -82,12 +82,6 @@ def product(a: Tensor, b: Tensor) -> Tensor:
         return torch.matmul(a, b)
 
 
-def product_into(out: Tensor, a: Tensor, b: Tensor) -> None:
-    """Write the products of matrices (N, J, C) and (N, C, K), with float32's precision."""
-    with _faster(a):
-        torch.bmm(a, b, out=out)
-
-
 def add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     """Add the product of matrices (N, J, C) and (N, C, K), with float32's precision."""
     with _faster(a):

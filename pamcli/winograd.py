@@ -1,14 +1,13 @@
 """3x3 convolutions of float32 with a quarter of the multiplications: Winograd's, F(4x4, 3x3).
 
-Products of matrices are torch's; what stands around them is `winograd.c`, which `scripts/build_winograd.py`
-compiles when pam is installed. Without a C compiler convolutions are torch's, in twice the time. Results are
-the same but for rounding, which is about 1e-5 of what is convolved.
+They are computed by `winograd.c`, which `scripts/build_winograd.py` compiles when pam is installed. Without a
+C compiler convolutions are torch's, in twice the time. Results are the same but for rounding, which is about
+1e-5 of what is convolved.
 """
 
 import ctypes
 import itertools
 import math
-import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,13 +16,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pamcli.onednn import convolved, product_into
+from pamcli.onednn import convolved
 
 LIBRARY = Path(__file__).with_name("libwinograd.so")
 
 TILE = 4  # rows and columns of a result that are made together
 TOGETHER = 16  # channels that are computed at a time
-AT_ONCE = 240  # tiles of a strip, about: what is brought and made of them should stay in the cache
+ROWS = 6  # a block of tiles is a multiple of it
+BLOCK = 130_000  # numbers, about, that are brought and made for a block of tiles: they stay in a core's cache
 FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
 
 TO_PRODUCTS = torch.tensor(
@@ -32,15 +32,15 @@ TO_PRODUCTS = torch.tensor(
 """Brings three weights in a row to the six that numbers brought from x are multiplied by."""
 
 
-class _Strip(ctypes.Structure):
-    """`Strip` of winograd.c."""
+class _Map(ctypes.Structure):
+    """`Map` of winograd.c."""
 
     _fields_: ClassVar[Any] = [
-        *((name, ctypes.c_void_p) for name in ("x", "bias", "nothing", "brought", "made", "y")),
-        *((name, ctypes.c_long) for name in ("x_row", "x_pixel", "y_row", "y_pixel")),
+        *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "nothing", "y", "room")),
+        *((name, ctypes.c_long) for name in ("room_size", "x_row", "x_pixel", "y_row", "y_pixel")),
         *((name, ctypes.c_long) for name in ("x_height", "x_width", "y_height", "y_width")),
         *((name, ctypes.c_long) for name in ("x_channels", "y_channels", "made_channels")),
-        *((name, ctypes.c_long) for name in ("tiles", "tile_columns", "first_row", "first_column")),
+        *((name, ctypes.c_long) for name in ("first_row", "first_column", "tiles", "tile_columns", "block")),
         ("slope", ctypes.c_float),
         *((name, ctypes.c_void_p) for name in ("thread", "threads")),
     ]
@@ -72,47 +72,40 @@ class Winograd:
         if share < FEWEST or x.stride(1) != 1:
             return convolved(x, self.layer.weight, self.layer.bias, 1, padding, self.dilation, slope)
         y = torch.empty((len(x), self.channels, height, width), memory_format=torch.channels_last)
-        strip = _Strip(bias=self.bias.data_ptr(), nothing=self.nothing.data_ptr())
-        strip.x_channels, strip.y_channels, strip.made_channels = x.shape[1], self.channels, len(self.bias)
-        strip.x_row, strip.x_pixel, strip.y_row, strip.y_pixel = (
+        channels = self.weight.shape[1:]
+        block = ROWS * max(1, round(BLOCK / (36 * sum(channels) * ROWS)))
+        size = 36 * block * sum(channels)
+        room = torch.empty(size * torch.get_num_threads())
+        map_ = _Map(
+            weight=self.weight.data_ptr(),
+            bias=self.bias.data_ptr(),
+            nothing=self.nothing.data_ptr(),
+            room=room.data_ptr(),
+            room_size=size,
+            block=block,
+            slope=1.0 if slope is None else slope,
+        )
+        map_.x_channels, map_.made_channels = channels
+        map_.y_channels = self.channels
+        map_.x_row, map_.x_pixel, map_.y_row, map_.y_pixel = (
             apart * step for step in (*x.stride()[2:], *y.stride()[2:])
         )
-        strip.slope = 1.0 if slope is None else slope
-        openmp = _openmp()
-        if openmp is not None and torch.get_num_threads() > 1:
-            strip.thread, strip.threads = openmp.thread, openmp.threads
-        # Rows and columns that a dilation holds apart are convolutions of their own.
+        # Rows and columns that a dilation holds apart are maps of their own.
         for row, column in itertools.product(range(apart), repeat=2):
-            (down, first_row), (across, first_column) = (
+            (down, map_.first_row), (across, map_.first_column) = (
                 ((start - pad) % apart, (start - pad) // apart)
                 for start, pad in zip((row, column), padding, strict=True)
             )
-            for own, made in zip(x, y, strict=True):
-                self._convolve(strip, own[:, down:, across:], made[:, row:, column:], first_row, first_column)
-        return y
-
-    def _convolve(self, strip: _Strip, x: Tensor, y: Tensor, first_row: int, first_column: int) -> None:
-        """Make y (C, H, W) of x; of both, rows and columns `dilation` apart."""
-        height, width = (-(-side // self.dilation) for side in y.shape[1:])
-        strip.x_height, strip.x_width = (-(-side // self.dilation) for side in x.shape[1:])
-        strip.x, strip.first_column, strip.y_width = x.data_ptr(), first_column, width
-        strip.tile_columns = -(-width // TILE)
-        rows = -(-height // TILE)
-        together = min(rows, -(-AT_ONCE // strip.tile_columns))
-        counts = [36 * together * strip.tile_columns * count for count in self.weight.shape[1:]]
-        room = torch.split(_room(sum(counts)), counts)
-        strip.brought, strip.made = (part.data_ptr() for part in room)
-        for row in range(0, rows, together):
-            tiles = strip.tiles = min(together, rows - row) * strip.tile_columns
-            strip.first_row, strip.y_height = first_row + TILE * row, height - TILE * row
-            strip.y = y.data_ptr() + 4 * TILE * row * strip.y_row
-            _run("bring", strip)
-            brought, made = (
-                part[: 36 * tiles * count].view(36, tiles, count)
-                for part, count in zip(room, self.weight.shape[1:], strict=True)
+            own, made = x[:, :, down:, across:], y[:, :, row:, column:]
+            map_.x_height, map_.x_width, map_.y_height, map_.y_width = (
+                -(-side // apart) for side in (*own.shape[2:], *made.shape[2:])
             )
-            product_into(made, brought, self.weight)
-            _run("finish", strip)
+            map_.tile_columns = -(-map_.y_width // TILE)
+            map_.tiles = -(-map_.y_height // TILE) * map_.tile_columns
+            for source, result in zip(own, made, strict=True):
+                map_.x, map_.y = source.data_ptr(), result.data_ptr()
+                _make(map_)
+        return y
 
 
 def available() -> bool:
@@ -148,22 +141,12 @@ def _can(layer: nn.Conv2d) -> bool:
     )
 
 
-def _room(numbers: int) -> Tensor:
-    """Memory for so many numbers, of this thread, which is used again and again: new memory is slow."""
-    if not hasattr(_rooms, "room") or len(_rooms.room) < numbers:
-        _rooms.room = torch.empty(numbers)
-    return _rooms.room[:numbers]  # type: ignore[no-any-return]
-
-
-_rooms = threading.local()
-
-
 @cache
 def _library() -> Any:
     """The compiled part; None where there is none that fits."""
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        return library if library.size_of_strip() == ctypes.sizeof(_Strip) else None
+        return library if library.size_of_map() == ctypes.sizeof(_Map) else None
     except (OSError, AttributeError):  # not compiled, or on another machine, or another version of it
         return None
 
@@ -195,9 +178,10 @@ def _address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-def _run(name: str, strip: _Strip) -> None:
-    function, openmp = getattr(_library(), name), _openmp()
-    if strip.thread is None or openmp is None:
-        function(ctypes.byref(strip))
-    else:
-        openmp.parallel(_address(function), ctypes.addressof(strip), torch.get_num_threads(), 0)
+def _make(map_: _Map) -> None:
+    function, openmp, threads = _library().make_map, _openmp(), torch.get_num_threads()
+    if threads == 1 or openmp is None:
+        function(ctypes.byref(map_))
+        return
+    map_.thread, map_.threads = openmp.thread, openmp.threads
+    openmp.parallel(_address(function), ctypes.addressof(map_), threads, 0)

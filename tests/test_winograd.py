@@ -122,7 +122,7 @@ def test_a_library_that_does_not_fit_is_not_used(
     if there == "another version":
         if not available():
             pytest.skip("winograd.c is not compiled: there is no C compiler")
-        monkeypatch.setattr(module, "_Strip", ctypes.c_long)
+        monkeypatch.setattr(module, "_Map", ctypes.c_long)
         library = module.LIBRARY
     monkeypatch.setattr(module, "LIBRARY", library)
     module._library.cache_clear()
