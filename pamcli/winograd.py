@@ -24,6 +24,7 @@ TILE = 4  # rows and columns of a result that are made together
 TOGETHER = 16  # channels that are computed at a time
 ROWS = 6  # a block of tiles is a multiple of it
 BLOCK = 130_000  # numbers, about, that are brought and made for a block of tiles: they stay in a core's cache
+LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, and small maps gain little
 FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
 
 TO_PRODUCTS = torch.tensor(
@@ -50,16 +51,16 @@ class Winograd:
     """A 3x3 convolution of stride 1, ready to run."""
 
     def __init__(self, layer: nn.Conv2d) -> None:
-        made = -(-layer.out_channels // TOGETHER) * TOGETHER
+        self.layer, self.channels, self.dilation = layer, layer.out_channels, layer.dilation[0]
+        made = -(-self.channels // TOGETHER) * TOGETHER
         weight = torch.zeros(made, *layer.weight.shape[1:], dtype=torch.float64)
-        weight[: layer.out_channels] = layer.weight
+        weight[: self.channels] = layer.weight
         products = torch.einsum("ai,ocij,bj->abco", TO_PRODUCTS, weight, TO_PRODUCTS)
         self.weight = products.float().reshape(36, layer.in_channels, made)
         self.bias = torch.zeros(made)
         if layer.bias is not None:
-            self.bias[: layer.out_channels] = layer.bias
+            self.bias[: self.channels] = layer.bias
         self.nothing = torch.zeros(layer.in_channels)
-        self.layer, self.channels, self.dilation = layer, layer.out_channels, layer.dilation[0]
 
     def __call__(self, x: Tensor, padding: tuple[int, int], slope: float | None) -> Tensor:
         """Convolve x (B, C, H, W), with a leaky rectifier of the slope behind it."""
@@ -136,6 +137,7 @@ def _can(layer: nn.Conv2d) -> bool:
         and layer.dilation[0] == layer.dilation[1]
         and layer.in_channels % TOGETHER == 0
         and layer.out_channels > TOGETHER
+        and layer.weight.numel() <= LARGEST
         and layer.weight.dtype == torch.float32
         and layer.weight.device.type == "cpu"
     )

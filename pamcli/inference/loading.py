@@ -94,7 +94,8 @@ class NetworkOnDevice:
             assert isinstance(spec, ModelSpec)
             self.network = folded(network).to(compute.device)
             self.streamed = _streamed(self.network, spec, compute)
-            make_ready(self.network)  # now, so that their memory is that of the network
+            if spec.streamed:
+                make_ready(self.network)
         limits = [max_memory, free_memory(compute.device) if compute.device.type == "cpu" else None]
         keep_freed_memory(min((limit for limit in limits if limit is not None), default=None))
         self._taken = taken_memory(compute.device)
