@@ -1,6 +1,7 @@
 """The geometry of a rectified pair: what turns its disparities into metres."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -133,6 +134,21 @@ class Calibration:
             size=(width, height),
             focal_length_y=None if self.focal_length_y is None else y * self.focal_length_y,
             ndisp=None if self.ndisp is None else x * self.ndisp,
+        )
+
+    def of_width(self, pixels: Callable[[float], float]) -> "Calibration":
+        """What is known of it in pictures of another width, perhaps of another aspect: nothing of their size.
+
+        pixels: what becomes of a number of pixels along a row.
+        """
+        return replace(
+            self,
+            focal_length=pixels(self.focal_length),
+            offset=pixels(self.offset),
+            ndisp=None if self.ndisp is None else pixels(self.ndisp),
+            principal=None,
+            size=None,
+            focal_length_y=None,
         )
 
     def depth(self, disparity: NDArray[np.generic]) -> NDArray[np.float32]:

@@ -27,17 +27,6 @@ def reduced(sample: Sample, times: int) -> Sample:
     def truth(values: NDArray[np.float32] | None) -> Any:
         return None if values is None else picked(values) / np.float32(times)
 
-    calibration = sample.calibration
-    if calibration is not None:
-        calibration = replace(
-            calibration,
-            focal_length=calibration.focal_length / times,
-            offset=calibration.offset / times,
-            ndisp=None if calibration.ndisp is None else calibration.ndisp / times,
-            principal=None,
-            size=None,
-            focal_length_y=None,
-        )
     return replace(
         sample,
         left=area_mean(sample.left, width, height),
@@ -49,5 +38,5 @@ def reduced(sample: Sample, times: int) -> Sample:
         masks=sample.masks and {name: picked(mask) for name, mask in sample.masks.items()},
         fine=None if sample.disparity is None else sample.disparity / np.float32(times),
         fine_visible=sample.visible,
-        calibration=calibration,
+        calibration=sample.calibration and sample.calibration.of_width(lambda side: side / times),
     )

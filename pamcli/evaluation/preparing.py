@@ -49,17 +49,6 @@ def resize_sample(sample: Sample, width: int, height: int) -> Sample:
     def mask(values: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         return None if values is None else nearest(values, width, height).astype(np.bool_)
 
-    calibration = sample.calibration
-    if calibration is not None:
-        calibration = replace(
-            calibration,
-            focal_length=calibration.focal_length * ratio,
-            offset=calibration.offset * ratio,
-            ndisp=None if calibration.ndisp is None else calibration.ndisp * ratio,
-            principal=None,  # of another aspect, perhaps
-            size=None,
-            focal_length_y=None,
-        )
     return replace(
         sample,
         left=imresize_to(sample.left, width, height),
@@ -72,7 +61,7 @@ def resize_sample(sample: Sample, width: int, height: int) -> Sample:
         and {name: nearest(each, width, height) == 1 for name, each in sample.masks.items()},
         fine=None,
         fine_visible=None,
-        calibration=calibration,
+        calibration=sample.calibration and sample.calibration.of_width(lambda side: side * ratio),
     )
 
 
