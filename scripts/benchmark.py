@@ -263,7 +263,7 @@ def enlarged(left: Array, right: Array) -> Array:
 
 def made_variants(network: str, precisions: Sequence[str], *, both: bool = False) -> dict[str, Run]:
     """Ours in each precision, on the weights that come with pam; and the authors' order, but for `both`."""
-    loaded, spec = load_network(locate(network).path)
+    loaded, spec = load_network(locate(network))
     runs: dict[str, Run] = {} if both else {"plain": plain(loaded)}
     for precision in precisions:
         if precision == "int8" and not spec.row.eight_bits:

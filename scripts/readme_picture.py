@@ -116,7 +116,7 @@ def camera() -> Drawn:
 
 def checksums(weights: tuple[str, ...]) -> str:
     """A line for each of the weights that a picture shows: its name and its sha256."""
-    return "\n".join(f"{name} {sha256(locate(name).path)}" for name in weights)
+    return "\n".join(f"{name} {sha256(locate(name))}" for name in weights)
 
 
 def from_the_right(picture: Bytes, disparity: NDArray[np.float32], calibration: Calibration) -> Bytes:

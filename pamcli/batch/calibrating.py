@@ -34,6 +34,9 @@ class Moment:
     """The next frame of the left camera's video."""
 
 
+NAMED = 8  # pairs and tips that are named by `Calibrated.lines`; the facts have all
+
+
 class BoardPictures:
     """Pictures of a board that both cameras took: moments, each read when its turn comes."""
 
@@ -135,11 +138,22 @@ class Calibrated:
 
         return encode_rig(self.made.rig, stored_facts(self.made, self.board))
 
-    def page(self, title: str, lines: Sequence[tuple[str, str]]) -> bytes:
-        """Render an HTML file with the corners, the coverage and a rectified pair.
+    def lines(self) -> list[str]:
+        """Say what it is worth, which pairs are left out, and what would make it better."""
+        from pamcli.calibration.report import report_lines
 
-        lines: names and texts of its figures.
-        """
+        said = [f"{name:<24}{value}" for name, value in report_lines(self.facts())]
+        left_out = [f"{each.name}: {each.reason}" for each in self.left_out]
+        for title, items in (("left out", left_out), ("to improve it", self.tips)):
+            if items:
+                said += [f"{title}:", *(f"  {item}" for item in items[:NAMED])]
+            if len(items) > NAMED:
+                said.append(f"  and {len(items) - NAMED} more (--json names all)")
+        return said
+
+    def page(self, title: str) -> bytes:
+        """Render an HTML file with the corners, the coverage and a rectified pair."""
+        from pamcli.calibration.report import report_lines
         from pamcli.viewing.calibration_page import render_calibration
 
         return render_calibration(
@@ -147,7 +161,7 @@ class Calibrated:
             self.made,
             self.board,
             pictures=self.found.pictures,
-            lines=lines,
+            lines=report_lines(self.facts()),
             left_out=self.left_out,
             tips=self.tips,
         )

@@ -1,6 +1,6 @@
 """A pair on its way through a batch: a `Job` before the work, an `Outcome` after it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -71,6 +71,16 @@ class Outcome:
     def frame(self) -> int | None:
         """Number of the frame in the left video, from 0; None: pictures."""
         return self.job.pair.frames[0] if self.job.pair and self.job.pair.frames else None
+
+    def record(self, said: Callable[[str], str] = str) -> dict[str, Any]:
+        """Say all of it in paths and values of JSON. said: what becomes of the texts."""
+        return {
+            **{"left": self.left, "right": self.right, "line": self.job.line},
+            **({} if self.frame is None else {"frame": self.frame}),
+            **{"outputs": self.outputs, "width": None, "height": None, "seconds": None, **self.facts},
+            **{"status": self.status, "code": self.error.exit_code if self.error else 0},
+            **{"error": self.error and said(str(self.error)), "warnings": [*map(said, self.warnings)]},
+        }
 
     @property
     def status(self) -> Literal["ok", "skipped", "failed"]:

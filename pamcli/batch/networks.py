@@ -15,23 +15,12 @@ if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
 
 
-def find_weights(weights: str | Path, *, check: bool = True) -> Path:
-    """File behind the name of weights, as `locate` finds it; logs which commit of the Hub was taken.
-
-    Raises ModelError, UsageError.
-    """
-    located = locate(weights, check=check)
-    if located.commit is not None:
-        LOG.info("%s is commit %s; add @%s to keep to it", weights, located.commit, located.commit)
-    return located.path
-
-
 def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, Path]:
     """Load a network for disparity: itself, and its file. settings: those of `StereoMatcher.load`.
 
     Raises ModelError, DeviceError, UsageError.
     """
-    path = find_weights(weights)
+    path = locate(weights)
     from pamcli.inference.matcher import StereoMatcher
 
     matcher = StereoMatcher.load(path, **settings)
@@ -52,7 +41,7 @@ def load_upscaler(
     Raises ModelError, DeviceError, UsageError.
     """
     name = weights or default_upscaling(scale, camera=camera)
-    path = find_weights(name)
+    path = locate(name)
 
     def check(stored: int | None) -> None:
         if scale is not None and stored is not None and scale > stored:

@@ -56,6 +56,10 @@ class Finding:
     do: str | None = None
     """Remedy; None: there is nothing to do."""
 
+    def __str__(self) -> str:
+        mark = self.verdict.upper() if self.verdict == "wrong" else self.verdict
+        return f"{mark:<6}{self.topic}: {self.text}{f' -> {self.do}' if self.do else ''}"
+
 
 @dataclass(frozen=True)
 class KnownLength:

@@ -1,7 +1,6 @@
 """Coloured points in metres, as a PLY file."""
 
 import io
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import shown
+from pamcli.files.outputs import check_new_file
 
 AXES = "metres in the left camera's coordinates: x to the right, y down, z ahead"
 
@@ -41,10 +39,7 @@ def write_point_cloud(
     another aspect, or has no baseline; OutputError: it cannot be written.
     """
     path = Path(path)
-    if path.suffix.lower() != ".ply":
-        raise UsageError(f"{shown(path)} must end in .ply")
-    if os.path.lexists(path) and not overwrite:
-        raise UsageError(f"{shown(path)} exists already", "`overwrite` replaces it")
+    check_new_file(path, ".ply", overwrite=overwrite, option="")
     how: dict[str, Any] = {"confidence": confidence, "max_depth": max_depth, "stride": stride}
     data, count = encode_point_cloud(disparity, calibration, picture=picture, **how)
     write_atomically(path, data)

@@ -57,6 +57,25 @@ class StoredCalibration:
             facts["rectified"] = _rectified_facts(self.rectified) | _other_sizes(self.rectified)
         return facts
 
+    def lines(self) -> list[str]:
+        """State the same for people."""
+        facts, lines = self.facts(), [f"{self.kind} calibration"]
+        for title, part in (("cameras as they stand", "rig"), ("rectified pictures", "rectified")):
+            if part in facts:
+                lines.append(f"{title}:")
+                lines += [f"  {key.replace('_', ' '):28}{_text(value)}" for key, value in facts[part].items()]
+        return lines
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "not stated"
+    if isinstance(value, list | tuple):
+        if any(isinstance(each, tuple) for each in value):
+            return "; ".join(map(_text, value))
+        return ", ".join(map(_text, value)) or "none"
+    return value if isinstance(value, str) else f"{round(value, 6):.10g}"
+
 
 def _rectified_facts(calibration: Calibration) -> dict[str, Any]:
     return {

@@ -5,7 +5,7 @@ import signal
 import sys
 import warnings
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from typer import TyperException
@@ -13,16 +13,12 @@ from typer import TyperException
 from pamcli import __version__
 from pamcli.cli import (
     calibration,
-    calibration_making,
     dataset,
     depth,
-    describe,
     disparity,
     doctor,
     evaluate,
-    evaluate_superres,
     guide,
-    label,
     prepare,
     rectify,
     submit,
@@ -30,9 +26,9 @@ from pamcli.cli import (
     train,
     weights,
 )
-from pamcli.cli.console import complain, guard_streams, said
+from pamcli.cli.console import complain, guard_streams
 from pamcli.cli.groups import argument, command, group
-from pamcli.errors import PamError, UsageError, missing_package, of_the_system
+from pamcli.errors import PamError, missing_package, of_the_system
 
 app = group(
     "Find where each pixel of a left picture sits in the right one, and make both pictures larger with "
@@ -46,9 +42,7 @@ command(app, "rectify", "Bring a point into the same row of both pictures.")(rec
 command(app, "depth", "Turn disparities that are there already into metres.")(depth.command)
 command(app, "superres", "Make both pictures up to 4 times larger.")(superres.command)
 command(measure, "disparity", "Measure disparity as the benchmarks define it.")(evaluate.disparity)
-command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(
-    evaluate_superres.command
-)
+command(measure, "superres", "Measure PSNR and SSIM of enlarged pictures, beside bicubic.")(evaluate.superres)
 command(measure, "protocols", "List the rules that papers measure disparity by.")(evaluate.protocols)
 app.add_typer(measure, name="eval")
 command(app, "submit", "Write archives for the benchmarks' servers.")(submit.command)
@@ -57,18 +51,14 @@ command(learn, "superres", "Train PASSRnet or PASSRnet 2, which enlarge pictures
 app.add_typer(learn, name="train")
 command(app, "guide", "Show pages of the guide.")(guide.command)
 command(app, "doctor", "Check a calibration against a pair, or whether pam works here.")(doctor.command)
-command(calibration.app, "make", "Make a rig's calibration from boards.")(calibration_making.command)
 app.add_typer(calibration.app, name="calibration")
-command(weights.app, "describe", "Find out how any stereo network is fed and read.")(describe.command)
 app.add_typer(weights.app, name="weights")
-command(dataset.app, "label", "Find disparities to learn from, for pairs without a truth.")(label.command)
 command(dataset.app, "prepare-flickr1024", "Cut training patches for super-resolution.")(prepare.command)
 app.add_typer(dataset.app, name="dataset")
 
 
 @command(app, "help", "Show help on a command.")
 def show_help(
-    context: typer.Context,
     words: list[str] | None = argument("Name of the command, as in eval disparity.", metavar="COMMAND"),
 ) -> None:
     """Show what `pam COMMAND --help` shows.
@@ -76,13 +66,7 @@ def show_help(
     $ pam help
     $ pam help eval disparity
     """
-    place: Any = context.find_root()
-    for word in words or ():
-        found = getattr(place.command, "commands", {}).get(word)
-        if found is None:
-            raise UsageError(f"pam has no command {' '.join(words or ())!r}", "pam help lists what there is")
-        place = found.make_context(word, [], parent=place, resilient_parsing=True)
-    typer.echo(place.get_help())
+    app([*(words or ()), "--help"], prog_name="pam", standalone_mode=False)
 
 
 def _show_version(wanted: bool) -> None:
@@ -123,13 +107,13 @@ def guarded(program: typer.Typer, name: str) -> NoReturn:
     except TyperException as error:
         code = _explain_usage(error)
     except PamError as error:
-        complain(said(error), error)
+        complain(str(error), error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
     except (OSError, UnicodeError, RecursionError, MemoryError) as error:
         refused = of_the_system(error)
-        complain(said(refused), error)
+        complain(str(refused), error)
         code = refused.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where an unexpected error becomes a line
         code = 1

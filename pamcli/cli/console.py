@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from pamcli.errors import OutputError, PamError
+from pamcli.errors import OutputError
 
 CLOSED_PIPE = 141
 """Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
@@ -81,11 +81,6 @@ def as_options(text: str) -> str:
     return re.sub(r"(?<![\w./])`([a-z_]+)`(?![\w./])", lambda word: "--" + word[1].replace("_", "-"), text)
 
 
-def said(error: PamError) -> str:
-    """Message and hint, on the command line."""
-    return as_options(f"{error.message} ({error.hint})" if error.hint else error.message)
-
-
 def one_line(text: str) -> str:
     """The text on one line, in which nothing of a file's name can command the terminal."""
     return "".join(
@@ -96,7 +91,7 @@ def one_line(text: str) -> str:
 
 
 def _say(message: str) -> None:
-    print(f"pam: {one_line(message)}", file=sys.stderr, flush=True)
+    print(f"pam: {one_line(as_options(message))}", file=sys.stderr, flush=True)
 
 
 SLOW = 2.0
@@ -124,12 +119,22 @@ class Progress:
         rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
         if left := self.bar.tasks[0].remaining:
             rate += f", {_seconds(left * each)} left"
-        self.bar.update(self.task, rate=f"{rate}, ")
+        self.show(rate=f"{rate}, ")
 
     def expect(self, count: int) -> None:
         """Raise the number of pairs that are to come by `count`."""
         if self.bar is not None:
-            self.bar.update(self.task, total=(self.bar.tasks[0].total or 0) + count)
+            self.show(total=(self.bar.tasks[0].total or 0) + count)
+
+    def show(self, **values: Any) -> None:
+        """Change what stands there: completed, total, rate."""
+        if self.bar is not None:
+            self.bar.update(self.task, **values)
+
+    @property
+    def watch(self) -> Callable[[int], Callable[[float], None]] | None:
+        """What `within` does, where there is a bar."""
+        return self.bar and self.within
 
     def within(self, rows: int) -> Callable[[float], None]:
         """What is told the share that is done of a pair of so many rows, while it is worked on."""
@@ -248,44 +253,34 @@ class Console:
         if not self.draws:
             yield Progress()
             return
-        with rich_bar("{task.description}", "{task.fields[rate]}") as bar:
-            progress = Progress(bar, bar.add_task(what, total=total, rate="", clock=True))
+        from rich import progress as rich
+        from rich.console import Console as Terminal
+
+        columns = [rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn()]
+        columns += [
+            rich.TextColumn("{task.fields[rate]}"),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("passed"),
+        ]
+        # Results that go to a pipe must not be caught for display above the bar.
+        terminal = Terminal(stderr=True)
+        with rich.Progress(*columns, console=terminal, redirect_stdout=sys.stdout.isatty()) as bar:
+            progress = Progress(bar, bar.add_task(what, total=total, rate=""))
             try:
                 yield progress
             finally:
                 progress._forget_rows()
 
 
-def rich_bar(before: str, behind: str, *, width: int | None = 40) -> Any:
-    """A bar of Rich on stderr with a count, between two texts in which a task's fields are filled in.
-
-    Behind tasks with a field `clock` stands, too, how long they have been there.
-    """
-    from rich import progress
-    from rich.console import Console as Terminal
-
-    class Text(progress.TextColumn):
-        def render(self, task: progress.Task) -> Any:
-            text = super().render(task)
-            if task.fields.get("clock"):
-                text.append(f"{_seconds(task.elapsed or 0)} passed")
-            return text
-
-    columns: list[Any] = [progress.TextColumn(before), progress.BarColumn(width)]
-    columns += [progress.MofNCompleteColumn(), Text(behind)]
-    # Results that go to a pipe must not be caught for display above the bar.
-    return progress.Progress(*columns, console=Terminal(stderr=True), redirect_stdout=sys.stdout.isatty())
-
-
-def listen(console: Console) -> None:
-    """Have a console say what the library logs, and nothing twice."""
+def listen(console: Console) -> Console:
+    """Have a console say what the library logs, and nothing twice; return it."""
     import logging  # not for `pam --help`
 
     levels = {"DEBUG": console.detail, "INFO": console.inform, "WARNING": console.warn}
 
     class Listening(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            levels.get(record.levelname, console.error)(as_options(record.getMessage()))
+            levels.get(record.levelname, console.error)(record.getMessage())
 
     log = logging.getLogger("pamcli")
     log.handlers, log.propagate = [Listening()], False
@@ -295,3 +290,4 @@ def listen(console: Console) -> None:
         os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if console.quiet:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    return console

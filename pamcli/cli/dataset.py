@@ -1,28 +1,25 @@
 """pam dataset: what data sets pam reads; of one on disk whether it is whole, what it looks like, its figures.
 
-`label` and `prepare-flickr1024` have files of their own.
+`label` finds disparities to learn from; `prepare-flickr1024` has a file of its own.
 """
-
-from __future__ import annotations
 
 import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from pamcli.cli import options
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.options import DATA, FORM, JSONL, WORKERS, Quiet, check_new_file
-from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import counted, listed, shown
+from pamcli.cli.network import Matcher
+from pamcli.cli.options import DATA, FORM, JSONL, Quiet
+from pamcli.errors import BATCH_FAILED, InputError
+from pamcli.files.atomic import owned
+from pamcli.files.finding import counted, listed
+from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
-
-if TYPE_CHECKING:
-    pass
 
 app = group("List, check, preview, measure, label and prepare data sets.")
 
@@ -30,14 +27,13 @@ GIVEN = argument(f"{FORM}, with the names, splits and keys of `pam dataset list`
 
 _WIDTH = 100  # characters, where a line of `list` may be broken
 _MOST_ROWS = 200  # of a contact sheet, which is held in memory: about 0.3 GB
+LISTS = ("copies", "near_copies", "same_views", "damaged")  # of names, in a set's figures
 _PATCHES = 1000  # of a tree of patches, which show every part of a picture nearly seven times
 
 
 @command(app, "list", "List the data sets that can be read.")
 def list_sources(
-    name: str | None = argument(
-        "Name of one data set; by default all are shown.", metavar="NAME", show_default=False
-    ),
+    name: str | None = options.one_or_all("the data set", options.data_sets),
     jsonl: bool = JSONL,
 ) -> None:
     """Show what can be read: names, splits, keys, expected tree.
@@ -51,15 +47,12 @@ def list_sources(
     console = Console(jsonl=jsonl)
     if name is not None and name not in SOURCES:
         raise unknown("data set", name, list(SOURCES))
-    common = [
-        {"name": key, "meaning": meaning, "choices": None, "default": None} for key, meaning in COMMON_KEYS
-    ]
     for row in SOURCES.values() if name is None else [SOURCES[name]]:
-        keys = [*map(asdict, row.keys), *common]
+        keys = [*map(asdict, (*row.keys, *COMMON_KEYS))]
         values = {"name": row.name, "about": row.about, "splits": row.splits, "keys": keys, "tree": row.tree}
         console.answer({**values, "unverified": row.unverified or None}, *row.described(_WIDTH), "")
     if not jsonl:
-        every = ", ".join(f"{key} ({meaning})" for key, meaning in COMMON_KEYS)
+        every = ", ".join(f"{key.name} ({key.meaning})" for key in COMMON_KEYS)
         console.result(f"Given as {FORM}; the first split is the default.")
         console.result(f"Keys of every data set: {every}.")
 
@@ -92,9 +85,7 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
             for finding in findings_of(source, lambda done: bar.advance()):
                 counts[finding.severity] += 1
                 facts = {**asdict(finding), "sample": finding.sample or None}
-                sample = f"{finding.sample}: " if finding.sample else ""
-                line = f"{spec.text}: {sample}{finding.severity}: {finding.message}"
-                console.answer({"kind": "finding", "data": spec.text, **facts}, line)
+                console.answer({"kind": "finding", "data": spec.text, **facts}, f"{spec.text}: {finding}")
             damaged += counts["damage"]
             place = {"name": spec.info.name, "split": spec.split, "path": spec.path, "pairs": len(source)}
             unverified = {"unverified": spec.info.unverified or None}
@@ -108,7 +99,7 @@ def verify(messages: Quiet, data: list[str] = GIVEN, jsonl: bool = JSONL) -> Non
         raise typer.Exit(InputError.exit_code)
 
 
-class Sheet(OptionGroup, panel="Output"):
+class Sheet(options.NewFile):
     """The contact sheet."""
 
     output: Path = option("Picture to write: .png, .jpg, .webp, .tif.", "-o", default=..., metavar="FILE")
@@ -118,7 +109,6 @@ class Sheet(OptionGroup, panel="Output"):
         min=1,
         max=_MOST_ROWS,
     )
-    overwrite: bool = flag("Replace results that exist.")
 
 
 @command(app, "preview", "Draw pairs of a data set in one picture.")
@@ -139,10 +129,8 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     check_new_file(output, *PICTURE_OUTPUT_SUFFIXES, overwrite=sheet.overwrite)
     spec = parse_data(data)
     source = open_data(spec)
-    there = os.stat(output) if output.exists() else None
     parts = (path for files in source.files for path in (files.left, files.right, *files.parts.values()))
-    if there and any(path.exists() and os.path.samestat(path.stat(), there) for path in parts):
-        raise UsageError(f"{shown(output)} belongs to the data set", "give the sheet another name")
+    check_beside(output, [*parts])
     if spec.info.unverified:
         console.inform(f"{spec.text}: layout unverified: {spec.info.unverified}")
     for line in source.absent:
@@ -150,10 +138,9 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     if source.unpaired:
         console.warn(f"{spec.text}: {listed(source.unpaired, '; ')}")
     from pamcli.data.preview import contact_sheet
-    from pamcli.imaging.images import Picture, encode_picture
+    from pamcli.imaging.images import write_picture
 
-    pixels = contact_sheet(source, source.spread(sheet.count))
-    write_atomically(output, encode_picture(Picture(pixels), output.suffix, name=str(output)))
+    write_picture(output, contact_sheet(source, source.spread(sheet.count)))
     console.path(output)
 
 
@@ -162,7 +149,7 @@ def stats(
     messages: Quiet,
     data: list[str] = argument(f"{FORM}, or a folder of prepare-flickr1024.", default=..., **DATA),
     count: int | None = option("Look at so many pairs, spread over the set.", min=1, show_default="all"),
-    workers: int | None = WORKERS,
+    workers: int | None = options.WORKERS,
     jsonl: bool = JSONL,
 ) -> None:
     """Measure the pictures of data sets.
@@ -198,9 +185,7 @@ def stats(
         for name, reason in figures.damaged:
             console.error(f"{label}: {name}: {reason}")
         values = {"data": label, **json_row(figures.row()), "cnniqa": None, "sr_metric": None}
-        values |= {
-            name: getattr(figures, name) for name in ("copies", "near_copies", "same_views", "damaged")
-        }
+        values |= {each: getattr(figures, each) for each in LISTS}
         console.answer(values, *(f"{label}: {line}" for line in figures.repeated()))
         rows.append((label, figures))
     if not jsonl:
@@ -212,3 +197,60 @@ def stats(
         )
     if any(figures.damaged for _, figures in rows):
         raise typer.Exit(InputError.exit_code)
+
+
+class Labels(OptionGroup, panel="Output"):
+    """The labelled pairs."""
+
+    output: Path = option(
+        "Write folders left, right and disparity into this.", "-o", default=..., metavar="FOLDER"
+    )
+    overwrite: bool = flag("Label pairs anew that are labelled there.")
+    mirrored: bool = flag("Label each pair mirrored, too, its views exchanged: twice as much to learn from.")
+    jsonl: bool = JSONL
+
+
+@command(app, "label", "Find disparities to learn from, for pairs without a truth.")
+def label(
+    to: Labels,
+    network: Matcher,
+    compute: options.Compute,
+    messages: Quiet,
+    data: str = argument(f"{FORM}, of rectified pairs.", default=..., **DATA),
+) -> None:
+    """Label pairs without a truth, to learn from them.
+
+    A pixel's label is the disparity that the network, which sees small pictures enlarged, finds equally from
+    both views, unless block matching contradicts it. Elsewhere it has none, and pairs with labels for fewer
+    than 30 % of their pixels are left out. Pictures above 1250 x 900 px are reduced.
+
+    Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
+
+    $ pam dataset label pairs:mine/ -o labelled/
+    $ pam dataset label pairs:mine/ -o labelled/ --mirrored
+    """
+    console = messages.console(jsonl=to.jsonl)
+    from pamcli.data.open import open_data
+
+    source, failed = open_data(data).without_truth(), 0
+    with owned(to.output):
+        with console.starting(network.name):
+            from pamcli.training.labels import LEAST, label_pairs, to_label
+        wanted = to_label(
+            source, to.output, mirrored=to.mirrored, overwrite=to.overwrite, weights=network.weights
+        )
+        matcher = network.load(compute, console)[0] if wanted else None
+        with console.progress("pairs", len(wanted)) as bar:
+            for sample, found in label_pairs(matcher, source, wanted, to.output) if matcher else ():
+                if isinstance(found, InputError):
+                    console.error(f"{sample}: {found}")
+                    failed += 1
+                else:
+                    line = f"{sample}: {found:.0%} of the pixels have a label"
+                    facts = {"pair": sample, "labelled": found, "kept": found >= LEAST}
+                    console.answer(facts, line if found >= LEAST else f"{line}: too few, left out")
+                bar.advance()
+    if not wanted or len(wanted) > failed:
+        console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
+    if failed:
+        raise typer.Exit(BATCH_FAILED)

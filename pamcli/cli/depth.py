@@ -2,14 +2,16 @@
 
 from pamcli.cli import options
 from pamcli.cli.calibration import Cameras
-from pamcli.cli.groups import OptionGroup, argument, as_keywords, option, result
-from pamcli.cli.report import check_stdout, report
+from pamcli.cli.groups import OptionGroup, argument, option, result
+from pamcli.cli.report import work_off
+
+DEPTH = "Depth: .tif or .npy (metres), .png (16 bits, millimetres)."
 
 
 class Metric(OptionGroup, panel="Calibration"):
     """The results in metres."""
 
-    depth: str | None = result("Depth: .tif or .npy (metres), .png (16 bits, millimetres).")
+    depth: str | None = result(DEPTH)
     depth_error: str | None = result("One standard deviation of depth, as --depth.")
     point_cloud: str | None = result("Coloured points (.ply), in metres.")
     disparity_error: float = option(
@@ -41,11 +43,7 @@ class Stored(options.Limit):
 class Depths(Metric, panel="Output"):
     """The results in metres."""
 
-    depth: str | None = result(
-        "Depth: .tif or .npy (metres), .png (16 bits, millimetres).",
-        "-o",
-        metavar="FILE|FOLDER|TEMPLATE|-",
-    )
+    depth: str | None = result(DEPTH, "-o", metavar="FILE|FOLDER|TEMPLATE|-")
 
 
 def command(
@@ -56,9 +54,6 @@ def command(
     $ pam depth disp.pfm --calibration calib.txt --depth depth.tif
     $ pam depth disparities/ --calibration calib.txt --picture lefts/ --point-cloud clouds/
     """
-    console = messages.console(jsonl=results.jsonl)
-    given = as_keywords(output)
-    check_stdout(console, given)
     from pamcli.batch.metres import depth_files
 
-    report(depth_files(*stored.inputs, **as_keywords(stored, results, cameras), **given), console)
+    work_off(depth_files, stored.inputs, messages, (results, output), stored, cameras)

@@ -5,15 +5,9 @@ from typing import Literal
 from pamcli.cli import options, parsing
 from pamcli.cli.calibration import Cameras
 from pamcli.cli.depth import Metric
-from pamcli.cli.groups import as_keywords, flag, option, result
+from pamcli.cli.groups import flag, option, result
 from pamcli.cli.network import Matching
-from pamcli.cli.report import check_stdout, report
-from pamcli.registry.catalog import REGISTERED
-
-GOOD_FOR = (
-    "the weights that come with pam learned from drawn scenes and few real pairs: about one pixel in fifteen "
-    "is off by more than 3 px, fewer with --min-confidence (pam guide confidence)"
-)
+from pamcli.cli.report import work_off
 
 
 class Maps(options.Results):
@@ -76,12 +70,7 @@ def command(
     $ pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif
     $ pam disparity lefts/ rights/ -o out/ --skip-existing
     """
-    console = messages.console(jsonl=output.jsonl)
-    if network.weights is None or network.weights in REGISTERED:
-        console.detail(GOOD_FOR)
-    given = as_keywords(output, metric)
-    check_stdout(console, given)
     from pamcli.batch.matching import match_files
 
-    batch = match_files(*(pairs.inputs or ()), **as_keywords(pairs, cameras, network, compute), **given)
-    report(batch, console, network.name)
+    given = pairs, cameras, network, compute
+    work_off(match_files, pairs.inputs, messages, (output, metric), *given, loading=network.name)

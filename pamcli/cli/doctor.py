@@ -1,20 +1,18 @@
 """pam doctor: whether a calibration is right for a pair, and whether pam works here."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from pamcli import __version__
 from pamcli.cli import parsing
 from pamcli.cli.calibration import FISHEYE, Files
-from pamcli.cli.console import Console, as_options, said
+from pamcli.cli.console import Console, as_options
 from pamcli.cli.groups import argument, flag, option, set_options
 from pamcli.cli.options import JSON
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
-
-NETWORK_SUFFIXES = (".safetensors", ".onnx", ".toml")
 
 
 class Pair(Files, panel="Calibration"):
@@ -28,15 +26,13 @@ class Pair(Files, panel="Calibration"):
         rich_help_panel="Input",
     )
     fisheye: bool = FISHEYE
-    known_length: list[str] | None = option(
+    known_length: list[Any] | None = option(
         "Compare the distance between two pixels of the left picture, as it is given, with this length.",
         metavar="X1,Y1,X2,Y2=1.20m",
+        parse=parsing.known_length,
     )
 
     def __post_init__(self) -> None:
-        networks = (each for each in self.inputs or () if Path(each).suffix in NETWORK_SUFFIXES)
-        if network := next(networks, None):
-            raise UsageError(f"{network} is a network, not a picture", f"pam weights verify {network}")
         if self.inputs and len(self.inputs) != 2:
             count = "1 picture is" if len(self.inputs) == 1 else f"{len(self.inputs)} pictures are"
             raise UsageError(f"{count} given, not a left and a right one")
@@ -84,37 +80,29 @@ def _examine(asked: Pair, console: Console) -> None:
     from pamcli.imaging.stereo_pair import read_pair
 
     left, right = map(Path, asked.inputs or ())
-    known = [KnownLength(*parsing.known_length(text, "--known-length")) for text in asked.known_length or ()]
+    known = [KnownLength(*each) for each in asked.known_length or ()]
     stored = None
     if asked.calibration:
         stored = read_calibrations(asked.calibration, asked.cameras, asked.baseline, asked.fisheye)
     pictures = read_pair(left, right, max_pixels=None)
     findings = examine(pictures.left.pixels, pictures.right.pixels, stored, known)
-    lines, facts = [], []
-    for each in findings:
-        do = each.do and as_options(each.do)
-        mark = each.verdict.upper() if each.verdict == "wrong" else each.verdict
-        lines.append(f"{mark:<6}{each.topic}: {each.text}{f' -> {do}' if do else ''}")
-        facts.append({"topic": each.topic, "verdict": each.verdict, "text": each.text, "do": do})
-    wrong = any(each.verdict == "wrong" for each in findings)
-    console.answer({"findings": facts, "ok": not wrong}, *lines)
+    told = [replace(each, do=each.do and as_options(each.do)) for each in findings]
+    wrong = any(each.verdict == "wrong" for each in told)
+    console.answer({"findings": [asdict(each) for each in told], "ok": not wrong}, *map(str, told))
     if wrong:
         raise typer.Exit(InputError.exit_code)
 
 
 def _examine_installation(console: Console) -> None:
-    from pamcli.inference.examination import examined
+    from pamcli.inference.examination import examined, lines_of
 
     found = examined()
     failures = [each for each in found.values() if isinstance(each, PamError)]
     facts = {
-        name: f"FAILED: {said(each)}" if isinstance(each, PamError) else each for name, each in found.items()
+        name: f"FAILED: {as_options(str(each))}" if isinstance(each, PamError) else each
+        for name, each in found.items()
     }
-    lines = []
-    for name, value in facts.items():
-        parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
-        lines += [f"{'' if index else name:10} {part}" for index, part in enumerate(parts)]
-    console.answer({**facts, "ok": not failures}, *lines)
+    console.answer({**facts, "ok": not failures}, *lines_of(facts))
     if failures:
         raise typer.Exit(failures[0].exit_code)
 
@@ -124,22 +112,11 @@ def _check_gpu(console: Console) -> None:
         from pamcli.inference import gpu_check
     if not gpu_check.gpus():
         console.inform("PyTorch can use no GPU here: this is the CPU half of the check")
-    facts = {"pam": __version__, **gpu_check.machine()}
-    titles = ["; ".join(f"{key} {fact}" for key, fact in facts.items()), ""]
-    titles += [_line(gpu_check.HEADER), _line(("---",) * len(gpu_check.HEADER))]
-    for line in titles if not console.jsonl else ():
-        console.result(line)
-    rows = []
-    for row in gpu_check.check():
-        rows.append(row)
-        if not console.jsonl:
-            console.result(_line(row.cells))
+    facts, rows = {"pam": __version__, **gpu_check.machine()}, [*gpu_check.check()]
     sound = all(row.sound for row in rows)
-    if console.jsonl:
-        console.record({**facts, "rows": [asdict(row) for row in rows], "ok": sound})
+    titles = ["; ".join(f"{key} {fact}" for key, fact in facts.items()), ""]
+    table = [gpu_check.HEADER, ("---",) * len(gpu_check.HEADER), *(row.cells for row in rows)]
+    titles += [f"| {' | '.join(cells)} |" for cells in table]
+    console.answer({**facts, "rows": [asdict(row) for row in rows], "ok": sound}, *titles)
     if not sound:
         raise typer.Exit(DeviceError.exit_code)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

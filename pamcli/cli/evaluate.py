@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pamcli.cli import options, parsing
-from pamcli.cli.console import Console, Progress
-from pamcli.cli.groups import OptionGroup, argument, flag, option, set_options
-from pamcli.cli.network import Matching, keep_networks
-from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one, check_new_file
+from pamcli.cli.console import Console
+from pamcli.cli.groups import OptionGroup, flag, option, set_options
+from pamcli.cli.network import Matching, Upscaling
+from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one
 from pamcli.errors import UsageError
-from pamcli.files.atomic import write_atomically
+from pamcli.files.outputs import check_new_file
+from pamcli.registry.catalog import DEFAULT_SCALE, keep_networks
 
 if TYPE_CHECKING:
     from pamcli.data.source import Source
@@ -83,15 +83,7 @@ class Disparities(DataSets, panel="Input"):
         return NetworkMethod(matcher, network.name, path)
 
 
-def _named_method(text: str) -> tuple[str, str]:
-    """Split NAME=WHAT; WHAT alone names itself."""
-    found = re.fullmatch(r"([\w .+-]+)=(.+)", text)
-    if found:
-        return found[1], found[2]
-    return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
-
-
-class Shown(OptionGroup, panel="Output"):
+class Shown(options.NewFile):
     """Where the figures go."""
 
     as_json: bool = flag("Print one JSON object instead of tables.", "--json")
@@ -102,7 +94,6 @@ class Shown(OptionGroup, panel="Output"):
         metavar="FILE.tex|.md|.csv",
     )
     compare: bool = flag("Show published figures for these sets beside it.")
-    overwrite: bool = flag("Replace results that exist.")
 
     def check(self, *weights: str | None) -> None:
         """Check the files that are to be written, before any work. Raises UsageError, OutputError.
@@ -117,15 +108,6 @@ class Shown(OptionGroup, panel="Output"):
         keep_networks([path for _, path, _ in files], *weights)
 
 
-def watched(method: Method, bar: Progress, console: Console) -> Method:
-    """The method, the rows of its slow pairs counted on a bar that is drawn."""
-    from pamcli.evaluation.methods import NetworkMethod
-
-    if not console.draws or not isinstance(method, NetworkMethod):
-        return method
-    return replace(method, watch=bar.within)
-
-
 def measured(
     task: Task[Any, Any, Any], sets: list[Source], methods: list[Method], shown: Shown, console: Console
 ) -> None:
@@ -133,17 +115,10 @@ def measured(
     from pamcli.evaluation.results import WORST
     from pamcli.evaluation.run import evaluate
 
-    worst = WORST if shown.report else 0
+    how: dict[str, Any] = {"compare": shown.compare, "worst": WORST if shown.report else 0}
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        seen = [watched(method, bar, console) for method in methods]
-        found = evaluate(task, sets, seen, compare=shown.compare, worst=worst, advance=bar.advance)
-    if shown.per_image is not None:
-        write_atomically(shown.per_image, found.csv().encode("utf-8", "surrogateescape"))
-    if shown.report is not None:
-        write_atomically(shown.report, found.report())
-    for path in shown.table or ():
-        forms = {".tex": found.latex, ".md": found.markdown, ".csv": found.table_csv}
-        write_atomically(path, forms[path.suffix.lower()]().encode("utf-8", "surrogateescape"))
+        found = evaluate(task, sets, methods, **how, advance=bar.advance, watch=bar.watch)
+    found.write(per_image=shown.per_image, report=shown.report, tables=shown.table or ())
     for warning in found.warnings:
         console.warn(warning)
     # On stdout, too: a table that was kept without them cannot be compared with anything.
@@ -152,33 +127,27 @@ def measured(
     console.answer(found.json(), *tables, "", *lines)
 
 
-def one_set(sets: Sequence[Source], option: str) -> Source:
-    """Return the only set. Raises UsageError where there are several."""
-    if len(sets) > 1:
-        raise UsageError(f"{option} goes with one data set, {len(sets)} are given", "run pam eval for each")
-    return sets[0]
-
-
-def _complete_protocol(incomplete: str) -> list[str]:
+def _protocols() -> Iterable[str]:
     from pamcli.evaluation.protocols import PROTOCOLS
 
-    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+    return PROTOCOLS
 
 
 class DisparityInput(Disparities):
     """What is measured, and how."""
 
     allow_missing: bool = flag("Leave out samples that have no prediction.")
-    method: list[str] | None = option(
+    method: list[tuple[str, str]] | None = option(
         "Compare methods side by side, one for each time it is given. WHAT: a network as of --weights, "
         "files:FOLDER, opencv (StereoSGBM), opencv-wls. Differences are to the first.",
         metavar="[NAME=]WHAT",
+        parse=parsing.method,
     )
     protocol: list[str] | None = option(
         "Measure by the rules of this name (pam eval protocols lists them); given several times, each has "
         "a column. By default by those of each data set's benchmark.",
         metavar="NAME",
-        autocompletion=_complete_protocol,
+        autocompletion=options.completing(_protocols),
     )
     max_gt: float | None = option(
         "Count only true disparities below this; the paper's limit is 192.", metavar="PX", parse=None
@@ -192,34 +161,24 @@ class DisparityInput(Disparities):
     )
 
     def has_files(self) -> bool:
-        methods = (_named_method(text)[1] for text in self.method or ())
-        return super().has_files() or any(what.startswith("files:") for what in methods)
+        return super().has_files() or any(what.startswith("files:") for _, what in self.method or ())
 
     def check(self, network: Matching) -> None:
         super().check(network)
-        sources = {"--predictions": self.predictions, "--weights": network.weights}
-        for each in (sources, {"--study": self.study}):
-            at_most_one({"--method": self.method, **each})
+        asked = {"--method": self.method}
+        at_most_one({**asked, "--predictions": self.predictions, "--weights": network.weights})
+        at_most_one({**asked, "--study": self.study})
 
     def methods(self, network: Matching, compute: Exact, console: Console) -> list[Method]:
         """Load what --method names, each in turn; else the one that is measured alone."""
-        from pamcli.evaluation.methods import FilesMethod, NetworkMethod
-        from pamcli.evaluation.semi_global import SemiGlobalMethod
+        from pamcli.evaluation.methods import method_of
 
         if not self.method:
             return [self.method_alone(network, compute, console, allow_missing=self.allow_missing)]
-        found: list[Method] = []
-        limit = network.max_disparity if isinstance(network.max_disparity, int) else None
-        for name, what in map(_named_method, self.method):
-            if what.startswith("files:"):
-                folder = Path(what.removeprefix("files:"))
-                found.append(FilesMethod(folder, self.prediction_scale, self.allow_missing, name=name))
-            elif what in ("opencv", "opencv-wls"):
-                found.append(SemiGlobalMethod(name, what == "opencv-wls", limit))
-            else:
-                matcher, path = replace(network, weights=what).load(compute, console)
-                found.append(NetworkMethod(matcher, name, path))
-        return found
+        given: dict[str, Any] = {"scale": self.prediction_scale, "allow_missing": self.allow_missing}
+        given["max_disparity"] = network.max_disparity if isinstance(network.max_disparity, int) else None
+        load = lambda what: replace(network, weights=what).load(compute, console)  # noqa: E731
+        return [method_of(name, what, load, **given) for name, what in self.method]
 
 
 def disparity(
@@ -236,23 +195,86 @@ def disparity(
 
     console = messages.console(jsonl=shown.as_json)
     given.check(network)
-    shown.check(network.weights, *(_named_method(text)[1] for text in given.method or ()))
+    shown.check(network.weights, *(what for _, what in given.method or ()))
     comparing = len(given.method or ()) > 1
     rules = tuple(given.protocol or ())
     task = Disparity(given.max_gt, given.resize, given.study, comparing, rules)
     sets = given.opened(console)
-    if given.has_files():
-        one_set(sets, "--predictions" if given.predictions else "files:FOLDER")
     measured(task, sets, given.methods(network, compute, console), shown, console)
 
 
+class SuperresInput(DataSets):
+    """Pictures to measure."""
+
+    allow_missing: bool = flag("Leave out samples that have no prediction.")
+    baseline_only: bool = flag("Measure bicubic enlargement alone, without a network.")
+    right_view: Literal["both", "right", "left"] = option(
+        "left: give the network the left view twice. right: give it the right one. both: tell besides what "
+        "the second view is worth, for up to twice the time.",
+        default="both",
+    )
+    degrade: str | None = option(
+        "Degrade the reduced pictures as a camera does before they are enlarged: KEY=VALUE,... of jpeg "
+        "(quality), noise (levels of 255), blur (px), sharpening (share).",
+        metavar="KEY=VALUE,...",
+        parse=parsing.name,
+    )
+    save: Path | None = option(
+        "Write enlarged views: <name>_left.png, _right.png.", metavar="FOLDER", rich_help_panel="Output"
+    )
+
+
+def superres(
+    given: SuperresInput,
+    shown: Shown,
+    network: Upscaling,
+    compute: Exact,
+    messages: options.Messages,
+) -> None:
+    """Measure super-resolution on data sets: of a network, or of pictures by any program.
+
+    Pictures are cut to a multiple of the scale, reduced by MATLAB's bicubic, rounded to 8 bits, enlarged, and
+    compared in 8 bits; bicubic's figures always stand beside. Degraded ones are also denoised by OpenCV and
+    enlarged by bicubic.
+
+    $ pam eval superres --scale 4 --data 'kitti2012/testing:kitti2012?first=20' --save larger/ --compare
+    $ pam eval superres --scale 4 --data kitti2012/testing:kitti2012 --degrade jpeg=75,noise=3 --baseline-only
+    """
+    console = messages.console(jsonl=shown.as_json)
+    predictions, save, alone = given.predictions, given.save, given.baseline_only
+    at_most_one({"--predictions": predictions, "--weights": network.weights, "--baseline-only": alone})
+    if (predictions is not None or alone) and (given.right_view != "both" or save is not None):
+        raise UsageError("--right-view and --save are about a network, and none is run")
+    if predictions is not None and given.degrade is not None:
+        raise UsageError("--degrade: the pictures in --predictions were made of others")
+    shown.check(network.weights)
+    sets, keep = given.opened(console), None
+    if save is not None:
+        from pamcli.evaluation.saved_views import SavedViews
+
+        keep = SavedViews(save, sets, network.weights, overwrite=shown.overwrite)
+    from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+    from pamcli.evaluation.superres import Superres
+    from pamcli.evaluation.superres_baselines import DenoisedBicubic
+    from pamcli.imaging.degrading import parse_degradation
+
+    degradation = None if given.degrade is None else parse_degradation(given.degrade, "--degrade")
+    methods: list[Method] = [] if degradation is None else [DenoisedBicubic(degradation)]
+    factor = network.scale or DEFAULT_SCALE
+    if not isinstance(factor, int):
+        raise UsageError(f"--scale {factor:g}: pairs are measured at whole scales", "2, 3 or 4")
+    if predictions is not None:
+        methods.append(FilesMethod(predictions, allow_missing=given.allow_missing))
+    elif not alone:
+        upscaler, path = network.load(compute, console)
+        factor = int(upscaler.scale)
+        name = Path(network.name).stem + (", ensemble" if network.ensemble else "")
+        methods.append(NetworkMethod(upscaler, name, path, given.right_view, keep))
+    measured(Superres(factor, degradation), sets, methods, shown, console)
+
+
 def protocols(
-    name: str | None = argument(
-        "Name of the rules; by default all are listed.",
-        metavar="NAME",
-        show_default=False,
-        autocompletion=_complete_protocol,
-    ),
+    name: str | None = options.one_or_all("the rules", _protocols),
     jsonl: bool = options.JSONL,
 ) -> None:
     """Show what papers and benchmarks mean by their figures of disparity: rules by name, for --protocol.

@@ -163,7 +163,9 @@ def _parameter(name: str, hint: Any, made: Field[Any], panel: str) -> Parameter:
     parse, names = more.pop("parse", None if "min" in more else parse), _names(name, made)
     more.pop("names", None)
     if parse is not None:
-        more["parser"], hint = _parser(parse, names[0] if names else name.upper()), str
+        said = names[0] if names else name.upper()
+        more["parser"] = lambda value: parse(value, said) if isinstance(value, str) else value  # a default
+        hint = list[str] if "list[" in str(hint) else str
     info = typer.Option(*names, **more) if names else typer.Argument(**more)
     default = Parameter.empty if made.default is MISSING else made.default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info])
@@ -184,13 +186,6 @@ def set_options(group: Any, *, without: Collection[str] = ()) -> list[str]:
         for each in fields(group)
         if each.name not in without and getattr(group, each.name) not in (each.default, [])
     ]
-
-
-def _parser(parse: Callable[[str, str], Any], name: str) -> Callable[[Any], Any]:
-    def parser(value: Any) -> Any:
-        return parse(value, name) if isinstance(value, str) else value  # a default
-
-    return parser
 
 
 class _Panels:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from pamcli.cli.console import Console
-from pamcli.cli.groups import argument
+from pamcli.cli.options import one_or_all
 from pamcli.errors import UsageError, did_you_mean
 
 PAGES = Path(__file__).parents[1] / "guide"
@@ -15,18 +15,7 @@ def page_names() -> list[str]:
     return sorted(path.stem for path in PAGES.glob("*.md"))
 
 
-def _completed(incomplete: str) -> list[str]:
-    return [name for name in page_names() if name.startswith(incomplete)]
-
-
-def command(
-    page: str | None = argument(
-        "Name of the page; by default all are listed.",
-        metavar="PAGE",
-        show_default=False,
-        autocompletion=_completed,
-    ),
-) -> None:
+def command(page: str | None = one_or_all("the page", page_names, "PAGE")) -> None:
     """Show a page of the guide: its commands can be copied as they stand.
 
     A terminal shows it laid out, a pipe gets it as it is, in Markdown.

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, listen
+from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, as_keywords, flag, option
 from pamcli.cli.options import Compute
-from pamcli.errors import UsageError
-from pamcli.files.outputs import check_beside
-from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling, files_behind
+from pamcli.registry.catalog import DEFAULT_MATCHING, REGISTERED, default_upscaling
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
     from pamcli.inference.upscaler import StereoUpscaler
-
-
-def find_weights(weights: str, console: Console, *, check: bool = True) -> Path:
-    """File behind a `--weights` value; says which commit of the Hub was taken. Raises PamError."""
-    from pamcli.batch import networks
-
-    listen(console)
-    return networks.find_weights(weights, check=check)
-
-
-def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
-    """Raise UsageError where a result would overwrite a file that one of the networks is read from."""
-    read = [file for each in weights for file in files_behind(each)]
-    for path in outputs:
-        if read and path is not None:
-            check_beside(path, read)
 
 
 def _complete_weights(incomplete: str) -> list[str]:
@@ -47,7 +28,7 @@ WEIGHTS = {"metavar": "NAME|PATH|hf:...", "autocompletion": _complete_weights}
 
 
 class Network(OptionGroup, panel="Network"):
-    """Whose weights. Its subclasses have a `name`: of those that are given, else of the default."""
+    """Whose weights."""
 
     weights: str | None = option(
         "Use these weights: a name of `pam weights list`, a file (.safetensors, .onnx, or a .toml of `pam "
@@ -63,8 +44,24 @@ class Network(OptionGroup, panel="Network"):
     )
 
 
-class Matching(Network):
-    """A network for disparity. Raises UsageError for a prior that is none."""
+class Matcher(Network):
+    """A network for disparity, as it is."""
+
+    @property
+    def name(self) -> str:
+        """Name of the weights: those that are given, else what finds disparity by default."""
+        return self.weights or DEFAULT_MATCHING
+
+    def load(self, compute: Compute, console: Console) -> tuple[StereoMatcher, Path]:
+        """The network, and its file. Raises ModelError, DeviceError, UsageError."""
+        with console.starting(self.name):
+            from pamcli.batch.networks import load_matcher
+
+            return load_matcher(**as_keywords(self, compute) | {"weights": self.name})
+
+
+class Matching(Matcher):
+    """A network for disparity, and where it searches."""
 
     max_disparity: int | Literal["stored"] | None = option(
         "Search only disparities below N px (rounded up to a multiple of 16); by default what is "
@@ -90,25 +87,6 @@ class Matching(Network):
         metavar="auto|N",
         parse=parsing.match_size,
     )
-
-    @property
-    def name(self) -> str:
-        """Name of the weights: those that are given, else the default."""
-        return self.weights or DEFAULT_MATCHING
-
-    def __post_init__(self) -> None:
-        limit = self.max_disparity
-        if isinstance(limit, int) and limit <= self.min_disparity:
-            raise UsageError(
-                f"--min-disparity {self.min_disparity} and --max-disparity {limit} leave nothing to search"
-            )
-
-    def load(self, compute: Compute, console: Console) -> tuple[StereoMatcher, Path]:
-        """The network, and its file. Raises ModelError, DeviceError, UsageError."""
-        with console.starting(self.name):
-            from pamcli.batch.networks import load_matcher
-
-            return load_matcher(**as_keywords(self, compute) | {"weights": self.name})
 
 
 class Upscaling(Network):

@@ -1,18 +1,15 @@
 """Groups of options that several commands share; `groups.command` unfolds them."""
 
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from glob import glob
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pamcli.cli import parsing
 from pamcli.cli.console import Console, listen
 from pamcli.cli.groups import OptionGroup, argument, flag, option, result
 from pamcli.errors import UsageError
-from pamcli.files.atomic import check_writable
-from pamcli.files.finding import shown
 from pamcli.files.suffixes import PackedLayout
 
 Precision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
@@ -21,19 +18,35 @@ PRECISION = (
 )
 
 
-def _complete_data(incomplete: str) -> list[str]:
-    """Names of `pam dataset list`; after the colon, what stands in the file system."""
+def data_sets() -> Iterable[str]:
+    """Names of `pam dataset list`."""
     from pamcli.data.sources import SOURCES
 
+    return SOURCES
+
+
+def _complete_data(incomplete: str) -> list[str]:
+    """Names of data sets; after the colon, what stands in the file system."""
     name, colon, path = incomplete.partition(":")
     if colon:
         return [f"{name}:{found}" for found in sorted(glob(f"{path}*/"))]
-    return [f"{found}:" for found in SOURCES if found.startswith(incomplete)]
+    return [f"{found}:" for found in data_sets() if found.startswith(incomplete)]
 
 
 FORM = "NAME[/SPLIT]:PATH[?key=value&...]"
 DATA = {"metavar": "DATA", "autocompletion": _complete_data}
 """What an option or an argument for data sets has besides its help."""
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What completes one of these names for the tab key."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+def one_or_all(what: str, names: Callable[[], Iterable[str]], metavar: str = "NAME") -> Any:
+    """The argument of a command that lists what there is, or shows the one of this name."""
+    text = f"Name of {what}; by default all are listed."
+    return argument(text, metavar=metavar, show_default=False, autocompletion=completing(names))
 
 
 class Limit(OptionGroup, panel="Input"):
@@ -112,6 +125,12 @@ class Pictures(Results):
     )
 
 
+class NewFile(OptionGroup, panel="Output"):
+    """Files that are written, and over others only where that is asked for."""
+
+    overwrite: bool = flag("Replace results that exist.")
+
+
 class Device(OptionGroup, panel="Performance"):
     """Where to compute. Raises UsageError for what names no device, without asking torch which there are."""
 
@@ -174,9 +193,7 @@ class Quiet(OptionGroup, panel="Messages"):
 
     def console(self, *, jsonl: bool = False) -> Console:
         """The console that talks so, for the library, too. jsonl: results are to be JSON."""
-        console = Console(self.quiet, isinstance(self, Messages) and self.verbose, jsonl)
-        listen(console)
-        return console
+        return listen(Console(self.quiet, isinstance(self, Messages) and self.verbose, jsonl))
 
 
 class Messages(Quiet):
@@ -189,16 +206,3 @@ def at_most_one(given: Mapping[str, object]) -> None:
     """Raise UsageError where several of these options have a value."""
     if len(names := [name for name, value in given.items() if value]) > 1:
         raise UsageError(f"{' and '.join(names)} contradict each other", "give one of them")
-
-
-def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "--output") -> None:
-    """Raise UsageError, OutputError where a file cannot be written, or not without being asked."""
-    if path.suffix.lower() not in suffixes:
-        raise UsageError(f"{option} {shown(path)} must end in {', '.join(suffixes)}")
-    if os.path.isdir(path):
-        raise UsageError(f"{shown(path)} is a folder", "name a file")
-    if os.path.lexists(path) and not overwrite:  # of os.path: a name that cannot be is no error yet
-        raise UsageError(f"{shown(path)} exists already", "--overwrite replaces it")
-    if os.path.islink(path) and Path(os.path.realpath(path)).suffix.lower() not in suffixes:
-        raise UsageError(f"{shown(path)} is a link to {shown(os.path.realpath(path))}", "name another file")
-    check_writable(path)

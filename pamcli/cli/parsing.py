@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-from pamcli.errors import UsageError, did_you_mean
+from pamcli.errors import UsageError
 from pamcli.registry.architectures import SCALES
 
 UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
@@ -16,15 +16,10 @@ LARGEST_RANGE = 1e6
 """Pixels; beyond it colours and their rounding say nothing."""
 
 
-def empty(option: str) -> UsageError:
-    """What to raise where a name is empty."""
-    return UsageError(f"{option} is empty", "an unset variable of the shell, perhaps?")
-
-
 def name(text: str, option: str) -> str:
     """Anything but nothing."""
     if not text:
-        raise empty(option)
+        raise UsageError(f"{option} is empty", "an unset variable of the shell, perhaps?")
     return text
 
 
@@ -33,9 +28,19 @@ def path(text: str, option: str) -> Path:
     return Path(name(text, option))
 
 
-def above_zero(text: str, option: str) -> float:
-    """A finite number above 0."""
-    return number(text, option, above=0)
+def setting(text: str, option: str) -> tuple[str, str]:
+    """Key and value."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"{option} {text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def method(text: str, option: str) -> tuple[str, str]:
+    """Name and what it is, from NAME=WHAT; WHAT alone names itself."""
+    if found := re.fullmatch(r"([\w .+-]+)=(.+)", text):
+        return found[1], found[2]
+    return Path(text.removeprefix("files:")).name if text.startswith("files:") else Path(text).stem, text
 
 
 def number(text: str, option: str, *, above: float = -math.inf) -> float:
@@ -44,6 +49,11 @@ def number(text: str, option: str, *, above: float = -math.inf) -> float:
         if math.isfinite(value := float(text)) and value > above:
             return value
     raise UsageError(f"{option} {text} is no number" + (f" above {above:g}" if math.isfinite(above) else ""))
+
+
+def above_zero(text: str, option: str) -> float:
+    """A finite number above 0."""
+    return number(text, option, above=0)
 
 
 def number_or_none(text: str, option: str) -> int | None:
@@ -56,27 +66,16 @@ def number_or_none(text: str, option: str) -> int | None:
     raise UsageError(f"{option} {text!r} is neither a positive whole number nor none")
 
 
-def prior(text: str, option: str) -> int | Literal["stored"] | None:
-    """A maximum disparity, px, as `StereoMatcher.load` takes it."""
-    return "stored" if text == "stored" else number_or_none(text, option)
+def _or(word: str, parse: Callable[[str, str], Any], value: str | None) -> Callable[[str, str], Any]:
+    """What takes a word, which stands for a value, or what else is read."""
+    return lambda text, option: value if text == word else parse(text, option)
 
 
-def one_of(*known: str) -> Callable[[str, str], str]:
-    """What takes one of these names, and refuses any other."""
-
-    def parse(text: str, option: str) -> str:
-        if text not in known:
-            hint = f"{did_you_mean(text, known)}known: {', '.join(known)}"
-            raise UsageError(f"{option} {text!r} is not known", hint)
-        return text
-
-    return parse
+prior = _or("stored", number_or_none, "stored")
+"""A maximum disparity, px, as `StereoMatcher.load` takes it."""
 
 
-def match_size(text: str, option: str) -> float | Literal["auto"]:
-    """`match_size` of `StereoMatcher.load`, which checks its range."""
-    if text == "auto":
-        return "auto"
+def _match_size(text: str, option: str) -> float:
     with suppress(ValueError):
         if (value := float(text)) > 0:
             return value
@@ -84,52 +83,72 @@ def match_size(text: str, option: str) -> float | Literal["auto"]:
     raise UsageError(f"{option} {text!r} is no size to match pictures at", hint)
 
 
-def _two_numbers(
-    text: str, option: str, mark: str, what: str, hint: str, fit: Callable[[int, int], bool], digits: int = 5
-) -> tuple[int, int]:
-    """Whole numbers of so many digits at most, with a mark between them. what: they are; fit: together."""
-    found = re.fullmatch(f"([0-9]{{1,{digits}}}){mark}([0-9]{{1,{digits}}})", text, re.IGNORECASE)
-    if found is None or not fit(int(found[1]), int(found[2])):
-        raise UsageError(f"{option} {text!r} is no {what}", hint)
-    return int(found[1]), int(found[2])
+match_size = _or("auto", _match_size, "auto")
+"""`match_size` of `StereoMatcher.load`, which checks its range."""
 
 
-def rows_by_columns(text: str, option: str) -> tuple[int, int] | None:
-    """Read a size in the order of tensors, rows x columns; None for "dynamic"."""
-    if text == "dynamic":
-        return None
-    hint = "rows x columns from 16 on, as in 384x1248, or dynamic"
-    return _two_numbers(text, option, "x", "size", hint, lambda *size: min(size) >= 16)
+def _two(
+    mark: str, what: str, hint: str, fit: Callable[[int, int], bool], digits: int = 5
+) -> Callable[[str, str], tuple[int, int]]:
+    """What reads whole numbers of so many digits at most, with a mark between them. fit: together."""
+
+    def parse(text: str, option: str) -> tuple[int, int]:
+        found = re.fullmatch(f"([0-9]{{1,{digits}}}){mark}([0-9]{{1,{digits}}})", text, re.IGNORECASE)
+        if found is None or not fit(int(found[1]), int(found[2])):
+            raise UsageError(f"{option} {text!r} is no {what}", hint)
+        return int(found[1]), int(found[2])
+
+    return parse
 
 
-def memory_size(text: str, option: str) -> int:
-    """Bytes."""
-    units = {unit.lower(): size for unit, size in UNITS.items()}
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([a-z]{2,3})", text.strip().lower(), re.ASCII)
-    if found is None or found[2] not in units or float(found[1]) == 0:
-        raise UsageError(f"{option} {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
-    return int(float(found[1]) * units[found[2]])
+def _sides(least: int) -> Callable[[str, str], tuple[int, int]]:
+    hint = f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
+    return _two("x", "size", hint, lambda *size: least <= min(size) <= max(size) <= 65535)
+
+
+picture_size = _sides(16)
+"""Width and height from WxH."""
 
 
 def crop(text: str, option: str) -> tuple[int, int]:
     """Rows and columns, as recipes have them, from WxH."""
-    return picture_size(text, option, least=1)[::-1]
+    return _sides(1)(text, option)[::-1]
 
 
-def picture_size(text: str, option: str, least: int = 16) -> tuple[int, int]:
-    """Width and height from WxH."""
-    hint = f"WIDTHxHEIGHT in pixels, {least} to 65535 each, as in 512x256"
-    return _two_numbers(
-        text, option, "x", "size", hint, lambda *size: least <= min(size) <= max(size) <= 65535
-    )
+_ROWS = "rows x columns from 16 on, as in 384x1248, or dynamic"
+rows_by_columns = _or("dynamic", _two("x", "size", _ROWS, lambda *size: min(size) >= 16), None)
+"""A size in the order of tensors, rows x columns; None for "dynamic"."""
+
+board = _two("x", "board", "COLUMNSxROWS, as in 9x6", lambda *size: min(size) >= 2, 3)
+"""Columns and rows."""
+
+_INDEX = "with an index that counts from 0, --shard $((INDEX + 1))/N"
+shard = _two("/", "share of a batch: I/N with I from 1 to N", _INDEX, lambda one, all: 1 <= one <= all, 9)
+"""A share I/N of all pairs."""
+
+cameras = _two(":", "pair of cameras", "write LEFT:RIGHT, as in 0:1", lambda left, right: left != right, 2)
+"""Numbers of the left and the right camera."""
+
+
+def _measure(text: str, units: Mapping[str, float]) -> float | None:
+    """A number above 0 times its unit."""
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?) ?([a-z]+)", text.strip().lower(), re.ASCII)
+    factor = {unit.lower(): factor for unit, factor in units.items()}.get(found[2] if found else "")
+    return float(found[1]) * factor if found and factor and 0 < float(found[1]) < 1e9 else None
+
+
+def memory_size(text: str, option: str) -> int:
+    """Bytes."""
+    if size := _measure(text, UNITS):
+        return int(size)
+    raise UsageError(f"{option} {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
 
 
 def length(text: str, option: str) -> float:
     """Metres, from a number with its unit."""
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?) ?([a-z]+)", text.strip().lower())
-    if found is None or found[2] not in LENGTHS or not 0 < float(found[1]) < 1e9:
-        raise UsageError(f"{option} {text!r} is no length", "a number and mm, cm, m or in, as in 25mm")
-    return float(found[1]) * LENGTHS[found[2]]
+    if metres := _measure(text, LENGTHS):
+        return metres
+    raise UsageError(f"{option} {text!r} is no length", "a number and mm, cm, m or in, as in 25mm")
 
 
 def known_length(text: str, option: str) -> tuple[tuple[tuple[float, float], tuple[float, float]], float]:
@@ -145,53 +164,31 @@ def known_length(text: str, option: str) -> tuple[tuple[tuple[float, float], tup
     )
 
 
-def board(text: str, option: str) -> tuple[int, int]:
-    """Columns and rows."""
-    hint = "COLUMNSxROWS, as in 9x6"
-    return _two_numbers(text, option, "x", "board", hint, lambda *size: min(size) >= 2, digits=3)
-
-
-def offset(text: str, option: str) -> int | Literal["auto"]:
-    """Frames that one video is behind another one."""
-    if text == "auto":
-        return "auto"
+def _frames(text: str, option: str) -> int:
     if re.fullmatch(r"[+-]?[0-9]{1,9}", text):
         return int(text)
     raise UsageError(f"{option} {text!r} is no number of frames", "a whole number, or auto")
 
 
-def shard(text: str, option: str) -> tuple[int, int]:
-    """Read a share I/N of all pairs."""
-    what = "share of a batch: I/N with I from 1 to N"
-    hint = f"with an index that counts from 0, {option} $((INDEX + 1))/N"
-    return _two_numbers(text, option, "/", what, hint, lambda one, all: 1 <= one <= all, digits=9)
+offset = _or("auto", _frames, "auto")
+"""Frames that one video is behind another one."""
 
 
 def scale(text: str, option: str) -> float:
     """Read an enlargement of both sides: a whole number where it is one."""
-    try:
-        times = float(text)
-    except ValueError:
-        times = math.nan
-    if not 1 < times <= max(SCALES):
-        raise UsageError(f"{option} {text} is none: a number above 1, up to {max(SCALES)}")
-    return int(times) if times == int(times) else times
+    with suppress(ValueError):
+        if 1 < (times := float(text)) <= max(SCALES):
+            return int(times) if times == int(times) else times
+    raise UsageError(f"{option} {text} is none: a number above 1, up to {max(SCALES)}")
 
 
-def cameras(text: str, option: str) -> tuple[int, int]:
-    """Numbers of the left and the right camera."""
-    hint = "write LEFT:RIGHT, as in 0:1"
-    return _two_numbers(text, option, ":", "pair of cameras", hint, lambda left, right: left != right, 2)
-
-
-def color_range(text: str, option: str) -> tuple[float, float] | Literal["auto"]:
-    """Disparities between which colours run, px."""
-    if text == "auto":
-        return "auto"
-    try:
+def _range(text: str, option: str) -> tuple[float, float]:
+    with suppress(ValueError):
         low, high = map(float, text.split(":"))
-    except ValueError:
-        low = high = math.nan
-    if not (-LARGEST_RANGE <= low < high <= LARGEST_RANGE):
-        raise UsageError(f"{option} {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or auto")
-    return low, high
+        if -LARGEST_RANGE <= low < high <= LARGEST_RANGE:
+            return low, high
+    raise UsageError(f"{option} {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or auto")
+
+
+color_range = _or("auto", _range, "auto")
+"""Disparities between which colours run, px."""

@@ -16,13 +16,10 @@ from pamcli.cli.console import Console, Progress
 from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.options import JSONL, WORKERS, Quiet
 from pamcli.errors import BATCH_FAILED, UsageError
-from pamcli.files.finding import counted, listed, read_text, shown
+from pamcli.files.finding import counted, read_text, shown
 
 if TYPE_CHECKING:
     from pamcli.flickr1024.pairs import Pairs
-    from pamcli.flickr1024.prepare import Plan
-
-Split = Literal["train", "validation", "test"]
 
 
 class Input(OptionGroup, panel="Input"):
@@ -33,6 +30,7 @@ class Input(OptionGroup, panel="Input"):
         "NAME:PATH; with --from-stereograms, folders or archives of those.",
         default=...,
         metavar="INPUT",
+        parse=parsing.name,
     )
     add: list[str] | None = option(
         "Add pairs of another data set, numbered before the others; middlebury is halved first.",
@@ -41,7 +39,9 @@ class Input(OptionGroup, panel="Input"):
     list_file: Path | None = option(
         "Take these pairs alone: NAME or SOURCE/NAME a line, * for any.", "--list", metavar="FILE"
     )
-    split: Split = option("Cut this part of the published set.", default="train")
+    split: Literal["train", "validation", "test"] = option(
+        "Cut this part of the published set.", default="train"
+    )
     from_stereograms: bool = flag("INPUT holds stereograms: rectify them to pairs; cut these with --scale.")
     layout: Literal["auto", "cross", "parallel"] | None = option(
         "How the stereograms lie: cross-eyed, parallel, or auto, found out for each.", show_default="auto"
@@ -53,8 +53,6 @@ class Input(OptionGroup, panel="Input"):
     skip_damaged: bool = flag("Finish without pictures that cannot be read.")
 
     def __post_init__(self) -> None:
-        if "" in self.inputs:
-            raise parsing.empty("INPUT")
         if (self.layout or self.infinity) and not self.from_stereograms:
             hint = "add --from-stereograms, or drop them"
             raise UsageError("--layout and --infinity are about stereograms", hint)
@@ -63,11 +61,6 @@ class Input(OptionGroup, panel="Input"):
                 "what disparity the farthest thing gets is not said",
                 "add --infinity yes (it is infinitely far: 0), no (it is near: 40 px), or auto",
             )
-
-    @property
-    def places(self) -> list[Path]:
-        """What is named, as paths."""
-        return [Path(os.path.expanduser(text)) for text in self.inputs]
 
 
 class Output(OptionGroup, panel="Output"):
@@ -100,97 +93,50 @@ def command(given: Input, to: Output, messages: Quiet) -> None:
         raise UsageError("no scale is given", "add --scale 2 or --scale 4")
     if to.scale is None and (given.add or given.list_file):
         raise UsageError("--add and --list are about patches", "add --scale 2 or --scale 4")
-    for place in given.places:
+    for place in map(Path, map(os.path.expanduser, given.inputs)):
         if place.is_dir() and Path(os.path.realpath(to.output)).is_relative_to(os.path.realpath(place)):
             said = f"{shown(to.output)} lies in {shown(place)}, which is the input"
             raise UsageError(said, "name a folder beside it")
-    if not to.output.is_dir() and to.output.exists():
-        raise UsageError(f"{shown(to.output)} is a file", "name a folder")
-    lines = None if given.list_file is None else read_text(given.list_file).splitlines()
     # Opened before any work: a mistyped path is found at once.
-    found = [_data_pairs(text) for text in given.add or []]
-    from pamcli.data.open import names_source
+    if given.list_file is not None:
+        read_text(given.list_file)
+    from pamcli.data.picture_pairs import data_pairs, pairs_at
+
+    found = [data_pairs(text) for text in given.add or []]
     from pamcli.files.atomic import owned
-    from pamcli.flickr1024.pairs import published_pairs
     from pamcli.workers import default_workers
 
-    workers = to.workers or default_workers()
+    workers, damaged = to.workers or default_workers(), False
     with owned(to.output), console.progress("pictures", 0) as bar:
-        failed, places, source = False, given.inputs, "flickr1024"
+        places, source = given.inputs, "flickr1024"
         if given.from_stereograms:
-            failed = _rectify(given, to, workers, console, bar)
+            damaged = _rectify(given, to, workers, console, bar)
             places, source = [str(to.output / "pairs")], "stereograms"
         if to.scale is not None:
-            for text in places:
-                if names_source(text) and not Path(text).exists():
-                    found.append(_data_pairs(text))
-                else:
-                    found.append(published_pairs(Path(os.path.expanduser(text)), given.split, source))
-            plan = _planned(reduce(operator.add, found), lines, given, to, console)
-            failed |= _carried_out(plan, workers, given.skip_damaged, console, bar)
-    if failed and not given.skip_damaged:
+            found += [pairs_at(text, given.split, source) for text in places]
+            damaged |= _cut(reduce(operator.add, found), given, to, workers, console, bar)
+    if damaged and not given.skip_damaged:
         raise typer.Exit(BATCH_FAILED)
 
 
-def _data_pairs(text: str) -> Pairs:
-    from pamcli.data.open import open_data, parse_data
-    from pamcli.data.picture_pairs import listed_pairs
-
-    spec = parse_data(text)
-    return listed_pairs(open_data(spec), spec.info.name)
-
-
-def _planned(found: Pairs, lines: list[str] | None, given: Input, to: Output, console: Console) -> Plan:
-    from pamcli.flickr1024.pairs import chosen
-    from pamcli.flickr1024.prepare import plan_preparation
-
-    if found.unpaired and not given.skip_unpaired:
-        hint = "add what is missing, or go on without them: --skip-unpaired"
-        raise UsageError(listed(found.unpaired, "; "), hint)
-    for line in found.unpaired:
-        console.warn(f"{line} and is left out")
-    if found.other_splits:
-        others = listed([f"{counted(count, 'pair')} of {name}" for name, count in found.other_splits.items()])
-        several = sum(found.other_splits.values()) > 1
-        console.inform(f"left as {'they are' if several else 'it is'}: {others} (--split)")
-    pairs = found.pairs
-    if lines is not None:
-        pairs = chosen(pairs, lines, str(given.list_file))
-        console.inform(f"{len(pairs)} of {len(found.pairs)} pairs are in {shown(str(given.list_file))}")
-    request = (pairs, to.output, int(to.scale or 0), to.store, given.split)
-    return plan_preparation(*request, skip_damaged=given.skip_damaged)
-
-
-def _carried_out(plan: Plan, workers: int, skip_damaged: bool, console: Console, bar: Progress) -> bool:
+def _cut(found: Pairs, given: Input, to: Output, workers: int, console: Console, bar: Progress) -> bool:
     """Make the patches and report how many; whether some pairs could not be read."""
-    from pamcli.flickr1024.prepare import carry_out, finish
-    from pamcli.flickr1024.stores import read_index
+    from pamcli.flickr1024.pairs import selected
+    from pamcli.flickr1024.prepare import carry_out, plan_preparation
 
-    name, items = plan.paths.store, len(plan.items)
-    for line in plan.outlook():
-        console.inform(line)
-    if plan.finished:
-        index = read_index(plan.paths.index)
-    else:
-        bar.expect(items)
-        failed = carry_out(plan, workers, bar.advance)
-        for pair, reason in (*plan.unreadable, *failed):
-            say = console.warn if skip_damaged else console.error
-            say(f"{pair}: {reason}")
-        if failed and not skip_damaged:
-            console.inform(
-                f"{items - len(failed)} of {items} pairs are done: mend the others and "
-                "repeat the command to finish, or add --skip-damaged to finish without them"
-            )
-            return True
-        index = finish(plan, failed)
-    facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store}
+    pairs, skip = selected(found, given.list_file, skip_unpaired=given.skip_unpaired), given.skip_damaged
+    plan = plan_preparation(pairs, to.output, int(to.scale or 0), to.store, given.split, skip_damaged=skip)
+    bar.expect(0 if plan.finished else len(plan.items))
+    index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.paths.store
+    if index is None:
+        return True
+    facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store, "split": index.split}
     counts = {"pairs": len(index.pictures), "patches": index.patches, "sources": index.sources()}
     missing = [{"pair": pair, "reason": reason} for pair, reason in index.left_out]
     lines = [f"{name}: {source}: {_amount(**each)}" for source, each in index.sources().items()]
     left_out = f", {counted(len(missing), 'pair')} left out" if missing else ""
     lines.append(f"{name}: {_amount(len(index.pictures), index.patches)}{left_out}")
-    console.answer({**facts, "split": index.split, **counts, "left_out": missing}, *lines)
+    console.answer({**facts, **counts, "left_out": missing}, *lines)
     return False
 
 
@@ -199,25 +145,14 @@ def _amount(pairs: int, patches: int) -> str:
 
 
 def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Progress) -> bool:
-    """Make pairs of stereograms and report the outcomes; whether some could not be read."""
+    """Make pairs of stereograms and report how many; whether some could not be read."""
     from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
     options = {"layout": given.layout or "auto", "infinity": given.infinity}
-    plan = plan_stereograms(given.places, to.output, options)
-    target, items = shown(plan.target), len(plan.items)
-    if plan.finished:
-        console.inform(f"{target} is finished already")
-    elif plan.done:
-        console.inform(f"{target} goes on: {len(plan.done)} of {items} pictures are done")
-    bar.expect(0 if plan.finished else items)
-    outcomes = carry_out_stereograms(plan, workers, bar.advance)
-    counts = Counter(each.outcome for each in outcomes)
-    for each in outcomes:
-        if each.outcome == "set aside":
-            console.inform(f"{each.picture} is set aside: {each.reason}")
-        elif each.outcome == "damaged":
-            console.error(f"{each.picture}: {each.reason}")
-    place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": len(outcomes)}
+    plan = plan_stereograms([Path(os.path.expanduser(text)) for text in given.inputs], to.output, options)
+    bar.expect(0 if plan.finished else len(plan.items))
+    counts = Counter(each.outcome for each in carry_out_stereograms(plan, workers, bar.advance))
+    place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": counts.total()}
     found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
     others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"
     reasons = f"the reasons are in {plan.record.with_suffix('.csv')}"

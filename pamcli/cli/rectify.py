@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pamcli.cli import options, parsing
 from pamcli.cli.calibration import FISHEYE, Files
-from pamcli.cli.groups import as_keywords, flag, option
-from pamcli.cli.report import check_stdout, report
+from pamcli.cli.groups import flag, option
+from pamcli.cli.report import work_off
 
 
 class Rectified(options.Pictures):
@@ -56,9 +56,6 @@ def command(
     $ pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/
     $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/
     """
-    console = messages.console(jsonl=output.jsonl)
-    given = as_keywords(output)
-    check_stdout(console, given)
     from pamcli.batch.rectifying import rectify_files
 
-    report(rectify_files(*(pairs.inputs or ()), **as_keywords(pairs, views, cluster), **given), console)
+    work_off(rectify_files, pairs.inputs, messages, (output,), pairs, views, cluster)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pamcli.cli.console import CLOSED_PIPE, Console, as_options, said
+from pamcli.cli.console import CLOSED_PIPE, Console, as_options
+from pamcli.cli.groups import as_keywords
+from pamcli.cli.options import Messages
 from pamcli.errors import BATCH_FAILED, UsageError
 
 if TYPE_CHECKING:
@@ -17,21 +19,28 @@ if TYPE_CHECKING:
     from pamcli.batch.run import Batch
 
 
-def check_stdout(console: Console, given: Mapping[str, Any]) -> None:
-    """Raise UsageError where a result cannot go to stdout. given: values of options, by their names."""
+def work_off(
+    files: Callable[..., Batch],
+    inputs: Sequence[str] | None,
+    messages: Messages,
+    results: Sequence[Any],
+    *groups: Any,
+    loading: str | None = None,
+) -> None:
+    """Work a batch off and tell of it; exits with 6 when a pair of several failed.
+
+    files: makes it of the inputs and of the options of all groups; results: the groups of results, the one
+    with --jsonl first. loading: the network's name. The error of a pair that was named by itself is raised.
+    Paths of videos come last. Raises UsageError: a result that cannot go to stdout.
+    """
+    console = messages.console(jsonl=results[0].jsonl)
+    given = as_keywords(*results)
     for option in (as_options(f"`{name}`") for name, place in given.items() if place == "-"):
         if console.jsonl:
             raise UsageError(f"{option} - and --jsonl would both go to stdout", "drop one of them")
         if sys.stdout.isatty():
             raise UsageError(f"{option} - would write binary data to the terminal", "pipe it, or name a file")
-
-
-def report(batch: Batch, console: Console, loading: str | None = None) -> None:
-    """Work a batch off and tell of it; exits with 6 when a pair of several failed.
-
-    The error of a pair that was named by itself is raised. Paths of videos come last. loading: the network's
-    name.
-    """
+    batch = files(*(inputs or ()), **as_keywords(*groups), **given)
     if loading is not None and not batch.request.remote:
         with console.starting(loading):
             batch.start()
@@ -71,23 +80,12 @@ class _Reporter:
     def __call__(self, outcome: Outcome) -> None:
         job, error, status = outcome.job, outcome.error, outcome.status
         self.counts[status] += 1
-        warnings = [*map(as_options, outcome.warnings)]
-        for warning in warnings:
+        for warning in outcome.warnings:
             self.console.warn(f"{job.names[0]}: {warning}")
         if error is not None and job.names and not any(name in str(error) for name in job.names):
             error.message = f"{job.names[0]}: {error.message}"
         if self.console.jsonl:
-            facts: dict[str, Any] = {**dict.fromkeys(("width", "height", "seconds")), **outcome.facts}
-            self.console.record(
-                {
-                    **{"left": outcome.left, "right": outcome.right, "line": job.line},
-                    **({} if outcome.frame is None else {"frame": outcome.frame}),
-                    **{"outputs": outcome.outputs, **facts, "status": status},
-                    "code": error.exit_code if error else 0,
-                    "error": said(error) if error else None,
-                    "warnings": warnings,
-                }
-            )
+            self.console.record(outcome.record(as_options))
         elif outcome.data is not None:
             self.console.binary(outcome.data)
         elif status == "ok":
@@ -99,7 +97,7 @@ class _Reporter:
         if error is not None:
             if not self.many:
                 raise error
-            self.console.error(said(error), error)
+            self.console.error(str(error), error)
 
     def summary(self) -> str:
         return ", ".join(f"{count} {status}" for status, count in self.counts.items() if count) or "no pairs"

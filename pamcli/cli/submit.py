@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from pamcli.cli import options
-from pamcli.cli.evaluate import Disparities, Exact, watched
-from pamcli.cli.groups import OptionGroup, flag, option
-from pamcli.cli.network import Matching, keep_networks
-from pamcli.cli.options import check_new_file
+from pamcli.cli.evaluate import Disparities, Exact
+from pamcli.cli.groups import option
+from pamcli.cli.network import Matching
 from pamcli.errors import UsageError
+from pamcli.files.outputs import check_new_file
+from pamcli.registry.catalog import keep_networks
 
 
 class Submitted(Disparities):
@@ -21,11 +22,10 @@ class Submitted(Disparities):
     )
 
 
-class Archive(OptionGroup, panel="Output"):
+class Archive(options.NewFile):
     """Where the archive goes."""
 
     output: Path = option("The archive to write.", "-o", default=..., metavar="FILE.zip")
-    overwrite: bool = flag("Replace an archive that exists.")
 
 
 def command(
@@ -53,7 +53,7 @@ def command(
         raise UsageError(said, "--prediction-seconds S says it")
     method = given.method_alone(network, compute, console, seconds=seconds)
     with console.progress("pairs", sum(map(len, sets))) as bar:
-        written = submit(to.output, rules, sets, watched(method, bar, console), bar.advance)
+        written = submit(to.output, rules, sets, method, bar.advance, bar.watch)
     for note in written.notes:
         console.warn(note)
     console.inform(f"{written.kind}: {written.pictures} pictures, {written.files} files, verified")

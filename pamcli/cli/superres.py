@@ -3,9 +3,9 @@
 from typing import Literal
 
 from pamcli.cli import options
-from pamcli.cli.groups import as_keywords, option, result
+from pamcli.cli.groups import option, result
 from pamcli.cli.network import Upscaling
-from pamcli.cli.report import check_stdout, report
+from pamcli.cli.report import work_off
 from pamcli.files.suffixes import Packing
 from pamcli.registry.catalog import default_upscaling
 
@@ -57,10 +57,6 @@ def command(
     $ pam superres left.png right.png --scale 4 -o left_x4.png --output-right right_x4.png
     $ pam superres lefts/ rights/ --scale 2 --input camera -o larger/
     """
-    console = messages.console(jsonl=output.jsonl)
-    given = as_keywords(output)
-    check_stdout(console, given)
     from pamcli.batch.enlarging import enlarge_files
 
-    batch = enlarge_files(*(pairs.inputs or ()), **as_keywords(pairs, network, compute), **given)
-    report(batch, console, network.name)
+    work_off(enlarge_files, pairs.inputs, messages, (output,), pairs, network, compute, loading=network.name)

@@ -6,8 +6,7 @@ import datetime
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
@@ -16,17 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, on_signals, rich_bar
+from pamcli.cli.console import Console, Progress, on_signals
 from pamcli.cli.groups import OptionGroup, flag, option, set_options
-from pamcli.cli.network import WEIGHTS, find_weights
+from pamcli.cli.network import WEIGHTS
 from pamcli.cli.options import DATA, FORM, Device, Messages, at_most_one
 from pamcli.errors import UsageError
 from pamcli.registry.architectures import names_of
-from pamcli.registry.spec import read_header
 
 if TYPE_CHECKING:
     from pamcli.registry.architectures import Task
-    from pamcli.training.journal import Entry, Observer
+    from pamcli.training.journal import Entry
     from pamcli.training.loop import Stop
     from pamcli.training.recipe import Recipe
     from pamcli.training.validation import Validated
@@ -72,11 +70,12 @@ class Learning(OptionGroup, panel="Learning"):
     epochs: float | None = option("Learn from so many passes over the data, instead of --steps.")
     batch: int | None = option("Take so many pairs in a step, over all processes of torchrun.", min=1)
     learning_rate: float | None = option("Set the highest learning rate of the schedule.", metavar="X")
-    settings: list[str] | None = option(
+    settings: list[tuple[str, str]] | None = option(
         "Set any value of the recipe, as in losses.pam=0, ema=0.99 or schedule.kind=cosine (pam guide "
         "training); may be given several times.",
         "--set",
         metavar="KEY=VALUE",
+        parse=parsing.setting,
     )
     seed: int | None = option("Draw fresh weights and examples from this seed.", min=0)
 
@@ -109,6 +108,11 @@ class Training(Messages, Machine, Start, Learning, Source, Run, panel="Network")
     """What the command line says; None = nothing."""
 
 
+def _network(task: Task) -> Any:
+    help_text = "Train this network; by default that of the recipe, or of --from."
+    return option(help_text, metavar="|".join(names_of(task)))
+
+
 class MatcherTraining(Training):
     """Options of pam train disparity."""
 
@@ -116,11 +120,7 @@ class MatcherTraining(Training):
         "Learn from pairs alone, from the default weights unless others are named; no truth is opened.",
         rich_help_panel="Learning",
     )
-    network: str | None = option(
-        "Train this matcher; by default that of the recipe, or of --from.",
-        metavar="|".join(names_of("disparity")),
-        parse=parsing.one_of(*names_of("disparity")),
-    )
+    network: str | None = _network("disparity")
     max_disparity: int | Literal["stored"] | None = option(
         "Train with this largest disparity as a prior, which is stored with the weights.",
         default="stored",
@@ -133,11 +133,7 @@ class MatcherTraining(Training):
 class UpscalerTraining(Training):
     """Options of pam train superres."""
 
-    network: str | None = option(
-        "Train this network; by default that of the recipe, or of --from.",
-        metavar="|".join(names_of("superres")),
-        parse=parsing.one_of(*names_of("superres")),
-    )
+    network: str | None = _network("superres")
     scale: int | None = option("Learn to enlarge 2, 3, 4 or 8 times on each side.", metavar="2|3|4|8")
 
 
@@ -175,28 +171,22 @@ def _train(task: Task, given: AnyTraining) -> None:
     recipe = None
     if given.resume is None:
         folder.require_new()
-        recipe = make_recipe(task, given, console)
+        recipe = make_recipe(task, given)
     # From here on torch is needed: what is wrong with the options has been said.
     with console.starting("PyTorch"):
         from pamcli.training import run
         from pamcli.training.distributed import Processes
-        from pamcli.training.journal import NoObserver
         from pamcli.training.loop import Stop
 
     machine = run.Machine(given.device, given.workers)
     stop = Stop(given.max_minutes)
-    if recipe is None:
-        recipe = run.recipe_of(folder)
-        if recipe.task != task:
-            raise UsageError(f"{folder.path} is a run of pam train {recipe.task}")
-
     is_main = Processes.from_environment().is_main
-    observed = watching(console) if is_main else nullcontext(NoObserver())
-    with _signals(stop), observed as observer:
-        if given.resume is None:
-            outcome = run.start(recipe, folder, machine, stop, observer)
+    with _signals(stop), console.progress("steps", None) if is_main else nullcontext(Progress()) as bar:
+        watcher = _Watcher(console, bar)
+        if recipe is not None:
+            outcome = run.start(recipe, folder, machine, stop, watcher)
         else:
-            outcome = run.resume(folder, machine, stop, observer, given.steps)
+            outcome = run.resume(folder, machine, stop, watcher, given.steps, task=task)
     if is_main:
         if outcome.stopped is not None:
             go_on = f"pam train {task} --resume {folder.path}"
@@ -222,15 +212,13 @@ def _check(given: AnyTraining) -> None:
     elif given.output is None:
         raise UsageError("no folder is given for the run", "-o RUN, or --resume RUN")
     at_most_one({"--steps": given.steps, "--epochs": given.epochs})
-    if wrong := [text for text in given.settings or () if "=" not in text]:
-        raise UsageError(f"--set {wrong[0]!r} is not KEY=VALUE")
     from pamcli.data.open import parse_data
 
     for text in [*(given.data or ()), *(given.validation or ())]:
         parse_data(text)
 
 
-def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
+def make_recipe(task: Task, given: AnyTraining) -> Recipe:
     """Find the recipe that is asked for, changed by the options that are given. Raises as `asked_recipe`."""
     from pamcli.training.recipe import Recipe
     from pamcli.training.recipes import asked_recipe
@@ -243,9 +231,8 @@ def make_recipe(task: Task, given: AnyTraining, console: Console) -> Recipe:
         task,
         given.recipe,
         values,
-        given.settings or (),
+        dict(given.settings or ()),
         unsupervised=isinstance(given, MatcherTraining) and given.unsupervised,
-        spec_of=lambda weights: read_header(find_weights(weights, console)).spec,
     )
 
 
@@ -264,47 +251,32 @@ def _signals(stop: Stop) -> AbstractContextManager[None]:
     return on_signals(on_signal)
 
 
-@contextmanager
-def watching(console: Console) -> Iterator[Observer]:
-    """The observer of a run: a bar on a terminal, elsewhere lines."""
-    with rich_bar("steps", "{task.fields[figures]}", width=12) if console.draws else nullcontext() as bar:
-        yield _Watcher(console, bar)
-
-
 class _Watcher:
-    def __init__(self, console: Console, bar: Any) -> None:
-        self.console, self.steps, self.bar = console, 0, bar
-        self.task = bar and bar.add_task("steps", total=None, figures="")
+    """Shows how a run goes: on a bar where one is drawn, else in lines."""
 
-    def draw(self, **values: Any) -> None:
-        if self.bar:
-            self.bar.update(self.task, **values)
+    def __init__(self, console: Console, bar: Progress) -> None:
+        self.console, self.bar, self.steps = console, bar, 0
 
     def started(self, step: int, steps: int) -> None:
         self.steps = steps
-        self.draw(completed=step, total=steps)
+        self.bar.show(completed=step, total=steps)
 
     def stepped(self, step: int) -> None:
-        self.draw(completed=step)
+        self.bar.show(completed=step)
 
     def logged(self, entry: Entry) -> None:
         if self.console.jsonl:
             self.console.record(dict(entry))
-        loss, speed = f"loss {entry['loss']:.4g}", entry["pairs_per_second"]
-        figures = [
-            f"rate {entry['learning_rate']:.2e}",
-            f"{entry['pairs']:,} pairs",
-            f"{speed:.2f} a second",
-            f"waiting {entry['waiting']:.0%}",
-            f"preparing {entry['preparing']:.0%}",
-        ]
+        loss = f"loss {entry['loss']:.4g}"
+        figures = f", rate {entry['learning_rate']:.2e}, {entry['pairs']:,} pairs"
+        figures += f", {entry['pairs_per_second']:.2f} a second"
+        figures += f", waiting {entry['waiting']:.0%}, preparing {entry['preparing']:.0%}"
         if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
-            figures.append(f"{left} left")
-        self.draw(figures=", ".join([loss, *figures]))
-        if not self.bar:
+            figures += f", {left} left"
+        self.bar.show(rate=f"{loss}{figures}, ")
+        if not self.console.draws:
             terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
-            said = ", ".join([f"{loss} ({terms})", *figures])
-            self.console.inform(f"step {entry['step']} of {self.steps}: {said}")
+            self.console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")
 
     def validated(self, step: int, validated: Validated, best: bool) -> None:
         if self.console.jsonl:

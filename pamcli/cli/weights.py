@@ -1,18 +1,25 @@
-"""pam weights: what networks there are, what a file holds, whether it is whole, import and export."""
+"""pam weights: which networks there are, what a file holds, importing, exporting, describing others."""
 
+from __future__ import annotations
+
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, said
+from pamcli.cli.console import Console, listen
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.network import WEIGHTS, find_weights
-from pamcli.cli.options import JSON, JSONL, Messages, check_new_file
+from pamcli.cli.network import WEIGHTS
+from pamcli.cli.options import JSON, JSONL, Device, Messages, NewFile, at_most_one
 from pamcli.errors import PamError, UsageError
-from pamcli.files.outputs import check_beside
+from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.inference.weights_files import require_whole, weights_facts
-from pamcli.registry.catalog import REGISTERED, locate, sha256
+from pamcli.registry.catalog import REGISTERED, files_behind, keep_networks, locate, sha256
+
+if TYPE_CHECKING:
+    from pamcli.inference.describing import Described
 
 app = group("List, show, check, import and export the networks' weights.")
 
@@ -34,7 +41,7 @@ def list_weights(jsonl: bool = JSONL) -> None:
         titles = {"name": "NAME", "size": "SIZE", "precision": "STORED", "version": "VERSION"}
         console.result(line.format(**titles, licence="LICENCE", purpose="PURPOSE"))
     for name, purpose in REGISTERED.items():
-        row = {"name": name, "purpose": purpose, **weights_facts(locate(name, check=False).path)}
+        row = {"name": name, "purpose": purpose, **weights_facts(locate(name, check=False))}
         console.answer(row, line.format(**{**row, "size": f"{row['bytes'] / 1e6:.1f} MB"}))
 
 
@@ -45,8 +52,7 @@ def info(weights: str = ONE, json: bool = JSON) -> None:
     $ pam weights info pasmnet2
     $ pam weights info passrnet2-x4 --json
     """
-    console = Console(jsonl=json)
-    path = find_weights(weights, console, check=False)
+    console, path = listen(Console(jsonl=json)), locate(weights, check=False)
     values = {"name": weights, **weights_facts(path), "path": path, "sha256": sha256(path)}
     shown = {key: value for key, value in values.items() if value not in (None, "")}
     if "parameters" in shown:
@@ -66,22 +72,22 @@ def verify(
     $ pam weights verify
     $ pam weights verify passrnet-x2
     """
-    console = Console()
+    console = listen(Console())
     failures: list[PamError] = []
     for name in weights or REGISTERED:
         try:
-            path = find_weights(name, console)
+            path = locate(name)
             require_whole(path)
         except PamError as error:
             failures.append(error)
-            console.error(said(error) if error.message.startswith(name) else f"{name}: {said(error)}")
+            console.error(str(error) if error.message.startswith(name) else f"{name}: {error}")
         else:
             console.result(f"{name}: ok, sha256 {sha256(path)}")
     if failures:
         raise typer.Exit(failures[0].exit_code)
 
 
-class Imported(OptionGroup, panel="Output"):
+class Imported(NewFile):
     """The file that a checkpoint becomes, and what it says about itself."""
 
     output: Path = option("The file to write.", "-o", default=..., metavar="FILE.safetensors")
@@ -95,7 +101,6 @@ class Imported(OptionGroup, panel="Output"):
     licence: str = option("Store the licence of the weights.", default="unknown")
     version: str = option("Store the version of the weights.", default="")
     half: bool = flag("Store half precision, in half the bytes.")
-    overwrite: bool = flag("Replace results that exist.")
 
 
 @command(app, "import", "Convert checkpoints of the authors.")
@@ -112,27 +117,20 @@ def import_checkpoint(
     $ pam weights import PASMnet_KITTI2015.pth.tar -o pasmnet_kitti.safetensors
     $ pam weights import PASMnet_192.pth.tar -o pasmnet_192.safetensors --max-disparity 192
     """
-    output, prior = given.output, given.max_disparity
-    if prior is not None and prior % 16:
-        raise UsageError(f"--max-disparity {prior} is not a multiple of 16, as those of checkpoints are")
-    check_new_file(output, ".safetensors", overwrite=given.overwrite)
+    check_new_file(given.output, ".safetensors", overwrite=given.overwrite)
     from pamcli.registry.convert import read_checkpoint
     from pamcli.registry.load import save_network
 
-    found = read_checkpoint(
-        checkpoint, max_disparity=prior, training=given.training, licence=given.licence, version=given.version
-    )
-    state = found.state
-    if given.half:
-        state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
-    save_network(state, found.spec, output)
+    about = {name: getattr(given, name) for name in ("max_disparity", "training", "licence", "version")}
+    found = read_checkpoint(checkpoint, **about)
+    save_network(found.state, found.spec, given.output, half=given.half)
     scale = "" if found.spec.scale is None else f" x{found.spec.scale}"
     console = Console()
     console.inform(f"{checkpoint} holds a {found.spec.architecture}{scale}, {len(found.state)} tensors")
-    console.path(output)
+    console.path(given.output)
 
 
-class Exported(OptionGroup, panel="Output"):
+class Exported(NewFile):
     """The ONNX file that a network becomes."""
 
     output: Path = option("The file to write.", "-o", default=..., metavar="FILE.onnx")
@@ -143,7 +141,6 @@ class Exported(OptionGroup, panel="Output"):
         parse=parsing.rows_by_columns,
     )
     half: bool = flag("Store convolutions in half precision.")
-    overwrite: bool = flag("Replace results that exist.")
 
 
 @command(app, "export", "Write a network as ONNX, for other runtimes.")
@@ -156,8 +153,7 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
     $ pam weights export passrnet-x2 -o larger.onnx
     """
     check_new_file(given.output, ".onnx", overwrite=given.overwrite)
-    console = messages.console()
-    path = find_weights(weights, console)
+    console, path = messages.console(), locate(weights)
     check_beside(given.output, [path])
     with console.starting(weights):
         from pamcli.files.atomic import write_atomically
@@ -173,3 +169,101 @@ def export_network(given: Exported, messages: Messages, weights: str = ONE) -> N
         f"{made.largest:.2g} at most; {quick:.2f} s, PyTorch {slow:.2f} s"
     )
     console.path(given.output)
+
+
+class Written(NewFile):
+    """Where the description goes."""
+
+    output: Path = option(
+        "The description to write; its picture goes beside it.", "-o", default=..., metavar="NET.toml"
+    )
+
+
+class Known(OptionGroup, panel="Network"):
+    """What is known of the network."""
+
+    network_from: str | None = option(
+        "Describe the PyTorch network that this function makes; the module's code runs.",
+        metavar="MODULE:FUNCTION",
+    )
+    settings: list[tuple[str, str]] | None = option(
+        "Set a value of the description, as in white=255, channels=BGR or sign=-1 (pam guide own-network).",
+        "--set",
+        metavar="KEY=VALUE",
+        parse=parsing.setting,
+    )
+
+
+@command(app, "describe", "Find out how any stereo network is fed and read.")
+def describe(
+    to: Written,
+    known: Known,
+    compute: Device,
+    messages: Messages,
+    network: Path | None = argument(
+        "An ONNX file, or a description that is to be tried again.", metavar="NET.onnx", show_default=False
+    ),
+) -> None:
+    """Find out how a network for stereo matching or super-resolution is fed and read, and write it down.
+
+    Networks of known families are recognised by their inputs and outputs. Of others, what shapes do not tell
+    is tried on the pair that comes with pam; what that does not tell either is asked for. Shows how far the
+    network is from the truth there, and writes a picture of it.
+
+    $ pam weights describe stereo.onnx -o stereo.toml
+    $ pam weights describe stereo.onnx -o stereo.toml --set white=255 --set channels=BGR --overwrite
+    """
+    console = messages.console()
+    at_most_one({"NET.onnx": network, "--network-from": known.network_from})
+    if network is None and known.network_from is None:
+        raise UsageError("no network is named", "NET.onnx, or --network-from MODULE:FUNCTION")
+    if network is not None and network.suffix not in (".onnx", ".toml"):
+        raise UsageError(
+            f"{network} is neither an .onnx file nor a description (.toml)",
+            "a PyTorch network is described by --network-from MODULE:FUNCTION: pam guide own-network",
+        )
+    picture = to.output.with_suffix(".png")
+    check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
+    check_new_file(picture, ".png", overwrite=to.overwrite)
+    settings = dict(known.settings or ())
+    read = [*files_behind(network), settings.get("initial")]
+    keep_networks([picture], *read)
+    keep_networks([to.output], *(each for each in read if each != network))  # which may be written anew
+    with console.starting(str(network or known.network_from)):
+        from pamcli.files.atomic import write_atomically
+        from pamcli.imaging.images import write_picture
+        from pamcli.inference import describing
+        from pamcli.registry.description import to_toml
+
+        asked = describing.opened(
+            network, known.network_from, settings, device=compute.device, beside=to.output
+        )
+    console.inform(asked.runner.says)
+    found = asked.describe(settings)
+    if found.undecided and sys.stdin.isatty() and sys.stderr.isatty():
+        found = asked.describe({**settings, **_answers(found)})
+    describing.require_settled(found)
+    described = found.tried.description
+    name = described.family and f"recognised as {described.family} by its inputs and outputs"
+    console.inform("; ".join([name or "not of a known family", *found.settled]))
+    console.inform(f"sample pair: {found.tried}")
+    for line in found.doubts():
+        console.warn(line)
+    write_picture(picture, describing.picture_of(found.tried))
+    write_atomically(to.output, to_toml(described).encode())
+    console.path(to.output)
+    console.path(picture)
+
+
+def _answers(found: Described) -> dict[str, str]:
+    """Ask a person at a terminal what could not be told; stdout is for results. Raises UsageError."""
+    settings: dict[str, str] = {}
+    for question, choices in found.questions():
+        known, answer = ", ".join(f"{number}: {choice}" for number, choice in enumerate(choices, 1)), ""
+        while not (answer.isdecimal() and 1 <= int(answer) <= len(choices)):
+            typer.echo(f"{question} ({known}): ", nl=False, err=True)
+            if not (line := sys.stdin.readline()):
+                raise UsageError("no answer", "--set says it beforehand: pam guide own-network")
+            answer = line.strip()
+        settings |= list(choices.values())[int(answer) - 1]
+    return settings

@@ -121,7 +121,7 @@ def unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
 
 def _keys(query: str, info: SourceInfo) -> dict[str, str]:
     known = {key.name: key for key in info.keys}
-    common = [name for name, _ in COMMON_KEYS]
+    common = [key.name for key in COMMON_KEYS]
     found: dict[str, str] = {}
     for item in filter(None, query.split("&")):
         name, equals, value = item.partition("=")

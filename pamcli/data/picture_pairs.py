@@ -1,13 +1,31 @@
 """The pairs of any data set as those that training patches are cut from."""
 
-from pamcli.data.source import Source
+import os
+from pathlib import Path
+
+from pamcli.data.open import names_source, open_data, parse_data
 from pamcli.errors import UsageError
 from pamcli.flickr1024.archives import Location
-from pamcli.flickr1024.pairs import Pair, Pairs
+from pamcli.flickr1024.pairs import Pair, Pairs, published_pairs
 
 
-def listed_pairs(source: Source, name: str) -> Pairs:
-    """The pairs of a data set that pam reads. Raises UsageError: one that is not read from two pictures."""
+def pairs_at(place: str, split: str = "train", source: str = "flickr1024") -> Pairs:
+    """The pairs of a data set that pam reads (NAME:PATH), or below a folder or archive as published.
+
+    split, source: as of `published_pairs`. Raises UsageError, InputError.
+    """
+    if not names_source(place) or Path(place).exists():
+        return published_pairs(Path(os.path.expanduser(place)), split, source)
+    return data_pairs(place)
+
+
+def data_pairs(data: str) -> Pairs:
+    """The pairs of a data set, NAME:PATH. Raises UsageError: one that is not read from two pictures.
+
+    Raises InputError as `open_data`.
+    """
+    spec = parse_data(data)
+    source, name = open_data(spec), spec.info.name
     if not source.of_pictures:  # packed patches, procedural scenes
         raise UsageError(
             f"the samples of {name} are no pairs of pictures on disk", "patches are cut from those"

@@ -101,6 +101,11 @@ class Source(ABC):
         return ()
 
     @property
+    def view_files(self) -> Iterator[Path]:
+        """The pictures of all samples."""
+        return (view for each in self.files for view in (each.left, each.right))
+
+    @property
     def absent(self) -> tuple[str, ...]:
         """Parts of the published tree that are not there, a line each ("no object maps (obj_map)")."""
         return ()

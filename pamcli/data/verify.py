@@ -44,6 +44,10 @@ class Finding:
     message: str
     """One line."""
 
+    def __str__(self) -> str:
+        sample = f"{self.sample}: " if self.sample else ""
+        return f"{sample}{self.severity}: {self.message}"
+
 
 def verify(source: Source, progress: Callable[[int], None] | None = None) -> list[Finding]:
     """Read every sample of a source; what is wrong with it.

@@ -8,7 +8,7 @@ pam itself calls them.
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,8 @@ Estimates = Callable[[Sample], Estimate | None]
 """Finds the disparity of a sample; None: there is nothing for it."""
 Enlarges = Callable[[SuperresPair], Enlarged | None]
 """Enlarges the low-resolution views of a pair; None: there is nothing for it."""
+Watch = Callable[[int], Callable[[float], None]]
+"""Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,7 @@ class NetworkMethod:
     then the left again, which tells what the second view is worth."""
     keep: Callable[[str, NDArray[np.uint8], NDArray[np.uint8]], None] | None = None
     """Super-resolution: is given name, left and right view of every pair that was enlarged."""
-    watch: Callable[[int], Callable[[float], None]] | None = None
-    """Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
+    watch: Watch | None = None
     departures: dict[str, None] = field(default_factory=dict, init=False)
     """What an exported network did to pictures that the network itself does not do, in words."""
 
@@ -174,6 +175,35 @@ class FilesMethod:
 
 
 Method = NetworkMethod | FilesMethod | SemiGlobalMethod | DenoisedBicubic
+
+
+def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
+    """The methods, where networks tell how far they are with a pair. watch: as of `NetworkMethod`."""
+    if watch is None:
+        return methods
+    return [replace(each, watch=watch) if isinstance(each, NetworkMethod) else each for each in methods]
+
+
+def method_of(
+    name: str,
+    what: str,
+    load: Callable[[str], tuple[Any, Path]],
+    *,
+    scale: float = 1.0,
+    allow_missing: bool = False,
+    max_disparity: int | None = None,
+) -> Method:
+    """Make a method for disparity of `files:FOLDER`, `opencv`, `opencv-wls`, or a name of weights.
+
+    name: of it in tables. load: gives the network of such weights, and their file. scale, allow_missing: of
+    `FilesMethod`. max_disparity: of OpenCV's, pixels. Raises UsageError, and as `load`.
+    """
+    if what.startswith("files:"):
+        return FilesMethod(Path(what.removeprefix("files:")), scale, allow_missing, name=name)
+    if what in ("opencv", "opencv-wls"):
+        return SemiGlobalMethod(name, what == "opencv-wls", max_disparity)
+    matcher, path = load(what)
+    return NetworkMethod(matcher, name, path)
 
 
 def find_files(

@@ -1,7 +1,8 @@
 """What an evaluation found: facts, figures in tables, notes; as text, JSON, CSV, and as a report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
@@ -14,6 +15,7 @@ from pamcli.evaluation.tables import (
     markdown_table,
     text_table,
 )
+from pamcli.files.atomic import write_atomically
 
 Fact = tuple[str, str]
 """Name and value."""
@@ -82,6 +84,21 @@ class Evaluation:
     def table_csv(self) -> str:
         """Write the first of the tables that a terminal shows as CSV, with all their digits."""
         return csv_table(self._titled()[0].table)
+
+    def write(
+        self, *, per_image: Path | None = None, report: Path | None = None, tables: Iterable[Path] = ()
+    ) -> None:
+        """Write files, each whole: a CSV of every picture, an HTML report, tables. Raises OutputError.
+
+        tables: what a terminal shows, in the forms that the suffixes say: .tex, .md, .csv.
+        """
+        forms = {".tex": self.latex, ".md": self.markdown, ".csv": self.table_csv}
+        texts = [*([] if per_image is None else [(per_image, self.csv)])]
+        texts += [(path, forms[path.suffix.lower()]) for path in tables]
+        for path, text in texts:
+            write_atomically(path, text().encode("utf-8", "surrogateescape"))
+        if report is not None:
+            write_atomically(report, self.report())
 
     def _titled(self) -> tuple[TitledTable, ...]:
         return self.sections or (TitledTable(self.title, self.summary),)

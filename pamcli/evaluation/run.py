@@ -19,7 +19,7 @@ from pamcli.data.open import DataSpec, open_data, parse_data
 from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.figures import Answer, Case, ImageFigures, Meter, Total, flat
-from pamcli.evaluation.methods import Method, NetworkMethod
+from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Watch, watched
 from pamcli.evaluation.published import published_rows, published_table
 from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.evaluation.results import WORST, Evaluation, Fact
@@ -128,6 +128,7 @@ def evaluate(
     compare: bool = False,
     worst: int = WORST,
     advance: Callable[[], None] = lambda: None,
+    watch: Watch | None = None,
 ) -> Evaluation:
     """Measure methods on data sets: figures, notes and report.
 
@@ -136,9 +137,14 @@ def evaluate(
     >>> Path("report.html").write_bytes(found.report())
 
     data: as `NAME:PATH`, or opened. compare: with published rows. worst: how many of the worst pairs of each
-    set the report shows. advance: called after each sample.
+    set the report shows. advance: called after each sample. watch: of a `NetworkMethod`.
     Raises UsageError, InputError: data that is none, without truth, or without what a method needs.
     """
+    sets = opened(data)
+    if (files := [one.row for one in methods if isinstance(one, FilesMethod)]) and len(sets) > 1:
+        said = f"the files of {shown(files[0])} go with one data set, {len(sets)} are given"
+        raise UsageError(said, "measure each by itself")
+    methods = watched(methods, watch)
     named: dict[str, Method | None] = {**task.baseline}
     for each in methods:
         row = f"{each.row} (files)" if each.row in ("", *task.baseline) else each.row
@@ -151,7 +157,7 @@ def evaluate(
     measured: list[MeasuredSet[Total]] = []
     notes: list[str] = []
     pairs: list[ShownPair] = []
-    for source in opened(data):
+    for source in sets:
         runs = {each: task.ready(one, source) for each, one in named.items()}
         found = measure(task, source, runs, variants=task.variants(method), worst=worst, advance=advance)
         if found.left_out:

@@ -1,6 +1,6 @@
 """Enlarged views of a data set, written as pictures while they are measured."""
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import Source
 from pamcli.errors import UsageError
 from pamcli.files.atomic import Kept, check_writable
-from pamcli.files.finding import shown
-from pamcli.files.outputs import check_collisions, check_existing
+from pamcli.files.outputs import check_collisions, check_existing, require_apart
 from pamcli.files.pairing import PairName
 from pamcli.imaging.images import Picture, encode_picture
 from pamcli.registry.catalog import files_behind
@@ -19,20 +18,22 @@ from pamcli.registry.catalog import files_behind
 class SavedViews:
     """Writes <name>_left.png and <name>_right.png of each sample into a folder: `NetworkMethod.keep`."""
 
-    def __init__(self, folder: Path, source: Source, weights: str | None, *, overwrite: bool) -> None:
+    def __init__(self, folder: Path, sets: Sequence[Source], weights: str | None, *, overwrite: bool) -> None:
         """weights: what the network is read from.
 
         Raises UsageError, OutputError where the views cannot be written, or not without being asked.
         """
+        if len(sets) > 1:
+            raise UsageError(
+                f"`save` goes with one data set, {len(sets)} are given", "measure each by itself"
+            )
+        (source,) = sets
         self.folder, self.kept = folder, Kept()
         outputs = [self._files(name) for name in source.names]
         pairs = [PairName(files.left, files.right, files.name) for files in source.files]
         check_collisions(pairs, outputs, files_behind(weights))
-        read = {os.path.realpath(view.parent) for each in source.files for view in (each.left, each.right)}
-        written = {os.path.realpath(file.parent) for files in outputs for file in files.values()}
-        if read & written:
-            hint = "name another folder for `save`"
-            raise UsageError(f"pictures of the data set lie in {shown(folder)}", hint)
+        written = (file.parent for files in outputs for file in files.values())
+        require_apart(written, source.view_files)
         check_existing(outputs, overwrite=overwrite)
         for files in outputs:
             for file in files.values():

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.disparity_metrics import Estimate
-from pamcli.evaluation.methods import Method
+from pamcli.evaluation.methods import Method, Watch, watched
 from pamcli.files.atomic import replacing
 from pamcli.files.finding import counted, listed
 from pamcli.imaging.disparity_files import encode_disparity
@@ -127,9 +127,18 @@ def require_complete(rules: Rules, names: Iterable[str]) -> None:
 
 
 def submit(
-    file: Path, rules: Rules, sets: Sequence[Source], method: Method, advance: Callable[[], None]
+    file: Path,
+    rules: Rules,
+    sets: Sequence[Source],
+    method: Method,
+    advance: Callable[[], None],
+    watch: Watch | None = None,
 ) -> Submission:
-    """Write the archive of a method's results. advance: called after each. Raises as `write_submission`."""
+    """Write the archive of a method's results. advance: called after each. watch: of a `NetworkMethod`.
+
+    Raises as `write_submission`.
+    """
+    (method,) = watched([method], watch)
 
     def results() -> Iterator[tuple[str, Estimate]]:
         for source in sets:

@@ -167,8 +167,10 @@ def owned(folder: Path) -> Iterator[None]:
 
     The lock is the operating system's, on the folder itself: it ends with its holder, however that ends, and
     leaves no file. Where there is none (Windows, some network drives) nothing is kept out.
-    Raises UsageError: another process has it; OutputError: it cannot be made.
+    Raises UsageError: another process has it, it is a file; OutputError: it cannot be made.
     """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{shown(folder)} is a file", "name a folder")
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pamcli.errors import OutputError, UsageError
+from pamcli.files.atomic import check_writable
 from pamcli.files.finding import listed, shown
 from pamcli.files.pairing import PairName, is_template
 
@@ -278,13 +279,38 @@ def check_beside(
 ) -> None:
     """Raise UsageError where one more file would overwrite an input or a result, by whatever name.
 
-    read: at least one, as of `SeenPaths`; done: pairs with their results.
+    read: as of `SeenPaths`; done: pairs with their results.
     """
     seen = SeenPaths(read=read)
     for pair, outputs in done:
         seen.collisions(pair, outputs)
-    if bad := seen.collisions(PairName(Path(read[0]), None, None), {"one more": path}):
+    if read and (bad := seen.collisions(PairName(Path(read[0]), None, None), {"one more": path})):
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
+
+
+def require_apart(folders: Iterable[Path], read: Iterable[Path]) -> None:
+    """Raise UsageError where a file that is read lies in one of the folders that results go to."""
+    written = {os.path.realpath(folder) for folder in folders}
+    for path in read:
+        if {os.path.realpath(path.parent), os.path.dirname(os.path.realpath(path))} & written:
+            where = f"{shown(path)}, which is read, lies where results would go"
+            raise UsageError(where, "name another folder for them")
+
+
+def check_new_file(path: Path, *suffixes: str, overwrite: bool, option: str = "`output`") -> None:
+    """Raise UsageError, OutputError where a file cannot be written, or not without being asked.
+
+    suffixes: those that it may have; none: any. option: what named it, for messages.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise UsageError(f"{option} {shown(path)} must end in {', '.join(suffixes)}".lstrip())
+    if os.path.isdir(path):
+        raise UsageError(f"{shown(path)} is a folder", "name a file")
+    if os.path.lexists(path) and not overwrite:  # of os.path: a name that cannot be is no error yet
+        raise UsageError(f"{shown(path)} exists already", "`overwrite` replaces it")
+    if suffixes and os.path.islink(path) and Path(os.path.realpath(path)).suffix.lower() not in suffixes:
+        raise UsageError(f"{shown(path)} is a link to {shown(os.path.realpath(path))}", "name another file")
+    check_writable(path)
 
 
 def check_existing(

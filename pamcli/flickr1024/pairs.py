@@ -1,6 +1,7 @@
 """Which pictures are the two views of a pair, in whatever folders or archives they came."""
 
 import fnmatch
+import logging
 import os
 import re
 from collections import Counter
@@ -9,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import listed, natural, shown
+from pamcli.files.finding import counted, listed, natural, read_text, shown
 from pamcli.flickr1024.archives import Found, Location, pictures_below
+
+LOG = logging.getLogger("pamcli")
 
 SPLITS = ("train", "validation", "test")
 
@@ -99,6 +102,27 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
         )
     pairs = [Pair(source, name, lefts[name].location, rights[name].location) for name in names]
     return Pairs(tuple(pairs), tuple(sorted(unpaired, key=natural)), counts)
+
+
+def selected(found: Pairs, names: Path | None, *, skip_unpaired: bool) -> tuple[Pair, ...]:
+    """The pairs that are to be cut, of those that were found; logs what is left out.
+
+    names: a file with the names of those that are wanted, as `chosen` reads it; None: all.
+    Raises UsageError: views without the other one, unless `skip_unpaired`; and as `chosen`.
+    """
+    if found.unpaired and not skip_unpaired:
+        hint = "add what is missing, or go on without them: `skip_unpaired`"
+        raise UsageError(listed(found.unpaired, "; "), hint)
+    for line in found.unpaired:
+        LOG.warning("%s and is left out", line)
+    if others := [f"{counted(count, 'pair')} of {name}" for name, count in found.other_splits.items()]:
+        several = sum(found.other_splits.values()) > 1
+        LOG.info(f"left as {'they are' if several else 'it is'}: {listed(others)} (`split`)")
+    if names is None:
+        return found.pairs
+    pairs = chosen(found.pairs, read_text(names).splitlines(), str(names))
+    LOG.info(f"{len(pairs)} of {len(found.pairs)} pairs are in {shown(names)}")
+    return pairs
 
 
 def chosen(pairs: Sequence[Pair], lines: Sequence[str], file: str) -> tuple[Pair, ...]:

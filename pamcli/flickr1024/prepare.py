@@ -1,5 +1,6 @@
 """A store of patches made from pairs: planned, checked before anything is made, carried out, finished."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pydantic import Field
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import counted, listed, shown
-from pamcli.flickr1024.pairs import Pair
+from pamcli.flickr1024.pairs import LOG, Pair
 from pamcli.flickr1024.stores import (
     HEADER,
     HEIGHT,
@@ -27,6 +28,7 @@ from pamcli.flickr1024.stores import (
     encode_manifest,
     patch_at,
     pixels_of,
+    read_index,
     read_views,
     write_patch_folder,
     write_pixels,
@@ -94,13 +96,10 @@ class Plan(Unfinished[PairItem]):
 
     def outlook(self) -> Iterator[str]:
         """Tell what is there and what is to be made."""
-        name, items = shown(self.paths.store), len(self.items)
+        yield from super().outlook()
         if self.finished:
-            yield f"{name} is finished already"
             return
-        if self.done:
-            yield f"{name} goes on: {len(self.done)} of {items} pairs are there"
-        made = f"{counted(self.patches, 'patch')} of {counted(items, 'pair')}"
+        made = f"{counted(self.patches, 'patch')} of {counted(len(self.items), 'pair')}"
         yield f"{made}, about {size_text(self.needed)} to write"
         if small := sum(item.picture.patches == 0 for item in self.items):
             yield f"too small for a patch: {counted(small, 'pair')}"
@@ -168,17 +167,33 @@ def plan_preparation(
 
 
 def carry_out(
-    plan: Plan, workers: int, advance: Callable[[], None] = lambda: None
-) -> tuple[tuple[str, str], ...]:
-    """Make the patches that are not there yet; returns the pairs that could not be read, with the reason.
+    plan: Plan, workers: int, advance: Callable[[], None] = lambda: None, *, skip_damaged: bool = False
+) -> Index | None:
+    """Make the patches that are not there yet, and give the store its name; log how it goes.
 
-    advance: called for each pair. Raises OutputError: a full disk, say; what is done stays done.
+    Returns what the store holds; None: pairs could not be read, and another run has to finish it, unless
+    `skip_damaged` leaves them out. advance: called for each pair. Raises OutputError: a full disk, say, and
+    what is done stays done; InputError: no pair could be read.
     """
+    for line in plan.outlook():
+        LOG.info(line)
+    if plan.finished:
+        return read_index(plan.paths.index)
     store = plan.begin()
     if plan.store == "packed":
         allocate(store / "pixels.npy", plan.pixels)
-    failed = plan.carry_out(prepare_pair, workers, advance)
-    return tuple((str(plan.items[number - 1].pair), why) for number, why in failed.items())
+    reasons = plan.carry_out(prepare_pair, workers, advance)
+    failed = [(str(plan.items[number - 1].pair), why) for number, why in reasons.items()]
+    for pair, why in (*plan.unreadable, *failed):
+        LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", pair, why)
+    if failed and not skip_damaged:
+        items = len(plan.items)
+        LOG.info(
+            f"{items - len(failed)} of {items} pairs are done: mend the others and repeat the command to "
+            "finish, or add `skip_damaged` to finish without them"
+        )
+        return None
+    return _finish(plan, failed)
 
 
 def prepare_pair(item: PairItem) -> None:
@@ -198,11 +213,7 @@ def prepare_pair(item: PairItem) -> None:
     item.mark(checksums)
 
 
-def finish(plan: Plan, failed: Sequence[tuple[str, str]] = ()) -> Index:
-    """Write manifest and index and give the store its name. Raises OutputError.
-
-    failed: pairs that are left out, with the reason.
-    """
+def _finish(plan: Plan, failed: Sequence[tuple[str, str]]) -> Index:
     checksums = plan.results()
     items = [item for item in plan.items if item.number in checksums]
     left_out = (*plan.unreadable, *failed)

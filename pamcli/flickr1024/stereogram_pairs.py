@@ -22,6 +22,7 @@ from pamcli.files.finding import shown
 from pamcli.files.stored import Number, Text, Whole, read_stored
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.flickr1024.archives import Location, pictures_below
+from pamcli.flickr1024.pairs import LOG
 from pamcli.flickr1024.prepare import check_folder
 from pamcli.flickr1024.rectify_stereogram import rectify_stereogram
 from pamcli.flickr1024.stereogram_views import SetAside
@@ -128,10 +129,22 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
 def carry_out_stereograms(
     plan: StereogramPlan, workers: int, advance: Callable[[], None] = lambda: None
 ) -> tuple[Report, ...]:
-    """Rectify what is not done yet and write the report; what became of every picture.
+    """Rectify what is not done yet, write and log the report; what became of every picture.
 
     Raises OutputError; what is done stays done.
     """
+    for line in plan.outlook():
+        LOG.info(line)
+    outcomes = _carried_out(plan, workers, advance)
+    for each in outcomes:
+        if each.outcome == "set aside":
+            LOG.info("%s is set aside: %s", each.picture, each.reason)
+        elif each.outcome == "damaged":
+            LOG.error("%s: %s", each.picture, each.reason)
+    return outcomes
+
+
+def _carried_out(plan: StereogramPlan, workers: int, advance: Callable[[], None]) -> tuple[Report, ...]:
     if plan.finished:
         return read_stored(Reports, plan.record, f"remove {shown(plan.target)} and begin anew").pictures
     plan.begin()

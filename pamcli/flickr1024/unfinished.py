@@ -130,6 +130,13 @@ class Unfinished(Generic[AnItem]):
         check_writable(self.target)
         return False
 
+    def outlook(self) -> Iterator[str]:
+        """Tell what is there already."""
+        if self.finished:
+            yield f"{shown(self.target)} is finished already"
+        elif self.done:
+            yield f"{shown(self.target)} goes on: {len(self.done)} of {len(self.items)} pictures are done"
+
     def begin(self) -> Path:
         """Make the folder; where the result grows. Raises OutputError."""
         store = self.folder / "store"

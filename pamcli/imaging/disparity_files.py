@@ -13,7 +13,6 @@ In memory a disparity map is (H, W) float32, in pixels, NaN = unknown. In the fi
 import io
 import logging
 import math
-import os
 import re
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -22,8 +21,7 @@ import numpy as np
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import shown
-from pamcli.files.outputs import Encoded
+from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
 from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
@@ -135,8 +133,7 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
         raise InputError(
             f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
         )
-    if os.path.lexists(path) and not overwrite:
-        raise UsageError(f"{shown(path)} exists already", "`overwrite` replaces it")
+    check_new_file(path, overwrite=overwrite)
     file = encode_disparity(disparity, path.suffix)
     for warning in file.warnings:
         logging.getLogger("pamcli").warning("%s: %s", path, warning)

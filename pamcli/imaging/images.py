@@ -14,6 +14,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 
 from pamcli.errors import InputError, UsageError
+from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import video_error
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, tiff
@@ -136,6 +137,11 @@ def check_encodable(
         raise UsageError(
             f"cannot write {name}: {width} x {height} is over the {limit} that {suffix} can", hint
         )
+
+
+def write_picture(path: Path, pixels: np.ndarray) -> None:
+    """Write (H, W, 3) RGB as a picture whose suffix says the format. Raises UsageError, OutputError."""
+    write_atomically(path, encode_picture(Picture(pixels), path.suffix, name=str(path)))
 
 
 def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | None = None) -> bytes:

@@ -50,6 +50,15 @@ class Described:
     close: tuple[str, ...] = ()
     """What else is about as good on the sample pair, a line each."""
 
+    def doubts(self) -> Iterator[str]:
+        """Say what speaks against it, or for another one, a line each."""
+        yield from (*self.contradictions, *self.close)
+        if not self.tried.works:
+            yield (
+                "on the sample pair the network finds nothing so: is it for other pictures, or is something "
+                "else of its description wrong?"
+            )
+
     def questions(self) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
         """Ask for each that is undecided: a question, and its answers with the settings that say them."""
         described = self.tried.description

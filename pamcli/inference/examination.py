@@ -6,7 +6,7 @@ PyTorch is imported by what needs it, so that the rest is found out without it, 
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -36,6 +36,15 @@ def examined() -> dict[str, Any]:
     return found
 
 
+def lines_of(found: Mapping[str, Any]) -> list[str]:
+    """Say what was found, a line for each text."""
+    lines = []
+    for name, value in found.items():
+        parts = [f"{key} {each}" for key, each in value.items()] if isinstance(value, dict) else [value]
+        lines += [f"{'' if index else name:10} {part}" for index, part in enumerate(parts)]
+    return lines
+
+
 def packages() -> dict[str, str]:
     """Versions of what pam builds on."""
 
@@ -50,7 +59,7 @@ def packages() -> dict[str, str]:
 
 def weights() -> dict[str, str]:
     """Files of the networks that come with pam. Raises ModelError: one is damaged."""
-    return {name: f"whole, {locate(name).path}" for name in REGISTERED}
+    return {name: f"whole, {locate(name)}" for name in REGISTERED}
 
 
 def pictures() -> str:

@@ -89,7 +89,7 @@ def machine() -> dict[str, str]:
 def check() -> Iterator[Row]:
     """Run every network that comes with pam, one row after the other; fp32 on the CPU comes first of each."""
     for name in (name for row in ARCHITECTURES.values() for name in row.shipped):
-        task = read_header(locate(name, check=False).path).spec.row.task
+        task = read_header(locate(name, check=False)).spec.row.task
         reference = None
         for device in ("cpu", *gpus()):
             for precision in ("fp32", "bf16", "fp16"):

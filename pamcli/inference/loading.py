@@ -52,7 +52,7 @@ def load(
     network_from: "module:function" that makes the network which `weights` describes.
     Raises ModelError, DeviceError, UsageError.
     """
-    path = locate(weights).path
+    path = locate(weights)
     if network_from is not None and path.suffix != description.SUFFIX:
         raise UsageError(
             "`network_from` takes a description as `weights`",

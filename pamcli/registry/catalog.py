@@ -1,13 +1,15 @@
 """The networks that come with pam, and how any name of weights becomes a file. No torch here."""
 
 import hashlib
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pamcli
 from pamcli.errors import ModelError, UsageError, did_you_mean
 from pamcli.files.finding import check_regular
+from pamcli.files.outputs import check_beside
 from pamcli.registry.architectures import ARCHITECTURES, default_weights
 
 REGISTERED = {name: what for row in ARCHITECTURES.values() for name, what in row.shipped.items()}
@@ -43,17 +45,6 @@ def default_upscaling(scale: float | None, *, camera: bool = False) -> str:
 CHECKSUMS = "SHA256SUMS"
 
 
-@dataclass(frozen=True)
-class Located:
-    """A weights file on this machine."""
-
-    path: Path
-    name: str
-    """Name by which it was asked for."""
-    commit: str | None = None
-    """Hub: the commit that was taken, when the user pinned none."""
-
-
 def weights_folder() -> Path:
     """The folder of the shipped weights: inside an installed package, or beside it in a checkout."""
     package = Path(pamcli.__file__).parent
@@ -61,15 +52,15 @@ def weights_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "weights"
 
 
-def locate(weights: str | Path, *, check: bool = True) -> Located:
+def locate(weights: str | Path, *, check: bool = True) -> Path:
     """File behind a name of weights: a registered name, a path, or hf:owner/repo/file[@revision].
 
     A registered name wins; anything with a separator or a suffix is a path, and so is every `Path`. With
-    `check`, the sha256 of a registered file must be the recorded one. Raises ModelError, and UsageError for a
-    malformed Hub address.
+    `check`, the sha256 of a registered file must be the recorded one. Logs which commit of the Hub was taken,
+    where none is named. Raises ModelError, and UsageError for a malformed Hub address.
     """
     if isinstance(weights, Path):
-        return Located(weights, str(weights))
+        return weights
     if weights.startswith("hf:"):
         return _from_hub(weights)
     if weights in REGISTERED:
@@ -78,13 +69,13 @@ def locate(weights: str | Path, *, check: bool = True) -> Located:
             raise ModelError(f"the weights of {weights} are missing: {path}", "install pam again")
         if check and sha256(path) != recorded_sha256(weights):
             raise ModelError(f"{path} is not the file that was shipped (sha256 differs)", "install pam again")
-        return Located(path, weights)
+        return path
     path = Path(weights)
     if not path.suffix and path.name == weights:
         hint = f"{did_you_mean(weights, REGISTERED)}known: {', '.join(REGISTERED)}; a path has a suffix"
         raise ModelError(f"no network is called {weights!r}", hint)
     check_regular(path, ModelError)
-    return Located(path, weights)
+    return path
 
 
 def recorded_sha256(name: str) -> str:
@@ -132,7 +123,7 @@ def _hub_answers(seconds: float = 3.0) -> bool:
     return True
 
 
-def _from_hub(text: str) -> Located:
+def _from_hub(text: str) -> Path:
     address, at, revision = text.removeprefix("hf:").partition("@")
     parts = address.split("/")
     form = "write hf:owner/repo/file.safetensors[@revision]"
@@ -180,8 +171,16 @@ def _from_hub(text: str) -> Located:
         ) from error
     except ValueError as error:  # of the names' form
         raise UsageError(f"{text!r} is not a Hub address: {_reason(error)}", form) from error
-    commit = path.parents[file.count("/")].name  # the cache keeps files below snapshots/<commit>/
-    return Located(path, text, commit=None if revision else commit)
+    if not revision:  # the cache keeps files below snapshots/<commit>/
+        _say_commit(text, path.parents[file.count("/")].name)
+    return path
+
+
+@cache
+def _say_commit(text: str, commit: str) -> None:
+    import logging  # not for `pam --help`
+
+    logging.getLogger("pamcli").info("%s is commit %s; add @%s to keep to it", text, commit, commit)
 
 
 def files_behind(weights: str | Path | None) -> list[Path]:
@@ -200,6 +199,14 @@ def files_behind(weights: str | Path | None) -> list[Path]:
             described = read_description(found[0])
             found += [Path(each) for each in (described.network, described.initial) if each]
     return found
+
+
+def keep_networks(outputs: Iterable[Path | None], *weights: str | Path | None) -> None:
+    """Raise UsageError where a result would overwrite a file that one of the networks is read from."""
+    read = [file for each in weights for file in files_behind(each)]
+    for path in outputs:
+        if path is not None:
+            check_beside(path, read)
 
 
 def _reason(error: Exception) -> str:

@@ -51,9 +51,10 @@ def read_checkpoint(
 
     `max_disparity` records the prior of a PASMnet, which its tensors cannot show. Loaded with
     `weights_only=True`: nothing in the file is executed. Raises ModelError for what is neither network,
-    UsageError for a file of pam's own, which says more than its tensors do, and for a prior where there can
-    be none.
+    UsageError for a file of pam's own, which says more than its tensors do, and for a prior that cannot be.
     """
+    if max_disparity is not None and max_disparity % 16:
+        raise UsageError(f"`max_disparity` {max_disparity} is not a multiple of 16, as in checkpoints")
     with suppress(ModelError):
         read_header(path)
         raise UsageError(f"{path} is a weights file of pam already", "use it as it is")

@@ -74,8 +74,13 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
         raise ModelError(f"{name} holds values that are not finite", "its training diverged")
 
 
-def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path) -> None:
-    """Write tensors, in the precision they have, and description to a safetensors file, atomically."""
+def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:
+    """Write tensors, in the precision they have, and description to a safetensors file, atomically.
+
+    half: in half precision.
+    """
+    if half:
+        state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
     contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}
     write_atomically(path, _with_sorted_header(safetensors.torch.save(contiguous, spec.to_metadata())))
 

@@ -4,6 +4,7 @@ The network sees the pair enlarged, at which it errs less than at its own size. 
 disparities of both views are consistent, and block matching finds none, or about the same.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,14 @@ from PIL import Image
 from pamcli.data.source import Source
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import shown
+from pamcli.files.finding import counted, shown
+from pamcli.files.outputs import require_apart
 from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.imaging.matching import grey, match_densely
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.pictures import Pixels
+from pamcli.registry.catalog import files_behind
 
 LARGEST = (1250, 900)  # width and height to which larger pictures are reduced
 PIXELS = 1_100_000  # up to which the network sees them enlarged, ...
@@ -28,6 +31,8 @@ MOST_ENLARGED = 2.0  # ... and at most so many times
 MOST_DISPARITY = 207  # that block matching looks for, pixels
 LEAST = 0.3  # share of the pixels that must have a label, or the pair is left out
 MIRRORED = "-mirrored"  # what is added to the names of mirrored pairs
+PARTS = {"disparity": ".npy", "left": ".png", "right": ".png"}  # folders, and suffixes of the files in them
+LOG = logging.getLogger("pamcli")
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
 
@@ -50,20 +55,36 @@ class Labelled:
 def label_files(folder: Path, name: str) -> dict[str, Path]:
     """Files of a labelled pair, in the order in which they are written: the last one makes it a pair."""
     flat = name.replace("/", "_")
-    suffixes = {"disparity": ".npy", "left": ".png", "right": ".png"}
-    return {part: folder / part / f"{flat}{suffix}" for part, suffix in suffixes.items()}
+    return {part: folder / part / f"{flat}{suffix}" for part, suffix in PARTS.items()}
 
 
-def to_label(source: Source, *, mirrored: bool) -> dict[str, tuple[int, bool]]:
-    """Names of the labelled pairs of a source, each with its place there, and whether it is mirrored.
+def to_label(
+    source: Source,
+    folder: Path,
+    *,
+    mirrored: bool = False,
+    overwrite: bool = False,
+    weights: str | Path | None = None,
+) -> dict[str, tuple[int, bool]]:
+    """Names of the pairs that are to be labelled into a folder; logs how many are there already.
 
-    mirrored: each pair a second time, left for right, its views exchanged. Raises UsageError: it is there.
+    With each go its place in the source, and whether it is mirrored.
+    mirrored: each pair a second time, left for right, its views exchanged. overwrite: those, too, that are
+    there. weights: what the network is read from.
+    Raises UsageError: pairs with a truth at every pixel, of two names that become one, or in that folder.
     """
-    pairs = {name: (index, False) for index, name in enumerate(source.names)}
-    turned = {name + MIRRORED: (index, True) for name, (index, _) in pairs.items()} if mirrored else {}
-    if double := pairs.keys() & turned.keys():
+    if source.endless:
+        raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
+    require_apart((folder / part for part in PARTS), [*source.view_files, *files_behind(weights)])
+    wanted = {name: (index, False) for index, name in enumerate(source.names)}
+    turned = {name + MIRRORED: (index, True) for name, (index, _) in wanted.items()} if mirrored else {}
+    if double := wanted.keys() & turned.keys():
         raise UsageError(f"{shown(min(double))} is among the pairs already", "rename it, or omit --mirrored")
-    return pairs | turned
+    wanted |= turned
+    there = {name for name in wanted if not overwrite and label_files(folder, name)["right"].exists()}
+    if there:
+        LOG.info(f"{counted(len(there), 'pair')} of {len(wanted)} labelled there already")
+    return {name: pair for name, pair in wanted.items() if name not in there}
 
 
 def label_pairs(

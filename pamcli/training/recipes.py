@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
@@ -12,12 +12,12 @@ import pydantic
 from pydantic import ValidationError
 
 from pamcli.checked import first_wrong, from_json, unknown
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import InputError, UsageError, did_you_mean
 from pamcli.files.finding import read_text, shown
 from pamcli.files.stored import Text, understood
 from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, names_of
-from pamcli.registry.catalog import DEFAULT_MATCHING
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.catalog import DEFAULT_MATCHING, locate
+from pamcli.registry.spec import read_header
 from pamcli.training.recipe import Recipe
 
 MADE_WITH = "made_with"  # key of what a run folder records beside the recipe; it decides nothing
@@ -125,25 +125,27 @@ def asked_recipe(
     task: Task,
     name: str | None,
     values: Mapping[str, Any],
-    settings: Sequence[str],
+    settings: Mapping[str, str],
     *,
     unsupervised: bool,
-    spec_of: Callable[[str], ModelSpec],
 ) -> Recipe:
     """Find the recipe of a name, or the default for the task, with other values.
 
     name: of a recipe, or a file that ends in .json. values: fields of the recipe; a maximum disparity is
-    rounded up. settings: "KEY=VALUE" as of `changed`, which comes last. unsupervised: no truth is opened, and
-    the run begins with the default weights unless something else is said. spec_of: reads what weights say,
-    whose network, prior and scale count where nothing else is said.
+    rounded up. settings: as of `changed`, which comes last. unsupervised: no truth is opened, and
+    the run begins with the default weights unless something else is said. Network, prior and scale of the
+    weights to begin with count where nothing else is said.
     Raises UsageError, InputError of a recipe's file, ModelError of the weights to begin with.
     """
     changes: dict[str, Any] = {}
     changes |= {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     if unsupervised and name is None and not {"start", "network", "variant"} & changes.keys():
         changes["start"] = DEFAULT_MATCHING
-    stored = spec_of(changes["start"]) if "start" in changes else None
+    stored = read_header(locate(changes["start"])).spec if "start" in changes else None
     asked = changes.get("network")
+    if asked is not None and asked not in names_of(task):
+        hint = f"{did_you_mean(asked, names_of(task))}known: {', '.join(names_of(task))}"
+        raise UsageError(f"the network {asked!r} is not known", hint)
     if asked is None and stored is not None and stored.architecture in names_of(task):
         asked = stored.architecture if stored.architecture != TRAINED[task] else None
     file = name is not None and name.endswith(".json")
@@ -170,10 +172,9 @@ def asked_recipe(
             changes.setdefault("scale", stored.scale)
         if variant is None and stored.variant != recipe.variant and asked is None and not file:
             texts["variant"] = stored.variant
-    texts |= {key: value for key, _, value in (text.partition("=") for text in settings)}
     recipe = replace(recipe, **changes)
-    if texts:
-        recipe = changed(recipe, texts)
+    if texts or settings:
+        recipe = changed(recipe, texts | {**settings})
     if unsupervised and recipe.losses.need_truth and not recipe.own_labels:
         what, why, hint = f"the recipe {recipe.name}", "it learns from the truth", "leave out one of them"
         if recipe.losses.mask_by_truth_below is not None and not recipe.losses.supervised:

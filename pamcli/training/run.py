@@ -20,6 +20,7 @@ from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import keep_all_memory, without_denormals
+from pamcli.registry.architectures import Task
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network
 from pamcli.registry.spec import read_header
@@ -77,15 +78,23 @@ def start(recipe: Recipe, folder: RunFolder, machine: Machine, stop: Stop, obser
 
 
 def resume(
-    folder: RunFolder, machine: Machine, stop: Stop, observer: Observer, steps: int | None = None
+    folder: RunFolder,
+    machine: Machine,
+    stop: Stop,
+    observer: Observer,
+    steps: int | None = None,
+    *,
+    task: Task | None = None,
 ) -> RunEnd:
     """Go on with a run from its newest checkpoint that is whole, or from its start where there is none yet.
 
     steps: how many it is to have in the end, instead of its recipe's; the learning rate goes on as in a
-    run of so many. Raises InputError: no run's folder, or every checkpoint of it is damaged; UsageError: more
-    steps were taken already; and as `start`.
+    run of so many. task: what it must be a run of. Raises InputError: no run's folder, or every checkpoint of
+    it is damaged; UsageError: more steps were taken already, another task; and as `start`.
     """
     recipe, processes = recipe_of(folder), Processes.from_environment()
+    if task not in (None, recipe.task):
+        raise UsageError(f"{shown(folder.path)} is a run of pam train {recipe.task}")
     with owned(folder.path) if processes.is_main else nullcontext():
         if steps is not None:
             taken = max((step for step, _ in list_checkpoints(folder.checkpoints)), default=0)
@@ -210,7 +219,7 @@ def _run(
 def _check_beginning(recipe: Recipe) -> None:
     """Raise UsageError, ModelError unless the recipe suits the weights that it begins with."""
     if recipe.start is not None:
-        check_start(recipe.start, read_header(locate(recipe.start).path).spec, recipe)
+        check_start(recipe.start, read_header(locate(recipe.start)).spec, recipe)
         if recipe.losses.estimate and recipe.anew != "refine":
             raise UsageError(
                 "the term estimate is for a refinement that begins anew: in weights it may be dead, and then "
@@ -335,7 +344,7 @@ def made_with(recipe: Recipe, examples: Examples, compute: Compute, processes: P
         "data": _fingerprints(examples),
     }
     if recipe.start is not None:
-        found["start_sha256"] = sha256(locate(recipe.start).path)
+        found["start_sha256"] = sha256(locate(recipe.start))
     return found
 
 

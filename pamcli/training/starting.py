@@ -61,7 +61,7 @@ def _fresh(recipe: Recipe) -> Network:
 
 
 def _from_weights(weights: str, recipe: Recipe) -> Network:
-    network, spec = load_network(locate(weights).path)
+    network, spec = load_network(locate(weights))
     check_start(weights, spec, recipe)
     if recipe.scale is not None and spec.scale != recipe.scale:
         smaller = build_network(model_spec(recipe, ""))

@@ -19,10 +19,9 @@ from pamcli.evaluation.run import measure
 from pamcli.evaluation.superres import BICUBIC, Superres
 from pamcli.evaluation.superres_baselines import bicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
-from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import shown
 from pamcli.imaging.colormap import colorize
-from pamcli.imaging.images import Picture, eight_bits, encode_picture
+from pamcli.imaging.images import eight_bits, write_picture
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
@@ -176,8 +175,7 @@ def measured(entries: Iterable[Mapping[str, Any]]) -> dict[int, float]:
 def save_pictures(folder: Path, validated: Validated) -> None:
     """Write PNG files. Raises OutputError."""
     for name, pixels in validated.pictures.items():
-        path = folder / f"{name}.png"
-        write_atomically(path, encode_picture(Picture(pixels), ".png", name=str(path)))
+        write_picture(folder / f"{name}.png", pixels)
 
 
 def _disparity(

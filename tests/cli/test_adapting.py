@@ -60,7 +60,7 @@ def test_the_default_network_is_adapted_and_what_is_better_is_said_and_named(min
     verdict = "better: " if gained["better"] else "not clearly better: "
     assert run.stderr.splitlines()[-1].startswith(f"pam: {verdict}")
     assert end["weights"] == "run/best.safetensors"
-    best, last, first = Path(end["weights"]), Path("run/last.safetensors"), locate(DEFAULT_MATCHING).path
+    best, last, first = Path(end["weights"]), Path("run/last.safetensors"), locate(DEFAULT_MATCHING)
     assert not same(last, first)
     assert same(best, first) == (not gained["better"])
     log = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
@@ -76,7 +76,7 @@ def test_weights_that_became_worse_are_kept_but_not_recommended(mine: Path) -> N
     assert (
         "run/best.safetensors has the weights that the run began with, run/last.safetensors the new" in said
     )
-    assert same(Path("run/best.safetensors"), locate(DEFAULT_MATCHING).path)
+    assert same(Path("run/best.safetensors"), locate(DEFAULT_MATCHING))
     assert not same(Path("run/last.safetensors"), Path("run/best.safetensors"))
 
 

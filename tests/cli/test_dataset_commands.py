@@ -272,7 +272,7 @@ def test_preview_never_overwrites_a_part_of_the_data_set(here: Path) -> None:
     for name in ("kitti/training/image_3/000000_10.png", "link.png"):
         with unchanged():
             run = pam("dataset", "preview", "kitti2015:kitti", "-o", name, "--overwrite")
-            refuse(run, 2, f"{name} belongs to the data set")
+            refuse(run, 2, f"{name} would overwrite an input")
 
 
 def test_preview_refuses_what_it_cannot_write_to(here: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_damaged_picture_is_one_line_and_the_others_are_labelled(mine: Path) -
     ("words", "said"),
     [
         (["procedural", "-o", "labelled"], "has a truth at every pixel"),
-        (["pairs:mine", "-o", "mine"], "holds the pairs that are to be labelled"),
+        (["pairs:mine", "-o", "mine"], "which is read, lies where results would go"),
         (["pairs:mine", "-o", "mine/left/a.png"], "is a file"),
         (["pairs:nowhere", "-o", "labelled"], "does not exist"),
         (["mine", "-o", "labelled"], "does not begin with the name of a data set"),

@@ -34,7 +34,7 @@ NAMES = list(eval_trees.BOXES)
         (["--protocol", "kiti"], ["kiti", "kitti"]),
         (["--protocol", "kitti", "--protocol", "kitti"], ["--protocol kitti", "twice"]),
         (["--protocol", "kitti", "--max-gt", "192"], ["--protocol", "--max-gt"]),
-        (["--predictions", "made", "--data", "pairs:mine"], ["--predictions", "one data set"]),
+        (["--predictions", "made", "--data", "pairs:mine"], ["the files of made", "one data set"]),
     ],
     ids=lambda value: " ".join(value),
 )

@@ -65,7 +65,7 @@ def test_a_network_beside_another_and_both_under_two_rules(
         (["--method", "opencv", "--study", "range"], ["--study", "--method"]),
         (["--method", "files:none"], ["no such folder", "none"]),
         (["--method", "opencv", "--allow-missing"], ["--allow-missing"]),
-        ([*METHODS, "--data", "pairs:mine"], ["files:FOLDER", "one data set"]),
+        ([*METHODS, "--data", "pairs:mine"], ["the files of ours", "one data set"]),
         (["--method", "opencv", "--table", "t.txt"], ["--table", ".tex, .md, .csv"]),
     ],
     ids=lambda value: " ".join(value),

@@ -265,7 +265,7 @@ def test_saved_views_that_exist_are_replaced_on_request_alone(networks: None) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("one_left", "overwrite an input"), ("two", "of the data set lie in")]
+    ("name", "said"), [("one_left", "overwrite an input"), ("two", "lies where results would go")]
 )
 def test_saved_views_never_mix_with_the_pictures_of_the_set(here: Path, name: str, said: str) -> None:
     for side in ("left", "right"):

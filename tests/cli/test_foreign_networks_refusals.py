@@ -6,7 +6,7 @@ from pathlib import Path
 
 import foreign_networks as made
 import pytest
-from pam_program import pam, refuse, refuse_options, unchanged
+from pam_program import pam, refuse, unchanged
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
@@ -14,15 +14,6 @@ for package in ("onnx", "onnxruntime"):
 
 DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy", "--overwrite", "--device", "cpu"]
 SUPERRES = ["superres", "left.png", "right.png", "-o", "x.tif", "--output-right", "y.tif", "--overwrite"]
-
-
-def test_the_doctor_examines_no_network() -> None:
-    """It says which command does, before it looks for the file."""
-    for network in ("net.toml", "net.onnx", "net.safetensors"):
-        said = f"{network} is a network, not a picture", f"pam weights verify {network}"
-        refuse(pam("doctor", network), 2, *said)
-        refuse(pam("doctor", "left.png", network), 2, *said)
-    refuse_options(pam("doctor", "--weights", "net.toml"), "No such option: --weights")
 
 
 @pytest.mark.parametrize(
@@ -151,4 +142,4 @@ def test_pairs_are_not_labelled_over_the_network(pair: Path, mine: Path) -> None
     Path("net.toml").write_text(text)
     command = ["dataset", "label", "pairs:mine", "-o", "labelled/", "--overwrite", "--weights", "net.toml"]
     with unchanged():
-        refuse(pam(*command), 2, "labelled holds the network among its pairs")
+        refuse(pam(*command), 2, "labelled/left/a.png, which is read, lies where results would go")

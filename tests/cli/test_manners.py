@@ -56,7 +56,6 @@ def test_help_of_a_command(words: list[str]) -> None:
 
 def test_help_of_no_command() -> None:
     refuse(pam("help", "evl"), 2, "evl")
-    refuse(pam("help", "disparity", "left"), 2, "disparity left")
 
 
 def test_the_version_in_short() -> None:

@@ -13,7 +13,6 @@ from pam_program import pam, refuse, unchanged
 from PIL import Image
 
 from pamcli.cli import train
-from pamcli.cli.console import Console
 from pamcli.cli.train import MatcherTraining, UpscalerTraining, make_recipe
 from pamcli.errors import UsageError
 from pamcli.networks.pasmnet import PASMnet
@@ -183,8 +182,9 @@ def test_weights_that_do_not_fit_are_refused(here: Path) -> None:
 
 
 def recipe(task: Any, **given: Any) -> Any:
+    given["settings"] = [tuple(each.split("=", 1)) for each in given.get("settings", ())]
     options = {"disparity": MatcherTraining, "superres": UpscalerTraining}[task](**given)
-    return make_recipe(task, options, Console(quiet=True))
+    return make_recipe(task, options)
 
 
 def test_options_change_the_recipe(here: Path) -> None:

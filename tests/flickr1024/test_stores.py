@@ -17,7 +17,7 @@ from pamcli.data.source import Source
 from pamcli.data.verify import verify
 from pamcli.errors import InputError, UsageError
 from pamcli.flickr1024.pairs import published_pairs
-from pamcli.flickr1024.prepare import carry_out, finish, plan_preparation
+from pamcli.flickr1024.prepare import carry_out, plan_preparation
 from pamcli.flickr1024.stores import Index, StoreName
 
 STORES: tuple[StoreName, ...] = ("packed", "folders")
@@ -34,8 +34,9 @@ def published(tmp_path: Path) -> Path:
 def prepared(published: Path, store: StoreName = "packed", split: str = "train") -> Index:
     pairs = published_pairs(published, split).pairs
     plan = plan_preparation(pairs, published.parent / "out", 2, store, split)
-    assert carry_out(plan, workers=1) == ()
-    return finish(plan)
+    index = carry_out(plan, workers=1)
+    assert index is not None
+    return index
 
 
 def pixels_of(source: Source) -> list[tuple[np.ndarray, ...]]:

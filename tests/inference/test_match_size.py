@@ -98,7 +98,7 @@ def test_disparity_of_the_enlarged_pair_in_pixels_of_the_given_one(
 
 
 def test_a_limited_search_is_limited_in_pixels_of_the_given_pair(large: Cut) -> None:
-    network, spec = load_network(locate("pasmnet").path)
+    network, spec = load_network(locate("pasmnet"))
     cut = large[:64, :256]
     compute = StereoMatcher.load("pasmnet", device="cpu", precision="fp32").compute
     limited = StereoMatcher(network, spec, compute, 32, match_size=2)(cut.left, cut.right, extras=())
@@ -201,7 +201,7 @@ def test_all_below_the_maximum_disparity_is_found(match_size: float) -> None:
 
 
 def test_weights_that_learned_with_a_maximum_search_what_they_learned_with() -> None:
-    network, spec = load_network(locate("pasmnet2").path)
+    network, spec = load_network(locate("pasmnet2"))
     cut = whole_sample()[slice(100, 228), slice(200, 456)]
     compute = StereoMatcher.load("pasmnet2", device="cpu", precision="fp32").compute
     searched = []

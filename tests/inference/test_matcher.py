@@ -75,7 +75,7 @@ def test_types_of_the_same_picture_give_the_same_result(matcher: StereoMatcher, 
 
 def test_the_disparity_is_the_plain_networks(matcher: StereoMatcher, large: Cut) -> None:
     cut = large[:96, 100:260]
-    network, _ = load_network(locate("pasmnet").path)
+    network, _ = load_network(locate("pasmnet"))
     assert isinstance(network, PASMnet)
     mean, std = torch.tensor(IMAGE_MEAN), torch.tensor(IMAGE_STD)
     views = [

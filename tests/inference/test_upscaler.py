@@ -100,7 +100,7 @@ def test_what_leaves_the_range_is_clamped(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_picture_is_the_plain_networks(upscaler: StereoUpscaler, tiny: Cut) -> None:
-    network, _ = load_network(locate(f"passrnet-x{upscaler.scale}").path)
+    network, _ = load_network(locate(f"passrnet-x{upscaler.scale}"))
     views = [
         torch.from_numpy(view / np.float32(255)).permute(2, 0, 1)[None] for view in (tiny.left, tiny.right)
     ]

@@ -27,11 +27,10 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_registered_name_is_there_with_its_checksum_and_its_card() -> None:
     assert tuple(REGISTERED) == NAMES
     for name in NAMES:
-        located = locate(name)
-        assert located.path == shipped(name)
-        assert located.commit is None
-        assert hashlib.sha256(located.path.read_bytes()).hexdigest() == recorded_sha256(name)
-        assert located.path.with_suffix(".md").is_file()
+        path = locate(name)
+        assert path == shipped(name)
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded_sha256(name)
+        assert path.with_suffix(".md").is_file()
 
 
 def test_a_registered_name_wins_over_a_file_of_that_name(
@@ -39,7 +38,7 @@ def test_a_registered_name_wins_over_a_file_of_that_name(
 ) -> None:
     (tmp_path / "pasmnet").write_bytes(b"something else")
     monkeypatch.chdir(tmp_path)
-    assert locate("pasmnet").path == shipped("pasmnet")
+    assert locate("pasmnet") == shipped("pasmnet")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +46,12 @@ def test_a_registered_name_wins_over_a_file_of_that_name(
     ["./pasmnet", "pasmnet/", "folder/pasmnet", "pasmnet.safetensors", "../x", "a.b", "~/x", "/x", "."],
 )
 def test_anything_with_a_separator_or_a_suffix_is_a_path(text: str) -> None:
-    located = locate(text)
-    assert located.path == Path(text)
-    assert located.commit is None
+    assert locate(text) == Path(text)
 
 
 def test_a_path_object_is_always_a_path() -> None:
-    assert locate(Path("pasmnet")).path == Path("pasmnet")
-    assert locate(Path("hf:x")).path == Path("hf:x")
+    assert locate(Path("pasmnet")) == Path("pasmnet")
+    assert locate(Path("hf:x")) == Path("hf:x")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +85,8 @@ def test_a_shipped_file_that_was_changed_is_refused(copied: Path) -> None:
         locate("passrnet-x2")
     assert str(file) in caught.value.message
     assert caught.value.hint == "install pam again"
-    assert locate("passrnet-x4").path == copied / "passrnet-x4.safetensors"
-    assert locate("passrnet-x2", check=False).path == file
+    assert locate("passrnet-x4") == copied / "passrnet-x4.safetensors"
+    assert locate("passrnet-x2", check=False) == file
 
 
 def test_a_shipped_file_that_is_missing_is_named(copied: Path) -> None:

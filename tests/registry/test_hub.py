@@ -22,18 +22,20 @@ from huggingface_hub import errors as hub
 from network_states import shipped
 
 from pamcli.errors import ModelError, PamError, UsageError
+from pamcli.registry import catalog
 from pamcli.registry.catalog import locate
 
 SECRET = "hf_do_not_tell"
 
 LOCATE = """
 import json, sys
-from pamcli.cli.console import Console
-from pamcli.cli.network import find_weights
+from pamcli.cli.console import Console, listen
 from pamcli.errors import PamError
+from pamcli.registry.catalog import locate
+listen(Console(quiet=sys.argv[1] == "quiet"))
 for address in sys.argv[2:]:
     try:
-        found = {"path": str(find_weights(address, Console(quiet=sys.argv[1] == "quiet")))}
+        found = {"path": str(locate(address))}
     except PamError as error:
         found = {"code": error.exit_code, "message": error.message, "hint": error.hint}
     print(json.dumps(found))
@@ -230,14 +232,19 @@ def test_a_malformed_address_is_one_line_and_exit_2(environment: dict[str, str])
 
 @pytest.mark.parametrize("folder", ["hub", "snapshots"])
 def test_the_commit_is_that_of_the_cache_wherever_it_lies(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "pamcli")
     for file in ("net.safetensors", "snapshots/deep/net.safetensors"):
         cached = tmp_path / folder / "models--owner--repo" / "snapshots" / COMMIT / file
         monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *a, _path=cached, **k: str(_path))
-        located = locate(f"hf:owner/repo/{file}")
-        assert (located.path, located.commit) == (cached, COMMIT)
-        assert locate(f"hf:owner/repo/{file}@v1").commit is None
+        catalog._say_commit.cache_clear()
+        assert locate(f"hf:owner/repo/{file}") == cached
+        address = f"hf:owner/repo/{file}"
+        assert caplog.messages == [f"{address} is commit {COMMIT}; add @{COMMIT} to keep to it"]
+        caplog.clear()
+        assert locate(f"{address}@v1") == cached
+        assert not caplog.messages
 
 
 # --- what the Hub's library raises --------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import torch
 from typer.testing import CliRunner
 
 from pamcli.cli import app, train
-from pamcli.cli.console import Console
 from pamcli.cli.train import Training
 from pamcli.data.open import open_data
 from pamcli.losses.total import matching_terms, total_loss
@@ -50,7 +49,7 @@ def recipe_of(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Rec
     found: list[Recipe] = []
 
     def caught(task: str, given: Training) -> None:
-        found.append(train.make_recipe("disparity", given, Console(quiet=True)))
+        found.append(train.make_recipe("disparity", given))
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(train, "_train", caught)

@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 
-from pamcli.data.source import SourceInfo
+from pamcli.data.source import Key, SourceInfo
 
 _MODULES = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
 _ROWS = [row for module in _MODULES for row in vars(module).values() if isinstance(row, SourceInfo)]
@@ -16,5 +16,8 @@ _ROWS = [row for module in _MODULES for row in vars(module).values() if isinstan
 SOURCES: Mapping[str, SourceInfo] = {row.name: row for row in sorted(_ROWS, key=lambda row: row.name)}
 """Every data set by its name."""
 
-COMMON_KEYS = (("first", "only the first N samples"), ("weight", "how often in training, against other sets"))
+COMMON_KEYS = (
+    Key("first", "only the first N samples", ()),
+    Key("weight", "how often in training, against other sets", ()),
+)
 """Keys that every data set knows, with what they mean."""
