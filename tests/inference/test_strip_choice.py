@@ -166,12 +166,13 @@ def alive(network: Any, width: int, height: int, strip: int) -> int:
     """Most bytes of tensors while a streamed network runs."""
     views = torch.zeros(2, 3, height, width)
     given = {"rows": lambda a, b: views[:, :, a:b], "height": height, "width": width, "strip": strip}
-    with torch.inference_mode(), AliveTensors() as tensors:
+    with torch.inference_mode(), AliveTensors() as counting:
         if hasattr(network, "enlarge"):
             network.enlarge(**given, write=lambda *_: None, both=True)
         else:
             network.match(**given)
-    return tensors.peak
+    peak: int = counting.peak
+    return peak
 
 
 @pytest.mark.parametrize(
