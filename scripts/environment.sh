@@ -28,12 +28,14 @@ choose_environment() {
     python=$venv/bin/python
 }
 
-# Changes whenever pip has to run again: other requirements, another Python, a checkout that moved.
+# Changes whenever pip has to run again: other requirements, something else to compile, another Python, a
+# checkout that moved.
 stamp() {
     "$python" -P - "$root" "${PAM_TORCH:-}" <<'PYTHON'
 import hashlib, pathlib, sys
-requirements = pathlib.Path(sys.argv[1], "pyproject.toml").read_bytes()
-print(hashlib.sha256(repr((requirements, sys.version, sys.prefix, sys.argv[1:])).encode()).hexdigest())
+root = pathlib.Path(sys.argv[1])
+files = [file.read_bytes() for file in (root / "pyproject.toml", *sorted(root.glob("pamcli/*.c")))]
+print(hashlib.sha256(repr((files, sys.version, sys.prefix, sys.argv[1:])).encode()).hexdigest())
 PYTHON
 }
 

@@ -24,12 +24,16 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),
     "onednn": (set(), {"torch"}),
-    "streaming": ({"networks", "onednn"}, {"torch"}),
+    "winograd": ({"onednn"}, {"torch"}),
+    "streaming": ({"networks", "onednn", "winograd"}, {"torch"}),
     "registry": (
         {"errors", "checked", "files", "networks"},
         {"torch", "safetensors", "huggingface_hub", "numpy", "pydantic"},
     ),
-    "inference": ({"errors", "imaging", "networks", "streaming", "registry"}, {"torch", "numpy"}),
+    "inference": (
+        {"errors", "imaging", "networks", "streaming", "registry", "winograd"},
+        {"torch", "numpy"},
+    ),
     "scenes": ({"errors", "checked", "files", "imaging"}, {"torch", "numpy", "PIL", "cv2"}),
     "flickr1024": ({"errors", "workers", "files", "imaging"}, {"numpy", "cv2", "pydantic"}),
     "batch": (
@@ -68,6 +72,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
 TORCH_AT_THE_TOP = {
     "networks",
     "onednn",
+    "winograd",
     "streaming",
     "inference",
     "losses",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -78,6 +80,17 @@ def test_the_wheel_holds_every_module_and_page_and_nothing_else(wheel: zipfile.Z
     tops = {name.partition("/")[0] for name in held}
     assert tops == {"pamcli", f"pamcli-{pamcli.__version__}.dist-info"}
     assert not [name for name in held if "__pycache__" in name]
+
+
+def test_the_wheel_carries_what_was_compiled_and_names_the_platform(wheel: zipfile.ZipFile) -> None:
+    info = f"pamcli-{pamcli.__version__}.dist-info"
+    tag = Parser().parsestr(wheel.read(f"{info}/WHEEL").decode())["Tag"]
+    assert "pamcli/winograd.c" in wheel.namelist()
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        assert tag == "py3-none-any"
+    else:
+        assert "pamcli/libwinograd.so" in wheel.namelist()
+        assert tag.startswith("py3-none-linux_")
 
 
 def test_the_wheel_works_unpacked_anywhere(wheel: zipfile.ZipFile, tmp_path: Path) -> None:

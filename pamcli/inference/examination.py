@@ -73,12 +73,14 @@ def processor() -> dict[str, str]:
     """What it computes with."""
     import torch
 
+    from pamcli import winograd
     from pamcli.inference.device import processor_has_bf16
 
     mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "vectors": torch.backends.cpu.get_cpu_capability(),
         "bf16": "in hardware" if processor_has_bf16() else "emulated, slow",
+        "fp32": "Winograd's convolutions" if winograd.available() else "slower: winograd.c is not compiled",
         "cores": f"{mine} of {os.cpu_count()}, {torch.get_num_threads()} used",
     }
 

@@ -20,6 +20,7 @@ from pamcli.registry.load import Network, load_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.matching import Progress
 from pamcli.streaming.rolling import folded
+from pamcli.winograd import make_ready
 
 AnyNetwork = Network | OnnxNetwork | ForeignNetwork
 AnySpec = ModelSpec | description.Description
@@ -93,6 +94,8 @@ class NetworkOnDevice:
             assert isinstance(spec, ModelSpec)
             self.network = folded(network).to(compute.device)
             self.streamed = _streamed(self.network, spec, compute)
+            if spec.streamed:
+                make_ready(self.network)
         limits = [max_memory, free_memory(compute.device) if compute.device.type == "cpu" else None]
         keep_freed_memory(min((limit for limit in limits if limit is not None), default=None))
         self._taken = taken_memory(compute.device)

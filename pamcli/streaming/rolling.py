@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, upsample
 from pamcli.onednn import convolved
+from pamcli.winograd import winograd
 
 Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 1 of a map (B, C, H, W)
 
@@ -313,10 +314,10 @@ class Shuffled(Larger):
 def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None) -> Convolution:
     """Run a layer, which is a convolution, followed by a leaky rectifier of the slope.
 
-    By what `eight_bits` has put into its place, where it has.
+    By what `eight_bits` has put into its place, where it has, or by `winograd` where that can.
     """
     assert isinstance(layer, nn.Conv2d)
-    stride, dilation, run = layer.stride[0], layer.dilation[0], getattr(layer, "run", None)
+    stride, dilation, run = layer.stride[0], layer.dilation[0], getattr(layer, "run", None) or winograd(layer)
     return Convolution(
         source, layer.weight, layer.bias, stride=stride, dilation=dilation, slope=slope, run=run
     )

@@ -24,6 +24,7 @@ from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.footprint import LIBRARIES, Footprint
 from pamcli.streaming.rolling import folded
+from pamcli.winograd import make_ready
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
@@ -102,7 +103,9 @@ def streamed(name: str, item: int = 4, *, eight_bits: bool = False) -> Any:
     torch.manual_seed(0)
     network = folded(build_network(spec))
     how = {"eight_bits": True} if eight_bits else {}
-    return loaded(spec.row.streamed)(network, torch.float32 if item == 4 else torch.bfloat16, **how)
+    made = loaded(spec.row.streamed)(network, torch.float32 if item == 4 else torch.bfloat16, **how)
+    make_ready(network)
+    return made
 
 
 def counted(name: str, width: int, height: int, item: int = 4) -> Footprint:

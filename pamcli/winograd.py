@@ -1,0 +1,189 @@
+"""3x3 convolutions of float32 with a quarter of the multiplications: Winograd's, F(4x4, 3x3).
+
+They are computed by `winograd.c`, which `scripts/build_winograd.py` compiles when pam is installed. Without a
+C compiler convolutions are torch's, in twice the time. Results are the same but for rounding, which is about
+1e-5 of what is convolved.
+"""
+
+import ctypes
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pamcli.onednn import convolved
+
+LIBRARY = Path(__file__).with_name("libwinograd.so")
+
+TILE = 4  # rows and columns of a result that are made together
+TOGETHER = 16  # channels that are computed at a time
+ROWS = 6  # a block of tiles is a multiple of it
+BLOCK = 130_000  # numbers, about, that are brought and made for a block of tiles: they stay in a core's cache
+LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, and small maps gain little
+FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
+
+TO_PRODUCTS = torch.tensor(
+    [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], dtype=torch.float64
+) / 24  # fmt: skip
+"""Brings three weights in a row to the six that numbers brought from x are multiplied by."""
+
+
+class _Map(ctypes.Structure):
+    """`Map` of winograd.c."""
+
+    _fields_: ClassVar[Any] = [
+        *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "nothing", "y", "room")),
+        *((name, ctypes.c_long) for name in ("room_size", "x_row", "x_pixel", "y_row", "y_pixel")),
+        *((name, ctypes.c_long) for name in ("x_height", "x_width", "y_height", "y_width")),
+        *((name, ctypes.c_long) for name in ("x_channels", "y_channels", "made_channels")),
+        *((name, ctypes.c_long) for name in ("first_row", "first_column", "tiles", "tile_columns", "block")),
+        ("slope", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("thread", "threads")),
+    ]
+
+
+class Winograd:
+    """A 3x3 convolution of stride 1, ready to run."""
+
+    def __init__(self, layer: nn.Conv2d) -> None:
+        self.layer, self.channels, self.dilation = layer, layer.out_channels, layer.dilation[0]
+        made = -(-self.channels // TOGETHER) * TOGETHER
+        weight = torch.zeros(made, *layer.weight.shape[1:], dtype=torch.float64)
+        weight[: self.channels] = layer.weight
+        products = torch.einsum("ai,ocij,bj->abco", TO_PRODUCTS, weight, TO_PRODUCTS)
+        self.weight = products.float().reshape(36, layer.in_channels, made)
+        self.bias = torch.zeros(made)
+        if layer.bias is not None:
+            self.bias[: self.channels] = layer.bias
+        self.nothing = torch.zeros(layer.in_channels)
+
+    def __call__(self, x: Tensor, padding: tuple[int, int], slope: float | None) -> Tensor:
+        """Convolve x (B, C, H, W), with a leaky rectifier of the slope behind it."""
+        apart = self.dilation
+        height, width = (
+            side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)
+        )
+        share = math.prod(side / (-(-side // TILE) * TILE) for side in (height / apart, width / apart))
+        x = x.float()
+        if share < FEWEST or x.stride(1) != 1:
+            return convolved(x, self.layer.weight, self.layer.bias, 1, padding, self.dilation, slope)
+        y = torch.empty((len(x), self.channels, height, width), memory_format=torch.channels_last)
+        channels = self.weight.shape[1:]
+        block = ROWS * max(1, round(BLOCK / (36 * sum(channels) * ROWS)))
+        size = 36 * block * sum(channels)
+        room = torch.empty(size * torch.get_num_threads())
+        map_ = _Map(
+            weight=self.weight.data_ptr(),
+            bias=self.bias.data_ptr(),
+            nothing=self.nothing.data_ptr(),
+            room=room.data_ptr(),
+            room_size=size,
+            block=block,
+            slope=1.0 if slope is None else slope,
+        )
+        map_.x_channels, map_.made_channels = channels
+        map_.y_channels = self.channels
+        map_.x_row, map_.x_pixel, map_.y_row, map_.y_pixel = (
+            apart * step for step in (*x.stride()[2:], *y.stride()[2:])
+        )
+        # Rows and columns that a dilation holds apart are maps of their own.
+        for row, column in itertools.product(range(apart), repeat=2):
+            (down, map_.first_row), (across, map_.first_column) = (
+                ((start - pad) % apart, (start - pad) // apart)
+                for start, pad in zip((row, column), padding, strict=True)
+            )
+            own, made = x[:, :, down:, across:], y[:, :, row:, column:]
+            map_.x_height, map_.x_width, map_.y_height, map_.y_width = (
+                -(-side // apart) for side in (*own.shape[2:], *made.shape[2:])
+            )
+            map_.tile_columns = -(-map_.y_width // TILE)
+            map_.tiles = -(-map_.y_height // TILE) * map_.tile_columns
+            for source, result in zip(own, made, strict=True):
+                map_.x, map_.y = source.data_ptr(), result.data_ptr()
+                _make(map_)
+        return y
+
+
+def available() -> bool:
+    """Whether `winograd.c` was compiled, and can share the threads of torch."""
+    return _library() is not None and (_openmp() is not None or torch.get_num_threads() <= 2)
+
+
+def winograd(layer: nn.Conv2d) -> Winograd | None:
+    """Make a layer ready, once; None where it must be torch's: of other kernels, numbers and devices."""
+    if not hasattr(layer, "winograd"):
+        layer.winograd = Winograd(layer) if _can(layer) else None  # type: ignore[assignment]
+    return layer.winograd  # type: ignore[return-value]
+
+
+def make_ready(network: nn.Module) -> None:
+    """Make all layers of a network ready that `eight_bits` does not compute."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d) and not hasattr(layer, "run"):
+            winograd(layer)
+
+
+def _can(layer: nn.Conv2d) -> bool:
+    return (
+        available()
+        and layer.kernel_size == (3, 3)
+        and layer.stride == (1, 1)
+        and layer.groups == 1
+        and layer.dilation[0] == layer.dilation[1]
+        and layer.in_channels % TOGETHER == 0
+        and layer.out_channels > TOGETHER
+        and layer.weight.numel() <= LARGEST
+        and layer.weight.dtype == torch.float32
+        and layer.weight.device.type == "cpu"
+    )
+
+
+@cache
+def _library() -> Any:
+    """The compiled part; None where there is none that fits."""
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        return library if library.size_of_map() == ctypes.sizeof(_Map) else None
+    except (OSError, AttributeError):  # not compiled, or on another machine, or another version of it
+        return None
+
+
+@dataclass(frozen=True)
+class _OpenMP:
+    """The threads of torch: others would be in their way."""
+
+    parallel: Any
+    """GOMP_parallel(function, its argument, number of threads, 0)."""
+    thread: int | None
+    threads: int | None
+    """Addresses of functions without arguments: which of how many threads runs."""
+
+
+@cache
+def _openmp() -> _OpenMP | None:
+    for path in sorted(Path(torch.__file__).parent.glob("lib/libgomp*")):
+        library = ctypes.CDLL(str(path))
+        library.GOMP_parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        library.GOMP_parallel.restype = None
+        return _OpenMP(
+            library.GOMP_parallel, _address(library.omp_get_thread_num), _address(library.omp_get_num_threads)
+        )
+    return None
+
+
+def _address(function: Any) -> int | None:
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def _make(map_: _Map) -> None:
+    function, openmp, threads = _library().make_map, _openmp(), torch.get_num_threads()
+    if threads == 1 or openmp is None:
+        function(ctypes.byref(map_))
+        return
+    map_.thread, map_.threads = openmp.thread, openmp.threads
+    openmp.parallel(_address(function), ctypes.addressof(map_), threads, 0)
