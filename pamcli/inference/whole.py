@@ -42,10 +42,10 @@ class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = {x.untyped_storage()._cdata for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
+        given = {x.untyped_storage()._cdata for x in tree_leaves((args, kwargs)) if _has_bytes(x)}
         out = func(*args, **(kwargs or {}))
         for value in tree_leaves(out):
-            if isinstance(value, Tensor):
+            if _has_bytes(value):
                 storage = value.untyped_storage()
                 if storage._cdata not in self.sizes and storage._cdata not in given:
                     self.sizes[storage._cdata] = storage.nbytes()
@@ -56,6 +56,11 @@ class AliveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _gone(self, key: int) -> None:
         self.now -= self.sizes.pop(key)
+
+
+def _has_bytes(value: object) -> bool:
+    """Say whether it is a tensor whose bytes are known: weights in a layout of oneDNN's own are none."""
+    return isinstance(value, Tensor) and not value.is_mkldnn
 
 
 class WholeNetwork:

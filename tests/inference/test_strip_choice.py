@@ -15,6 +15,7 @@ import torch
 
 from pamcli.errors import DeviceError
 from pamcli.inference import PAIRS_AT_ONCE, strip_choice
+from pamcli.inference.device import processor_has_int8
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.strip_choice import choose_strip, readable
 from pamcli.inference.whole import AliveTensors
@@ -95,13 +96,14 @@ def test_sizes_are_rounded_up(count: int, text: str) -> None:
 
 
 @cache
-def streamed(name: str, item: int = 4) -> Any:
+def streamed(name: str, item: int = 4, *, eight_bits: bool = False) -> Any:
     """A network row by row, "passrnet-x4" with its scale, in a precision of so many bytes."""
     architecture, _, scale = name.partition("-x")
     spec = ModelSpec(architecture, scale=int(scale) if scale else None)
     torch.manual_seed(0)
     network = folded(build_network(spec))
-    made = loaded(spec.row.streamed)(network, torch.float32 if item == 4 else torch.bfloat16)
+    how = {"eight_bits": True} if eight_bits else {}
+    made = loaded(spec.row.streamed)(network, torch.float32 if item == 4 else torch.bfloat16, **how)
     make_ready(network)
     return made
 
@@ -148,16 +150,32 @@ def test_what_super_resolution_takes_at_large_sizes(name: str) -> None:
 def test_the_count_of_memory_is_close_to_the_tensors(
     name: str, width: int, height: int, strips: tuple[int, ...], item: int
 ) -> None:
-    views, network = torch.zeros(2, 3, height, width), streamed(name, item)
+    footprint = counted(name, width, height, item)
     for strip in strips:
-        with torch.inference_mode(), AliveTensors() as alive:
-            if "-x" in name:
-                sink: Any = {"write": lambda *_: None, "both": True}
-                network.enlarge(lambda a, b: views[:, :, a:b], height, width, strip=strip, **sink)
-            else:
-                network.match(lambda a, b: views[:, :, a:b], height, width, strip=strip)
-        tensors = counted(name, width, height, item).peak(strip) - LIBRARIES
-        assert 0.3 * tensors < alive.peak < tensors
+        tensors = footprint.peak(strip) - LIBRARIES
+        assert 0.3 * tensors < alive(streamed(name, item), width, height, strip) < tensors
+
+
+@pytest.mark.skipif(not processor_has_int8(), reason="this processor has no VNNI")
+@pytest.mark.parametrize("item", [4, 2])
+def test_tensors_of_eight_bits_are_counted_as_those_of_the_layers_beside_them(item: int) -> None:
+    footprint, network = counted("pasmnet2", 160, 128, item), streamed("pasmnet2", item, eight_bits=True)
+    for strip in (32, 128):
+        tensors = footprint.peak(strip) - LIBRARIES
+        assert 0.3 * tensors < alive(network, 160, 128, strip) < tensors
+
+
+def alive(network: Any, width: int, height: int, strip: int) -> int:
+    """Most bytes of tensors while a streamed network runs."""
+    views = torch.zeros(2, 3, height, width)
+    given = {"rows": lambda a, b: views[:, :, a:b], "height": height, "width": width, "strip": strip}
+    with torch.inference_mode(), AliveTensors() as counting:
+        if hasattr(network, "enlarge"):
+            network.enlarge(**given, write=lambda *_: None, both=True)
+        else:
+            network.match(**given)
+    peak: int = counting.peak
+    return peak
 
 
 @pytest.mark.parametrize(
