@@ -116,8 +116,10 @@ def available() -> bool:
 
 def winograd(layer: nn.Conv2d) -> Winograd | None:
     """Make a layer ready, once; None where it must be torch's: of other kernels, numbers and devices."""
+    if not _can(layer):
+        return None
     if not hasattr(layer, "winograd"):
-        layer.winograd = Winograd(layer) if _can(layer) else None  # type: ignore[assignment]
+        layer.winograd = Winograd(layer)  # type: ignore[assignment]
     return layer.winograd  # type: ignore[return-value]
 
 

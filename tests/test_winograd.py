@@ -113,6 +113,22 @@ def test_a_network_finds_the_same_with_and_without_it(monkeypatch: pytest.Monkey
     assert 0 < (found[0] - found[1]).abs().max() < 1e-3
 
 
+@compiled
+def test_a_copy_in_another_precision_and_with_other_weights_is_made_ready_anew() -> None:
+    network = folded(pasmnet2())
+    make_ready(network)
+    block = network.E1.body[1].body
+    assert winograd(block[0]) is not None
+    assert winograd(folded(network).to(torch.bfloat16).E1.body[1].body[0]) is None
+    with torch.no_grad():
+        block[0].weight.mul_(2)
+    copy = folded(network).E1.body[1].body[0]
+    again, before = winograd(copy), winograd(block[0])
+    assert again is not None
+    assert before is not None
+    assert torch.allclose(again.weight, 2 * before.weight)
+
+
 @pytest.mark.parametrize("there", ["nothing", "no library", "another version"])
 def test_a_library_that_does_not_fit_is_not_used(
     there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

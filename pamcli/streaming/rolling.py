@@ -371,6 +371,7 @@ def folded(network: Network) -> Network:
     """
     network = copy.deepcopy(network).eval().requires_grad_(False)
     for module in network.modules():
+        vars(module).pop("winograd", None)  # of a copy of it that has run: weights may be others now
         if isinstance(module, nn.LeakyReLU):
             module.inplace = True
         if not isinstance(module, nn.Sequential):

@@ -143,7 +143,7 @@ def test_a_file_of_pam_is_not_imported_again() -> None:
 def test_the_prior_is_recorded(tmp_path: Path) -> None:
     file = write(tmp_path / "PASMnet_192.pth.tar", {"state_dict": state_of("pasmnet")})
     assert read_checkpoint(file, max_disparity=192).spec.max_disparity == 192
-    with pytest.raises(ModelError, match="100 px is not a positive multiple of 16"):
+    with pytest.raises(UsageError, match="`max_disparity` 100 is not a multiple of 16"):
         read_checkpoint(file, max_disparity=100)
 
 
