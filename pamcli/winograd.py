@@ -53,10 +53,10 @@ class Winograd:
     def __init__(self, layer: nn.Conv2d) -> None:
         self.layer, self.channels, self.dilation = layer, layer.out_channels, layer.dilation[0]
         made = -(-self.channels // TOGETHER) * TOGETHER
-        weight = torch.zeros(made, *layer.weight.shape[1:], dtype=torch.float64)
-        weight[: self.channels] = layer.weight
-        products = torch.einsum("ai,ocij,bj->abco", TO_PRODUCTS, weight, TO_PRODUCTS)
-        self.weight = products.float().reshape(36, layer.in_channels, made)
+        self.weight = torch.zeros(36, layer.in_channels, made)
+        weight = layer.weight.double().permute(2, 3, 1, 0).flatten(0, 1)
+        brought = torch.tensordot(torch.kron(TO_PRODUCTS, TO_PRODUCTS), weight, 1)
+        self.weight[..., : self.channels] = brought
         self.bias = torch.zeros(made)
         if layer.bias is not None:
             self.bias[: self.channels] = layer.bias

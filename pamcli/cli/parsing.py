@@ -138,8 +138,8 @@ def _measure(text: str, units: Mapping[str, float]) -> float | None:
 
 
 def memory_size(text: str, option: str) -> int:
-    """Bytes."""
-    if size := _measure(text, UNITS):
+    """Bytes, of a number without an exponent."""
+    if "e" not in text.lower() and (size := _measure(text, UNITS)):
         return int(size)
     raise UsageError(f"{option} {text!r} is no size", f"a number and {', '.join(UNITS)}, as in 4GB")
 

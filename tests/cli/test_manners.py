@@ -31,7 +31,7 @@ def test_doctor_tells_what_is_there_and_tries_it() -> None:
     assert found["weights"]["pasmnet"].startswith("whole, ")
     assert ".webp" in found["pictures"]
     assert "a pair 8 px apart matched to 0." in found["self-test"]
-    assert {"vectors", "bf16", "cores"} == set(found["processor"])
+    assert {"vectors", "bf16", "fp32", "cores"} == set(found["processor"])
     lines = pam("doctor").lines
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == [*examination.PARTS]
 
