@@ -4,14 +4,15 @@ Four rows and columns of a result are made from six of what is read. Both are br
 between which a 3x3 convolution is a product of matrices. How they are brought there and back is from Lavin
 and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.
 
-In memory the channels of a pixel lie side by side; 16 of them are computed at a time. */
+In memory the channels of a pixel lie side by side; TOGETHER of them are computed at a time, as many as the
+processor's registers hold: 16 with AVX-512, 8 with AVX2. */
 
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
-#define TOGETHER 16 /* channels that are computed at a time */
-#define ROWS 6      /* tiles whose products with the weights are made at a time */
+#define ROWS 6                        /* tiles whose products with the weights are made at a time, and */
+#define WIDE (TOGETHER == 16 ? 4 : 2) /* how many times TOGETHER channels: what the registers hold */
 
 typedef float numbers __attribute__((vector_size(4 * TOGETHER), aligned(4)));
 typedef int masks __attribute__((vector_size(4 * TOGETHER), aligned(4)));
@@ -77,21 +78,21 @@ INLINE void bring(const Map *map, long tile, float *to, long apart) {
     }
 }
 
-/* Makes ROWS x 16 `wide` numbers of a product of matrices. */
+/* Makes ROWS x `wide` TOGETHER numbers of a product of matrices. */
 INLINE void multiply(
-    const float *a, const float *b, float *to, long inner, long across, const int rows, const int wide
+    const float *a, const float *b, float *to, long inner, long across, const int wide
 ) {
     numbers sums[ROWS][4] = {0}, read[4];
     for (long i = 0; i < inner; i++) {
 #pragma GCC unroll 4
         for (int n = 0; n < wide; n++) read[n] = *(const numbers *)(b + i * across + n * TOGETHER);
 #pragma GCC unroll 6
-        for (int row = 0; row < rows; row++)
+        for (int row = 0; row < ROWS; row++)
 #pragma GCC unroll 4
             for (int n = 0; n < wide; n++) sums[row][n] += a[row * inner + i] * read[n];
     }
 #pragma GCC unroll 6
-    for (int row = 0; row < rows; row++)
+    for (int row = 0; row < ROWS; row++)
 #pragma GCC unroll 4
         for (int n = 0; n < wide; n++) *(numbers *)(to + row * across + n * TOGETHER) = sums[row][n];
 }
@@ -124,8 +125,8 @@ INLINE void finish(const Map *map, long tile, const float *from, long apart) {
     }
 }
 
-/* Makes this thread's share of the map; `rows` x 16 `widest` numbers of a product at a time. */
-INLINE void convolve(const Map *map, const int rows, const int widest) {
+/* Makes this thread's share of the map. */
+void make_map(const Map *map) {
     long thread = map->thread ? map->thread() : 0, threads = map->threads ? map->threads() : 1;
     long inner = map->x_channels, across = map->made_channels, block = map->block;
     long blocks = (map->tiles + block - 1) / block;
@@ -135,41 +136,23 @@ INLINE void convolve(const Map *map, const int rows, const int widest) {
         for (long tile = 0; tile < count; tile++)
             bring(map, first + tile, brought + tile * inner, block * inner);
         for (long place = 0; place < 36; place++)
-            for (long n = 0; n < across; n += widest * TOGETHER) {
+            for (long n = 0; n < across; n += WIDE * TOGETHER) {
                 const float *weight = map->weight + place * inner * across + n;
                 long left = (across - n) / TOGETHER;
-                for (long row = 0; row < count; row += rows) {
+                for (long row = 0; row < count; row += ROWS) {
                     const float *a = brought + (place * block + row) * inner;
                     float *to = made + (place * block + row) * across + n;
-                    if (left >= widest)
-                        multiply(a, weight, to, inner, across, rows, widest);
+                    if (left >= WIDE)
+                        multiply(a, weight, to, inner, across, WIDE);
                     else if (left == 3)
-                        multiply(a, weight, to, inner, across, rows, 3);
+                        multiply(a, weight, to, inner, across, 3);
                     else if (left == 2)
-                        multiply(a, weight, to, inner, across, rows, 2);
+                        multiply(a, weight, to, inner, across, 2);
                     else
-                        multiply(a, weight, to, inner, across, rows, 1);
+                        multiply(a, weight, to, inner, across, 1);
                 }
             }
         for (long tile = 0; tile < count; tile++)
             finish(map, first + tile, made + tile * across, block * across);
     }
 }
-
-#if defined(__x86_64__)
-/* As many sums are made at a time as the processor has registers for. */
-__attribute__((target("avx512f"))) static void by_avx512(const Map *map) { convolve(map, ROWS, 4); }
-__attribute__((target("avx2,fma"))) static void by_avx2(const Map *map) { convolve(map, ROWS, 1); }
-static void by_any(const Map *map) { convolve(map, ROWS / 2, 1); }
-
-void make_map(const Map *map) {
-    if (__builtin_cpu_supports("avx512f"))
-        by_avx512(map);
-    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        by_avx2(map);
-    else
-        by_any(map);
-}
-#else
-void make_map(const Map *map) { convolve(map, ROWS, 1); }
-#endif

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 
 from pamcli.onednn import convolved
 
-LIBRARY = Path(__file__).with_name("libwinograd.so")
+KIND = torch.backends.cpu.get_cpu_capability().lower()
+LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")
+"""What was compiled for this kind of processor, if anything was."""
 
 TILE = 4  # rows and columns of a result that are made together
 TOGETHER = 16  # channels that are computed at a time

@@ -25,6 +25,17 @@ ROOT = Path(__file__).parents[1]
 compiled = pytest.mark.skipif(not available(), reason="winograd.c is not compiled: there is no C compiler")
 
 
+@pytest.fixture(params=["avx512", "avx2"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Each form that this processor can run."""
+    if module.KIND not in ("avx512", request.param):
+        pytest.skip(f"this processor has no {request.param}")
+    monkeypatch.setattr(module, "LIBRARY", module.LIBRARY.with_name(f"libwinograd-{request.param}.so"))
+    module._library.cache_clear()
+    yield request.param
+    module._library.cache_clear()
+
+
 @pytest.fixture(params=[1, 2])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     before = torch.get_num_threads()
@@ -43,7 +54,7 @@ def views(channels: int, height: int, width: int) -> torch.Tensor:
 
 
 @compiled
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("threads", "kind")
 @pytest.mark.parametrize("height", [8, 17, 47])
 @pytest.mark.parametrize("width", [12, 33])
 @pytest.mark.parametrize("slope", [None, 0, 0.1])
@@ -64,6 +75,7 @@ def test_it_is_the_convolution_at_every_size(
 
 
 @compiled
+@pytest.mark.usefixtures("kind")
 @pytest.mark.parametrize("dilation", [1, 2, 3])
 @pytest.mark.parametrize("rows", [0, 1, 2, 3])
 def test_rows_of_a_strip_are_padded_where_they_are_the_edge(dilation: int, rows: int) -> None:
