@@ -23,7 +23,7 @@ LIBRARY = Path(__file__).with_name(f"libwinograd-{KIND}.so")
 """What was compiled for this kind of processor, if anything was."""
 
 TILE = 4  # rows and columns of a result that are made together
-TOGETHER = 16  # channels that are computed at a time
+TOGETHER = 16  # channels are a multiple of it: what either form computes at a time divides it
 ROWS = 6  # a block of tiles is a multiple of it
 BLOCK = 130_000  # numbers, about, that are brought and made for a block of tiles: they stay in a core's cache
 LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, and small maps gain little
