@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pamcli import winograd
 from pamcli.errors import DeviceError, UsageError
 from pamcli.imaging.images import read_picture
 from pamcli.inference import device
@@ -189,6 +190,9 @@ def test_auto_is_int8_where_it_is_known_to_be_fastest(
 
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr(device, "processor_gains_by_bf16", lambda: gains)
+    monkeypatch.setattr(winograd, "available", lambda: True)
+    assert chosen() == otherwise
+    monkeypatch.setattr(winograd, "available", lambda: False)
     assert chosen() == "int8"
     assert chosen(precision="fp32") == "fp32"
     assert chosen("pasmnet") == otherwise
