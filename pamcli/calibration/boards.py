@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.fitting import Corners
+from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError
 
-Floats = NDArray[np.float64]
 Grey = NDArray[np.uint8]
 
 SEARCHED = 1000

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.lengths import Measured, dense, ground, measured
 from pamcli.calibration.rectified import (
     LONGEST_BASELINE,
     SHORTEST_BASELINE,
     Calibration,
+    Pixels,
     has_aspect,
 )
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, row_offsets
 from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError
-
-Pixels = NDArray[Any]
-Floats = NDArray[np.float64]
 
 GOOD_ROWS, GOOD_P90 = 0.5, 1.0
 """Pixels by which half, and nine of ten, of the matches of a well rectified pair may be off."""

@@ -19,9 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pamcli.calibration import camera_files, colmap_files, matlab_files, ros_files, slam_files
 from pamcli.calibration.mat_files import read_mat
 from pamcli.calibration.opencv_files import canonical, opencv
@@ -37,12 +34,10 @@ from pamcli.calibration.parsing import (
     text_of,
     tree_of,
 )
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rectified import Calibration, Floats
 from pamcli.calibration.rig import Rig, StatedRectification
 from pamcli.calibration.stored import StoredCalibration, camera_of, projected, rig_of
 from pamcli.errors import InputError, UsageError
-
-Floats = NDArray[np.float64]
 
 KNOWN = "`pam guide calibration` lists the programs whose files can be read"
 NUMBERED = "leave out `cameras`, or exchange the two with 1:0"

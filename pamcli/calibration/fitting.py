@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 COEFFICIENTS = {False: 5, True: 4}
 """Coefficients of distortion, by whether the lens is a fisheye: k1 k2 p1 p2 k3, and k1 ... k4."""

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rectified import Calibration, Floats, Pixels
 from pamcli.imaging.matching import DenseMatch, grey, match_densely, reduced, reduction
-
-Pixels = NDArray[Any]
-Floats = NDArray[np.float64]
 
 AREA = 120_000
 """Pixels to which pictures are reduced where all of them is matched."""

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.boards import Board, Found, aligned
 from pamcli.calibration.fitting import Problem, Solution, View, both_cameras, without
+from pamcli.calibration.rectified import Floats
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.uncertainty import Uncertainty, rig_of_shared, uncertainty
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 FEWEST_PAIRS = 5
 """Pairs in which both cameras see the board."""

@@ -8,13 +8,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import EXCHANGE, Calibration, has_aspect, scaled_point, scales
+from pamcli.calibration.rectified import (
+    EXCHANGE,
+    Calibration,
+    Floats,
+    Pixels,
+    has_aspect,
+    scaled_point,
+    scales,
+)
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
-Pixels = NDArray[Any]
 
 DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhole models
 LARGEST_SIDE = 32766  # of a picture that OpenCV remaps

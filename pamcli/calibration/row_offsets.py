@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pamcli.calibration.rectified import Floats, Pixels
 from pamcli.imaging.matching import Matches, find_matches, refine_matches
-
-Pixels = NDArray[Any]
-Floats = NDArray[np.float64]
 
 REACH = 0.5, 0.12
 """Shares of the width and of the longer side within which matches are looked for, across and down."""

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, matrix, numbers, size_of
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rectified import Calibration, Floats
 from pamcli.calibration.rig import Camera
 from pamcli.calibration.ros_files import ros
 from pamcli.calibration.stored import (
@@ -22,8 +21,6 @@ from pamcli.calibration.stored import (
     rigid,
 )
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 _MODELS = {
     "radtan": False,

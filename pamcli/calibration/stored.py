@@ -5,14 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, numbers
-from pamcli.calibration.rectified import LONGEST_BASELINE, Calibration
+from pamcli.calibration.rectified import LONGEST_BASELINE, Calibration, Floats
 from pamcli.calibration.rig import Camera, Rig, StatedRectification
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

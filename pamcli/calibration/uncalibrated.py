@@ -9,14 +9,12 @@ from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pamcli.calibration.rectified import Floats
 from pamcli.calibration.rig import LARGEST_SIDE, Pixels, Rectification, rotation_of
 from pamcli.errors import InputError
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import grey, match_keypoints
-
-Floats = NDArray[np.float64]
 
 FEATURES = 4000
 FEWEST_MATCHES = 20

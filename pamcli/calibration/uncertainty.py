@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.fitting import Problem, Solution, reduced
+from pamcli.calibration.rectified import Floats
 from pamcli.calibration.rig import Camera, Rig
-
-Floats = NDArray[np.float64]
 
 FAR = 20
 """Baselines: the distance at which depth is looked at."""
