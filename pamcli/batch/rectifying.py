@@ -187,9 +187,8 @@ class _Rectifying(Operation[_Result]):
         if self.rig is None:
             from pamcli.calibration.uncalibrated import rectification_by_features
 
-            found, matches = rectification_by_features(
-                pair.left.pixels, pair.right.pixels, size=self.view["size"]
-            )
+            views = [(pair.left.pixels, pair.right.pixels)]
+            found, matches = rectification_by_features(views, size=self.view["size"])
             say = LOG.debug if self.many else LOG.info
             say(f"rectified by {matches} matches; without a calibration, distances have no scale")
             return found
@@ -220,7 +219,7 @@ class _Rectifying(Operation[_Result]):
 
     def _look_at_frames(self, layout: PackedLayout | None, max_pixels: int | None) -> None:
         """Find what rectifies all frames: one rig took them, and what each alone tells would tremble."""
-        from pamcli.calibration.uncalibrated import rectification_of_all
+        from pamcli.calibration.uncalibrated import rectification_by_features
 
         if self.refused is not None:
             raise self.refused
@@ -232,7 +231,7 @@ class _Rectifying(Operation[_Result]):
         try:
             if not views:
                 raise InputError(f"none of {counted(len(self.frames), 'frame')} can be decoded")
-            self.rectification, matches = rectification_of_all(views, size=self.view["size"])
+            self.rectification, matches = rectification_by_features(views, size=self.view["size"])
         except InputError as error:
             self.refused = error
             raise
