@@ -7,7 +7,7 @@ boards that one camera alone sees, corners that are missing, and what each board
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,9 +77,14 @@ class Solution:
     """Pixels (N, 2) of each view and camera: seen less projected."""
 
     def rms(self) -> float:
-        """Root of the mean square length of the residuals, pixels."""
-        found = np.concatenate([each for view in self.residuals for each in view if each is not None])
-        return float(np.sqrt((found**2).sum(axis=1).mean()))
+        """Reprojection error: see `rms`."""
+        return rms(each for view in self.residuals for each in view)
+
+
+def rms(residuals: Iterable[Floats | None]) -> float:
+    """Root of the mean square length of residuals (N, 2), pixels; None: of a camera that saw no board."""
+    found = np.concatenate([each for each in residuals if each is not None])
+    return float(np.sqrt((found**2).sum(axis=1).mean()))
 
 
 class Problem:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration, Floats, Pixels
-from pamcli.imaging.matching import DenseMatch, grey, match_densely, reduced, reduction
+from pamcli.imaging.matching import DenseMatch, grey, match_densely, peak, reduced, reduction
 
 AREA = 120_000
 """Pixels to which pictures are reduced where all of them is matched."""
@@ -163,9 +163,5 @@ def _disparity(left: Pixels, right: Pixels, point: Floats, calibration: Calibrat
     _, best, _, (column, row) = cv2.minMaxLoc(score)
     if best < ALIKE:
         return None
-    peak = 0.0
-    if 0 < column < score.shape[1] - 1:
-        before, at, after = (float(value) for value in score[row, column - 1 : column + 2])
-        curve = before - 2 * at + after
-        peak = float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5)) if curve < 0 else 0.0
-    return float(x - (column + half + peak))
+    inside = 0 < column < score.shape[1] - 1
+    return float(x - (column + half + (peak(score[row, column - 1 : column + 2]) if inside else 0.0)))

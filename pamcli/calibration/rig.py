@@ -50,7 +50,8 @@ class Camera:
         if not self.fisheye:
             flat = cv2.undistortPoints(points.reshape(-1, 1, 2), self.matrix, self.distortion).reshape(-1, 2)
             for _ in range(3):  # OpenCV stops early: Newton's method on what it projects
-                there = [self._seen(flat + step) for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
+                steps = [flat + step for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
+                there = [self.project(np.column_stack([step, np.ones(len(flat))])) for step in steps]
                 slope = np.stack([(there[1] - there[0]) / 1e-6, (there[2] - there[0]) / 1e-6], axis=-1)
                 flat = flat + (np.linalg.pinv(slope) @ (points - there[0])[..., None])[..., 0]
             rays = np.column_stack([flat, np.ones(len(flat))])
@@ -68,13 +69,13 @@ class Camera:
             [np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)]
         )
 
-    def _seen(self, flat: Floats) -> Floats:
-        """Pixels (N, 2) of a pinhole's points (N, 2) on the plane one ahead."""
+    def project(self, points: Floats) -> Floats:
+        """Pixels (N, 2) in which it sees points (N, 3) of its coordinates, ahead of it."""
         import cv2
 
-        zero, points = np.zeros(3), np.column_stack([flat, np.ones(len(flat))])
-        found: Floats = cv2.projectPoints(points, zero, zero, self.matrix, self.distortion)[0].reshape(-1, 2)
-        return found
+        module, zero, points = cv2.fisheye if self.fisheye else cv2, np.zeros(3), points.reshape(-1, 1, 3)
+        found: Floats = module.projectPoints(points, zero, zero, self.matrix, self.distortion)[0]
+        return found.reshape(-1, 2)
 
     def field_of_view(self, size: tuple[int, int]) -> tuple[float, float]:
         """Degrees that a picture of (width, height) spans along its middle row and column; NaN: not known."""
@@ -83,9 +84,6 @@ class Camera:
         # From the axis to either edge: the angle between the edges themselves would never exceed 180 degrees.
         left, right, top, bottom = np.degrees(np.arctan2(np.hypot(edges[:, 0], edges[:, 1]), edges[:, 2]))
         return float(left + right), float(top + bottom)
-
-    def for_scale(self, x: float, y: float) -> Camera:
-        return replace(self, matrix=_scaled(self.matrix, x, y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +222,7 @@ class Rig:
                 "take them as they are",
             )
         x, y = scales(self.size, width, height)
-        left, right = (camera.for_scale(x, y) for camera in (self.left, self.right))
+        left, right = (replace(each, matrix=_scaled(each.matrix, x, y)) for each in (self.left, self.right))
         stated = self.stated and self.stated.for_scale(x, y)
         return replace(self, left=left, right=right, size=(width, height), others=(), stated=stated)
 
