@@ -159,11 +159,9 @@ def encode_calibration(calibration: Calibration) -> bytes:
     Needs `principal` and `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
     """
     assert calibration.size is not None
-    names = ("P1", "P2", "Q")
-    values = (*calibration.projections(), calibration.reprojection())
-    return _yaml(
-        calibration.size, {"baseline": calibration.baseline, **dict(zip(names, values, strict=True))}
-    )
+    p1, p2 = calibration.projections()
+    values = {"baseline": calibration.baseline, "P1": p1, "P2": p2, "Q": calibration.reprojection()}
+    return _yaml(calibration.size, values)
 
 
 def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:

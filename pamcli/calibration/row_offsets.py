@@ -75,15 +75,10 @@ def row_offsets(left: Pixels, right: Pixels) -> RowOffsets | None:
         keep = np.abs(off) < max(0.5, 3.5 * _spread(off[keep]))
     good = matches.take(keep)
     sizes = np.abs(good.dy)
-    return RowOffsets(
-        good,
-        float(np.median(sizes)),
-        float(np.percentile(sizes, 90)),
-        float(fit[0]),
-        math.degrees(math.atan(fit[1])),
-        float(fit[2]),
-        _worst(good, width, height),
-    )
+    median, p90 = float(np.median(sizes)), float(np.percentile(sizes, 90))
+    shift, slope, stretch = fit.tolist()
+    turn = math.degrees(math.atan(slope))
+    return RowOffsets(good, median, p90, shift, turn, stretch, _worst(good, width, height))
 
 
 def _spread(values: Floats) -> float:
