@@ -158,17 +158,14 @@ class ForeignNetwork:
         maps: Maps = {}
         for count, tile in enumerate(cut, 1):
             weights = tile.weights.repeat(scale, 0).repeat(scale, 1)
-            place = (
-                slice(None),
-                *(slice(scale * part.start, scale * part.stop) for part in (tile.rows, tile.columns)),
+            rows, columns = (
+                slice(scale * part.start, scale * part.stop) for part in (tile.rows, tile.columns)
             )
             found_here = self._of_tile(pair[:, :, tile.rows, tile.columns], scale)
             found_here.pop("right disparity", None)  # of which each tile sees the other end
             for name, found in found_here.items():
-                whole = maps.setdefault(
-                    name, np.zeros((len(found), scale * height, scale * width), np.float32)
-                )
-                whole[place] += weights * found
+                shape = len(found), scale * height, scale * width
+                maps.setdefault(name, np.zeros(shape, np.float32))[:, rows, columns] += weights * found
             if progress is not None:
                 progress(count / len(cut))
         return maps
