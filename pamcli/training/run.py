@@ -31,15 +31,7 @@ from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder
 from pamcli.training.labels import find_labels
 from pamcli.training.loop import RunEnd, Stop, Trainer
-from pamcli.training.own_pairs import (
-    CLEARLY,
-    REMARK,
-    OwnPairs,
-    apart,
-    said_of,
-    sure_disparity,
-    write_labels,
-)
+from pamcli.training.own_pairs import CLEARLY, REMARK, OwnPairs, apart, said_of, sure_disparity, write_labels
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.starting import check_start, starting_network
