@@ -136,10 +136,8 @@ def measured(
 def _place(calibration: Calibration, point: Floats, disparity: float) -> Floats:
     x, y = calibration.principal or (0.0, 0.0)
     z = calibration.focal_length * calibration.baseline / max(disparity + calibration.offset, 1e-6)
-    across, down = (
-        (point[0] - x) / calibration.focal_length,
-        (point[1] - y) / calibration.vertical_focal_length,
-    )
+    across = (point[0] - x) / calibration.focal_length
+    down = (point[1] - y) / calibration.vertical_focal_length
     return z * np.array([across, down, 1.0])
 
 

@@ -315,13 +315,8 @@ class Rig:
         assert self.size is not None
         width, height = self.size
         along = np.linspace(0, 1, 65)
-        border = np.concatenate(
-            [
-                np.column_stack(each)
-                for side in (0 * along, 0 * along + 1)
-                for each in ((along, side), (side, along))
-            ]
-        )
+        grid = np.stack(np.meshgrid(along, along), axis=-1)
+        border = np.concatenate([grid[0], grid[-1], grid[:, 0], grid[:, -1]])
         points = np.vstack([[[0.5, 0.5]], border]) * (width - 1, height - 1)
         middles, reach = [], np.zeros(2)
         for camera, turn in ((self.left, r1), (self.right, r2)):

@@ -226,20 +226,14 @@ def export(
     pair = left, right
     precision = "fp16" if half else "fp32"
     names = ["disparity", "received", "confidence"] if matching else ["left_larger", "right_larger"]
-    data = _as_onnx(
-        module,
-        pair,
-        least if size is None else None,
-        names,
-        {
-            **spec.to_metadata(),
-            **source,
-            "size": DYNAMIC if size is None else f"{tried[0]}x{tried[1]}",
-            "precision": precision,
-            "inputs": "left, right: 1 x 3 x rows x columns, float32, RGB in [0, 1]",
-            "padding": f"edges repeated at the top and the right, to multiples of {least}",
-        },
-    )
+    metadata = spec.to_metadata() | source
+    metadata |= {
+        "size": DYNAMIC if size is None else f"{tried[0]}x{tried[1]}",
+        "precision": precision,
+        "inputs": "left, right: 1 x 3 x rows x columns, float32, RGB in [0, 1]",
+        "padding": f"edges repeated at the top and the right, to multiples of {least}",
+    }
+    data = _as_onnx(module, pair, least if size is None else None, names, metadata)
     runtime = OnnxNetwork(data, "cpu")
     found, quick = _timed(lambda: runtime._run(torch.cat(pair)))
     with torch.inference_mode():
