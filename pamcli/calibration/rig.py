@@ -73,8 +73,9 @@ class Camera:
         """Pixels (N, 2) in which it sees points (N, 3) of its coordinates, ahead of it."""
         import cv2
 
-        module, zero, points = cv2.fisheye if self.fisheye else cv2, np.zeros(3), points.reshape(-1, 1, 3)
-        found: Floats = module.projectPoints(points, zero, zero, self.matrix, self.distortion)[0]
+        module = cv2.fisheye if self.fisheye else cv2
+        there, zero = points.reshape(-1, 1, 3), np.zeros(3)
+        found: Floats = module.projectPoints(there, zero, zero, self.matrix, self.distortion)[0]
         return found.reshape(-1, 2)
 
     def field_of_view(self, size: tuple[int, int]) -> tuple[float, float]:
