@@ -143,7 +143,7 @@ class Module:
             with torch.inference_mode(), self.compute.autocast():
                 found = self.network(*tensors)
         except Exception as error:
-            if is_memory_error(error):
+            if isinstance(error, MemoryError | RuntimeError) and is_memory_error(error):
                 raise
             reason = str(error).strip().partition("\n")[0]
             raise ModelError(f"{self.name} fails: {type(error).__name__}: {reason}") from error
