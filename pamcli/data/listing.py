@@ -20,8 +20,7 @@ from pamcli.calibration.rectified import Calibration
 from pamcli.data.reducing import reduced
 from pamcli.data.source import FRAMES, Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
-from pamcli.files.finding import listed, natural, shown
-from pamcli.files.folders import entries_of, folders_below
+from pamcli.files.finding import entries_of, folders_below, listed, natural, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.images import read_picture
 
@@ -164,13 +163,13 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
     whose suffix comes first in `suffixes` is taken. Raises InputError: the folder cannot be read.
     """
     found: dict[str, Path] = {}
-    for entry in entries_of(folder):
-        stem, suffix = os.path.splitext(entry.name)
+    for name, _ in entries_of(folder):
+        stem, suffix = os.path.splitext(name)
         if suffix.lower() in suffixes and stem.endswith(ending) and len(stem) > len(ending):
             key = stem[: len(stem) - len(ending)]
             other = found.get(key)
             if other is None or suffixes.index(suffix.lower()) < suffixes.index(other.suffix.lower()):
-                found[key] = folder / entry.name
+                found[key] = folder / name
     return found
 
 
@@ -254,7 +253,7 @@ def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple
         if part == "**":
             yield from (((*texts, below), path) for below, path, _ in folders_below(folder, 3))
             continue
-        for name in sorted(entry.name for entry in entries_of(folder)):
+        for name in sorted(name for name, _ in entries_of(folder)):
             if match := rule.fullmatch(name):
                 yield (*texts, *match.groups()), folder / name
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import shown
-from pamcli.files.folders import folders_below
+from pamcli.files.finding import folders_below, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging import png
 from pamcli.imaging.images import Picture, read_picture

@@ -17,8 +17,7 @@ import numpy as np
 from pamcli.data.listing import by_stem, paired, root_of
 from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import natural, shown
-from pamcli.files.folders import folders
+from pamcli.files.finding import folders, natural, shown
 from pamcli.flickr1024.stores import (
     SCALES,
     VIEW_FILES,

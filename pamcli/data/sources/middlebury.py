@@ -30,8 +30,7 @@ from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibrat
 from pamcli.data.listing import Listed, Part, paired, root_of
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import counted, shown
-from pamcli.files.folders import folders, folders_below
+from pamcli.files.finding import counted, folders, folders_below, shown
 from pamcli.imaging.disparity_files import read_disparity
 
 _NAMES = (

@@ -13,8 +13,7 @@ from pamcli.data.decoding import read_positive_disparity
 from pamcli.data.listing import Listed, Part, by_stem, paired
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
-from pamcli.files.folders import folders, folders_below
+from pamcli.files.finding import folders, folders_below, shown
 
 _SUFFIXES = (".png", ".webp")
 _PARTS = (
