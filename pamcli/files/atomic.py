@@ -48,12 +48,10 @@ def check_writable(path: Path) -> None:
         raise explained(path, NotADirectoryError())
     if not os.access(folder, os.W_OK | os.X_OK):
         raise explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    try:  # os.access knows nothing of folders such as /proc, in which no file can be made
+    with writing(path):  # os.access knows nothing of folders such as /proc, in which no file can be made
         descriptor, trial = tempfile.mkstemp(prefix=".pam-", suffix=".tmp", dir=folder)
         os.close(descriptor)
         os.unlink(trial)
-    except OSError as error:
-        raise explained(path, error) from error
 
 
 def _open_pipe(path: Path) -> int:
@@ -105,7 +103,7 @@ def replacing(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     # Its length does not grow with the target's, which may already be as long as a name can be.
     temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
-    try:
+    with writing(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
@@ -114,6 +112,13 @@ def replacing(path: Path) -> Iterator[Path]:
             with suppress(OSError):
                 temporary.unlink()
             raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns an OSError into an OutputError that names the path."""
+    try:
+        yield
     except OSError as error:
         raise explained(path, error) from error
 
@@ -172,11 +177,9 @@ def owned(folder: Path) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{shown(folder)} is a file", "name a folder")
     made = not folder.exists()
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(folder)
-    except OSError as error:
-        raise explained(folder, error) from error
     try:
         yield
     finally:

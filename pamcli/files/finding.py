@@ -125,8 +125,9 @@ def pictures_by_stem(folder: Path) -> dict[str, Path]:
 def files_by_text(template: str) -> dict[str, Path]:
     """Files that match a template, by the text that stands for its `{}`, which may contain "/".
 
-    Hidden files and folders are left alone unless the template names them, sub-folders that may not be read
-    are passed over. Raises InputError where the folder of the template cannot be read.
+    A template that ends in `{}` finds pictures only, any other one what its suffix says. Hidden files and
+    folders are left alone unless the template names them, sub-folders that may not be read are passed over.
+    Raises InputError where the folder of the template cannot be read.
     """
     normal = Path(template).as_posix()
     # The folder of the part before the first `{}`: everything below it may match.

@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.finding import (
-    check_regular,
-    counted,
-    files_by_text,
-    listed,
-    natural,
-    pictures_by_stem,
-    pictures_in,
-    require_file,
-    shown,
-)
+from pamcli.files import finding
+from pamcli.files.finding import counted, listed, natural, require_file, shown
 from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.files.unmatched import way_to_pair
 
@@ -109,7 +100,7 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
     Raises UsageError where a folder holds two pictures of one stem, where no stem is in both folders, and
     for one file on both sides; InputError for a folder that cannot be read.
     """
-    left_by_stem, right_by_stem = pictures_by_stem(lefts), pictures_by_stem(rights)
+    left_by_stem, right_by_stem = finding.pictures_by_stem(lefts), finding.pictures_by_stem(rights)
     if os.path.samefile(lefts, rights):
         raise UsageError(
             f"both views would come from one folder, {shown(lefts)}",
@@ -129,15 +120,12 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
 def pair_templates(left: str, right: str) -> Pairing:
     """Files whose names differ from each other as two templates do.
 
-    Every `{}` of both stands for one and the same text, which may contain "/". Hidden files and folders are
-    left alone unless a template names them, sub-folders that may not be read are passed over. A template that
-    ends in `{}` finds pictures only, any other one what its suffix says.
-
-    Raises UsageError: nothing matches, both templates are the same; InputError: their folder is unreadable.
+    Every `{}` of both stands for one and the same text; what each finds, `files_by_text` says. Raises
+    UsageError: nothing matches, both templates are the same; InputError: their folder is unreadable.
     """
     if Path(left) == Path(right):
         raise UsageError(f"both templates are {shown(left)}", "name the left and the right view")
-    left_by_text, right_by_text = files_by_text(left), files_by_text(right)
+    left_by_text, right_by_text = finding.files_by_text(left), finding.files_by_text(right)
     if not left_by_text.keys() & right_by_text.keys():
         raise UsageError(
             f"no pair: {shown(left)} matches {counted(len(left_by_text), 'file')}, {shown(right)} matches "
@@ -176,7 +164,7 @@ def resolve_packed(
     alone: list[Path] = []
     for path in paths:
         if os.path.isdir(path):
-            inside = pictures_in(path, suffixes)
+            inside = finding.pictures_in(path, suffixes)
             packed = [file for file in inside if not by_suffix or file.suffix.lower() in PACKED_SUFFIXES]
             if not packed:
                 raise UsageError(
@@ -283,7 +271,7 @@ def open_pair_list(path: Path) -> Iterator[BinaryIO]:
         with reading_stdin() as stdin:
             yield stdin
         return
-    check_regular(path)
+    finding.check_regular(path)
     try:
         with open(path, "rb") as stream:
             if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -18,17 +18,7 @@ Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
 """How both views are written as one picture; red-cyan: for glasses."""
 
 PICTURE_SUFFIXES = (
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".tif",
-    ".tiff",
-    ".webp",
-    ".bmp",
-    ".ppm",
-    ".pgm",
-    ".pbm",
-    ".pnm",
+    *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm"),
     *PACKED_SUFFIXES,
 )
 """Pictures that are picked up in a folder. A file named explicitly is recognised by its content."""

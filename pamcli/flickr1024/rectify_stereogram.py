@@ -125,8 +125,7 @@ def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
     if np.array_equal(places, np.eye(2, 3)):
         return view
     size, flags = (view.shape[1], view.shape[0]), cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    result: NDArray[Any] = cv2.warpAffine(view, places, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
-    return result
+    return np.asarray(cv2.warpAffine(view, places, size, flags=flags, borderMode=cv2.BORDER_REPLICATE))
 
 
 @dataclass(frozen=True)

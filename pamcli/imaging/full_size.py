@@ -39,14 +39,12 @@ def along_edges(
     reduced: Pixels,
     view: Pixels,
     *,
-    rows: int | None = None,
     done: Callable[[int], None] = lambda row: None,
 ) -> list[NDArray[np.float32]]:
     """The disparity and the other maps of a reduced view, each (h, w), at the size (H, W) of the view itself.
 
     disparity: pixels of the reduced view, finite; the result is in them, too. others: what belongs to the
-    same pixels, as confidence. reduced, view: (h, w, 3) and (H, W, 3), of any type of picture. rows: that are
-    computed at a time, of no effect on the result; by default so many that memory is bounded. done: is told
+    same pixels, as confidence. reduced, view: (h, w, 3) and (H, W, 3), of any type of picture. done: is told
     how many rows are.
     """
     height, width = view.shape[:2]
@@ -55,7 +53,7 @@ def along_edges(
     down, across = _Places(height, disparity.shape[0]), _Places(width, disparity.shape[1])
     edges = _near_steps(disparity)
     colours = _eight_bits(reduced).reshape(-1, 3)
-    rows = rows or max(1, PIXELS_AT_ONCE // width)
+    rows = max(1, PIXELS_AT_ONCE // width)
     for first in range(0, height, rows):
         last = min(first + rows, height)
         strip = slice(first, last)
@@ -97,20 +95,16 @@ def _linear(values: NDArray[np.float32], down: _Places, across: _Places, rows: s
 
 def _near_steps(disparity: NDArray[np.float32]) -> NDArray[np.bool_]:
     """(h, w): pixels that see a step of the disparity within their reach."""
-    step = np.zeros(disparity.shape, np.uint8)
-    beside, below = (np.abs(np.diff(disparity, axis=axis)) > STEP for axis in (1, 0))
-    for part, there in (
-        (step[:, 1:], beside),
-        (step[:, :-1], beside),
-        (step[1:], below),
-        (step[:-1], below),
-    ):
-        part |= there
     import cv2
 
+    step = np.zeros(disparity.shape, np.uint8)
+    beside, below = (np.abs(np.diff(disparity, axis=axis)) > STEP for axis in (1, 0))
+    for part in (step[:, 1:], step[:, :-1]):
+        part |= beside
+    for part in (step[1:], step[:-1]):
+        part |= below
     side = 2 * REACH - 1
-    reaching = cv2.dilate(step, np.ones((side, side), np.uint8))
-    return np.asarray(reaching, bool)
+    return np.asarray(cv2.dilate(step, np.ones((side, side), np.uint8)), bool)
 
 
 def _of_one_surface(

@@ -58,11 +58,8 @@ def open_source(source: Path | bytes, name: str) -> Iterator[BinaryIO]:
 
 
 def _reason(error: OSError) -> str:
-    known = {
-        errno.ENOENT: "there is no such file",
-        errno.EISDIR: "it is a folder",
-        errno.EACCES: "no permission",
-    }
+    known = {errno.ENOENT: "there is no such file", errno.EISDIR: "it is a folder"}
+    known[errno.EACCES] = "no permission"
     reason = error.strerror or str(error)
     return known.get(error.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
 
@@ -89,9 +86,7 @@ def decoding(name: str) -> Iterator[None]:
         yield
     except (PamError, MemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # libraries raise nearly every class there is on files that are not what they claim
+    except Exception as error:  # libraries raise nearly every class there is on files of another kind
         detail = " ".join(str(error).split())[:120] or type(error).__name__
         # Compressions come and go with the build of imagecodecs.
         if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:

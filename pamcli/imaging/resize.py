@@ -27,9 +27,8 @@ def imresize(picture: NDArray[np.generic], scale: float) -> NDArray[np.generic]:
     """
     if not (scale > 0 and math.isfinite(scale)):
         raise ValueError(f"scale must be above 0, not {scale}")
-    height, width = picture.shape[:2]
-    sizes = math.ceil(scale * height), math.ceil(scale * width)
-    return _resized(picture, sizes, (scale, scale))
+    height, width = (math.ceil(scale * side) for side in picture.shape[:2])
+    return _resized(picture, (height, width), (scale, scale))
 
 
 def imresize_to(picture: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
@@ -38,8 +37,7 @@ def imresize_to(picture: NDArray[np.generic], width: int, height: int) -> NDArra
     Raises ValueError: a side below 1.
     """
     _check_size(width, height)
-    sizes = height, width
-    return _resized(picture, sizes, (height / picture.shape[0], width / picture.shape[1]))
+    return _resized(picture, (height, width), (height / picture.shape[0], width / picture.shape[1]))
 
 
 def nearest(array: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
@@ -52,8 +50,7 @@ def nearest(array: NDArray[np.generic], width: int, height: int) -> NDArray[np.g
         (2 * np.arange(new) + 1) * old // (2 * new)
         for new, old in zip((height, width), array.shape[:2], strict=True)
     )
-    taken: NDArray[np.generic] = array[rows[:, None], columns]
-    return taken
+    return np.asarray(array[rows[:, None], columns])
 
 
 def area_mean(picture: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
@@ -67,10 +64,8 @@ def area_mean(picture: NDArray[np.generic], width: int, height: int) -> NDArray[
     _check_size(width, height)
     if height > picture.shape[0] or width > picture.shape[1]:
         raise ValueError(f"{width} x {height} pixels are no smaller picture")
-    smaller: NDArray[np.generic] = cv2.resize(
-        np.ascontiguousarray(picture), (width, height), interpolation=cv2.INTER_AREA
-    )
-    return smaller
+    whole = np.ascontiguousarray(picture)
+    return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA))
 
 
 def _check_size(width: int, height: int) -> None:

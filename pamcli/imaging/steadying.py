@@ -148,8 +148,7 @@ def _moved(disparity: Floats, flow: Floats) -> Floats:
         cv2.remap(disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
         for how in (cv2.INTER_NEAREST, cv2.INTER_LINEAR)
     )
-    moved: Floats = np.where(np.abs(between - nearest) < EVEN, between, nearest)
-    return moved
+    return np.asarray(np.where(np.abs(between - nearest) < EVEN, between, nearest))
 
 
 def _places(flow: Floats) -> tuple[Floats, Floats]:

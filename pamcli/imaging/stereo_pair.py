@@ -99,16 +99,14 @@ def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
             f"`packed` {layout} wants both views in one picture, equally large",
         )
     height, width = picture.pixels.shape[:2]
-    views = []
-    for start in (0, length // 2):
-        part = slice(start, start + length // 2)
-        area = (slice(None), part) if axis else (part, slice(None))
-        pixels, alpha = picture.pixels[area], None if picture.alpha is None else picture.alpha[area]
-        if half:
-            pixels = imresize_to(pixels, width, height)
-            alpha = None if alpha is None else imresize_to(alpha, width, height)
-        views.append(replace(picture, pixels=pixels, alpha=alpha))
-    first, second = views
+
+    def parts(samples: np.ndarray) -> list[np.ndarray]:
+        halves = np.split(samples, 2, axis)
+        return [imresize_to(each, width, height) for each in halves] if half else halves
+
+    alphas = [None, None] if picture.alpha is None else parts(picture.alpha)
+    both = zip(parts(picture.pixels), alphas, strict=True)
+    first, second = (replace(picture, pixels=pixels, alpha=alpha) for pixels, alpha in both)
     return StereoPair(*((first, second) if order in ("lr", "tb") else (second, first)), name)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from pamcli.errors import InputError, OutputError
 from pamcli.files.atomic import replacing
+from pamcli.imaging.images import eight_bits
 from pamcli.imaging.videos import reason, video_library
 
 QUALITY = "16"
@@ -95,8 +96,7 @@ def _stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction,
 
 def _frame(library: Any, samples: np.ndarray, stored: str, lossless: bool) -> Any:
     height, width, channels = samples.shape
-    if not lossless and samples.dtype == np.uint16:
-        samples = ((samples.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    samples = samples if lossless else eight_bits(samples)
     given, _ = _LOSSLESS[channels, 8 * samples.itemsize]
     pixels = np.ascontiguousarray(samples.reshape(height, width) if channels == 1 else samples)
     frame = library.VideoFrame.from_ndarray(pixels, format=given)

@@ -72,7 +72,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         Part("disparity", "truth", read),
         Part("right_disparity", read=read),
         Part("visible", "visible pixels (mask0nocc.png)", _visible),
-        *([Part("fine", "", partial(_fine, shrunk=shrunk))] if shrunk > 1 else []),
+        Part("fine", "", partial(_fine, shrunk=shrunk)),
     )
     calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
     lefts, rights, truths, right_truths = {}, {}, {}, {}
@@ -93,10 +93,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         for name, folder in scenes.items()
     }
     if shrunk > 1:
-        full = home / f"{split}F"
-        places["fine"] = {
-            name: _elsewhere(full / folder.name / "disp0GT.pfm", home, gts) for name, folder in scenes.items()
-        }
+        fine = {name: home / f"{split}F" / folder.name / "disp0GT.pfm" for name, folder in scenes.items()}
+        places["fine"] = {name: _elsewhere(path, home, gts) for name, path in fine.items()}
     compared = [name for name in lefts if places["visible"].get(name) == places["disparity"].get(name)]
     said = f"no mask0nocc.png for {counted(len(compared), 'pair')}: visible is where both truths agree"
     parts = (*(truth if split == "training" else ()), calibration)
@@ -149,8 +147,7 @@ def _fine(path: Path, shrunk: int) -> dict[str, NDArray[Any]]:
 
 def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
     if path.suffix == ".pfm":
-        disparity: NDArray[np.float32] = read_disparity(path)
-        return disparity
+        return read_disparity(path)
     return read_scaled_disparity(path, _levels_per_pixel(path, size))
 
 

@@ -23,7 +23,7 @@ _PICTURE = f"(?:{'|'.join(PICTURE_SUFFIXES)})"
 
 
 def _zero_unknown(path: Path) -> NDArray[np.float32]:
-    disparity: NDArray[np.float32] = read_disparity(path)
+    disparity = read_disparity(path)
     return np.where(disparity == 0, np.float32(np.nan), disparity)
 
 
