@@ -1,6 +1,5 @@
 """Pictures in files: read to RGB of 8 or 16 bits, written with all that was read."""
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,6 @@ from PIL.BmpImagePlugin import BmpImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PpmImagePlugin import PpmImageFile
-from PIL.WebPImagePlugin import WebPImageFile
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
@@ -33,6 +31,7 @@ from pamcli.imaging.raster import (
     quiet,
     upright,
 )
+from pamcli.imaging.webp import read_webp
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
 _VIDEO = (b"\x1a\x45\xdf\xa3", b"\x00\x00\x01\xba", b"FLV\x01", b"\x30\x26\xb2\x75")  # MKV, MPEG, FLV, WMV
@@ -198,7 +197,7 @@ def _reader(magic: bytes, name: str) -> _Reader:
     if magic.startswith(tiff.SIGNATURES):
         return tiff.read_tiff
     if magic.startswith(b"RIFF") and magic[8:12] == b"WEBP":
-        return _read_webp
+        return read_webp
     if magic.startswith(b"RIFF") and magic[8:12] == b"AVI ":
         raise video_error(name)
     if magic.startswith(b"\xff\xd8\xff"):
@@ -223,10 +222,7 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
         with quiet():
             image = plugin(stream)
         check_size(*image.size, name, max_pixels)
-        if getattr(image, "is_animated", False):
-            raise InputError(f"{name} is animated", "save one frame as a picture of its own")
-        options = image.tile[0].args if image.tile else None
-        largest = options[-1] if isinstance(options, tuple) else None
+        largest = image.tile[0].args[-1] if isinstance(image.tile[0].args, tuple) else None
         if image.mode == "RGB" and isinstance(largest, int) and largest > 255:
             raise InputError(f"{name} is a PPM of 16 bits a channel", "save it as 16-bit PNG or TIFF")
         icc_profile = None if image.mode == "CMYK" else image.info.get("icc_profile")
@@ -237,27 +233,6 @@ def _read_with_pillow(plugin: type[ImageFile], stream: BinaryIO, name: str, max_
             samples = np.array(image.convert(mode))  # a copy: Pillow's own memory is read-only
         quality = jpeg_quality(image.quantization) if isinstance(image, JpegImageFile) else None
     return Raster(np.atleast_3d(samples), icc_profile, image.info.get("exif", b""), jpeg_quality=quality)
-
-
-def _read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    # Pillow makes the whole canvas before the size can be asked, hence a look at the header.
-    with decoding(name):
-        check_size(*_webp_size(stream.read(30)), name, max_pixels)
-    stream.seek(0)
-    return _read_with_pillow(WebPImageFile, stream, name, max_pixels)
-
-
-def _webp_size(header: bytes) -> tuple[int, int]:
-    kind, body = header[12:16], header[20:]
-    if kind == b"VP8X":  # flags, 3 bytes reserved, width - 1 and height - 1 in 24 bits each
-        return int.from_bytes(body[4:7], "little") + 1, int.from_bytes(body[7:10], "little") + 1
-    if kind == b"VP8L":  # signature, then width - 1 and height - 1 in 14 bits each
-        (bits,) = struct.unpack_from("<I", body, 1)
-        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if kind == b"VP8 ":  # frame tag, start code, then both in 14 bits; the upper two bits are a scale
-        width, height = struct.unpack_from("<HH", body, 6)
-        return width & 0x3FFF, height & 0x3FFF
-    raise ValueError("no picture inside")
 
 
 def try_formats() -> tuple[str, ...]:

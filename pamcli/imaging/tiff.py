@@ -239,4 +239,5 @@ def _divided_by(alpha: np.ndarray, color: np.ndarray) -> np.ndarray:
     """Undo a multiplication of the colours by alpha; where alpha is 0 they are lost and stay 0."""
     full = int(np.iinfo(color.dtype).max)
     whole = np.maximum(alpha, 1).astype(np.uint64)
-    return np.minimum((color.astype(np.uint64) * full + whole // 2) // whole, full).astype(color.dtype)
+    divided = (color.astype(np.uint64) * full + whole // 2) // whole
+    return np.asarray(np.minimum(divided, full), color.dtype)

@@ -15,10 +15,8 @@ from pamcli.files.atomic import replacing
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.videos import reason, video_library
 
-QUALITY = "16"
-"""H.264's constant rate factor: differences that hardly anybody sees."""
-_BT709 = 1
-"""How players take colours to be stored in pictures of today's sizes."""
+QUALITY = "16"  # H.264's constant rate factor: differences that hardly anybody sees
+_BT709 = 1  # how players take colours to be stored in pictures of today's sizes
 _LOSSLESS = {
     # channels, bits: pixels as numpy has them, as they are stored
     (1, 8): ("gray", "gray"),

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -161,9 +161,8 @@ class PackedPictures(_Packed):
 
 def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     """The patches below an output folder, or in the very folder that is given; None where there are none."""
-    stores: tuple[StoreName, ...] = ("packed", "folders")
     wanted = [scale for scale in stores.SCALES if keys.get("scale") in (None, str(scale))]
-    there = [StorePaths.of(root, scale, store) for scale in wanted for store in stores]
+    there = [StorePaths.of(root, scale, store) for scale in wanted for store in get_args(StoreName)]
     there = [paths for paths in there if paths.store.is_dir()]
     if len(there) > 1:
         both = " and ".join(paths.store.name for paths in there)

@@ -21,7 +21,7 @@ _KEYS = (Key("truth", "all measured pixels or the visible ones", ("occ", "noc"),
 
 def _known(path: Path) -> NDArray[np.bool_]:
     # Says nothing where "occ" knows nothing either: there it is False, and no truth is compared.
-    return np.isfinite(read_disparity(path))
+    return np.asarray(np.isfinite(read_disparity(path)))
 
 
 def _patterns(

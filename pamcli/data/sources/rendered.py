@@ -123,7 +123,7 @@ def _of_channels(path: Path, red: float, green: float, blue: float) -> NDArray[n
     pixels = read_picture(path).pixels
     if pixels.dtype != np.uint8:
         raise InputError(f"{shown(path)} is no disparity of this set: it has 16 bits a channel, not 8")
-    return (pixels.astype(np.float64) @ np.array([red, green, blue])).astype(np.float32)
+    return np.asarray(pixels.astype(np.float64) @ np.array([red, green, blue]), np.float32)
 
 
 def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:

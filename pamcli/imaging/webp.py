@@ -1,0 +1,49 @@
+"""WebP. Pillow's reader makes the whole canvas before the size can be asked, hence a look at the header."""
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from pamcli.errors import InputError
+from pamcli.imaging.raster import Raster, check_size, decoding
+
+_ANIMATION = 0x02  # flag in the extended header
+
+
+def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
+    """Raises InputError: too many pixels, animated, damaged, truncated."""
+    import imagecodecs
+
+    with decoding(name):
+        width, height = _size(stream.read(30))
+        check_size(width, height, name, max_pixels)
+        stream.seek(0)
+        data = stream.read()
+        chunks = dict(_chunks(data))
+        if chunks.get(b"VP8X", b"\0")[0] & _ANIMATION:
+            raise InputError(f"{name} is animated", "save one frame as a picture of its own")
+        samples = imagecodecs.webp_decode(data)
+    return Raster(np.atleast_3d(samples), chunks.get(b"ICCP"), chunks.get(b"EXIF", b""))
+
+
+def _size(header: bytes) -> tuple[int, int]:
+    kind, body = header[12:16], header[20:]
+    if kind == b"VP8X":  # flags, 3 bytes reserved, width - 1 and height - 1 in 24 bits each
+        return int.from_bytes(body[4:7], "little") + 1, int.from_bytes(body[7:10], "little") + 1
+    if kind == b"VP8L":  # signature, then width - 1 and height - 1 in 14 bits each
+        (bits,) = struct.unpack_from("<I", body, 1)
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":  # frame tag, start code, then both in 14 bits; the upper two bits are a scale
+        width, height = struct.unpack_from("<HH", body, 6)
+        return width & 0x3FFF, height & 0x3FFF
+    raise ValueError("no picture inside")
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    position = 12
+    while position + 8 <= len(data):
+        kind, length = struct.unpack_from("<4sI", data, position)
+        yield kind, data[position + 8 : position + 8 + length]
+        position += 8 + length + length % 2  # chunks start at even positions
