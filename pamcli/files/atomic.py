@@ -30,17 +30,13 @@ def check_writable(path: Path) -> None:
 
     To be asked before the work is done; nothing is made.
     """
-    try:
+    with writing(path), suppress(FileNotFoundError, NotADirectoryError):
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder", "name a file")
         if stat.S_ISFIFO(mode):
             _HELD.append(_open_pipe(path))
             return
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        raise explained(path, error) from error
     folder = Path(os.path.realpath(path)).parent
     while not os.path.lexists(folder):
         folder = folder.parent
@@ -114,15 +110,6 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError into an OutputError that names the path."""
-    try:
-        yield
-    except OSError as error:
-        raise explained(path, error) from error
-
-
 class GoneError(OutputError):
     """A folder has gone, and with it results of this run."""
 
@@ -164,6 +151,15 @@ def explained(path: Path, error: OSError) -> OutputError:
         )
     reason = error.strerror or str(error)
     return OutputError(f"cannot write {path}: {reason[:1].lower()}{reason[1:]}", _HINTS.get(error.errno or 0))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns an OSError into an OutputError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise explained(path, error) from error
 
 
 @contextmanager

@@ -39,10 +39,8 @@ def natural(text: str) -> tuple[list[str | int], str]:
 
 def video_error(path: Path | str) -> InputError:
     """What to say of a video, with the line that makes frames of it."""
-    name = shlex.quote(str(path))
-    return InputError(
-        f"{shown(path)} is a video", f"make pictures of it: mkdir frames && ffmpeg -i {name} frames/%06d.png"
-    )
+    way = f"mkdir frames && ffmpeg -i {shlex.quote(str(path))} frames/%06d.png"
+    return InputError(f"{shown(path)} is a video", f"make pictures of it: {way}")
 
 
 def require_file(path: Path) -> None:
@@ -50,13 +48,9 @@ def require_file(path: Path) -> None:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
+        hint = "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
         pattern = "*" in str(path) or "?" in str(path)
-        raise InputError(
-            f"no such file: {shown(path)}",
-            "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
-            if pattern
-            else None,
-        ) from None
+        raise InputError(f"no such file: {shown(path)}", hint if pattern else None) from None
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(mode):
@@ -111,10 +105,8 @@ def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> l
 def pictures_by_stem(folder: Path) -> dict[str, Path]:
     """`pictures_in` by their stems; raises UsageError where two share one."""
     found: dict[str, Path] = {}
-    paths = pictures_in(folder)
-    first = [found.setdefault(path.stem, path) for path in paths]
-    twice = [f"{shown(one)} and {shown(two)}" for one, two in zip(first, paths, strict=True) if one != two]
-    if twice:
+    both = [(found.setdefault(path.stem, path), path) for path in pictures_in(folder)]
+    if twice := [f"{shown(first)} and {shown(other)}" for first, other in both if first != other]:
         raise UsageError(
             f"two pictures of one stem in a folder: {listed(twice)}",
             "keep one of them, or use templates with a suffix such as 'lefts/{}.png'",

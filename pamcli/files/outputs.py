@@ -167,10 +167,8 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
         elif what is None and not suffix:
             hint = "a folder that does not exist yet needs a slash at its end"
-        raise UsageError(
-            f"{what or kind.option} {shown(text)} has {has}: use {', '.join(kind.suffixes)}",
-            hint,
-        )
+        said = f"{what or kind.option} {shown(text)} has {has}: use {', '.join(kind.suffixes)}"
+        raise UsageError(said, hint)
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
         raise UsageError(
             f"{what or kind.option} {shown(text)} contradicts the format {format_suffix[1:]}",
@@ -238,10 +236,8 @@ class SeenPaths:
         try:
             row = self._seen.execute(question, values).fetchone()
         except self._no_room as error:
-            raise OutputError(
-                f"the names of a long batch do not fit into the temporary folder: {error}",
-                "TMPDIR may name another",
-            ) from error
+            said = f"the names of a long batch do not fit into the temporary folder: {error}"
+            raise OutputError(said, "TMPDIR may name another") from error
         return row and row[0]
 
     def _note_inputs(self, places: Iterable[bytes]) -> None:
@@ -269,8 +265,7 @@ def check_collisions(
     with their count.
     """
     seen = SeenPaths(pairs, read)
-    both = zip(pairs, outputs, strict=True)
-    if bad := [text for pair, paths in both for text in seen.collisions(pair, paths)]:
+    if bad := [text for both in zip(pairs, outputs, strict=True) for text in seen.collisions(*both)]:
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 

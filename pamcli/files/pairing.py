@@ -308,9 +308,8 @@ def iter_pair_list(
 
 def _not_too_long(size: int, line: int) -> None:
     if size > LONGEST_LINE:
-        raise UsageError(
-            f"line {line} of the list is longer than three paths can be", "is it a list of pairs?"
-        )
+        said = f"line {line} of the list is longer than three paths can be"
+        raise UsageError(said, "is it a list of pairs?")
 
 
 def _tab_lines(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
@@ -349,9 +348,8 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool, look: bool
     if any("\0" in column for column in columns):
         raise UsageError("NUL characters in a list of lines", "`null` is for NUL-separated lists")
     if not nul and len(columns) not in (2, 3):
-        raise UsageError(
-            f"{counted(len(columns), 'column')} instead of 2 or 3", "columns are separated by one tab"
-        )
+        said = f"{counted(len(columns), 'column')} instead of 2 or 3"
+        raise UsageError(said, "columns are separated by one tab")
     if "" in columns:
         raise UsageError(f"column {columns.index('') + 1} is empty")
     left, right = Path(columns[0]), Path(columns[1])
