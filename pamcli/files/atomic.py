@@ -198,10 +198,8 @@ def _locked(folder: Path) -> int | None:
     except BlockingIOError:
         inode = os.fstat(descriptor).st_ino
         os.close(descriptor)
-        raise UsageError(
-            f"another process{_holder(inode)} is writing into {shown(folder)}",
-            "wait for it, or name another folder",
-        ) from None
+        said = f"another process{_holder(inode)} is writing into {shown(folder)}"
+        raise UsageError(said, "wait for it, or name another folder") from None
     except OSError:  # a file system without locks
         os.close(descriptor)
         return None

@@ -107,10 +107,8 @@ def pictures_by_stem(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     both = [(found.setdefault(path.stem, path), path) for path in pictures_in(folder)]
     if twice := [f"{shown(first)} and {shown(other)}" for first, other in both if first != other]:
-        raise UsageError(
-            f"two pictures of one stem in a folder: {listed(twice)}",
-            "keep one of them, or use templates with a suffix such as 'lefts/{}.png'",
-        )
+        said = f"two pictures of one stem in a folder: {listed(twice)}"
+        raise UsageError(said, "keep one of them, or use templates with a suffix such as 'lefts/{}.png'")
     return found
 
 

@@ -85,10 +85,8 @@ def resolve_pairs(left: str, right: str) -> Pairing:
             require_file(view)
     if folders:
         other = views[views[0] in folders]
-        raise UsageError(
-            f"{shown(folders[0])} is a folder and {shown(other)} is a file",
-            "give two pictures, two folders or two templates with {}",
-        )
+        said = f"{shown(folders[0])} is a folder and {shown(other)} is a file"
+        raise UsageError(said, "give two pictures, two folders or two templates with {}")
     pair = PairName(*views, views[0].stem)
     _refuse_same_file([pair])
     return Pairing((pair,), batch=False)
@@ -102,10 +100,8 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
     """
     left_by_stem, right_by_stem = finding.pictures_by_stem(lefts), finding.pictures_by_stem(rights)
     if os.path.samefile(lefts, rights):
-        raise UsageError(
-            f"both views would come from one folder, {shown(lefts)}",
-            "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'",
-        )
+        said = f"both views would come from one folder, {shown(lefts)}"
+        raise UsageError(said, "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'")
     both = left_by_stem.keys() & right_by_stem.keys()
     if not both:
         raise UsageError(
@@ -167,10 +163,8 @@ def resolve_packed(
             inside = finding.pictures_in(path, suffixes)
             packed = [file for file in inside if not by_suffix or file.suffix.lower() in PACKED_SUFFIXES]
             if not packed:
-                raise UsageError(
-                    f"no picture in {shown(path)} says that it holds both views, as {_PACKED} do",
-                    "give a left and a right folder, or `packed` lr, rl, tb or bt",
-                )
+                said = f"no picture in {shown(path)} says that it holds both views, as {_PACKED} do"
+                raise UsageError(said, "give a left and a right folder, or `packed` lr, rl, tb or bt")
             found += packed
             alone += [file for file in inside if file not in packed]
         else:
@@ -239,10 +233,8 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
                 bad.append(item.message)
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
-        raise UsageError(
-            f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}",
-            f"a list holds {columns}, with paths relative to the current folder",
-        )
+        said = f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}"
+        raise UsageError(said, f"a list holds {columns}, with paths relative to the current folder")
     if not count:
         raise UsageError(f"the pair list {shown(path)} holds no pair")
     return PairList(path, nul, root, count)

@@ -80,10 +80,8 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
         both = [each for each in (views[side].get(name), found) if each is not None]
         unpacked = [each for each in both if each.location.member is None]
         if len(both) > 1 and len(unpacked) != 1:
-            raise InputError(
-                f"two pictures are both called {shown(name)}: {both[0].location} and {both[1].location}",
-                "give the folder or the archive that is meant",
-            )
+            said = f"two pictures are both called {shown(name)}: {both[0].location} and {both[1].location}"
+            raise InputError(said, "give the folder or the archive that is meant")
         views[side][name] = (unpacked or both)[0]
     lefts, rights = views["_L"], views["_R"]
     names = sorted(lefts.keys() & rights.keys(), key=natural)

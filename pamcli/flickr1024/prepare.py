@@ -219,7 +219,5 @@ def check_folder(out: Path) -> None:
     names = os.listdir(out) if out.exists() else []
     others = sorted(name for name in names if name not in known and name[0] != ".")
     if others:
-        raise UsageError(
-            f"{shown(out)} holds something else already: {listed(others)}",
-            "name a new folder, or one that a run like this made",
-        )
+        said = f"{shown(out)} holds something else already: {listed(others)}"
+        raise UsageError(said, "name a new folder, or one that a run like this made")

@@ -130,9 +130,8 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
     """
     path = Path(path)
     if disparity.ndim != 2 or disparity.dtype.kind != "f":
-        raise InputError(
-            f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
-        )
+        said = f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
+        raise InputError(said)
     check_new_file(path, overwrite=overwrite)
     file = encode_disparity(disparity, path.suffix)
     for warning in file.warnings:
@@ -219,10 +218,8 @@ def _check_data(length: int, expected: int, name: str) -> None:
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     samples = png.read_png(stream, name, max_pixels).samples
     if samples.dtype != np.uint16:
-        raise InputError(
-            f"{name} is an 8-bit PNG; disparities are stored in 16 bits, 256 for each pixel",
-            "a colour picture of a disparity map cannot be read back",
-        )
+        said = f"{name} is an 8-bit PNG; disparities are stored in 16 bits, 256 for each pixel"
+        raise InputError(said, "a colour picture of a disparity map cannot be read back")
     if samples.shape[2] != 1:
         raise InputError(f"{name} has {samples.shape[2]} channels, a disparity map has one")
     return from_levels(samples[..., 0])

@@ -99,10 +99,8 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
     if width < 1 or height < 1:
         raise InputError(f"{name} has no pixels: its header says {width} x {height}")
     if max_pixels is not None and width * height > max_pixels:
-        raise InputError(
-            f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}",
-            "raise the limit with `max_pixels` N, or lift it with `max_pixels` none",
-        )
+        said = f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}"
+        raise InputError(said, "raise the limit with `max_pixels` N, or lift it with `max_pixels` none")
 
 
 def exif_orientation(exif: bytes) -> int:

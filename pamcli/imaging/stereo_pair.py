@@ -36,10 +36,8 @@ class StereoPair:
                 "a rectified pair has one; rotate the pixels and drop the tag",
             )
         if sizes[0] != sizes[1]:
-            raise InputError(
-                f"{self.name}: the views differ in size, left {sizes[0]}, right {sizes[1]} pixels",
-                "both pictures of a rectified pair have one size",
-            )
+            said = f"{self.name}: the views differ in size, left {sizes[0]}, right {sizes[1]} pixels"
+            raise InputError(said, "both pictures of a rectified pair have one size")
 
     @property
     def title(self) -> str:
@@ -74,9 +72,8 @@ def read_packed_pair(
         views = mpo_views(stream, name, named_so=layout == "auto")
         if len(views) == 2:
             if layout not in ("auto", "lr", "rl"):
-                raise InputError(
-                    f"{name} holds two pictures, not one with both views", f"leave out `packed` {layout}"
-                )
+                said = f"{name} holds two pictures, not one with both views"
+                raise InputError(said, f"leave out `packed` {layout}")
             left, right = (
                 decode_picture(io.BytesIO(view), f"{name}, picture {number}", max_pixels)
                 for number, view in enumerate(views, 1)
@@ -94,10 +91,8 @@ def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
     axis = 1 if order in ("lr", "rl") else 0
     length = picture.pixels.shape[axis]
     if length % 2:
-        raise InputError(
-            f"{name}: {'a width' if axis else 'a height'} of {length} px cannot be halved",
-            f"`packed` {layout} wants both views in one picture, equally large",
-        )
+        said = f"{name}: {'a width' if axis else 'a height'} of {length} px cannot be halved"
+        raise InputError(said, f"`packed` {layout} wants both views in one picture, equally large")
     height, width = picture.pixels.shape[:2]
 
     def parts(samples: np.ndarray) -> list[np.ndarray]:

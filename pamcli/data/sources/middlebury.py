@@ -57,10 +57,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     scenes: Mapping[str, Path] = {}
     if evaluation:
         if size is None and len(sizes) > 1:
-            raise UsageError(
-                f"{shown(home)} has {split} pictures of several sizes",
-                "say which: " + " or ".join(f"?size={size}" for size in sizes),
-            )
+            said = f"{shown(home)} has {split} pictures of several sizes"
+            raise UsageError(said, "say which: " + " or ".join(f"?size={size}" for size in sizes))
         size = size or (sizes or ["Q"])[0]
         top = f"{split}{size}"
         scenes = {f"{top}/{name}": folder for name, folder in folders(home / top).items()}
@@ -176,10 +174,8 @@ def _size(path: Path, full_height: int, sizes: str) -> str:
     for size in sizes:
         if height == full_height // _SHRUNK[size]:
             return size
-    raise InputError(
-        f"{shown(path)} is {height} pixels high, which is none of Middlebury's sizes",
-        "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size",
-    )
+    said = f"{shown(path)} is {height} pixels high, which is none of Middlebury's sizes"
+    raise InputError(said, "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size")
 
 
 INFO = SourceInfo(

@@ -9,14 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.decoding import (
-    disparity_of_depth,
-    read_hdf5_disparity,
-    read_levels,
-    read_mask,
-    read_positive_disparity,
-    read_scaled_disparity,
-)
+from pamcli.data import decoding
+from pamcli.data.decoding import disparity_of_depth, read_hdf5_disparity, read_levels, read_mask
 from pamcli.data.listing import Part, Patterns, truths
 from pamcli.data.source import Key
 from pamcli.errors import InputError
@@ -28,7 +22,7 @@ CARLA = Patterns(
     "trainingF/*/im0.png",
     "trainingF/*/im1.png",
     # The sign differs between the views.
-    truths(read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
+    truths(decoding.read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
     tops=("carla-highres",),
 ).row(
     "carla",
@@ -47,7 +41,7 @@ CRESTEREO = Patterns(
     "{part}/**/*_left.jpg",
     "{part}/**/*_right.jpg",
     truths(
-        partial(read_scaled_disparity, levels_per_pixel=32),
+        partial(decoding.read_scaled_disparity, levels_per_pixel=32),
         "{0}/{1}/{2}_left.disp.png",
         "{0}/{1}/{2}_right.disp.png",
     ),

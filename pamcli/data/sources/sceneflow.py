@@ -42,10 +42,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         other = "clean" if wanted == "frames_finalpass" else "final"
         for home in homes:
             if (home / f"frames_{other}pass").is_dir() and not (home / wanted).is_dir():
-                raise InputError(
-                    f"{shown(home)} has no {wanted}, but frames_{other}pass",
-                    f"ask for it: add ?pass={other} to the path",
-                )
+                said = f"{shown(home)} has no {wanted}, but frames_{other}pass"
+                raise InputError(said, f"ask for it: add ?pass={other} to the path")
     return source
 
 
