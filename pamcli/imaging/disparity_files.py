@@ -232,8 +232,13 @@ def from_levels(levels: np.ndarray) -> np.ndarray:
 
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    # The header apart from the data: numpy.load would make the array that a header claims, however large.
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with decoding(name), quiet():
-        shape, fortran_order, dtype = _npy_header(stream)
+        version = np.lib.format.read_magic(stream)
+        if version not in headers:
+            raise ValueError(f"version {version} of the format is not known")
+        shape, fortran_order, dtype = headers[version](stream)
     if dtype.kind != "f":
         raise InputError(f"{name} holds {dtype}; disparities are floating-point pixels")
     if len(shape) != 2:
@@ -242,16 +247,6 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     data = stream.read()
     _check_data(len(data), shape[0] * shape[1] * dtype.itemsize, name)
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
-
-
-def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    # The header apart from the data: numpy.load would make the array that a header claims, however large.
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"version {version} of the format is not known")
 
 
 _READERS = {
