@@ -171,8 +171,8 @@ def rectify(item: StereogramItem) -> None:
         item.mark(Report(item.picture, "set aside", str(why)).as_json())
         return
     height, width = result.left.shape[:2]
-    found = {key: getattr(result, key) for key in FOUND}
-    known = {key: round(each, 4) if isinstance(each, float) else each for key, each in found.items()}
+    known: dict[str, Any] = {key: getattr(result, key) for key in FOUND}
+    known |= {key: round(value, 4) for key, value in known.items() if isinstance(value, float)}
     for side, pixels in (("L", result.left), ("R", result.right)):
         write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
     report = Report(item.picture, "pair", name=item.name, width=width, height=height, **known)
