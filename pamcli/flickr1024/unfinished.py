@@ -73,11 +73,7 @@ class Item:
 
     def require(self, path: Path, size: int = 0) -> None:
         """Raise InputError where a part of the result, of so many bytes or more, is not there."""
-        try:
-            there = path.stat().st_size >= size
-        except OSError:
-            there = False
-        if not there:
+        if not os.path.exists(path) or path.stat().st_size < size:
             said = f"{shown(self.record)} says that {shown(path)} is there, and it is not, or not whole"
             raise InputError(said, f"remove {shown(self.folder)} and begin anew")
 

@@ -166,17 +166,13 @@ def reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-class Videos:
+class Videos(dict[Path, Video]):
     """Videos that are kept open while their frames are worked on; another process opens them anew."""
 
-    def __init__(self) -> None:
-        self._open: dict[Path, Video] = {}
-
-    def __getitem__(self, path: Path) -> Video:
+    def __missing__(self, path: Path) -> Video:
         """The video, opened when it is first asked for. Raises as `Video` does."""
-        if path not in self._open:
-            self._open[path] = Video(path)
-        return self._open[path]
+        self[path] = Video(path)
+        return self[path]
 
     def __reduce__(self) -> tuple[type[Videos], tuple[()]]:
         return Videos, ()
