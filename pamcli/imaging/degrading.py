@@ -55,13 +55,7 @@ class Degradation:
         if self.sharpening:
             by = ImageFilter.UnsharpMask(radius=1, percent=round(100 * self.sharpening), threshold=0)
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).filter(by))
-        if self.jpeg is None:
-            return view
-        file, subsampling = io.BytesIO(), "4:4:4" if self.whole_colours else "4:2:0"
-        image = Image.fromarray(np.ascontiguousarray(view))
-        image.save(file, "JPEG", quality=self.jpeg, subsampling=subsampling)
-        with Image.open(file) as read:
-            return np.asarray(read)
+        return view if self.jpeg is None else compressed(view, self.jpeg, whole_colours=self.whole_colours)
 
 
 def parse_degradation(text: str, option: str) -> Degradation:
@@ -101,3 +95,12 @@ def blurred(view: View, deviation: float) -> View:
         return view
     image = Image.fromarray(np.ascontiguousarray(view))
     return np.asarray(image.filter(ImageFilter.GaussianBlur(deviation)))
+
+
+def compressed(view: View, quality: int, *, whole_colours: bool = False) -> View:
+    """Picture (H, W, 3) as it comes back from a JPEG file of `quality` (1 to 100)."""
+    file = io.BytesIO()
+    subsampling = "4:4:4" if whole_colours else "4:2:0"
+    Image.fromarray(np.ascontiguousarray(view)).save(file, "JPEG", quality=quality, subsampling=subsampling)
+    with Image.open(file) as image:
+        return np.asarray(image)
