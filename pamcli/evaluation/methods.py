@@ -7,6 +7,7 @@ pam itself calls them.
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,12 +22,11 @@ from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.results import Fact
-from pamcli.evaluation.semi_global import SemiGlobalMethod
-from pamcli.evaluation.superres_baselines import DenoisedBicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import listed, shown
 from pamcli.files.folders import entries_of
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
+from pamcli.imaging.degrading import Degradation
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.registry.catalog import sha256
@@ -35,12 +35,44 @@ Estimates = Callable[[Sample], Estimate | None]
 """Finds the disparity of a sample; None: there is nothing for it."""
 Enlarges = Callable[[SuperresPair], Enlarged | None]
 """Enlarges the low-resolution views of a pair; None: there is nothing for it."""
+LEAST_STRENGTH = 3.0  # levels: what does best with JPEG alone
 Watch = Callable[[int], Callable[[float], None]]
 """Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
 
 
+class Method(ABC):
+    """What is measured: it finds disparity, or enlarges pictures, or both."""
+
+    name: str
+
+    @property
+    def row(self) -> str:
+        """Its name in tables."""
+        return self.name
+
+    @abstractmethod
+    def facts(self) -> list[Fact]:
+        """State what was measured, name and value, the method itself first."""
+
+    def notes(self) -> list[str]:
+        """State what a reader of the figures must know of what was measured since the last call."""
+        return []
+
+    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
+        """Make ready to match a data set. Raises UsageError: it cannot; files raise as `find_files`.
+
+        extras: with confidence, unless it takes the network a second run, and visibility where the truth
+        knows it.
+        """
+        raise UsageError(f"{self.row} finds no disparity")
+
+    def enlarged(self, source: Source) -> Enlarges:
+        """Make ready to enlarge a data set. Raises UsageError: it cannot; files raise as `find_files`."""
+        raise UsageError(f"{self.row} enlarges no pictures")
+
+
 @dataclass(frozen=True)
-class NetworkMethod:
+class NetworkMethod(Method):
     """A network that is loaded: a `StereoMatcher` or a `StereoUpscaler`."""
 
     network: Any
@@ -58,11 +90,9 @@ class NetworkMethod:
 
     @property
     def row(self) -> str:
-        """Its name in tables."""
         return f"{self.name}, left view twice" if self.right_view == "left" else self.name
 
     def facts(self) -> list[Fact]:
-        """State what was measured, name and value, the method itself first."""
         described = self.network.compute.describe()
         found = [("network", self.row)]
         if self.weights is not None:
@@ -70,7 +100,6 @@ class NetworkMethod:
         return [*found, ("device", f"{described['device']}, {described['precision']}")]
 
     def notes(self) -> list[str]:
-        """State what a reader of the figures must know of what was measured since the last call."""
         said = [listed(self.departures, "; ", most=2)] if self.departures else []
         self.departures.clear()
         return said
@@ -81,12 +110,6 @@ class NetworkMethod:
             self.departures[said] = None
 
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
-        """Make ready for a data set. Files raise UsageError, InputError as `find_files`.
-
-        extras: with confidence, unless it takes the network a second run, and visibility where the truth
-        knows it.
-        """
-
         def estimate(sample: Sample) -> Estimate:
             visible = {"visible"} if sample.visible is not None else set()
             sure = {"confidence"} if getattr(self.network, "sure_at_once", True) else set()
@@ -107,7 +130,6 @@ class NetworkMethod:
         return Estimate(found.disparity, found.visible, found.confidence, seconds, memory, run)
 
     def enlarged(self, source: Source) -> Enlarges:
-        """Make ready for a data set. Files raise UsageError, InputError as `find_files`."""
         return self.enlarge
 
     def enlarge(self, pair: SuperresPair) -> Enlarged:
@@ -127,7 +149,7 @@ class NetworkMethod:
 
 
 @dataclass(frozen=True)
-class FilesMethod:
+class FilesMethod(Method):
     """Files in a folder, named as the samples are. Raises UsageError: a scale that makes no pixels."""
 
     folder: Path
@@ -174,7 +196,41 @@ class FilesMethod:
         return enlarge
 
 
-Method = NetworkMethod | FilesMethod | SemiGlobalMethod | DenoisedBicubic
+@dataclass(frozen=True)
+class DenoisedBicubic(Method):
+    """Both views denoised by OpenCV's non-local means, then enlarged by bicubic.
+
+    It is told how much noise there is, which no program knows of a camera's pictures.
+    """
+
+    degradation: Degradation
+
+    name = "denoised, bicubic"
+
+    def facts(self) -> list[Fact]:
+        import cv2
+
+        strength = f"h {self._strength:g}"
+        return [("denoised", f"OpenCV {cv2.__version__}, fastNlMeansDenoisingColored, {strength}")]
+
+    def enlarged(self, source: Source) -> Enlarges:
+        return self.enlarge
+
+    def enlarge(self, pair: SuperresPair) -> Enlarged:
+        """Enlarge one pair."""
+        low_left, low_right = (self._denoised(view) for view in (pair.low_left, pair.low_right))
+        return replace(pair, low_left=low_left, low_right=low_right).bicubic()
+
+    @property
+    def _strength(self) -> float:
+        return max(LEAST_STRENGTH, self.degradation.noise)
+
+    def _denoised(self, view: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        import cv2
+
+        ordered = np.ascontiguousarray(view[..., ::-1])
+        found = cv2.fastNlMeansDenoisingColored(ordered, None, self._strength, self._strength)
+        return np.ascontiguousarray(found[..., ::-1]).astype(np.uint8, copy=False)
 
 
 def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
@@ -201,6 +257,8 @@ def method_of(
     if what.startswith("files:"):
         return FilesMethod(Path(what.removeprefix("files:")), scale, allow_missing, name=name)
     if what in ("opencv", "opencv-wls"):
+        from pamcli.evaluation.semi_global import SemiGlobalMethod
+
         return SemiGlobalMethod(name, what == "opencv-wls", max_disparity)
     matcher, path = load(what)
     return NetworkMethod(matcher, name, path)

@@ -12,6 +12,7 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.methods import Estimates, Method
 from pamcli.evaluation.preparing import interpolate_background
 from pamcli.evaluation.results import Fact
 from pamcli.files.finding import counted
@@ -39,7 +40,7 @@ WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}
 
 
 @dataclass(frozen=True)
-class SemiGlobalMethod:
+class SemiGlobalMethod(Method):
     """StereoSGBM on grey pictures, widened so that something is found up to the left border.
 
     Raises UsageError: a filter that this OpenCV does not have.
@@ -60,13 +61,7 @@ class SemiGlobalMethod:
                 "install opencv-contrib-python-headless in place of opencv-python-headless, or take opencv",
             )
 
-    @property
-    def row(self) -> str:
-        """Its name in tables."""
-        return self.name
-
     def facts(self) -> list[Fact]:
-        """State the method and its settings."""
         import cv2
 
         limit = self.max_disparity or f"the calibration's ndisp, else {DISPARITIES}"
@@ -87,12 +82,7 @@ class SemiGlobalMethod:
         without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
         return {**SETTINGS, **(without if self.wls else {})}
 
-    def notes(self) -> list[str]:
-        """State what a reader of the figures must know of what was measured: nothing."""
-        return []
-
-    def disparities(self, source: Source, *, extras: bool = True) -> Any:
-        """Make ready for a data set: a function from a sample to an `Estimate`."""
+    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
         return self.match
 
     def match(self, sample: Sample) -> Estimate:
