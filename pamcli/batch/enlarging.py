@@ -8,6 +8,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
+import numpy as np
+
 from pamcli.batch import LOG
 from pamcli.batch.job import Job
 from pamcli.batch.networks import load_upscaler
@@ -17,12 +19,13 @@ from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
+from pamcli.imaging.camera_faults import camera_fault
+from pamcli.imaging.images import check_encodable, encode_picture
+from pamcli.imaging.resize import imresize_to
+from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, packed, packed_size
 from pamcli.registry.catalog import files_behind
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.upscaler import StereoUpscaler
 
 PictureFormat = Literal["png", "tif", "jpg", "webp"]
@@ -119,9 +122,6 @@ class _Enlarging(NetworkOperation[_Larger]):
         return {name: value for name, value in super().__getstate__().items() if name != "for_cameras"}
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        from pamcli.imaging.images import check_encodable
-        from pamcli.imaging.stereo_pair import RED_CYAN, packed_size
-
         view = pair.right if name == "right" else pair.left
         height, width = self.network.size_of(pair.height, pair.width)
         alpha = view.alpha is not None
@@ -152,8 +152,6 @@ class _Enlarging(NetworkOperation[_Larger]):
 
     def _fault(self, job: Job, pair: StereoPair) -> str | None:
         """What one of the views shows of its camera, with the file's name before it."""
-        from pamcli.imaging.camera_faults import camera_fault
-
         assert job.pair is not None
         video = None if job.pair.frames is None else job.pair.left
         if video in self.of_videos:
@@ -176,10 +174,6 @@ class _Enlarging(NetworkOperation[_Larger]):
             LOG.info("%s, so the weights for cameras' pictures", facts["input_shows"])
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: _Larger) -> Encoded:
-        from pamcli.imaging.images import encode_picture
-        from pamcli.imaging.resize import imresize_to
-        from pamcli.imaging.stereo_pair import packed
-
         views = {}
         for side, view in (("left", pair.left), ("right", pair.right)):
             pixels = result.views.get(side)

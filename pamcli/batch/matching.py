@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+import numpy as np
+
 from pamcli.batch import LOG
 from pamcli.batch.colors import (
     EVEN_RANGE,
@@ -28,18 +30,23 @@ from pamcli.batch.operation import NetworkOperation
 from pamcli.batch.plan import FilesOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness, check_steady
+from pamcli.batch.video_results import StoredFrames
+from pamcli.calibration.rectified import Calibration
 from pamcli.errors import UsageError
+from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.suffixes import (
+    CONFIDENCE_SUFFIXES,
+    DISPARITY_SUFFIXES,
+    PICTURE_OUTPUT_SUFFIXES,
+    PackedLayout,
+)
+from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
+from pamcli.imaging.images import check_encodable, encode_mask
+from pamcli.imaging.stereo_pair import StereoPair
 from pamcli.registry.catalog import DEFAULT_MATCHING, files_behind
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from pamcli.batch.video_results import StoredFrames
-    from pamcli.calibration.rectified import Calibration
-    from pamcli.files.suffixes import PackedLayout
-    from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.matcher import StereoMatcher, StereoResult
 
 DISPARITY = OutputKind("disparity", "`output`", DISPARITY_SUFFIXES)
@@ -272,8 +279,6 @@ class _Matching(NetworkOperation["StereoResult"]):
         return [f"{share}: the pictures seem to be no pair, or to show hardly any texture"]
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        from pamcli.imaging.images import check_encodable
-
         if self.metric is not None:
             self.metric.check(pair.width, pair.height)
         if name == COLOR_MAP.name:
@@ -282,9 +287,6 @@ class _Matching(NetworkOperation["StereoResult"]):
             )
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: StereoResult) -> Encoded | None:
-        from pamcli.imaging.disparity_files import encode_confidence, encode_disparity
-        from pamcli.imaging.images import encode_mask
-
         suffix = place.suffix.lower()
         if name == VISIBLE.name:
             assert result.visible is not None
@@ -346,9 +348,6 @@ class _Matching(NetworkOperation["StereoResult"]):
 
     def _keep(self, disparity: Any, place: Path) -> None:
         """Store it until the range of the whole batch is known."""
-        from pamcli.files.atomic import write_atomically
-        from pamcli.imaging.disparity_files import encode_disparity
-
         if (found := range_of(disparity)) is not None:
             self.low, self.high = min(self.low, found[0]), max(self.high, found[1])
         self.spool = self.spool or tempfile.TemporaryDirectory(prefix="pam-")
@@ -357,8 +356,6 @@ class _Matching(NetworkOperation["StereoResult"]):
         self.kept[place] = stored
 
     def encode_at_the_end(self, name: str, place: Path) -> Encoded | None:
-        from pamcli.imaging.disparity_files import read_disparity
-
         if name != COLOR_MAP.name:
             return None
         if self.colors is None:
