@@ -14,7 +14,7 @@ from pamcli.batch import LOG
 from pamcli.batch.job import Job
 from pamcli.batch.networks import load_upscaler
 from pamcli.batch.operation import NetworkOperation
-from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
@@ -51,7 +51,7 @@ def enlarge_files(
     device: str = "auto",
     precision: str = "auto",
     max_memory: int | None = None,
-    **options: Unpack[FilesOptions],
+    **options: Unpack[BatchOptions],
 ) -> Batch:
     """Enlarge pairs of pictures in files, as `pam superres` does: iterate over it, for an outcome each.
 
@@ -77,20 +77,14 @@ def enlarge_files(
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
     batch = Batch.asked(request, places, format, read=files_behind(weights))
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         **{"ensemble": ensemble, "network_from": network_from},
         **{"device": device, "precision": precision, "max_memory": max_memory},
     }
-    load = partial(_load, weights, scale, settings)
+    load = partial(load_upscaler, weights, scale, **settings)
     chosen = None if weights is not None else input or "auto"
     operation = _Enlarging(load, chosen, packing, quality)
     return batch.working(operation, gpus=device != "cpu")
-
-
-def _load(
-    weights: Place | None, scale: float | None, settings: dict[str, object], *, camera: bool
-) -> StereoUpscaler:
-    return load_upscaler(weights, scale, camera=camera, **settings)[0]
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,11 @@ class _Larger:
 
 class _Enlarging(NetworkOperation[_Larger]):
     def __init__(
-        self, load: partial[StereoUpscaler], chosen: InputKind | None, packing: Packing, quality: int | None
+        self,
+        load: partial[tuple[StereoUpscaler, Path]],
+        chosen: InputKind | None,
+        packing: Packing,
+        quality: int | None,
     ) -> None:
         """chosen: what the pictures are; None: `load` knows but one network."""
         super().__init__(partial(load, camera=chosen == "camera"))
@@ -116,7 +114,7 @@ class _Enlarging(NetworkOperation[_Larger]):
     @cached_property
     def for_cameras(self) -> StereoUpscaler:
         """The network for pictures with cameras' faults, loaded when the first pair has some."""
-        return self.load_for_cameras()
+        return self.load_for_cameras()[0]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "for_cameras"}

@@ -27,7 +27,7 @@ from pamcli.batch.job import Job
 from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, in_metres, rectified_calibration
 from pamcli.batch.networks import load_matcher
 from pamcli.batch.operation import NetworkOperation
-from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness, check_steady
 from pamcli.batch.video_results import StoredFrames
@@ -92,7 +92,7 @@ def match_files(
     device: str = "auto",
     precision: str = "auto",
     max_memory: int | None = None,
-    **options: Unpack[FilesOptions],
+    **options: Unpack[BatchOptions],
 ) -> Batch:
     """Match pairs of pictures in files, as `pam disparity` does: iterate over it, for an outcome each.
 
@@ -150,12 +150,13 @@ def match_files(
 
         index = index_place(str(page))
         check_index(index, batch.outputs)
-    settings = {
+    settings: dict[str, Any] = {
         **{"max_disparity": max_disparity, "min_disparity": min_disparity, "match_size": match_size},
         "network_from": network_from,
         **{"device": device, "precision": precision, "max_memory": max_memory},
     }
-    operation = _Matching(partial(_load, weights or DEFAULT_MATCHING, settings), range, metres, index)
+    load = partial(load_matcher, weights or DEFAULT_MATCHING, **settings)
+    operation = _Matching(load, range, metres, index)
     operation.min_disparity, operation.steadiness = min_disparity, Steadiness() if steady else None
     operation.occluded, operation.min_confidence = unknown == "occluded", min_confidence
     operation.first_of_all = color_map is not None and range is None and not colored_video
@@ -188,10 +189,6 @@ def _check_range(
         raise UsageError(f"`range` auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
 
 
-def _load(weights: Place, settings: dict[str, Any]) -> StereoMatcher:
-    return load_matcher(weights, **settings)[0]
-
-
 class _Matching(NetworkOperation["StereoResult"]):
     extras: Collection[str] = ()
     """What the network has to find besides the disparity."""
@@ -202,7 +199,7 @@ class _Matching(NetworkOperation["StereoResult"]):
 
     def __init__(
         self,
-        load: partial[StereoMatcher],
+        load: partial[tuple[StereoMatcher, Path]],
         color_range: ColorRange | None,
         metric: InMetres | None,
         index: Path | None,

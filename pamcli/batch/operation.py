@@ -146,14 +146,14 @@ class NetworkOperation(Operation[Result]):
     min_disparity: int | None = None
     """Where the search begins, pixels; None: none searches."""
 
-    def __init__(self, load: Callable[[], Any]) -> None:
-        """load: makes the network, where it is used; other machines are given it, too."""
+    def __init__(self, load: Callable[[], tuple[Any, Path]]) -> None:
+        """load: finds the network and its file, where it is used; other machines are given it, too."""
         self.load = load
 
     @cached_property
     def network(self) -> Any:
         """A `StereoMatcher` or `StereoUpscaler`, loaded when it is first asked for."""
-        return self.load()
+        return self.load()[0]
 
     @property
     def constants(self) -> Mapping[str, Any]:

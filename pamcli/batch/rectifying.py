@@ -15,7 +15,7 @@ from pamcli.batch.frames import FramePairs
 from pamcli.batch.job import Job
 from pamcli.batch.metres import named, read_calibrations
 from pamcli.batch.operation import Operation
-from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.calibration.files import encode_calibration
 from pamcli.calibration.rig import Rectification, Rig
@@ -53,7 +53,7 @@ def rectify_files(
     fov: float | None = None,
     fisheye: bool = False,
     uncalibrated: bool = False,
-    **options: Unpack[FilesOptions],
+    **options: Unpack[BatchOptions],
 ) -> Batch:
     """Rectify pairs of pictures in files, as `pam rectify` does, under its options' names.
 
