@@ -73,9 +73,6 @@ class BoardPictures:
     def _clip(self, paths: list[Path]) -> Clip:
         if self.layout == "auto":
             raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
-        for path in paths:
-            if not path.is_file():
-                raise InputError(f"no such file: {shown(path)}")
         found = clip(paths[0], paths[1] if len(paths) > 1 else None)
         if found.warning:
             LOG.warning(found.warning)

@@ -27,11 +27,16 @@ FEW = 0.5
 
 
 def are_videos(inputs: Sequence[str]) -> bool:
-    """Whether all inputs are called like videos. Raises UsageError where some are, and some are not."""
+    """Whether all inputs are called like videos.
+
+    Raises UsageError where some are, and some are not, InputError where one is no file.
+    """
     found = [Path(text).suffix.lower() in VIDEO_SUFFIXES for text in inputs]
     if any(found) and not all(found):
         raise UsageError(f"of {listed(inputs)} one is a video, the other one is none")
-    return bool(found) and all(found)
+    if missing := [text for text in inputs if any(found) and not Path(text).is_file()]:
+        raise InputError(f"no such file: {shown(missing[0])}")
+    return any(found)
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,6 @@ def pair_frames(
     cannot be read, rates that differ, an offset that cannot be measured.
     """
     paths = [Path(text) for text in inputs]
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f"no such file: {shown(path)}")
     if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise UsageError(
             f"both views would come from {shown(paths[0])}", "`packed` lr where it holds both views"

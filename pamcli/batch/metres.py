@@ -200,7 +200,7 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
     """
     if "" in inputs:
         raise UsageError("DISPARITY is empty", "an unset variable of the shell, perhaps?")
-    if inputs and are_videos(inputs):
+    if are_videos(inputs):
         return _frames(inputs, picture)
     if len(inputs) == 1 and is_template(inputs[0]):
         found = files_by_text(inputs[0])
