@@ -44,25 +44,24 @@ class Column:
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
+def text_columns(*names: str) -> list[Column]:
+    """Columns of words, which are called as their keys are."""
+    return [Column(name, name, text=True) for name in names]
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of figures. A row may lack some of the columns."""
 
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
+    title: str = ""
+    note: str = ""
+    """A sentence on what stands in it."""
 
     def shown(self, row: Mapping[str, Value], column: Column) -> str:
         """Write one cell as a person reads it."""
         return shown_value(row.get(column.key), column.decimals)
-
-
-@dataclass(frozen=True)
-class TitledTable:
-    """A table with a title, and a sentence on what stands in it."""
-
-    title: str
-    table: Table
-    note: str = ""
 
 
 def shown_value(value: Value, decimals: int) -> str:

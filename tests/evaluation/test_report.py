@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pamcli.evaluation.report import render_report
-from pamcli.evaluation.report_charts import Curve, CurveChart, Histogram
+from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import shown_disparity, shown_superres
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table
@@ -58,7 +58,8 @@ def report_data() -> Evaluation:
             Histogram(f"Errors {NASTY}", (0, 1, 3, math.inf), (5, 3, 2), wrong_from=3, caption=NASTY),
             CurveChart(
                 "Confidence",
-                (Curve(NASTY, (0, 50, 100), (2, 1, math.nan)), Curve("oracle", (0, 50, 100), (2, 0.5, 0))),
+                (0, 50, 100),
+                {NASTY: (2, 1, math.nan), "oracle": (2, 0.5, 0)},
                 "left out (%)",
                 "error (px)",
             ),
