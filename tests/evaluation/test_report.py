@@ -66,7 +66,7 @@ def report_data() -> Evaluation:
         ),
         worst_pairs=(
             shown_disparity(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
-            shown_superres("sr", "21 dB", wide, wide, 255 - wide, crop=(10, 10)),
+            shown_superres("sr", "21 dB", wide, wide, 255 - wide),
         ),
     )
 
