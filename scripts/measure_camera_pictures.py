@@ -18,7 +18,7 @@ import numpy as np
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Source
 from pamcli.errors import PamError
-from pamcli.evaluation.methods import DenoisedBicubic
+from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import LEFT_MARGIN, haarpsi, psnr, ssim
 from pamcli.imaging.camera_faults import camera_fault

@@ -25,7 +25,7 @@ from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
-from pamcli.evaluation.methods import DenoisedBicubic
+from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import Enlarged, superres_figures, superres_pair
 from pamcli.files.atomic import write_atomically

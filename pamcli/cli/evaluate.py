@@ -253,7 +253,8 @@ def superres(
         from pamcli.evaluation.saved_views import SavedViews
 
         keep = SavedViews(save, sets, network.weights, overwrite=shown.overwrite)
-    from pamcli.evaluation.methods import DenoisedBicubic, FilesMethod, NetworkMethod
+    from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+    from pamcli.evaluation.opencv_methods import DenoisedBicubic
     from pamcli.evaluation.superres import Superres
     from pamcli.imaging.degrading import parse_degradation
 

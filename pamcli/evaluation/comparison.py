@@ -114,7 +114,8 @@ def compared(
     first, *_ = names = [*sets[0].methods]
     rows: list[dict[str, Value]] = []
     numbers = []
-    metrics = _metrics(sets[0])
+    stated = [each.metric for each in sets[0].last.protocol.stated if each.region == "all"]
+    metrics = [*dict.fromkeys((*stated, *FIGURES))][:3]
     for one in sets:
         for name, total in one.methods.items():
             figures = {"data": one.label, "method": name} | _costs(total)
@@ -164,11 +165,6 @@ def notes(sets: Sequence[Measured]) -> list[str]:
             drawn = f"bootstrap of {len(scenes)} scenes, {DRAWS:,} draws"
             said.append(f"{one.label}: intervals hold the true mean difference in 95 % of cases, {drawn}")
     return said
-
-
-def _metrics(one: Measured) -> list[str]:
-    stated = [each.metric for each in one.last.protocol.stated if each.region == "all"]
-    return [*dict.fromkeys((*stated, *FIGURES))][:3]
 
 
 def _costs(total: DisparitySummary) -> dict[str, Value]:

@@ -26,7 +26,6 @@ from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import listed, shown
 from pamcli.files.folders import entries_of
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
-from pamcli.imaging.degrading import Degradation
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.registry.catalog import sha256
@@ -35,7 +34,6 @@ Estimates = Callable[[Sample], Estimate | None]
 """Finds the disparity of a sample; None: there is nothing for it."""
 Enlarges = Callable[[SuperresPair], Enlarged | None]
 """Enlarges the low-resolution views of a pair; None: there is nothing for it."""
-LEAST_STRENGTH = 3.0  # levels: what does best with JPEG alone
 Watch = Callable[[int], Callable[[float], None]]
 """Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
 
@@ -196,43 +194,6 @@ class FilesMethod(Method):
         return enlarge
 
 
-@dataclass(frozen=True)
-class DenoisedBicubic(Method):
-    """Both views denoised by OpenCV's non-local means, then enlarged by bicubic.
-
-    It is told how much noise there is, which no program knows of a camera's pictures.
-    """
-
-    degradation: Degradation
-
-    name = "denoised, bicubic"
-
-    def facts(self) -> list[Fact]:
-        import cv2
-
-        strength = f"h {self._strength:g}"
-        return [("denoised", f"OpenCV {cv2.__version__}, fastNlMeansDenoisingColored, {strength}")]
-
-    def enlarged(self, source: Source) -> Enlarges:
-        return self.enlarge
-
-    def enlarge(self, pair: SuperresPair) -> Enlarged:
-        """Enlarge one pair."""
-        low_left, low_right = (self._denoised(view) for view in (pair.low_left, pair.low_right))
-        return replace(pair, low_left=low_left, low_right=low_right).bicubic()
-
-    @property
-    def _strength(self) -> float:
-        return max(LEAST_STRENGTH, self.degradation.noise)
-
-    def _denoised(self, view: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        import cv2
-
-        ordered = np.ascontiguousarray(view[..., ::-1])
-        found = cv2.fastNlMeansDenoisingColored(ordered, None, self._strength, self._strength)
-        return np.ascontiguousarray(found[..., ::-1]).astype(np.uint8, copy=False)
-
-
 def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
     """The methods, where networks tell how far they are with a pair. watch: as of `NetworkMethod`."""
     if watch is None:
@@ -257,7 +218,7 @@ def method_of(
     if what.startswith("files:"):
         return FilesMethod(Path(what.removeprefix("files:")), scale, allow_missing, name=name)
     if what in ("opencv", "opencv-wls"):
-        from pamcli.evaluation.semi_global import SemiGlobalMethod
+        from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 
         return SemiGlobalMethod(name, what == "opencv-wls", max_disparity)
     matcher, path = load(what)

@@ -12,7 +12,7 @@ import pytest
 from pam_program import pam, refuse
 
 from pamcli.data.source import Sample
-from pamcli.evaluation.methods import DenoisedBicubic
+from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
 from pamcli.evaluation.superres_metrics import superres_figures
 from pamcli.imaging.degrading import Degradation

@@ -16,10 +16,10 @@ from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
 from pamcli.evaluation.methods import NetworkMethod
+from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.regions import found_regions
 from pamcli.evaluation.run import evaluate
-from pamcli.evaluation.semi_global import SemiGlobalMethod
 
 
 @pytest.mark.parametrize(("kind", "scenes"), [("normal", 20), ("skewed", 30)])

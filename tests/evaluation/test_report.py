@@ -264,7 +264,7 @@ def test_the_key_figures_are_seen_without_scrolling(page: bytes, tmp_path: Path,
 
 
 def test_the_browser_shows_every_picture(seen: dict[str, Any]) -> None:
-    assert seen["images"] == [[30, 20]] * 4 + [[334, 7]] + [[10, 10]] * 3
+    assert seen["images"] == [[30, 20]] * 4 + [[334, 7]] + [[160, 20]] * 3
 
 
 def test_the_browser_loads_nothing_and_may_not(seen: dict[str, Any]) -> None:
