@@ -23,8 +23,7 @@ from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
-from pamcli.files.finding import listed, shown
-from pamcli.files.folders import entries_of
+from pamcli.files.finding import entries_of, listed, shown
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
@@ -239,10 +238,10 @@ def find_files(
     endings, suffixes = (("_left", "_right"), PICTURE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
     present: dict[str, list[Path]] = {}
     for below in {name.rpartition("/")[0] for name in names}:
-        for entry in entries_of(folder / below):
-            stem, suffix = os.path.splitext(entry.name)
+        for file, _ in entries_of(folder / below):
+            stem, suffix = os.path.splitext(file)
             if suffix.lower() in suffixes:
-                present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / entry.name)
+                present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / file)
     wanted = {name: [name + ending for ending in endings] for name in names}
     stems = [stem for each in wanted.values() for stem in each]
     if twice := [stem for stem in stems if len(present.get(stem, [])) > 1]:

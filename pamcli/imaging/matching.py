@@ -138,9 +138,8 @@ def refine_matches(
     `find_matches`."""
     import cv2
 
-    chosen = matches.take(
-        np.unique(np.linspace(0, len(matches) - 1, min(most, len(matches))).astype(np.intp))
-    )
+    places = np.linspace(0, len(matches) - 1, min(most, len(matches)))
+    chosen = matches.take(np.unique(places.astype(np.intp)))
     half, reach = _HALF + factor, factor + 1
     rows = []
     for x, y, disparity, dy in zip(chosen.x, chosen.y, chosen.disparity, chosen.dy, strict=True):
@@ -203,10 +202,8 @@ def _semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: in
         mode=cv2.StereoSGBM_MODE_HH,
         **settings,
     )
-    before, after = (
-        max(high + 16, 0),
-        max(-low, 0),
-    )  # OpenCV gives no disparities to what lies nearer the edge
+    # OpenCV gives no disparities to what lies nearer the edge.
+    before, after = max(high + 16, 0), max(-low, 0)
     sides = [cv2.copyMakeBorder(view, 0, 0, before, after, cv2.BORDER_REPLICATE) for view in (first, second)]
     found = matcher.compute(sides[0], sides[1])[:, before : before + first.shape[1]]
     return np.asarray(found / 16, dtype=np.float32)
@@ -216,7 +213,4 @@ def _consistent(disparity: Values, other: Values, sign: int) -> NDArray[np.bool_
     width = disparity.shape[1]
     places = np.rint(np.arange(width) + sign * np.nan_to_num(disparity)).astype(np.intp)
     there = np.take_along_axis(other, np.clip(places, 0, width - 1), axis=1)
-    consistent: NDArray[np.bool_] = (
-        (places >= 0) & (places < width) & (np.abs(there - disparity) <= _CONSISTENT)
-    )
-    return consistent
+    return np.asarray((places >= 0) & (places < width) & (np.abs(there - disparity) <= _CONSISTENT))
