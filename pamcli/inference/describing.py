@@ -33,7 +33,7 @@ from pamcli.inference.trial import (
     words,
 )
 from pamcli.registry.description import SUFFIX, Description, as_setting, read_description, with_settings
-from pamcli.registry.guessing import columns_of, guessed
+from pamcli.registry.guessing import guessed
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
             )
             given = next(port for port in interface.inputs if port.picture is not None)
             columns = (given.picture or (0, 0, 0))[2] or 64
-            values["resolution"] = columns_of(chosen) / columns
+            values["resolution"] = chosen.sides[1] / columns
             if values["resolution"] == 1:
                 decided |= {"unit"}
     else:
