@@ -19,7 +19,7 @@ from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.calibration.files import encode_calibration
 from pamcli.calibration.rig import Rectification, Rig
-from pamcli.calibration.uncalibrated import rectification_by_features, rectification_of_all
+from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import counted
@@ -181,9 +181,8 @@ class _Rectifying(Operation[_Result]):
         if self.rig is None and self.rectification is not None:
             return self.rectification
         if self.rig is None:
-            found, matches = rectification_by_features(
-                pair.left.pixels, pair.right.pixels, size=self.view["size"]
-            )
+            views = [(pair.left.pixels, pair.right.pixels)]
+            found, matches = rectification_by_features(views, size=self.view["size"])
             say = LOG.debug if self.many else LOG.info
             say(f"rectified by {matches} matches; without a calibration, distances have no scale")
             return found
@@ -224,7 +223,7 @@ class _Rectifying(Operation[_Result]):
         try:
             if not views:
                 raise InputError(f"none of {counted(len(self.frames), 'frame')} can be decoded")
-            self.rectification, matches = rectification_of_all(views, size=self.view["size"])
+            self.rectification, matches = rectification_by_features(views, size=self.view["size"])
         except InputError as error:
             self.refused = error
             raise

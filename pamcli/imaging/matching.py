@@ -60,7 +60,7 @@ def reduction(shape: tuple[int, ...], area: int, width: int) -> int:
 
 
 def reduced(view: NDArray[Any], factor: int) -> Colours:
-    """(H, W, 3) uint8 or uint16 -> (H // factor, W // factor, 3) uint8, each pixel the mean of a block.
+    """(H, W, ...) uint8 or uint16 -> (H // factor, W // factor, ...) uint8, each pixel the mean of a block.
 
     16 bits are spread from the darkest to the brightest level.
     """
@@ -150,8 +150,8 @@ def refine_matches(
         score = cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED)
         _, best, _, (column, row) = cv2.minMaxLoc(score)
         if best >= _GOOD and 0 < row < 2 * reach and 0 < column < 2 * reach:
-            right = there_x + column - reach + _peak(score[row, column - 1 : column + 2])
-            below = there_y + row - reach + _peak(score[row - 1 : row + 2, column])
+            right = there_x + column - reach + peak(score[row, column - 1 : column + 2])
+            below = there_y + row - reach + peak(score[row - 1 : row + 2, column])
             rows.append((x, y, x - right, below - y))
     return Matches(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
 
@@ -163,7 +163,7 @@ def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:
     return view[y - half : y + half + 1, x - half : x + half + 1, 1].astype(np.float32)
 
 
-def _peak(three: NDArray[Any]) -> float:
+def peak(three: NDArray[Any]) -> float:
     """Where between -0.5 and 0.5 of the middle one the parabola through three values has its top."""
     before, at, after = (float(value) for value in three)
     curve = before - 2 * at + after
