@@ -21,8 +21,8 @@ from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
+from pamcli.evaluation.opencv_methods import DISPARITIES, SemiGlobalMethod
 from pamcli.evaluation.protocols import usual_protocol
-from pamcli.evaluation.semi_global import DISPARITIES, SemiGlobalMethod
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import DEFAULT_MATCHING
 

@@ -18,8 +18,8 @@ import numpy as np
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Source
 from pamcli.errors import PamError
+from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
-from pamcli.evaluation.superres_baselines import DenoisedBicubic, bicubic
 from pamcli.evaluation.superres_metrics import LEFT_MARGIN, haarpsi, psnr, ssim
 from pamcli.imaging.camera_faults import camera_fault
 from pamcli.imaging.degrading import Degradation
@@ -65,7 +65,8 @@ def row(
             camera_fault(Picture(view, jpeg_quality=fault.jpeg)) for view in (pair.low_left, pair.low_right)
         ]
         views = pair.low_left, pair.low_right
-        made = [bicubic(pair).left, denoised(pair).left, clean.left_only(*views), camera.left_only(*views)]
+        others = [each.left for each in (pair.bicubic(), denoised.enlarge(pair))]
+        made = [*others, clean.left_only(*views), camera.left_only(*views)]
         figures = [measured(pair.left, view) for view in made]
         taken += any(shown)
         found.append([*figures, figures[3 if any(shown) else 2]])

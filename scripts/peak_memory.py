@@ -102,7 +102,8 @@ def our_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], obje
         matcher = StereoMatcher(made, ModelSpec(options.network), compute)
         extras = [name for name in options.extras.split(",") if name]
         return lambda pair: matcher(*pair, extras=extras)
-    upscaler = StereoUpscaler(made, ModelSpec(options.network[:-3], scale=made.scale), compute)
+    scale = int(options.network[-1])
+    upscaler = StereoUpscaler(made, ModelSpec(options.network[:-3], scale=scale), compute)
     return lambda pair: upscaler(*pair)
 
 

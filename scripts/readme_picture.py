@@ -25,8 +25,8 @@ from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.source import Sample
 from pamcli.errors import PamError
+from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
-from pamcli.evaluation.superres_baselines import DenoisedBicubic, bicubic
 from pamcli.evaluation.superres_metrics import Enlarged, superres_figures, superres_pair
 from pamcli.files.atomic import write_atomically
 from pamcli.imaging.colormap import colorize
@@ -81,11 +81,12 @@ def readme() -> Drawn:
     points = from_the_right(pair.left, matched.disparity_where(min_confidence=SURE), calibration)
 
     enlarged = StereoUpscaler.load(WEIGHTS[1], device="cpu")(pair.low_left, pair.low_right)
-    methods = {"bicubic": pair.bicubic(), "pam superres": [view.astype(np.uint8) for view in enlarged]}
+    larger = [view.astype(np.uint8) for view in enlarged]
+    made = Enlarged(larger[0], larger[1])
     below = {}
-    for name, (left, right) in methods.items():
-        figures = superres_figures(pair, left, right)
-        below[f"{SCALE} times larger by {name}: {figures['left']['psnr']:.1f} dB"] = left[PART]
+    for name, each in {"bicubic": pair.bicubic(), "pam superres": made}.items():
+        figures = superres_figures(pair, each.left, each.right)
+        below[f"{SCALE} times larger by {name}: {figures['left']['psnr']:.1f} dB"] = each.left[PART]
     above = {
         "the left picture": pair.left,
         f"disparity, {low:.0f} to {high:.0f} px": colorize(matched.disparity, low, high),
@@ -101,7 +102,7 @@ def camera() -> Drawn:
     rows = []
     for title, fault in FAULTS.items():
         pair = Superres(SCALE, fault).case(Sample("sample", left, right, None))
-        made = {"bicubic": bicubic(pair), "denoised, bicubic": DenoisedBicubic(fault)(pair)}
+        made = {"bicubic": pair.bicubic(), "denoised, bicubic": DenoisedBicubic(fault).enlarge(pair)}
         for name, network in zip(CAMERA_WEIGHTS, networks, strict=True):
             larger = [view.astype(np.uint8) for view in network(pair.low_left, pair.low_right)]
             made[name] = Enlarged(larger[0], larger[1])

@@ -277,14 +277,14 @@ def test_a_batch_from_python_is_that_of_the_command(
 def test_functions_take_the_names_of_the_options(command: str, function: str) -> None:
     import importlib
 
-    from pamcli.batch.plan import FilesOptions
+    from pamcli.batch.plan import BatchOptions
     from pamcli.cli import app
 
     module, _, name = function.rpartition(".")
     parameters = dict(inspect.signature(getattr(importlib.import_module(module), name)).parameters)
     taken = parameters.keys() - {"inputs", "options"}
     if "options" in parameters:
-        taken |= FilesOptions.__annotations__.keys()
+        taken |= BatchOptions.__annotations__.keys()
     group: Any = typer.main.get_command(app)
     options = {
         max(each.opts, key=lambda one: (one.startswith("--"), one == "--match-size", len(one)))

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import are_videos
 from pamcli.batch.operation import read_views
 from pamcli.batch.plan import MAX_PIXELS, Place
+from pamcli.calibration.advice import advice, dark_regions
+from pamcli.calibration.board_videos import Clip, Frames, Pixels, clip, spread
+from pamcli.calibration.boards import Board
+from pamcli.calibration.collecting import Collector
+from pamcli.calibration.files import encode_rig
+from pamcli.calibration.making import LeftOut, Made, make
+from pamcli.calibration.report import calibration_facts, report_lines, stored_facts
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import counted, listed, shown
 from pamcli.files.pairing import PairName, hold_both_views, resolve_packed, resolve_pairs
-
-if TYPE_CHECKING:
-    from pamcli.calibration.board_videos import Clip, Frames, Pixels
-    from pamcli.calibration.boards import Board
-    from pamcli.calibration.collecting import Collector
-    from pamcli.calibration.making import LeftOut, Made
-    from pamcli.files.suffixes import PackedLayout
-    from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.files.suffixes import PackedLayout
+from pamcli.imaging.images import Picture
+from pamcli.imaging.stereo_pair import StereoPair, halved
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,8 @@ class BoardPictures:
         self.pairs = tuple(found.pairs)
 
     def _clip(self, paths: list[Path]) -> Clip:
-        from pamcli.calibration.board_videos import clip
-
         if self.layout == "auto":
             raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
-        for path in paths:
-            if not path.is_file():
-                raise InputError(f"no such file: {shown(path)}")
         found = clip(paths[0], paths[1] if len(paths) > 1 else None)
         if found.warning:
             LOG.warning(found.warning)
@@ -104,9 +101,6 @@ class BoardPictures:
             return Moment(name, error)
 
     def _both(self, name: str, left: Pixels, right: Pixels | None) -> StereoPair:
-        from pamcli.imaging.images import Picture
-        from pamcli.imaging.stereo_pair import StereoPair, halved
-
         if right is not None:
             return StereoPair(Picture(left), Picture(right), name)
         return halved(Picture(left), self.layout or "lr", name)
@@ -127,21 +121,14 @@ class Calibrated:
 
     def facts(self) -> dict[str, Any]:
         """State what it is worth, in pixels, metres and shares."""
-        from pamcli.calibration.report import calibration_facts
-
         return calibration_facts(self.made, self.board, self.left_out, self.tips)
 
     def file(self) -> bytes:
         """Encode it as OpenCV's YAML."""
-        from pamcli.calibration.files import encode_rig
-        from pamcli.calibration.report import stored_facts
-
         return encode_rig(self.made.rig, stored_facts(self.made, self.board))
 
     def lines(self) -> list[str]:
         """Say what it is worth, which pairs are left out, and what would make it better."""
-        from pamcli.calibration.report import report_lines
-
         said = [f"{name:<24}{value}" for name, value in report_lines(self.facts())]
         left_out = [f"{each.name}: {each.reason}" for each in self.left_out]
         for title, items in (("left out", left_out), ("to improve it", self.tips)):
@@ -153,7 +140,6 @@ class Calibrated:
 
     def page(self, title: str) -> bytes:
         """Render an HTML file with the corners, the coverage and a rectified pair."""
-        from pamcli.calibration.report import report_lines
         from pamcli.viewing.calibration_page import render_calibration
 
         return render_calibration(
@@ -180,11 +166,6 @@ def calibrate(
     tip: makes what is said of a tip. advance: called after each moment. Raises InputError: no picture shows
     the board, sizes differ, too little to calibrate by.
     """
-    from pamcli.calibration.advice import advice, dark_regions
-    from pamcli.calibration.board_videos import spread
-    from pamcli.calibration.collecting import Collector
-    from pamcli.calibration.making import make
-
     found = Collector(board)
     for moment in pictures:
         if isinstance(moment.pair, InputError):

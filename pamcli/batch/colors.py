@@ -6,15 +6,16 @@ import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from pamcli.batch import LOG
+from pamcli.batch.video_results import StoredFrames
 from pamcli.files.outputs import Encoded
-
-if TYPE_CHECKING:
-    from pamcli.batch.video_results import StoredFrames
+from pamcli.imaging.colormap import colorize, count_outside
+from pamcli.imaging.disparity_files import from_levels
+from pamcli.imaging.images import Picture, encode_picture
 
 ColorRange = tuple[float, float] | Literal["auto"]
 EVEN_RANGE = (0.0, 192.0)
@@ -52,9 +53,6 @@ def range_of_video(frames: StoredFrames, *, whole: bool) -> tuple[tuple[float, f
 
 def colored(disparity: np.ndarray, colors: tuple[float, float], place: Path, outside: float) -> Encoded:
     """A picture of a map; outside: share of what is known that may be so before that is said."""
-    from pamcli.imaging.colormap import colorize, count_outside
-    from pamcli.imaging.images import Picture, encode_picture
-
     data = encode_picture(Picture(colorize(disparity, *colors)), place.suffix, name=str(place))
     known, saturated = int(np.isfinite(disparity).sum()), count_outside(disparity, *colors)
     return Encoded(data, _said(saturated, known, colors, outside))
@@ -64,8 +62,6 @@ def colored_frames(
     frames: StoredFrames, colors: tuple[float, float], outside: float
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
     """Frames of disparities in colours, (H, W, 3) uint8 RGB. outside: as of `colored`, of the whole video."""
-    from pamcli.imaging.colormap import colorize, count_outside
-
     known = saturated = 0
     for seconds, disparity in _disparities(frames):
         known += int(np.isfinite(disparity).sum())
@@ -76,8 +72,6 @@ def colored_frames(
 
 
 def _disparities(frames: StoredFrames) -> Iterator[tuple[Fraction, np.ndarray]]:
-    from pamcli.imaging.disparity_files import from_levels
-
     for seconds, levels in frames:
         yield seconds, from_levels(levels[..., 0])
 

@@ -8,21 +8,24 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
+import numpy as np
+
 from pamcli.batch import LOG
 from pamcli.batch.job import Job
 from pamcli.batch.networks import load_upscaler
 from pamcli.batch.operation import NetworkOperation
-from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.errors import UsageError
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
+from pamcli.imaging.camera_faults import camera_fault
+from pamcli.imaging.images import check_encodable, encode_picture
+from pamcli.imaging.resize import imresize_to
+from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, packed, packed_size
 from pamcli.registry.catalog import files_behind
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.upscaler import StereoUpscaler
 
 PictureFormat = Literal["png", "tif", "jpg", "webp"]
@@ -48,7 +51,7 @@ def enlarge_files(
     device: str = "auto",
     precision: str = "auto",
     max_memory: int | None = None,
-    **options: Unpack[FilesOptions],
+    **options: Unpack[BatchOptions],
 ) -> Batch:
     """Enlarge pairs of pictures in files, as `pam superres` does: iterate over it, for an outcome each.
 
@@ -74,20 +77,14 @@ def enlarge_files(
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
     batch = Batch.asked(request, places, format, read=files_behind(weights))
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         **{"ensemble": ensemble, "network_from": network_from},
         **{"device": device, "precision": precision, "max_memory": max_memory},
     }
-    load = partial(_load, weights, scale, settings)
+    load = partial(load_upscaler, weights, scale, **settings)
     chosen = None if weights is not None else input or "auto"
     operation = _Enlarging(load, chosen, packing, quality)
     return batch.working(operation, gpus=device != "cpu")
-
-
-def _load(
-    weights: Place | None, scale: float | None, settings: dict[str, object], *, camera: bool
-) -> StereoUpscaler:
-    return load_upscaler(weights, scale, camera=camera, **settings)[0]
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,11 @@ class _Larger:
 
 class _Enlarging(NetworkOperation[_Larger]):
     def __init__(
-        self, load: partial[StereoUpscaler], chosen: InputKind | None, packing: Packing, quality: int | None
+        self,
+        load: partial[tuple[StereoUpscaler, Path]],
+        chosen: InputKind | None,
+        packing: Packing,
+        quality: int | None,
     ) -> None:
         """chosen: what the pictures are; None: `load` knows but one network."""
         super().__init__(partial(load, camera=chosen == "camera"))
@@ -113,15 +114,12 @@ class _Enlarging(NetworkOperation[_Larger]):
     @cached_property
     def for_cameras(self) -> StereoUpscaler:
         """The network for pictures with cameras' faults, loaded when the first pair has some."""
-        return self.load_for_cameras()
+        return self.load_for_cameras()[0]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "for_cameras"}
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        from pamcli.imaging.images import check_encodable
-        from pamcli.imaging.stereo_pair import RED_CYAN, packed_size
-
         view = pair.right if name == "right" else pair.left
         height, width = self.network.size_of(pair.height, pair.width)
         alpha = view.alpha is not None
@@ -152,8 +150,6 @@ class _Enlarging(NetworkOperation[_Larger]):
 
     def _fault(self, job: Job, pair: StereoPair) -> str | None:
         """What one of the views shows of its camera, with the file's name before it."""
-        from pamcli.imaging.camera_faults import camera_fault
-
         assert job.pair is not None
         video = None if job.pair.frames is None else job.pair.left
         if video in self.of_videos:
@@ -176,10 +172,6 @@ class _Enlarging(NetworkOperation[_Larger]):
             LOG.info("%s, so the weights for cameras' pictures", facts["input_shows"])
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: _Larger) -> Encoded:
-        from pamcli.imaging.images import encode_picture
-        from pamcli.imaging.resize import imresize_to
-        from pamcli.imaging.stereo_pair import packed
-
         views = {}
         for side, view in (("left", pair.left), ("right", pair.right)):
             pixels = result.views.get(side)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pamcli.batch import LOG
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import counted, listed, shown
 from pamcli.files.pairing import Pairing, PairName
 from pamcli.files.suffixes import VIDEO_SUFFIXES
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pamcli.imaging.videos import Video
+from pamcli.imaging.video_offset import find_offset
+from pamcli.imaging.videos import Video
 
 LIKE_RATES = 0.01
 """Share by which the frame rates of both videos may differ."""
@@ -28,11 +27,16 @@ FEW = 0.5
 
 
 def are_videos(inputs: Sequence[str]) -> bool:
-    """Whether all inputs are called like videos. Raises UsageError where some are, and some are not."""
+    """Whether all inputs are called like videos.
+
+    Raises UsageError where some are, and some are not, InputError where one is no file.
+    """
     found = [Path(text).suffix.lower() in VIDEO_SUFFIXES for text in inputs]
     if any(found) and not all(found):
         raise UsageError(f"of {listed(inputs)} one is a video, the other one is none")
-    return bool(found) and all(found)
+    if missing := [text for text in inputs if any(found) and not Path(text).is_file()]:
+        raise InputError(f"no such file: {shown(missing[0])}")
+    return any(found)
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,7 @@ def pair_frames(
     Raises UsageError: not one or two videos, PyAV is missing, nothing is left; InputError: a video that
     cannot be read, rates that differ, an offset that cannot be measured.
     """
-    import numpy as np
-
-    from pamcli.imaging.videos import Video
-
     paths = [Path(text) for text in inputs]
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f"no such file: {shown(path)}")
     if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise UsageError(
             f"both views would come from {shown(paths[0])}", "`packed` lr where it holds both views"
@@ -107,8 +104,6 @@ def pair_frames(
 
 def _same_times(left: Video, right: Video, offset: int | Literal["auto"], start: int) -> NDArray[np.int64]:
     """(N, 2): numbers of the frames that were taken at the same time; start: as of `pair_frames`."""
-    import numpy as np
-
     times = [left.times, right.times]
     steps = [_step(each) for each in times]
     step = max(steps)
@@ -119,8 +114,6 @@ def _same_times(left: Video, right: Video, offset: int | Literal["auto"], start:
             "record both at one rate",
         )
     if offset == "auto":
-        from pamcli.imaging.video_offset import find_offset
-
         found = find_offset(left, right, step, start=start)
         offset = found.frames
         LOG.info(
@@ -152,16 +145,12 @@ def _step(times: NDArray[np.float64]) -> float:
 
     The mean, since some files keep time stamps in thousandths of a second.
     """
-    import numpy as np
-
     steps = np.diff(times)
     return float(steps[steps < 1.5 * np.median(steps)].mean()) if len(steps) else 0.0
 
 
 def _nearest(times: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
     """(M,): for each wanted time the number of the nearest one in `times` (N,), which ascend."""
-    import numpy as np
-
     after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
     if len(times) == 1:
         return np.zeros(len(wanted), np.int64)

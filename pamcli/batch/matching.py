@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+import numpy as np
+
 from pamcli.batch import LOG
 from pamcli.batch.colors import (
     EVEN_RANGE,
@@ -25,21 +27,26 @@ from pamcli.batch.job import Job
 from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, in_metres, rectified_calibration
 from pamcli.batch.networks import load_matcher
 from pamcli.batch.operation import NetworkOperation
-from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness, check_steady
+from pamcli.batch.video_results import StoredFrames
+from pamcli.calibration.rectified import Calibration
 from pamcli.errors import UsageError
+from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DISPARITY_SUFFIXES, PICTURE_OUTPUT_SUFFIXES
+from pamcli.files.suffixes import (
+    CONFIDENCE_SUFFIXES,
+    DISPARITY_SUFFIXES,
+    PICTURE_OUTPUT_SUFFIXES,
+    PackedLayout,
+)
+from pamcli.imaging.disparity_files import encode_confidence, encode_disparity, read_disparity
+from pamcli.imaging.images import check_encodable, encode_mask
+from pamcli.imaging.stereo_pair import StereoPair
 from pamcli.registry.catalog import DEFAULT_MATCHING, files_behind
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from pamcli.batch.video_results import StoredFrames
-    from pamcli.calibration.rectified import Calibration
-    from pamcli.files.suffixes import PackedLayout
-    from pamcli.imaging.stereo_pair import StereoPair
     from pamcli.inference.matcher import StereoMatcher, StereoResult
 
 DISPARITY = OutputKind("disparity", "`output`", DISPARITY_SUFFIXES)
@@ -85,7 +92,7 @@ def match_files(
     device: str = "auto",
     precision: str = "auto",
     max_memory: int | None = None,
-    **options: Unpack[FilesOptions],
+    **options: Unpack[BatchOptions],
 ) -> Batch:
     """Match pairs of pictures in files, as `pam disparity` does: iterate over it, for an outcome each.
 
@@ -143,12 +150,13 @@ def match_files(
 
         index = index_place(str(page))
         check_index(index, batch.outputs)
-    settings = {
+    settings: dict[str, Any] = {
         **{"max_disparity": max_disparity, "min_disparity": min_disparity, "match_size": match_size},
         "network_from": network_from,
         **{"device": device, "precision": precision, "max_memory": max_memory},
     }
-    operation = _Matching(partial(_load, weights or DEFAULT_MATCHING, settings), range, metres, index)
+    load = partial(load_matcher, weights or DEFAULT_MATCHING, **settings)
+    operation = _Matching(load, range, metres, index)
     operation.min_disparity, operation.steadiness = min_disparity, Steadiness() if steady else None
     operation.occluded, operation.min_confidence = unknown == "occluded", min_confidence
     operation.first_of_all = color_map is not None and range is None and not colored_video
@@ -181,10 +189,6 @@ def _check_range(
         raise UsageError(f"`range` auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
 
 
-def _load(weights: Place, settings: dict[str, Any]) -> StereoMatcher:
-    return load_matcher(weights, **settings)[0]
-
-
 class _Matching(NetworkOperation["StereoResult"]):
     extras: Collection[str] = ()
     """What the network has to find besides the disparity."""
@@ -195,7 +199,7 @@ class _Matching(NetworkOperation["StereoResult"]):
 
     def __init__(
         self,
-        load: partial[StereoMatcher],
+        load: partial[tuple[StereoMatcher, Path]],
         color_range: ColorRange | None,
         metric: InMetres | None,
         index: Path | None,
@@ -272,8 +276,6 @@ class _Matching(NetworkOperation["StereoResult"]):
         return [f"{share}: the pictures seem to be no pair, or to show hardly any texture"]
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        from pamcli.imaging.images import check_encodable
-
         if self.metric is not None:
             self.metric.check(pair.width, pair.height)
         if name == COLOR_MAP.name:
@@ -282,9 +284,6 @@ class _Matching(NetworkOperation["StereoResult"]):
             )
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: StereoResult) -> Encoded | None:
-        from pamcli.imaging.disparity_files import encode_confidence, encode_disparity
-        from pamcli.imaging.images import encode_mask
-
         suffix = place.suffix.lower()
         if name == VISIBLE.name:
             assert result.visible is not None
@@ -346,9 +345,6 @@ class _Matching(NetworkOperation["StereoResult"]):
 
     def _keep(self, disparity: Any, place: Path) -> None:
         """Store it until the range of the whole batch is known."""
-        from pamcli.files.atomic import write_atomically
-        from pamcli.imaging.disparity_files import encode_disparity
-
         if (found := range_of(disparity)) is not None:
             self.low, self.high = min(self.low, found[0]), max(self.high, found[1])
         self.spool = self.spool or tempfile.TemporaryDirectory(prefix="pam-")
@@ -357,8 +353,6 @@ class _Matching(NetworkOperation["StereoResult"]):
         self.kept[place] = stored
 
     def encode_at_the_end(self, name: str, place: Path) -> Encoded | None:
-        from pamcli.imaging.disparity_files import read_disparity
-
         if name != COLOR_MAP.name:
             return None
         if self.colors is None:

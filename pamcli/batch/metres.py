@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import are_videos, pair_frames
@@ -15,17 +17,18 @@ from pamcli.batch.job import Job
 from pamcli.batch.operation import Operation
 from pamcli.batch.plan import MAX_PIXELS, Place, Request
 from pamcli.batch.run import Batch
+from pamcli.calibration.files import naming, read_calibration
+from pamcli.calibration.point_cloud import encode_point_cloud
+from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import files_by_text, listed, natural, pictures_by_stem, require_file
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.pairing import Pairing, PairName, is_template, resolve_packed
 from pamcli.files.suffixes import DEPTH_SUFFIXES, DISPARITY_SUFFIXES
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from pamcli.calibration.rectified import Calibration
-    from pamcli.calibration.stored import StoredCalibration
+from pamcli.imaging.disparity_files import encode_depth, read_disparity
+from pamcli.imaging.images import read_picture
+from pamcli.imaging.videos import Video
 
 DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
@@ -40,8 +43,6 @@ def read_calibrations(
     cameras: left and right one of several. baseline: metres, given instead of the file's. fisheye: whether
     the coefficients are those of OpenCV's fisheye model, whatever the file says.
     """
-    from pamcli.calibration.files import naming, read_calibration
-
     if "" in files:
         raise UsageError("`calibration` is empty", "an unset variable of the shell, perhaps?")
     stored = read_calibration(*map(Path, files), cameras=cameras)
@@ -69,8 +70,6 @@ def rectified_calibration(
 
     baseline: metres. focal, doffs: pixels. Raises InputError, UsageError.
     """
-    from pamcli.calibration.rectified import Calibration
-
     given = {"focal_length": focal, "baseline": baseline, "offset": doffs}
     by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if files:
@@ -123,13 +122,9 @@ class InMetres:
 
     def encode(self, name: str, suffix: str, disparity: Any, picture: Any, confidence: Any = None) -> Encoded:
         """disparity: (H, W) pixels, NaN = unknown."""
-        import numpy as np
-
         height, width = disparity.shape
         calibration = self.calibration.for_size(width, height)
         if name == POINT_CLOUD.name:
-            from pamcli.calibration.point_cloud import encode_point_cloud
-
             data, count = encode_point_cloud(
                 disparity,
                 calibration,
@@ -139,8 +134,6 @@ class InMetres:
                 stride=self.stride,
             )
             return Encoded(data, [] if count else ["the point cloud is empty: no depth is known"])
-        from pamcli.imaging.disparity_files import encode_depth
-
         metres = calibration.depth(disparity)
         known = metres <= (self.max_depth or math.inf)
         if name == DEPTH_ERROR.name:
@@ -207,7 +200,7 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
     """
     if "" in inputs:
         raise UsageError("DISPARITY is empty", "an unset variable of the shell, perhaps?")
-    if inputs and are_videos(inputs):
+    if are_videos(inputs):
         return _frames(inputs, picture)
     if len(inputs) == 1 and is_template(inputs[0]):
         found = files_by_text(inputs[0])
@@ -236,8 +229,6 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
 
 def _frames(inputs: Sequence[str], picture: str | None) -> Pairing:
     """Frames of a video of disparities. Raises UsageError, InputError."""
-    from pamcli.imaging.videos import Video
-
     if len(inputs) > 1 or picture is not None:
         raise UsageError("a video of disparities is given alone", "leave out `picture`, and other files")
     pairing = pair_frames(inputs)
@@ -260,9 +251,6 @@ class _Converting(Operation[None]):
         self.metric = metric
 
     def read(self, job: Job, layout: Any, max_pixels: int | None) -> Any:
-        from pamcli.imaging.disparity_files import read_disparity
-        from pamcli.imaging.images import read_picture
-
         assert job.pair is not None
         if job.pair.frames is not None:
             number, _ = job.pair.frames

@@ -24,10 +24,9 @@ def load_matcher(weights: str | Path, **settings: Any) -> tuple[StereoMatcher, P
     from pamcli.inference.matcher import StereoMatcher
 
     matcher = StereoMatcher.load(path, **settings)
-    _say_what_computes(matcher)
     limit = "none" if matcher.max_disparity is None else f"{matcher.max_disparity} px"
     resized = "" if matcher.match_size == 1 else f", match size {matcher.match_size}"
-    LOG.debug("%s: %s, %s, maximum disparity %s%s", weights, path, _compute(matcher), limit, resized)
+    _say(matcher, weights, path, f"maximum disparity {limit}{resized}")
     return matcher, path
 
 
@@ -42,28 +41,19 @@ def load_upscaler(
     """
     name = weights or default_upscaling(scale, camera=camera)
     path = locate(name)
-
-    def check(stored: int | None) -> None:
-        if scale is not None and stored is not None and scale > stored:
-            raise UsageError(
-                f"{name} enlarges {stored} times, not {scale:g}", "leave out `scale` or `weights`"
-            )
-
-    if path.suffix not in (".onnx", ".toml"):  # which only ONNX Runtime reads, or says nothing of weights
-        check(read_header(path).spec.scale)
+    # An .onnx file is read by ONNX Runtime alone, and a description says nothing of weights.
+    stored = None if path.suffix in (".onnx", ".toml") else read_header(path).spec.scale
+    if scale is not None and stored is not None and scale > stored:
+        raise UsageError(f"{name} enlarges {stored} times, not {scale:g}", "leave out `scale` or `weights`")
     from pamcli.inference.upscaler import StereoUpscaler
 
     upscaler = StereoUpscaler.load(path, scale=scale, **settings)
-    _say_what_computes(upscaler)
-    LOG.debug("%s: %s, %s, enlarges %g times", name, path, _compute(upscaler), upscaler.scale)
+    _say(upscaler, name, path, f"enlarges {upscaler.scale:g} times")
     return upscaler, path
 
 
-def _say_what_computes(network: StereoMatcher | StereoUpscaler) -> None:
-    """Log where a network runs that is not pam's own: it may be a place that nobody expected."""
+def _say(network: StereoMatcher | StereoUpscaler, weights: str | Path, path: Path, does: str) -> None:
+    """Log what a network is, and where one runs that is not pam's own: it may be where nobody expected it."""
     if (foreign := network.foreign) is not None:
         LOG.info("%s (%s)", foreign.runner.says, foreign.spec.architecture)
-
-
-def _compute(network: StereoMatcher | StereoUpscaler) -> str:
-    return ", ".join(network.compute.describe().values())
+    LOG.debug("%s: %s, %s, %s", weights, path, ", ".join(network.compute.describe().values()), does)

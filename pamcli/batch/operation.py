@@ -8,27 +8,24 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from pamcli.batch.job import Job
+from pamcli.batch.video_results import StoredFrames
 from pamcli.files.outputs import Encoded
 from pamcli.files.pairing import STDIN, STDIN_NAME, PairName, reading_stdin
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from pamcli.batch.video_results import StoredFrames
-    from pamcli.files.suffixes import PackedLayout
-    from pamcli.imaging.stereo_pair import StereoPair
-    from pamcli.imaging.videos import Videos
+from pamcli.files.suffixes import PackedLayout
+from pamcli.imaging.preflight import check_pair
+from pamcli.imaging.stereo_pair import StereoPair, halved, read_packed_pair, read_pair
+from pamcli.imaging.videos import Videos
 
 Result = TypeVar("Result")
 
 
 def read_views(pair: PairName, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
     """Read both views from two pictures, or from one that holds both in this layout. Raises InputError."""
-    from pamcli.imaging.stereo_pair import read_packed_pair, read_pair
-
     if layout is not None:
         return read_packed_pair(pair.left, layout, max_pixels=max_pixels, name=str(pair.left))
     assert pair.right is not None
@@ -70,8 +67,6 @@ class Operation(ABC, Generic[Result]):
 
     def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
         """What there is to work on. Raises InputError."""
-        from pamcli.imaging.stereo_pair import read_packed_pair
-
         assert job.pair is not None
         if job.pair.frames is not None:
             return self._frames(job.pair, layout, max_pixels)
@@ -83,8 +78,6 @@ class Operation(ABC, Generic[Result]):
         return read_packed_pair(picture, layout, max_pixels=max_pixels, name=STDIN_NAME)
 
     def _frames(self, pair: PairName, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
-        from pamcli.imaging.stereo_pair import StereoPair, halved
-
         assert pair.frames is not None
         left = self._videos[pair.left].frame(pair.frames[0], max_pixels=max_pixels)
         if pair.right is None:
@@ -94,8 +87,6 @@ class Operation(ABC, Generic[Result]):
 
     @cached_property
     def _videos(self) -> Videos:
-        from pamcli.imaging.videos import Videos
-
         return Videos()
 
     def look(self, pair: StereoPair) -> Sequence[str]:
@@ -155,14 +146,14 @@ class NetworkOperation(Operation[Result]):
     min_disparity: int | None = None
     """Where the search begins, pixels; None: none searches."""
 
-    def __init__(self, load: Callable[[], Any]) -> None:
-        """load: makes the network, where it is used; other machines are given it, too."""
+    def __init__(self, load: Callable[[], tuple[Any, Path]]) -> None:
+        """load: finds the network and its file, where it is used; other machines are given it, too."""
         self.load = load
 
     @cached_property
     def network(self) -> Any:
         """A `StereoMatcher` or `StereoUpscaler`, loaded when it is first asked for."""
-        return self.load()
+        return self.load()[0]
 
     @property
     def constants(self) -> Mapping[str, Any]:
@@ -181,6 +172,4 @@ class NetworkOperation(Operation[Result]):
         return said
 
     def look(self, pair: StereoPair) -> list[str]:
-        from pamcli.imaging.preflight import check_pair
-
         return check_pair(pair.left.pixels, pair.right.pixels).warnings(self.min_disparity)

@@ -70,11 +70,6 @@ class BatchOptions(TypedDict, total=False):
     """Leave out pairs whose results all exist."""
     overwrite: bool
     """Replace results that exist."""
-
-
-class ClusterOptions(TypedDict, total=False):
-    """Other machines that may work off a batch."""
-
     engine: Literal["local", "ray"]
     """ray: spread the batch over a cluster."""
     ray_address: str
@@ -83,13 +78,9 @@ class ClusterOptions(TypedDict, total=False):
     """Cores for each of Ray's workers without a GPU."""
 
 
-class FilesOptions(BatchOptions, ClusterOptions, total=False):
-    """Both."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Which pairs are to be worked off, and how. Its fields are those of `FilesOptions`."""
+    """Which pairs are to be worked off, and how. Its fields are those of `BatchOptions`."""
 
     inputs: Sequence[Place] = ()
     pairs: Place | None = None
@@ -261,14 +252,11 @@ class Plan:
             check_existing([files], overwrite=given.overwrite, skip_existing=given.skip_existing)
         except PamError as error:
             return Job(pair, error=error, line=pair.line)
-        there = (path.exists() or self._has_video(name) for name, path in files.items())
+        there = (path.exists() or self.videos.get(name, path).exists() for name, path in files.items())
         skip = given.skip_existing and bool(files) and all(there)
         places = {**files, **self.returned}
         returned = next(iter(self.returned), None)
         return Job(pair, places, returned, skip, line=pair.line, videos=self.videos)
-
-    def _has_video(self, name: str) -> bool:
-        return name in self.videos and self.videos[name].exists()
 
 
 def _path(place: Place | None) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from pamcli.batch import LOG
 from pamcli.batch.enlarging import LEFT, RIGHT, PictureFormat
@@ -15,19 +15,20 @@ from pamcli.batch.frames import FramePairs
 from pamcli.batch.job import Job
 from pamcli.batch.metres import named, read_calibrations
 from pamcli.batch.operation import Operation
-from pamcli.batch.plan import FilesOptions, Place, Request
+from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
+from pamcli.calibration.files import encode_calibration
+from pamcli.calibration.rig import Rectification, Rig
+from pamcli.calibration.uncalibrated import rectification_by_features
 from pamcli.errors import InputError, UsageError
-from pamcli.files.atomic import check_writable
+from pamcli.files.atomic import check_writable, write_atomically
 from pamcli.files.finding import counted
 from pamcli.files.outputs import Encoded, check_beside
-
-if TYPE_CHECKING:
-    from pamcli.calibration.rig import Rectification, Rig
-    from pamcli.files.pairing import PairName
-    from pamcli.files.suffixes import PackedLayout
-    from pamcli.imaging.images import Picture
-    from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.files.pairing import PairName
+from pamcli.files.suffixes import PackedLayout
+from pamcli.imaging.images import Picture, check_encodable, encode_picture
+from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
+from pamcli.imaging.stereo_pair import StereoPair
 
 CALIBRATION = "calibration.yaml"
 LARGEST_OFFSET = 0.5
@@ -52,7 +53,7 @@ def rectify_files(
     fov: float | None = None,
     fisheye: bool = False,
     uncalibrated: bool = False,
-    **options: Unpack[FilesOptions],
+    **options: Unpack[BatchOptions],
 ) -> Batch:
     """Rectify pairs of pictures in files, as `pam rectify` does, under its options' names.
 
@@ -149,17 +150,12 @@ class _Rectifying(Operation[_Result]):
             )
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        from pamcli.imaging.images import check_encodable
-
         width, height = self.view["size"] or (pair.width, pair.height)
         view = pair.left if name == LEFT.name else pair.right
         bits, alpha = 8 * view.pixels.itemsize, view.alpha is not None
         check_encodable(place.suffix, height=height, width=width, bits=bits, alpha=alpha, name=str(place))
 
     def apply(self, job: Job, pair: StereoPair) -> _Result:
-        from pamcli.imaging.images import Picture
-        from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
-
         rectification = self._for(pair)
         if LEFT.name in job.places:
             self._write_calibration(job.files.get(LEFT.name))
@@ -185,11 +181,8 @@ class _Rectifying(Operation[_Result]):
         if self.rig is None and self.rectification is not None:
             return self.rectification
         if self.rig is None:
-            from pamcli.calibration.uncalibrated import rectification_by_features
-
-            found, matches = rectification_by_features(
-                pair.left.pixels, pair.right.pixels, size=self.view["size"]
-            )
+            views = [(pair.left.pixels, pair.right.pixels)]
+            found, matches = rectification_by_features(views, size=self.view["size"])
             say = LOG.debug if self.many else LOG.info
             say(f"rectified by {matches} matches; without a calibration, distances have no scale")
             return found
@@ -220,8 +213,6 @@ class _Rectifying(Operation[_Result]):
 
     def _look_at_frames(self, layout: PackedLayout | None, max_pixels: int | None) -> None:
         """Find what rectifies all frames: one rig took them, and what each alone tells would tremble."""
-        from pamcli.calibration.uncalibrated import rectification_of_all
-
         if self.refused is not None:
             raise self.refused
         views = []
@@ -232,7 +223,7 @@ class _Rectifying(Operation[_Result]):
         try:
             if not views:
                 raise InputError(f"none of {counted(len(self.frames), 'frame')} can be decoded")
-            self.rectification, matches = rectification_of_all(views, size=self.view["size"])
+            self.rectification, matches = rectification_by_features(views, size=self.view["size"])
         except InputError as error:
             self.refused = error
             raise
@@ -245,8 +236,6 @@ class _Rectifying(Operation[_Result]):
         return {"vertical_offset": None if result.offset is None else round(result.offset, 3)}
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: _Result) -> Encoded:
-        from pamcli.imaging.images import encode_picture
-
         data = encode_picture(result.pictures[name], place.suffix, name=str(place))
         return Encoded(data, self._checked(result) if name == LEFT.name else ())
 
@@ -264,9 +253,6 @@ class _Rectifying(Operation[_Result]):
 
     def _write_calibration(self, left: Path | None) -> None:
         """Write it once. left: the left picture's file, beside which it goes, if there is one."""
-        from pamcli.calibration.files import encode_calibration
-        from pamcli.files.atomic import write_atomically
-
         calibration = self.rectification.calibration if self.rectification else None
         path = self.place or (None if left is None else left.parent / CALIBRATION)
         if self.written or calibration is None or path is None:

@@ -8,21 +8,21 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pamcli.batch import LOG
 from pamcli.batch.job import Job, Outcome
 from pamcli.batch.operation import Bar, Operation
+from pamcli.batch.overlapped import run_overlapped
 from pamcli.batch.plan import Plan
+from pamcli.batch.ray_cluster import run_on_ray
 from pamcli.batch.video_results import StoredFrames, clock_of, put_together, remove_frames
 from pamcli.errors import InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 from pamcli.files.finding import listed
 from pamcli.files.outputs import Encoded
-
-if TYPE_CHECKING:
-    from pamcli.files.suffixes import PackedLayout
-    from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.files.suffixes import PackedLayout
+from pamcli.imaging.stereo_pair import StereoPair
 
 Found = tuple[Job, Outcome | PamError]
 
@@ -133,8 +133,6 @@ class Batch(Plan):
 
     def _here(self) -> Generator[Found, None, None]:
         """The outcomes of the jobs, done by this process."""
-        from pamcli.batch.overlapped import run_overlapped
-
         jobs, request, steps = self._jobs(), self.request, self.steps
         partly = request.skip_existing or request.shard is not None
         if self.operation.first_of_all and partly and self.many:
@@ -143,8 +141,6 @@ class Batch(Plan):
 
     def _there(self) -> Generator[Found, None, None]:
         """The outcomes of the jobs, done by a cluster."""
-        from pamcli.batch.ray_cluster import run_on_ray
-
         address = self.request.ray_address
         yield from run_on_ray(self._jobs(), self.steps, address=address, cores=self.cores, gpus=self.gpus)
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pamcli.batch.job import Job
 from pamcli.batch.plan import Place, Request
 from pamcli.errors import UsageError
-
-if TYPE_CHECKING:
-    from pamcli.imaging.steadying import Before, Floats
-    from pamcli.imaging.stereo_pair import StereoPair
+from pamcli.imaging.disparity_files import as_stored, read_disparity
+from pamcli.imaging.steadying import Before, Floats, steadied
+from pamcli.imaging.stereo_pair import StereoPair
 
 DISPARITY = "disparity"
 """The result that the next frame is fused with."""
@@ -49,9 +47,6 @@ class Steadiness:
         """Read what the frame before has left, where it was left out. Raises InputError."""
         if self.left_out is None:
             return
-        from pamcli.imaging.disparity_files import read_disparity
-        from pamcli.imaging.steadying import Before
-
         pair = read(self.left_out)
         disparity = read_disparity(self.left_out.places[DISPARITY], max_pixels=None)
         self.found_again[str(job.pair)] = Before(pair.left.pixels, pair.right.pixels, disparity)
@@ -59,8 +54,6 @@ class Steadiness:
 
     def fused(self, job: Job, pair: StereoPair, disparity: Floats) -> Floats:
         """The disparities of a pair, (H, W), pixels, fused with those before."""
-        from pamcli.imaging.steadying import steadied
-
         before = self.found_again.pop(str(job.pair), self.before)
         if before is None:
             return disparity
@@ -68,8 +61,5 @@ class Steadiness:
 
     def keep(self, job: Job, pair: StereoPair, shown: Floats) -> None:
         """Keep what becomes of a pair for the next one; shown: as it is written, NaN unknown."""
-        from pamcli.imaging.disparity_files import as_stored
-        from pamcli.imaging.steadying import Before
-
         suffix = job.places.get(DISPARITY, Path()).suffix
         self.before = Before(pair.left.pixels, pair.right.pixels, as_stored(shown, suffix))

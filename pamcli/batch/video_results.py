@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
@@ -17,10 +19,11 @@ from pamcli.files.finding import counted, shown
 from pamcli.files.outputs import OutputKind, names_folder
 from pamcli.files.pairing import Pairing, PairName, is_template
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, VIDEO_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
+from pamcli.imaging.png import read_png
+from pamcli.imaging.raster import open_source
+from pamcli.imaging.video_writing import write_video
+from pamcli.imaging.videos import DISPARITY_SCALE, Video, video_library
 
 STORED = ".png"
 """How a frame waits: lossless, with 8 or 16 bits."""
@@ -58,8 +61,6 @@ def video_places(
             raise UsageError(f"`format` is about files in a folder, and {shown(text)} is a video")
         places[kind.name] = path
     if places:
-        from pamcli.imaging.videos import video_library
-
         video_library()
     return places
 
@@ -89,10 +90,6 @@ def clock_of(pairing: Pairing) -> Clock:
     pairs = pairing.pairs
     if not isinstance(pairs, FramePairs):
         return Clock(range(len(pairs)), Fraction(1, PICTURES_A_SECOND), Fraction(PICTURES_A_SECOND))
-    import numpy as np
-
-    from pamcli.imaging.videos import Video
-
     video = Video(pairs.left)
     stamps, unit = video.stamps[pairs.numbers[:, 0]], Fraction(video.stream.time_base)
     step = int(np.median(np.diff(stamps))) * unit if len(stamps) > 1 else Fraction(1, PICTURES_A_SECOND)
@@ -117,9 +114,6 @@ class StoredFrames:
             yield int(stamp) * self.clock.unit, self.place(pair)
 
     def __iter__(self) -> Iterator[tuple[Fraction, np.ndarray]]:
-        from pamcli.imaging.png import read_png
-        from pamcli.imaging.raster import open_source
-
         transparent = False
         for seconds, path in self.places:
             if not path.exists():
@@ -135,8 +129,6 @@ class StoredFrames:
 
 def put_together(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clock: Clock, kind: str) -> None:
     """Make a video of its frames; kind: of the result. Raises OutputError, InputError: none, unlike ones."""
-    from pamcli.imaging.video_writing import write_video
-
     count = write_video(video, frames, rate=clock.rate, unit=clock.unit, notes=notes_of(kind))
     if missing := len(clock.stamps) - count:
         LOG.warning(f"{shown(video)} is without {counted(missing, 'frame')} that failed")
@@ -144,9 +136,6 @@ def put_together(video: Path, frames: Iterable[tuple[Fraction, np.ndarray]], clo
 
 def notes_of(kind: str) -> dict[str, str]:
     """What a video says about what its grey levels measure."""
-    from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
-    from pamcli.imaging.videos import DISPARITY_SCALE
-
     unknown = "0 where it is unknown"
     if kind in ("disparity", "right_disparity"):
         levels = f"{PNG_UNITS_PER_PIXEL} grey levels for a pixel of disparity"

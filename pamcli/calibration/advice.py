@@ -11,8 +11,6 @@ from pamcli.calibration.fitting import Corners
 from pamcli.calibration.making import Made
 from pamcli.calibration.uncertainty import FAR
 
-Floats = NDArray[np.float64]
-
 ENOUGH_PAIRS = 15
 ENOUGH_THERE = 3
 """Boards in each region of the picture."""

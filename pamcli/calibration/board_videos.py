@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.making import Sighting
+from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError
 
 Pixels = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 LOOKED_AT = 150
 """Moments of a video that are looked at, evenly over its length."""

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.fitting import Corners
+from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError
+from pamcli.imaging.matching import reduced
 
-Floats = NDArray[np.float64]
 Grey = NDArray[np.uint8]
 
 SEARCHED = 1000
@@ -38,6 +39,10 @@ DICTIONARIES = {
     "APRILTAG_36H11": (),
 }
 """OpenCV's, the larger of each family, and how many markers the smaller ones have, which begin as it does."""
+
+
+NOTHING = np.zeros(0, np.intp), np.zeros((0, 2))
+"""Numbers and places of corners, where none is seen."""
 
 
 @dataclass(frozen=True)
@@ -135,18 +140,14 @@ class Finder:
 
         factor = max(1, -(-max(picture.shape) // SEARCHED))
         for step in sorted({factor, 1}, reverse=True):
-            height, width = picture.shape[0] // step, picture.shape[1] // step
-            small = picture
-            if step > 1:
-                cut = np.ascontiguousarray(picture[: height * step, : width * step])
-                small = cv2.resize(cut, (width, height), interpolation=cv2.INTER_AREA)
+            small = reduced(picture, step)
             good, found = cv2.findChessboardCornersSB(
                 small, self.board.grid, flags=cv2.CALIB_CB_NORMALIZE_IMAGE
             )
             if good:
                 pixels = (found.reshape(-1, 2).astype(np.float64) + 0.5) * step - 0.5
                 return np.arange(len(pixels)), self._upright(picture, pixels)
-        return np.zeros(0, np.intp), np.zeros((0, 2))
+        return NOTHING
 
     def _upright(self, picture: Grey, pixels: Floats) -> Floats:
         """The corners from the dark end of the board on, and never mirrored."""
@@ -165,12 +166,11 @@ class Finder:
         return grid.reshape(-1, 2)
 
     def _marked(self, picture: Grey) -> tuple[NDArray[np.intp], Floats]:
-        none = np.zeros(0, np.intp), np.zeros((0, 2))
         if self.detector is None:
-            return none
+            return NOTHING
         found, ids, _, _ = self.detector.detectBoard(picture)
         if found is None or ids is None:
-            return none
+            return NOTHING
         return ids.ravel().astype(np.intp), found.reshape(-1, 2).astype(np.float64)
 
 

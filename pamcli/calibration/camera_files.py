@@ -8,15 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, number, numbers, size_of
 from pamcli.calibration.rectified import Calibration
 from pamcli.calibration.rig import rotation_of
 from pamcli.calibration.stored import StoredCalibration, camera_of, named_camera, pinhole_matrix, rig_of
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 ZED_SIZES = {
     "2K": (2208, 1242),

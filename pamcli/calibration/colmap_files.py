@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import numbers, size_of
+from pamcli.calibration.rectified import Floats
 from pamcli.calibration.rig import Camera
 from pamcli.calibration.stored import (
     StoredCalibration,
@@ -20,8 +20,6 @@ from pamcli.calibration.stored import (
     turned,
 )
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 # Parameters in COLMAP's order: f for one focal length, the rest by OpenCV's names.
 _MODELS = {

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.lengths import Measured, dense, ground, measured
-from pamcli.calibration.rectified import (
-    LONGEST_BASELINE,
-    SHORTEST_BASELINE,
-    Calibration,
-    has_aspect,
-)
+from pamcli.calibration.rectified import LONGEST_BASELINE, SHORTEST_BASELINE, Calibration, Pixels, has_aspect
 from pamcli.calibration.rig import Rectification, Rig
 from pamcli.calibration.row_offsets import ENOUGH, RowOffsets, row_offsets
 from pamcli.calibration.stored import StoredCalibration
 from pamcli.errors import InputError
-
-Pixels = NDArray[Any]
-Floats = NDArray[np.float64]
 
 GOOD_ROWS, GOOD_P90 = 0.5, 1.0
 """Pixels by which half, and nine of ten, of the matches of a well rectified pair may be off."""
@@ -100,7 +91,7 @@ def examine(
     the pictures count as rectified, and distances are not known.
     """
     size = left.shape[1], left.shape[0]
-    findings = _sizes(stored, size)
+    findings = [] if stored is None else [_size(stored, size)]
     if findings and findings[0].verdict == "wrong":
         return findings
     try:
@@ -123,32 +114,27 @@ def examine(
     return findings
 
 
-def _sizes(stored: StoredCalibration | None, size: tuple[int, int]) -> list[Finding]:
-    if stored is None:
-        return []
+def _size(stored: StoredCalibration, size: tuple[int, int]) -> Finding:
     described = stored.rig or stored.rectified
     assert described is not None
     exact = [each for each in described.sizes if each is not None]
     names = " and ".join(f"{each[0]} x {each[1]}" for each in exact)
     mine = f"{size[0]} x {size[1]}"
     if not exact:
-        return [
-            Finding("size", "look", f"the calibration does not say of which size; the pictures have {mine}")
-        ]
+        return Finding(
+            "size", "look", f"the calibration does not say of which size; the pictures have {mine}"
+        )
     if size in exact:
-        return [Finding("size", "ok", f"{mine}, that of the calibration")]
+        return Finding("size", "ok", f"{mine}, that of the calibration")
     if stored.rig and stored.rectified and stored.rectified.size == size:
-        return [Finding("size", "ok", f"{mine}, that of the rectified pictures in the calibration")]
+        return Finding("size", "ok", f"{mine}, that of the rectified pictures in the calibration")
     if not has_aspect(exact[0], *size):
         text = f"the pictures have {mine} pixels, the calibration is for {names}: another part of the sensor"
-        return [Finding("size", "wrong", text, "calibrate with pictures of this size, or take uncut ones")]
+        return Finding("size", "wrong", text, "calibrate with pictures of this size, or take uncut ones")
     times = size[0] / exact[0][0]
     text = f"the pictures have {mine} pixels, {times:.3g} times the calibration's {names}, which is scaled"
-    return [
-        Finding(
-            "size", "look", text, "right if they were made smaller as a whole, wrong if the camera cut them"
-        )
-    ]
+    do = "right if they were made smaller as a whole, wrong if the camera cut them"
+    return Finding("size", "look", text, do)
 
 
 def _as_meant(
@@ -224,9 +210,8 @@ def _exchanged(
     return Finding("left and right", "ok" if ahead > 1 - WRONG_SIDE else "look", text)
 
 
-def _distances(pair: _Pair, calibration: Calibration) -> list[Finding]:
+def _distances(pair: _Pair, calibration: Calibration) -> Iterator[Finding]:
     """Judge infinity, the field of view, and the distances that the baseline makes of the disparities."""
-    findings = []
     assert pair.rows is not None
     past = pair.past_infinity(BEHIND)
     if past > MOST_BEHIND:
@@ -235,24 +220,23 @@ def _distances(pair: _Pair, calibration: Calibration) -> list[Finding]:
         if calibration.offset:
             text += f", by doffs of {calibration.offset:g} px"
         do = "far distances are wrong: calibrate again (pam calibration make), or state `doffs`"
-        findings.append(Finding("infinity", "wrong", text, do))
+        yield Finding("infinity", "wrong", text, do)
     across = calibration.field_of_view[0] if calibration.size else 60.0
     if not NARROWEST <= across <= WIDEST:
         text = f"a focal length of {calibration.focal_length:g} px is a field of view of {across:.1f} degrees"
         do = "it must be in pixels: millimetres times the picture's width over the sensor's"
-        findings.append(Finding("focal length", "wrong", text, do))
+        yield Finding("focal length", "wrong", text, do)
     baseline = calibration.baseline
     if baseline == 0:
         text = "the calibration states none, so there are no distances"
-        return [*findings, Finding("baseline", "wrong", text, "state it in metres: `baseline`")]
+        yield Finding("baseline", "wrong", text, "state it in metres: `baseline`")
+        return
     shifted = pair.rows.matches.disparity + calibration.offset
     ahead = shifted[shifted > 0.25]
     depths = calibration.focal_length * baseline / ahead
     if len(ahead) < ENOUGH:
-        return [
-            *findings,
-            Finding("baseline", "look", f"{_length(baseline)}; nothing in sight tells whether it is right"),
-        ]
+        yield Finding("baseline", "look", f"{_length(baseline)}; nothing in sight tells whether it is right")
+        return
     near, middle, far = np.percentile(depths, DISTANCES)
     text = (
         f"{_length(baseline)}; by it things are {_length(near)} to {_length(far)} away, half of them within "
@@ -264,15 +248,15 @@ def _distances(pair: _Pair, calibration: Calibration) -> list[Finding]:
             if USUAL_BASELINES[0] <= baseline / factor <= USUAL_BASELINES[1]:
                 do = f"these are probably {unit} that were taken for metres: `baseline` {baseline / factor:g}"
                 break
-        return [*findings, Finding("baseline", "wrong", text, do)]
-    if baseline < SHORTEST_BASELINE or middle < NEAREST:
+        yield Finding("baseline", "wrong", text, do)
+    elif baseline < SHORTEST_BASELINE or middle < NEAREST:
         do = f"these are probably metres that were taken for millimetres: `baseline` {1000 * baseline:g}"
-        return [*findings, Finding("baseline", "wrong", text, do)]
-    return [*findings, Finding("baseline", "look", text, "is that so? `known_length` measures one of them")]
+        yield Finding("baseline", "wrong", text, do)
+    else:
+        yield Finding("baseline", "look", text, "is that so? `known_length` measures one of them")
 
 
-def _lengths(pair: _Pair, calibration: Calibration, known: Sequence[KnownLength]) -> list[Finding]:
-    findings = []
+def _lengths(pair: _Pair, calibration: Calibration, known: Sequence[KnownLength]) -> Iterator[Finding]:
     for each in known:
         points = np.array(each.points, np.float64)
         if pair.rectification is not None and pair.rectification.left_points is not None:
@@ -285,25 +269,24 @@ def _lengths(pair: _Pair, calibration: Calibration, known: Sequence[KnownLength]
             x, y = each.points[index]
             text = f"what lies at {x:g},{y:g} is not found in the right picture"
             do = "take points with texture, away from edges, that both cameras see"
-            findings.append(Finding(name, "look", text, do))
+            yield Finding(name, "look", text, do)
             continue
         ratio = found.metres / each.metres
         text = f"{_length(found.metres)} measured (+- {_length(found.error)} by matching), stated are "
         text += _length(each.metres)
         if abs(ratio - 1) <= max(GOOD_LENGTH, 2 * found.error / each.metres):
-            findings.append(Finding(name, "ok", text))
+            yield Finding(name, "ok", text)
             continue
         right = calibration.baseline / ratio
         do = f"all distances are {ratio:.3g} times the true ones: `baseline` {right:.4g} makes this one right"
-        findings.append(Finding(name, "wrong", text, do))
+        yield Finding(name, "wrong", text, do)
     if not known:
         plane = ground(*dense(pair.left, pair.right), calibration)
         if plane is not None:
             text = f"a plane {_length(plane.height)} below the camera fills {100 * plane.share:.0f} % of the "
             text += "lower half"
             do = "if that is the ground: is the camera as high above it?"
-            findings.append(Finding("ground", "look", text, do))
-    return findings
+            yield Finding("ground", "look", text, do)
 
 
 def _length(metres: float) -> str:

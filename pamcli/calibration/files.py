@@ -19,9 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pamcli.calibration import camera_files, colmap_files, matlab_files, ros_files, slam_files
 from pamcli.calibration.mat_files import read_mat
 from pamcli.calibration.opencv_files import canonical, opencv
@@ -37,12 +34,10 @@ from pamcli.calibration.parsing import (
     text_of,
     tree_of,
 )
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rectified import Calibration, Floats
 from pamcli.calibration.rig import Rig, StatedRectification
 from pamcli.calibration.stored import StoredCalibration, camera_of, projected, rig_of
 from pamcli.errors import InputError, UsageError
-
-Floats = NDArray[np.float64]
 
 KNOWN = "`pam guide calibration` lists the programs whose files can be read"
 NUMBERED = "leave out `cameras`, or exchange the two with 1:0"
@@ -164,11 +159,9 @@ def encode_calibration(calibration: Calibration) -> bytes:
     Needs `principal` and `size`. `read_calibration`, and OpenCV's FileStorage, read it back.
     """
     assert calibration.size is not None
-    names = ("P1", "P2", "Q")
-    values = (*calibration.projections(), calibration.reprojection())
-    return _yaml(
-        calibration.size, {"baseline": calibration.baseline, **dict(zip(names, values, strict=True))}
-    )
+    p1, p2 = calibration.projections()
+    values = {"baseline": calibration.baseline, "P1": p1, "P2": p2, "Q": calibration.reprojection()}
+    return _yaml(calibration.size, values)
 
 
 def encode_rig(rig: Rig, facts: Mapping[str, int | float | str]) -> bytes:

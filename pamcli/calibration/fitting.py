@@ -7,16 +7,15 @@ boards that one camera alone sees, corners that are missing, and what each board
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pamcli.calibration.rectified import Floats
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 COEFFICIENTS = {False: 5, True: 4}
 """Coefficients of distortion, by whether the lens is a fisheye: k1 k2 p1 p2 k3, and k1 ... k4."""
@@ -78,9 +77,14 @@ class Solution:
     """Pixels (N, 2) of each view and camera: seen less projected."""
 
     def rms(self) -> float:
-        """Root of the mean square length of the residuals, pixels."""
-        found = np.concatenate([each for view in self.residuals for each in view if each is not None])
-        return float(np.sqrt((found**2).sum(axis=1).mean()))
+        """Reprojection error: see `rms`."""
+        return rms(each for view in self.residuals for each in view)
+
+
+def rms(residuals: Iterable[Floats | None]) -> float:
+    """Root of the mean square length of residuals (N, 2), pixels; None: of a camera that saw no board."""
+    found = np.concatenate([each for each in residuals if each is not None])
+    return float(np.sqrt((found**2).sum(axis=1).mean()))
 
 
 class Problem:

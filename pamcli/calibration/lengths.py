@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import Calibration
-from pamcli.imaging.matching import DenseMatch, grey, match_densely, reduced, reduction
-
-Pixels = NDArray[Any]
-Floats = NDArray[np.float64]
+from pamcli.calibration.rectified import Calibration, Floats, Pixels
+from pamcli.imaging.matching import DenseMatch, grey, match_densely, peak, reduced, reduction
 
 AREA = 120_000
 """Pixels to which pictures are reduced where all of them is matched."""
@@ -139,10 +136,8 @@ def measured(
 def _place(calibration: Calibration, point: Floats, disparity: float) -> Floats:
     x, y = calibration.principal or (0.0, 0.0)
     z = calibration.focal_length * calibration.baseline / max(disparity + calibration.offset, 1e-6)
-    across, down = (
-        (point[0] - x) / calibration.focal_length,
-        (point[1] - y) / calibration.vertical_focal_length,
-    )
+    across = (point[0] - x) / calibration.focal_length
+    down = (point[1] - y) / calibration.vertical_focal_length
     return z * np.array([across, down, 1.0])
 
 
@@ -166,9 +161,5 @@ def _disparity(left: Pixels, right: Pixels, point: Floats, calibration: Calibrat
     _, best, _, (column, row) = cv2.minMaxLoc(score)
     if best < ALIKE:
         return None
-    peak = 0.0
-    if 0 < column < score.shape[1] - 1:
-        before, at, after = (float(value) for value in score[row, column - 1 : column + 2])
-        curve = before - 2 * at + after
-        peak = float(np.clip(0.5 * (before - after) / curve, -0.5, 0.5)) if curve < 0 else 0.0
-    return float(x - (column + half + peak))
+    inside = 0 < column < score.shape[1] - 1
+    return float(x - (column + half + (peak(score[row, column - 1 : column + 2]) if inside else 0.0)))

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.boards import Board, Found, aligned
-from pamcli.calibration.fitting import Problem, Solution, View, both_cameras, without
+from pamcli.calibration.fitting import Problem, Solution, View, both_cameras, rms, without
+from pamcli.calibration.rectified import Floats
 from pamcli.calibration.rig import Rig
 from pamcli.calibration.uncertainty import Uncertainty, rig_of_shared, uncertainty
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 FEWEST_PAIRS = 5
 """Pairs in which both cameras see the board."""
@@ -162,22 +161,19 @@ def _made(sightings: Sequence[Sighting], board: Board, size: tuple[int, int], fi
     problem, solution = both_cameras(views, board.points, size, fisheye)
     dropped, misfits = 0, 0
     for _ in range(6):
-        keep, wrong = _judged(problem, solution)
-        lost = sum(int(np.count_nonzero(~each)) for mine in keep for each in mine if each is not None)
+        keep, wrong = _judged(solution)
+        stays = [number for number in range(len(used)) if number not in wrong]
+        seen = [each for number in stays for each in keep[number] if each is not None]
+        lost = sum(int(np.count_nonzero(~each)) for each in seen)
         if not wrong and not lost:
             break
+        dropped += lost
+        misfits += lost + sum(len(each) for number in wrong for each in keep[number] if each is not None)
         for number in wrong:
             left_out.append(LeftOut(used[number].name, _reason(problem, solution, number)))
-        stays = [number for number in range(len(used)) if number not in wrong]
         used = [used[number] for number in stays]
         _enough(used, left_out)
         kept = without([problem.views[number] for number in stays], [keep[number] for number in stays])
-        for number, view in enumerate(keep):
-            for each in view:
-                if each is not None:
-                    bad = len(each) if number in wrong else int(np.count_nonzero(~each))
-                    misfits += bad
-                    dropped += 0 if number in wrong else bad
         problem = Problem(kept, board.points, size, fisheye)
         solution = problem.solve(solution.shared, solution.poses[stays], robust=True)
     solution = problem.solve(solution.shared, solution.poses, robust=False)
@@ -189,17 +185,8 @@ def _made(sightings: Sequence[Sighting], board: Board, size: tuple[int, int], fi
             "exchange LEFT and RIGHT",
         )
     rig = rig_of_shared(solution.shared, problem)
-    return Made(
-        rig,
-        used,
-        left_out,
-        dropped,
-        misfits,
-        solution,
-        problem,
-        _rows(problem, rig),
-        uncertainty(problem, solution),
-    )
+    rows, sure = _rows(problem, rig), uncertainty(problem, solution)
+    return Made(rig, used, left_out, dropped, misfits, solution, problem, rows, sure)
 
 
 def _sharp(sightings: Sequence[Sighting], left_out: list[LeftOut]) -> list[Sighting]:
@@ -232,7 +219,7 @@ def _enough(used: Sequence[Sighting], left_out: Sequence[LeftOut]) -> None:
         )
 
 
-def _judged(problem: Problem, solution: Solution) -> tuple[list[list[NDArray[np.bool_] | None]], list[int]]:
+def _judged(solution: Solution) -> tuple[list[list[NDArray[np.bool_] | None]], list[int]]:
     """Judge the fit: which corners of each view are kept, and which views are wrong as a whole."""
     lengths = [
         [None if each is None else np.linalg.norm(each, axis=1) for each in view]
@@ -253,11 +240,7 @@ def _judged(problem: Problem, solution: Solution) -> tuple[list[list[NDArray[np.
 def _reason(problem: Problem, solution: Solution, number: int) -> str:
     """Why a view does not fit: each camera's corners do by themselves, or not even those."""
     view, pose = problem.views[number], solution.poses[number]
-    both = [
-        float(np.sqrt((each**2).sum(axis=1).mean()))
-        for each in solution.residuals[number]
-        if each is not None
-    ]
+    both = [rms([each]) for each in solution.residuals[number] if each is not None]
     if None not in view:
         alone = []
         for camera in (0, 1):

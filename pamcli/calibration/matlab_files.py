@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.mat_files import Unread
 from pamcli.calibration.opencv_files import canonical, opencv
@@ -19,8 +18,6 @@ from pamcli.calibration.stored import (
     rig_of,
 )
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 EXPORT = "in MATLAB: rig = toStruct(stereoParams); save('rig.mat', 'rig', '-v7')"
 

@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pamcli.calibration.parsing import Tree, matrix, numbers, size_of
 from pamcli.calibration.rectified import Calibration
 from pamcli.calibration.rig import StatedRectification, rotation_of
 from pamcli.calibration.stored import StoredCalibration, camera_of, is_fisheye, metres, projected, rig_of
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 _STEMS = {
     "M": "m k mtx matrix cameramatrix cammatrix cameramtx intrinsic intrinsics intrinsicmatrix",

@@ -32,9 +32,10 @@ def write_point_cloud(
 
     >>> count = pamcli.write_point_cloud("points.ply", result.disparity, calibration, picture=left)
 
-    disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16, for the
-    colours. confidence: (H, W) in [0, 1], kept as a property. max_depth: metres, beyond which there are no
-    points. stride: every how many rows and columns a pixel is taken. overwrite: replace a file that exists.
+    disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16 (whose
+    upper 8 bits are kept), for the colours. confidence: (H, W) in [0, 1], kept as a property. max_depth:
+    metres, beyond which there are no points. stride: every how many rows and columns a pixel is taken.
+    overwrite: replace a file that exists.
     Raises UsageError: another suffix, a file that exists; InputError: the calibration is for pictures of
     another aspect, or has no baseline; OutputError: it cannot be written.
     """
@@ -55,11 +56,8 @@ def encode_point_cloud(
     max_depth: float | None = None,
     stride: int = 1,
 ) -> tuple[bytes, int]:
-    """The bytes of a binary PLY with a vertex for every pixel of known depth, and how many there are.
+    """The bytes of what `write_point_cloud` writes, by the same arguments, and the number of points.
 
-    disparity: (H, W) pixels, NaN = unknown. picture: (H, W, 3) RGB of the left view, uint8 or uint16 (whose
-    upper 8 bits are kept); None = no colours. confidence: (H, W) in [0, 1], kept as a property. max_depth:
-    metres, beyond which there are no points. stride: every how many rows and columns a pixel is taken.
     Raises InputError: the calibration is for another size, or has no baseline.
     """
     from plyfile import PlyData, PlyElement

@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 
 from pamcli.errors import InputError
 
+Floats = NDArray[np.float64]
+Pixels = NDArray[Any]
+"""A picture, (H, W) or (H, W, C), uint8 or uint16."""
+
 LONGEST_BASELINE = 5.0
 SHORTEST_BASELINE = 1e-3  # metres outside of which a baseline is probably in another unit
 SHORTEST_FOCAL_LENGTH = 50.0  # pixels below which a focal length is probably one in millimetres
@@ -66,9 +70,7 @@ class Calibration:
             )
 
     @classmethod
-    def of(
-        cls, p1: NDArray[np.float64], p2: NDArray[np.float64], size: tuple[int, int] | None
-    ) -> "Calibration":
+    def of(cls, p1: Floats, p2: Floats, size: tuple[int, int] | None) -> "Calibration":
         """Read P1 and P2 of OpenCV, (3, 4): K [I | t] each, of which only the difference of t counts."""
         fx, fy, x, y = (float(p1[at]) for at in ((0, 0), (1, 1), (0, 2), (1, 2)))
         baseline, offset = float((p1[0, 3] - p2[0, 3]) / fx), float(p2[0, 2] - x)
@@ -179,7 +181,7 @@ class Calibration:
         per_pixel = np.float32(deviation / (self.focal_length * self._known_baseline()))
         return self.depth(disparity) ** 2 * per_pixel
 
-    def projections(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def projections(self) -> tuple[Floats, Floats]:
         """P1 and P2 of OpenCV, (3, 4) each; needs `principal`."""
         assert self.principal is not None
         x, y = self.principal
@@ -188,7 +190,7 @@ class Calibration:
         right[0, 2:] = x + self.offset, -self.focal_length * self.baseline
         return left, right
 
-    def reprojection(self) -> NDArray[np.float64]:
+    def reprojection(self) -> Floats:
         """Q of OpenCV, (4, 4), for `cv2.reprojectImageTo3D`; needs `principal` and square pixels."""
         assert self.principal is not None
         x, y = self.principal

@@ -50,37 +50,26 @@ def report_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows, depth, far = facts["row_error_px"], facts["depth_deviation"], facts["far_m"]
     focal, sure = facts["focal_length_px"], facts["focal_length_deviation_px"]
     cover = facts["coverage"]
-    lines = [
-        (
-            "boards",
-            f"{facts['boards_used']}, {facts['pairs_used']} of them in both pictures ({facts['board']})",
-        ),
-        (
-            "reprojection error",
-            f"{facts['reprojection_error_px']:.3f} px, of boards left out of the fit "
-            f"{facts['left_out_reprojection_error_px']:.3f} px",
-        ),
-        (
-            "rows",
-            f"agree to {rows['rms']:.3f} px, 95 % of the corners to {rows['p95']:.2f}, all to "
-            f"{rows['worst']:.2f} px",
-        ),
-    ]
+    lines = {
+        "boards": f"{facts['boards_used']}, {facts['pairs_used']} of them in both pictures "
+        f"({facts['board']})",
+        "reprojection error": f"{facts['reprojection_error_px']:.3f} px, of boards left out of the fit "
+        f"{facts['left_out_reprojection_error_px']:.3f} px",
+        "rows": f"agree to {rows['rms']:.3f} px, 95 % of the corners to {rows['p95']:.2f}, all to "
+        f"{rows['worst']:.2f} px",
+    }
     for side in ("left", "right"):
         parts = [f"{f:.2f} +- {s:.2f}" for f, s in zip(focal[side], sure[side], strict=True)]
-        lines.append((f"focal length {side}", f"{' and '.join(parts)} px across and down"))
-    lines += [
-        ("baseline", f"{1000 * facts['baseline_m']:.3f} +- {1000 * facts['baseline_deviation_m']:.3f} mm"),
-        (
-            f"depth at {far:.3g} m",
-            f"+- {100 * depth['middle']:.2f} % in the middle, {100 * depth['corners']:.2f} % in the corners "
-            "by the calibration",
-        ),
-        ("coverage", f"left {100 * cover['left']:.0f} %, right {100 * cover['right']:.0f} % of the picture"),
-    ]
+        lines[f"focal length {side}"] = f"{' and '.join(parts)} px across and down"
+    lines |= {
+        "baseline": f"{1000 * facts['baseline_m']:.3f} +- {1000 * facts['baseline_deviation_m']:.3f} mm",
+        f"depth at {far:.3g} m": f"+- {100 * depth['middle']:.2f} % in the middle, "
+        f"{100 * depth['corners']:.2f} % in the corners by the calibration",
+        "coverage": f"left {100 * cover['left']:.0f} %, right {100 * cover['right']:.0f} % of the picture",
+    }
     if facts["corners_left_out"]:
-        lines.append(("corners left out", str(facts["corners_left_out"])))
-    return lines
+        lines["corners left out"] = str(facts["corners_left_out"])
+    return list(lines.items())
 
 
 def stored_facts(made: Made, board: Board) -> dict[str, int | float | str]:

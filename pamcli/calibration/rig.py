@@ -8,13 +8,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pamcli.calibration.rectified import EXCHANGE, Calibration, has_aspect, scaled_point, scales
+from pamcli.calibration.rectified import (
+    EXCHANGE,
+    Calibration,
+    Floats,
+    Pixels,
+    has_aspect,
+    scaled_point,
+    scales,
+)
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
-Pixels = NDArray[Any]
 
 DISTORTIONS = (0, 4, 5, 8, 12, 14)  # numbers of coefficients of OpenCV's pinhole models
 LARGEST_SIDE = 32766  # of a picture that OpenCV remaps
@@ -46,7 +50,8 @@ class Camera:
         if not self.fisheye:
             flat = cv2.undistortPoints(points.reshape(-1, 1, 2), self.matrix, self.distortion).reshape(-1, 2)
             for _ in range(3):  # OpenCV stops early: Newton's method on what it projects
-                there = [self._seen(flat + step) for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
+                steps = [flat + step for step in ((0, 0), (1e-6, 0), (0, 1e-6))]
+                there = [self.project(np.column_stack([step, np.ones(len(flat))])) for step in steps]
                 slope = np.stack([(there[1] - there[0]) / 1e-6, (there[2] - there[0]) / 1e-6], axis=-1)
                 flat = flat + (np.linalg.pinv(slope) @ (points - there[0])[..., None])[..., 0]
             rays = np.column_stack([flat, np.ones(len(flat))])
@@ -64,13 +69,14 @@ class Camera:
             [np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)]
         )
 
-    def _seen(self, flat: Floats) -> Floats:
-        """Pixels (N, 2) of a pinhole's points (N, 2) on the plane one ahead."""
+    def project(self, points: Floats) -> Floats:
+        """Pixels (N, 2) in which it sees points (N, 3) of its coordinates, ahead of it."""
         import cv2
 
-        zero, points = np.zeros(3), np.column_stack([flat, np.ones(len(flat))])
-        found: Floats = cv2.projectPoints(points, zero, zero, self.matrix, self.distortion)[0].reshape(-1, 2)
-        return found
+        module = cv2.fisheye if self.fisheye else cv2
+        there, zero = points.reshape(-1, 1, 3), np.zeros(3)
+        found: Floats = module.projectPoints(there, zero, zero, self.matrix, self.distortion)[0]
+        return found.reshape(-1, 2)
 
     def field_of_view(self, size: tuple[int, int]) -> tuple[float, float]:
         """Degrees that a picture of (width, height) spans along its middle row and column; NaN: not known."""
@@ -79,9 +85,6 @@ class Camera:
         # From the axis to either edge: the angle between the edges themselves would never exceed 180 degrees.
         left, right, top, bottom = np.degrees(np.arctan2(np.hypot(edges[:, 0], edges[:, 1]), edges[:, 2]))
         return float(left + right), float(top + bottom)
-
-    def for_scale(self, x: float, y: float) -> Camera:
-        return replace(self, matrix=_scaled(self.matrix, x, y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +223,7 @@ class Rig:
                 "take them as they are",
             )
         x, y = scales(self.size, width, height)
-        left, right = (camera.for_scale(x, y) for camera in (self.left, self.right))
+        left, right = (replace(each, matrix=_scaled(each.matrix, x, y)) for each in (self.left, self.right))
         stated = self.stated and self.stated.for_scale(x, y)
         return replace(self, left=left, right=right, size=(width, height), others=(), stated=stated)
 
@@ -313,13 +316,8 @@ class Rig:
         assert self.size is not None
         width, height = self.size
         along = np.linspace(0, 1, 65)
-        border = np.concatenate(
-            [
-                np.column_stack(each)
-                for side in (0 * along, 0 * along + 1)
-                for each in ((along, side), (side, along))
-            ]
-        )
+        grid = np.stack(np.meshgrid(along, along), axis=-1)
+        border = np.concatenate([grid[0], grid[-1], grid[:, 0], grid[:, -1]])
         points = np.vstack([[[0.5, 0.5]], border]) * (width - 1, height - 1)
         middles, reach = [], np.zeros(2)
         for camera, turn in ((self.left, r1), (self.right, r2)):

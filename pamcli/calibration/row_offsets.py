@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pamcli.calibration.rectified import Floats, Pixels
 from pamcli.imaging.matching import Matches, find_matches, refine_matches
-
-Pixels = NDArray[Any]
-Floats = NDArray[np.float64]
 
 REACH = 0.5, 0.12
 """Shares of the width and of the longer side within which matches are looked for, across and down."""
@@ -79,15 +75,10 @@ def row_offsets(left: Pixels, right: Pixels) -> RowOffsets | None:
         keep = np.abs(off) < max(0.5, 3.5 * _spread(off[keep]))
     good = matches.take(keep)
     sizes = np.abs(good.dy)
-    return RowOffsets(
-        good,
-        float(np.median(sizes)),
-        float(np.percentile(sizes, 90)),
-        float(fit[0]),
-        math.degrees(math.atan(fit[1])),
-        float(fit[2]),
-        _worst(good, width, height),
-    )
+    median, p90 = float(np.median(sizes)), float(np.percentile(sizes, 90))
+    shift, slope, stretch = fit.tolist()
+    turn = math.degrees(math.atan(slope))
+    return RowOffsets(good, median, p90, shift, turn, stretch, _worst(good, width, height))
 
 
 def _spread(values: Floats) -> float:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pamcli.calibration.parsing import Tree, matrix, numbers, size_of
-from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.parsing import Tree, matrix, number, numbers, size_of
+from pamcli.calibration.rectified import Calibration, Floats
 from pamcli.calibration.rig import Camera
 from pamcli.calibration.ros_files import ros
 from pamcli.calibration.stored import (
@@ -22,8 +21,6 @@ from pamcli.calibration.stored import (
     rigid,
 )
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 _MODELS = {
     "radtan": False,
@@ -53,13 +50,9 @@ def kalibr(tree: Tree, pair: tuple[int, int]) -> StoredCalibration:
         for index in steps:
             step = part(tree, f"cam{index}")["T_cn_cnm1"]
             transform = matrix(step, f"cam{index}: T_cn_cnm1", 4, 4) @ transform
-        rig = rig_of(
-            cameras if pair[0] < pair[1] else cameras[::-1],
-            transform[:3, :3],
-            transform[:3, 3],
-            size,
-            exchanged=pair[0] > pair[1],
-        )
+        exchanged = pair[0] > pair[1]
+        ordered = cameras[::-1] if exchanged else cameras
+        rig = rig_of(ordered, transform[:3, :3], transform[:3, 3], size, exchanged)
         return StoredCalibration("Kalibr camchain", rig, rig.rectified())
     for key, backwards in (("T_imu_cam", False), ("T_cam_imu", True)):
         if all(key in each for each in parts):
@@ -137,9 +130,9 @@ def orb_slam(tree: Tree, exchanged: bool) -> StoredCalibration:
             return StoredCalibration(kind, rig, rig.rectified())
     focal = float(left.matrix[0, 0])
     if "Stereo.b" in tree:
-        baseline = float(numbers(tree["Stereo.b"], "Stereo.b", 1)[0])
+        baseline = number(tree["Stereo.b"], "Stereo.b")
     elif "Camera.bf" in tree:
-        baseline = float(numbers(tree["Camera.bf"], "Camera.bf", 1)[0]) / focal
+        baseline = number(tree["Camera.bf"], "Camera.bf") / focal
     else:
         raise InputError("tells of one camera", "take the settings of the stereo camera")
     if left.distortion.any():

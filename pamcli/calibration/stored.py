@@ -5,14 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pamcli.calibration.parsing import Tree, numbers
-from pamcli.calibration.rectified import LONGEST_BASELINE, Calibration
+from pamcli.calibration.parsing import Tree, number, numbers
+from pamcli.calibration.rectified import LONGEST_BASELINE, Calibration, Floats
 from pamcli.calibration.rig import Camera, Rig, StatedRectification
 from pamcli.errors import InputError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -124,10 +121,8 @@ def pinhole_matrix(fx: float, fy: float, x: float, y: float) -> Floats:
 
 def named_camera(tree: Tree, prefix: str, coefficients: Sequence[str], fisheye: bool = False) -> Camera:
     """Read keys such as Camera1.fx, fy, cx, cy and the coefficients, of which missing ones are 0."""
-    fx, fy, x, y = (
-        float(numbers(tree.get(prefix + key), prefix + key, 1)[0]) for key in ("fx", "fy", "cx", "cy")
-    )
-    found = [float(numbers(tree.get(prefix + key, 0), prefix + key, 1)[0]) for key in coefficients]
+    fx, fy, x, y = (number(tree.get(prefix + key), prefix + key) for key in ("fx", "fy", "cx", "cy"))
+    found = [number(tree.get(prefix + key, 0), prefix + key) for key in coefficients]
     return camera_of(pinhole_matrix(fx, fy, x, y), prefix + "fx", np.array(found), prefix + "k1", fisheye)
 
 
@@ -149,10 +144,7 @@ def rig_of(
 
 
 def rig_of_poses(
-    cameras: Sequence[Camera],
-    poses: Sequence[Floats],
-    size: tuple[int, int] | None,
-    exchanged: bool = False,
+    cameras: Sequence[Camera], poses: Sequence[Floats], size: tuple[int, int] | None, exchanged: bool = False
 ) -> Rig:
     """Build a rig as `rig_of` does, from the pose of each camera: (4, 4), its coordinates to common ones."""
     from_first = inverse(poses[1]) @ poses[0]

@@ -9,14 +9,12 @@ from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pamcli.calibration.rig import LARGEST_SIDE, Pixels, Rectification, rotation_of
+from pamcli.calibration.rectified import Floats, Pixels
+from pamcli.calibration.rig import LARGEST_SIDE, Rectification, rotation_of
 from pamcli.errors import InputError
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import grey, match_keypoints
-
-Floats = NDArray[np.float64]
 
 FEATURES = 4000
 FEWEST_MATCHES = 20
@@ -26,22 +24,13 @@ ROUNDS = 100
 
 
 def rectification_by_features(
-    left: Pixels, right: Pixels, *, size: tuple[int, int] | None = None
-) -> tuple[Rectification, int]:
-    """Find what rectifies two pictures (H, W, 3), uint8 or uint16, of one size; and by how many matches.
-
-    size: (width, height) of the rectified pictures, by default that of the pictures. The right one is moved
-    so that disparities begin just above 0. Raises InputError: too few matches, or cameras not side by side.
-    """
-    return rectification_of_all([(left, right)], size=size)
-
-
-def rectification_of_all(
     pairs: Iterable[tuple[Pixels, Pixels]], *, size: tuple[int, int] | None = None
 ) -> tuple[Rectification, int]:
-    """Find what rectifies all pairs that two cameras took, by the matches of those that show enough.
+    """Find what rectifies all pairs that two cameras took, and by how many matches of those that show enough.
 
-    pairs: one at least, of one size; else as `rectification_by_features`.
+    pairs: one at least, two pictures (H, W, 3) each, uint8 or uint16, all of one size. size: (width, height)
+    of the rectified pictures, by default that of the pictures. The right ones are moved so that disparities
+    begin just above 0. Raises InputError: too few matches, or cameras not side by side.
     """
     import cv2
 

@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pamcli.calibration.fitting import Problem, Solution, reduced
+from pamcli.calibration.fitting import Problem, Solution, reduced, rms
+from pamcli.calibration.rectified import Floats
 from pamcli.calibration.rig import Camera, Rig
-
-Floats = NDArray[np.float64]
 
 FAR = 20
 """Baselines: the distance at which depth is looked at."""
@@ -94,8 +92,6 @@ Probe = tuple[Floats, Floats, float]
 
 def _probe(rig: Rig) -> Probe:
     """Pixels of both cameras that see nine things at the same distance, (9, 2) each, and that distance."""
-    import cv2
-
     assert rig.size is not None
     distance = FAR * rig.baseline
     across, down = np.meshgrid([0.08, 0.5, 0.92], [0.08, 0.5, 0.92])
@@ -103,17 +99,8 @@ def _probe(rig: Rig) -> Probe:
     rays = rig.left.rays(pixels)
     rays = rays[rays[:, 2] > 0.17]  # within 80 degrees
     points = rays / rays[:, 2:] * distance
-    seen = []
-    for camera, turn, there in (
-        (rig.left, np.eye(3), np.zeros(3)),
-        (rig.right, rig.rotation, rig.translation),
-    ):
-        module = cv2.fisheye if camera.fisheye else cv2
-        mine = (points @ turn.T + there).reshape(-1, 1, 3)
-        zero = np.zeros(3)
-        found = module.projectPoints(mine, zero, zero, camera.matrix, camera.distortion)[0]
-        seen.append(np.asarray(found.reshape(-1, 2), np.float64))
-    return seen[0], seen[1], distance
+    right = points @ rig.rotation.T + rig.translation
+    return rig.left.project(points), rig.right.project(right), distance
 
 
 def _figures(rig: Rig, probe: Probe) -> Floats:
@@ -134,12 +121,9 @@ def _figures(rig: Rig, probe: Probe) -> Floats:
 
 def _held_out(problem: Problem, solution: Solution, without: Sequence[Floats]) -> float:
     """Root mean square residual of each view, its pose alone fitted to cameras that do not know it."""
-    squares, count = 0.0, 0
+    found: list[Floats | None] = []
     for number, shared in enumerate(without):
         view = [problem.views[number]]
         one = Problem(view, problem.points, problem.size, problem.fisheye)
-        found = one.solve(shared, solution.poses[number : number + 1], robust=False, fixed=True)
-        for each in found.residuals[0]:
-            if each is not None:
-                squares, count = squares + float((each**2).sum()), count + len(each)
-    return float(np.sqrt(squares / count))
+        found += one.solve(shared, solution.poses[number : number + 1], robust=False, fixed=True).residuals[0]
+    return rms(found)

@@ -140,7 +140,7 @@ def preview(sheet: Sheet, messages: Quiet, data: str = GIVEN) -> None:
     from pamcli.data.preview import contact_sheet
     from pamcli.imaging.images import write_picture
 
-    write_picture(output, contact_sheet(source, source.spread(sheet.count)))
+    write_picture(output, contact_sheet(source, sheet.count))
     console.path(output)
 
 

@@ -254,8 +254,8 @@ def superres(
 
         keep = SavedViews(save, sets, network.weights, overwrite=shown.overwrite)
     from pamcli.evaluation.methods import FilesMethod, NetworkMethod
+    from pamcli.evaluation.opencv_methods import DenoisedBicubic
     from pamcli.evaluation.superres import Superres
-    from pamcli.evaluation.superres_baselines import DenoisedBicubic
     from pamcli.imaging.degrading import parse_degradation
 
     degradation = None if given.degrade is None else parse_degradation(given.degrade, "--degrade")

@@ -127,7 +127,7 @@ def _cut(found: Pairs, given: Input, to: Output, workers: int, console: Console,
     pairs, skip = selected(found, given.list_file, skip_unpaired=given.skip_unpaired), given.skip_damaged
     plan = plan_preparation(pairs, to.output, int(to.scale or 0), to.store, given.split, skip_damaged=skip)
     bar.expect(0 if plan.finished else len(plan.items))
-    index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.paths.store
+    index, name = carry_out(plan, workers, bar.advance, skip_damaged=skip), plan.target
     if index is None:
         return True
     facts = {"kind": "patches", "path": name, "scale": plan.scale, "store": plan.store, "split": index.split}

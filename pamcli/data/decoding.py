@@ -18,7 +18,7 @@ def read_positive_disparity(path: Path) -> NDArray[np.float32]:
 
     Returns (H, W), pixels, NaN = unknown. A map of both signs stays as it is, for it is damaged.
     """
-    disparity: NDArray[np.float32] = read_disparity(path)
+    disparity = read_disparity(path)
     known = disparity[np.isfinite(disparity)]
     return -disparity if known.size and known.max() <= 0 else disparity
 
@@ -28,8 +28,7 @@ def read_levels(path: Path) -> NDArray[np.uint8] | NDArray[np.uint16]:
     picture = read_picture(path)
     if not picture.grey and (np.ptp(picture.pixels, axis=2) > 0).any():
         raise InputError(f"{shown(path)} is a colour picture where grey levels were expected")
-    levels: NDArray[np.uint8] | NDArray[np.uint16] = np.ascontiguousarray(picture.pixels[..., 0])
-    return levels
+    return np.ascontiguousarray(picture.pixels[..., 0])
 
 
 def read_scaled_disparity(path: Path, levels_per_pixel: float) -> NDArray[np.float32]:
@@ -40,8 +39,7 @@ def read_scaled_disparity(path: Path, levels_per_pixel: float) -> NDArray[np.flo
 
 def read_mask(path: Path, white: int = 1) -> NDArray[np.bool_]:
     """(H, W): where a grey picture is at least `white`."""
-    mask: NDArray[np.bool_] = read_levels(path) >= white
-    return mask
+    return np.asarray(read_levels(path) >= white)
 
 
 def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
@@ -52,9 +50,8 @@ def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
     try:
         import h5py
     except ImportError:
-        raise InputError(
-            f"{shown(path)} is HDF5, which the package h5py reads", "pip install 'pamcli[hdf5]'"
-        ) from None
+        said = f"{shown(path)} is HDF5, which the package h5py reads"
+        raise InputError(said, "pip install 'pamcli[hdf5]'") from None
     try:
         with h5py.File(path, "r") as file:
             values = np.asarray(file["disparity"], np.float32)

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.reducing import reduced
 from pamcli.data.source import FRAMES, Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError
-from pamcli.files.finding import listed, natural, shown
-from pamcli.files.folders import entries_of, folders_below
+from pamcli.files.finding import entries_of, folders_below, listed, natural, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.images import read_picture
+from pamcli.imaging.resize import area_mean, nearest
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,37 @@ def _check_size(
         raise InputError(f"{shown(path)} is {here}, the left picture {shown(of_left)} is {there}")
 
 
+def reduced(sample: Sample, times: int) -> Sample:
+    """Make both pictures a whole number of times smaller on each side, by the means of areas.
+
+    Truth and masks of the new size are those of the pixels in the middle of each area, disparities in pixels
+    of the new size; the whole truth is `fine`. Raises InputError: a side that is no multiple.
+    """
+    height, width = (side // times for side in sample.left.shape[:2])
+    if (height * times, width * times) != sample.left.shape[:2]:
+        raise InputError(f"{sample.name} is no multiple of {times} pixels on each side")
+
+    def picked(values: NDArray[Any] | None) -> Any:
+        return None if values is None else nearest(values, width, height)
+
+    def truth(values: NDArray[np.float32] | None) -> Any:
+        return None if values is None else picked(values) / np.float32(times)
+
+    return replace(
+        sample,
+        left=area_mean(sample.left, width, height),
+        right=area_mean(sample.right, width, height),
+        disparity=truth(sample.disparity),
+        right_disparity=truth(sample.right_disparity),
+        visible=picked(sample.visible),
+        foreground=picked(sample.foreground),
+        masks=sample.masks and {name: picked(mask) for name, mask in sample.masks.items()},
+        fine=None if sample.disparity is None else sample.disparity / np.float32(times),
+        fine_visible=sample.visible,
+        calibration=sample.calibration and sample.calibration.of_width(lambda side: side / times),
+    )
+
+
 def paired(
     lefts: Mapping[str, Path],
     rights: Mapping[str, Path],
@@ -164,13 +194,13 @@ def by_stem(folder: Path, suffixes: Sequence[str] = PICTURE_SUFFIXES, ending: st
     whose suffix comes first in `suffixes` is taken. Raises InputError: the folder cannot be read.
     """
     found: dict[str, Path] = {}
-    for entry in entries_of(folder):
-        stem, suffix = os.path.splitext(entry.name)
+    for name, _ in entries_of(folder):
+        stem, suffix = os.path.splitext(name)
         if suffix.lower() in suffixes and stem.endswith(ending) and len(stem) > len(ending):
             key = stem[: len(stem) - len(ending)]
             other = found.get(key)
             if other is None or suffixes.index(suffix.lower()) < suffixes.index(other.suffix.lower()):
-                found[key] = folder / entry.name
+                found[key] = folder / name
     return found
 
 
@@ -254,7 +284,7 @@ def _entered(found: Mapping[tuple[str, ...], Path], part: str) -> Iterator[tuple
         if part == "**":
             yield from (((*texts, below), path) for below, path, _ in folders_below(folder, 3))
             continue
-        for name in sorted(entry.name for entry in entries_of(folder)):
+        for name in sorted(name for name, _ in entries_of(folder)):
             if match := rule.fullmatch(name):
                 yield (*texts, *match.groups()), folder / name
 

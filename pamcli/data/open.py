@@ -98,10 +98,8 @@ def open_data(data: str | DataSpec) -> Source:
     if spec.path is not None and not len(source):
         asked = "".join(f", {key}={value}" for key, value in spec.keys.items())
         unpaired = f"; {source.unpaired[0]}" if source.unpaired else ""
-        raise InputError(
-            f"{shown(spec.path)} holds no pair of the data set {spec.label}{asked}{unpaired}",
-            f"expected {spec.info.expected(spec.split)}",
-        )
+        said = f"{shown(spec.path)} holds no pair of the data set {spec.label}{asked}{unpaired}"
+        raise InputError(said, f"expected {spec.info.expected(spec.split)}")
     if spec.first is not None:
         source = source.first(spec.first)
     source.spec = spec

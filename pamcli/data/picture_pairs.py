@@ -27,9 +27,8 @@ def data_pairs(data: str) -> Pairs:
     spec = parse_data(data)
     source, name = open_data(spec), spec.info.name
     if not source.of_pictures:  # packed patches, procedural scenes
-        raise UsageError(
-            f"the samples of {name} are no pairs of pictures on disk", "patches are cut from those"
-        )
+        said = f"the samples of {name} are no pairs of pictures on disk"
+        raise UsageError(said, "patches are cut from those")
     pairs = [
         Pair(name, each.name, Location(each.left), Location(each.right), halved=name == "middlebury")
         for each in source.files

@@ -1,7 +1,5 @@
 """A contact sheet of a data set: a row a sample, with left and right picture, disparity, and occlusion."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
@@ -17,19 +15,16 @@ _DARK, _LIGHT = (24, 24, 24), (230, 230, 230)
 _OCCLUDED, _UNKNOWN = 0, 96
 
 
-def contact_sheet(
-    source: Source, indices: Sequence[int] | None = None, *, cell_width: int = 320
-) -> NDArray[np.uint8]:
+def contact_sheet(source: Source, count: int, *, cell_width: int = 320) -> NDArray[np.uint8]:
     """(H, W, 3) uint8 RGB: for each sample its name and a row of four cells.
 
-    indices: which samples; None = up to eight, spread evenly. cell_width: pixels; cells have the shape of
-    the pictures. Disparities are coloured from their own 1st to 99th percentile, which the text states; the
-    last cell is white where both views see a pixel, black where the left one alone does, grey where this is
+    count: of how many samples at most, spread evenly. cell_width: pixels; cells have the shape of the
+    pictures. Disparities are coloured from their own 1st to 99th percentile, which the text states; the last
+    cell is white where both views see a pixel, black where the left one alone does, grey where this is
     unknown. Without disparities both views lie in one picture for red-cyan glasses, the last cell is dark.
     Raises InputError: a sample that cannot be read.
     """
-    indices = source.spread(8) if indices is None else indices
-    rows = [_row(source.load(index), cell_width) for index in indices]
+    rows = [_row(source.load(index), cell_width) for index in source.spread(count)]
     gap = np.full((_GAP, 4 * cell_width + 5 * _GAP, 3), _DARK, np.uint8)
     return np.concatenate([gap, *(part for row in rows for part in (row, gap))])
 

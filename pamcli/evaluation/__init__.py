@@ -10,7 +10,7 @@
 | the figures | `disparity_metrics`, `superres_metrics`, `error_distributions`; `figures`: what they share |
 | the rules of benchmarks and papers, a row each | `protocols`; `preparing`: what they do before measuring |
 | parts of a picture | `regions` |
-| whose results are measured: a network's, or files', found by name | `methods`; `semi_global`: OpenCV's |
+| whose results are measured: a network's, or files', found by name | `methods`; `opencv_methods`: OpenCV's |
 | several methods: differences, their intervals, errors by part | `comparison`; `costs`: the memory of each |
 | `Evaluation`: facts, tables, notes; text, JSON, CSV, report | `results`, `tables` |
 | the HTML page, from `templates/` | `report`, `report_charts`, `report_pictures` |

@@ -6,6 +6,7 @@ mean, whose spread is the jackknife's over scenes (Efron and Tibshirani 1993, Se
 percentiles of few scenes are too narrow: of 12 scenes they hold the truth in 86 to 91 of 100 draws.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ from numpy.typing import NDArray
 from pamcli.evaluation.disparity_metrics import BAD_THRESHOLDS, DisparitySummary
 from pamcli.evaluation.protocols import POOLED
 from pamcli.evaluation.regions import FOUND, range_regions
-from pamcli.evaluation.report_charts import Curve, CurveChart
+from pamcli.evaluation.report_charts import CurveChart
 from pamcli.evaluation.run import MeasuredSet
-from pamcli.evaluation.tables import Column, Table, TitledTable, Value, json_value
+from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, text_columns
 
 Measured = MeasuredSet[DisparitySummary]
 
@@ -55,8 +56,6 @@ def mean_interval(
     values: NDArray[np.floating],
     scenes: Sequence[object],
     weights: NDArray[np.floating] | None = None,
-    *,
-    draws: int = DRAWS,
 ) -> tuple[float, float]:
     """Find the 95 % interval of a weighted mean, drawing scenes.
 
@@ -75,7 +74,7 @@ def mean_interval(
     spread = math.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())
     if spread == 0:
         return float(mean), float(mean)
-    drawn = np.random.default_rng(0).integers(0, count, (draws, count))
+    drawn = np.random.default_rng(0).integers(0, count, (DRAWS, count))
     sums, sizes = sums[drawn], sizes[drawn]
     means = sums.sum(axis=1) / sizes.sum(axis=1)
     spreads = np.sqrt(((sums - means[:, None] * sizes) ** 2).sum(axis=1)) / sizes.sum(axis=1)
@@ -107,7 +106,7 @@ def difference(one: Measured, method: str, other: str, metric: str) -> Differenc
 
 def compared(
     sets: Sequence[Measured], columns: Mapping[str, Column]
-) -> tuple[tuple[TitledTable, ...], list[CurveChart], dict[str, Any]]:
+) -> tuple[tuple[Table, Table], list[CurveChart], dict[str, Any]]:
     """Make the table of methods, that of the parts of the pictures, charts, and all of it for JSON.
 
     columns: those of the figures.
@@ -115,50 +114,44 @@ def compared(
     first, *_ = names = [*sets[0].methods]
     rows: list[dict[str, Value]] = []
     numbers = []
-    metrics = _metrics(sets[0])
+    stated = [each.metric for each in sets[0].last.protocol.stated if each.region == "all"]
+    metrics = [*dict.fromkeys((*stated, *FIGURES))][:3]
     for one in sets:
         for name, total in one.methods.items():
-            row = {"data": one.label, "method": name} | _costs(total)
-            row |= {metric: total.image_means["all"].get(metric) for metric in (*metrics, "density")}
+            figures = {"data": one.label, "method": name} | _costs(total)
+            figures |= {metric: total.image_means["all"].get(metric) for metric in (*metrics, "density")}
             differences = {} if name == first else {m: difference(one, name, first, m) for m in metrics}
+            rows.append({**figures})
             for metric, each in differences.items():
-                row[f"{metric}-first"] = None if each is None else each.text(columns[metric].decimals)
-            rows.append(row)
-            numbers.append(
-                {key: json_value(value) for key, value in row.items() if not key.endswith("-first")}
-                | {
-                    "differences": {
-                        m: None if each is None else _plain(each) for m, each in differences.items()
-                    }
-                }
-            )
-    head = metrics[0]
+                text = None if each is None else each.text(columns[metric].decimals)
+                rows[-1][f"{metric}-first"] = text
+            plain = {m: None if each is None else json_row(vars(each)) for m, each in differences.items()}
+            numbers.append({**json_row(figures), "differences": plain})
+    beyond = [
+        Column(f"{key}-first", f"{columns[key].title} beyond {first}", columns[key].unit, text=True)
+        for key in metrics
+    ]
+    said = f"Means of the pictures. Differences to {first} are paired by picture"
+    said += ", with 95 % intervals by scenes."
+    memory = "most that was taken for a pair beyond what was held"
     table = Table(
         (
-            Column("data", "data", text=True),
-            Column("method", "method", text=True),
-            columns[head],
-            _beyond(columns[head], first),
+            *text_columns("data", "method"),
+            columns[metrics[0]],
+            beyond[0],
             *(columns[metric] for metric in metrics[1:]),
             Column("seconds", "time", "s", 3),
-            Column(
-                "megabytes", "memory", "MB", 0, note="most that was taken for a pair beyond what was held"
-            ),
-            *(_beyond(columns[metric], first) for metric in metrics[1:]),
+            Column("megabytes", "memory", "MB", 0, note=memory),
+            *beyond[1:],
             columns["density"],
         ),
         tuple(rows),
+        "Methods side by side",
+        said,
     )
-    parts = _by_part(sets, names, columns[head])
-    said = (
-        f"Means of the pictures. Differences to {first} are paired by picture, with 95 % intervals by scenes."
-    )
-    where = f"{columns[head].heading}, {POOLED} over all pixels of each part."
-    return (
-        (TitledTable("Methods side by side", table, said), TitledTable("Errors by part", parts, where)),
-        [_chart(one) for one in sets],
-        {"reference": first, "methods": numbers, "parts": [_cells(parts, row) for row in parts.rows]},
-    )
+    parts = _by_part(sets, names, columns[metrics[0]])
+    told = {"reference": first, "methods": numbers, "parts": json_rows(parts)}
+    return (table, parts), [_chart(one) for one in sets], told
 
 
 def notes(sets: Sequence[Measured]) -> list[str]:
@@ -174,11 +167,6 @@ def notes(sets: Sequence[Measured]) -> list[str]:
     return said
 
 
-def _metrics(one: Measured) -> list[str]:
-    stated = [each.metric for each in one.last.protocol.stated if each.region == "all"]
-    return [*dict.fromkeys((*stated, *FIGURES))][:3]
-
-
 def _costs(total: DisparitySummary) -> dict[str, Value]:
     seconds = [image.seconds for image in total.images if image.seconds is not None]
     memory = [image.memory for image in total.images if image.memory is not None]
@@ -189,44 +177,27 @@ def _costs(total: DisparitySummary) -> dict[str, Value]:
     }
 
 
-def _beyond(column: Column, first: str) -> Column:
-    return Column(f"{column.key}-first", f"{column.title} beyond {first}", column.unit, text=True)
-
-
 def _by_part(sets: Sequence[Measured], names: Sequence[str], figure: Column) -> Table:
     rows: list[dict[str, Value]] = []
     for one in sets:
         totals = [total.pooled for total in one.methods.values()]
         ranges = [*range_regions(one.last.protocol.ranges)]
-        for part in ("all", "noc", "occluded", "bg", "fg", *FOUND, *_told(totals[0]), *ranges):
+        # Parts that only some data tell: Spring's and Booster's.
+        told = [name for name in totals[0] if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
+        for part in ("all", "noc", "occluded", "bg", "fg", *FOUND, *told, *ranges):
             if part in totals[0]:
                 row: dict[str, Value] = {"data": one.label, "part": f"{part} px" if part in ranges else part}
                 row["pixels"] = totals[0][part]["pixels"]
                 rows.append(row | {n: each[part][figure.key] for n, each in zip(names, totals, strict=True)})
-    words = (Column("data", "data", text=True), Column("part", "part", text=True))
     each = (Column(name, name, figure.unit, figure.decimals) for name in names)
-    return Table((*words, Column("pixels", "pixels", decimals=0), *each), tuple(rows))
-
-
-def _told(figures: Mapping[str, object]) -> list[str]:
-    """Parts that only some data tell: Spring's and Booster's."""
-    return [name for name in figures if name.startswith(("class-", "low-", "high-", "sky", "not-sky"))]
+    columns = (*text_columns("data", "part"), Column("pixels", "pixels", decimals=0), *each)
+    where = f"{figure.heading}, {POOLED} over all pixels of each part."
+    return Table(columns, tuple(rows), "Errors by part", where)
 
 
 def _chart(one: Measured) -> CurveChart:
-    x = tuple(map(float, BAD_THRESHOLDS))
-    curves = [
-        Curve(name, x, tuple(total.pooled["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS))
-        for name, total in one.methods.items()
-    ]
-    caption = "" if len(curves) <= 3 else "The first three methods are drawn."
+    drawn = itertools.islice(one.methods.items(), 3)
+    curves = {name: [total.pooled["all"][f"bad-{t:g}"] for t in BAD_THRESHOLDS] for name, total in drawn}
+    caption = "" if len(one.methods) <= 3 else "The first three methods are drawn."
     title = f"{one.label}: pixels with a larger error"
-    return CurveChart(title, tuple(curves[:3]), "error (px)", "pixels above it (%)", caption)
-
-
-def _plain(each: Difference) -> dict[str, Any]:
-    return {key: json_value(value) for key, value in vars(each).items()}
-
-
-def _cells(table: Table, row: Mapping[str, Value]) -> dict[str, Any]:
-    return {column.key: json_value(row.get(column.key)) for column in table.columns}
+    return CurveChart(title, BAD_THRESHOLDS, curves, "error (px)", "pixels above it (%)", caption)

@@ -24,11 +24,11 @@ from pamcli.evaluation.protocols import (
     usual_protocol,
 )
 from pamcli.evaluation.regions import RANGES, REGIONS
-from pamcli.evaluation.report_charts import ERROR_EDGES, Curve, CurveChart, Histogram
+from pamcli.evaluation.report_charts import ERROR_EDGES, CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, shown_disparity, shown_methods
 from pamcli.evaluation.results import Evaluation, Fact
 from pamcli.evaluation.run import MeasuredSet, Task
-from pamcli.evaluation.tables import Column, Table, TitledTable, Value, json_row, json_rows, json_value
+from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, json_value, text_columns
 
 HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
@@ -188,8 +188,18 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
             numbers["study"] = {"kind": self.study, "rows": json_rows(rows)}
             charts, studied = [*drawn, *charts], (rows,)
         page = replace(page, studies=studied, charts=tuple(charts), numbers=numbers)
-        page = _by_rules(page, self.protocols, sets) if self.protocols else page
-        return _side_by_side(page, sets) if self.comparing else page
+        if self.protocols:
+            page = _by_rules(page, self.protocols, sets)
+        if not self.comparing:
+            return page
+        tables, drawn, compared = comparison.compared(sets, COLUMNS)
+        return replace(
+            page,
+            sections=(*tables, *page.sections),
+            charts=(*drawn, *page.charts),
+            notes=(*comparison.notes(sets), "time and memory are of the disparity alone", *page.notes),
+            numbers={**page.numbers, "comparison": compared},
+        )
 
 
 def _numbers(one: MeasuredSet[DisparitySummary]) -> Iterator[dict[str, Any]]:
@@ -218,7 +228,8 @@ def _charts(one: MeasuredSet[DisparitySummary]) -> Iterator[Histogram | CurveCha
         removed = tuple(100 * fraction for fraction in FRACTIONS)
         yield CurveChart(
             f"{one.label}: error of what stays when the least confident go",
-            (Curve("by confidence", removed, curve.epe), Curve("oracle", removed, curve.epe_oracle)),
+            removed,
+            {"by confidence": curve.epe, "oracle": curve.epe_oracle},
             "pixels removed (%)",
             "end-point error (px)",
             f"AUSE {curve.ause_epe:.3f}: the area between both, relative to the error of all.",
@@ -231,10 +242,11 @@ def _by_rules(
     """Add the table of what is stated under each protocol, a column each, and what the protocols are."""
     several = any(len(one.methods) > 1 for one in sets)
     rows = [row for one in sets for name, total in one.methods.items() for row in _stated(one, name, total)]
-    words = [Column(key, key, text=True) for key in ("data", "method", "region", "figure")]
+    words = text_columns("data", "method", "region", "figure")
     columns = [column for column in words if several or column.key != "method"]
     notes = {name: f"{PROTOCOLS[name].about} ({PROTOCOLS[name].source})" for name in protocols}
-    table = Table((*columns, *(Column(name, name, note=notes[name]) for name in protocols)), tuple(rows))
+    columns_of_rules = (Column(name, name, note=notes[name]) for name in protocols)
+    table = Table((*columns, *columns_of_rules), tuple(rows), "By the rules")
     told = {
         name: {
             "about": PROTOCOLS[name].about,
@@ -249,21 +261,9 @@ def _by_rules(
     }
     return replace(
         page,
-        sections=(TitledTable("By the rules", table),),
+        sections=(table,),
         notes=(*(f"{name}: {note}" for name, note in notes.items()), *page.notes),
         numbers={**page.numbers, "protocols": told},
-    )
-
-
-def _side_by_side(page: Evaluation, sets: Sequence[MeasuredSet[DisparitySummary]]) -> Evaluation:
-    """Add how several methods differ."""
-    tables, charts, numbers = comparison.compared(sets, COLUMNS)
-    return replace(
-        page,
-        sections=(*tables, *page.sections),
-        charts=(*charts, *page.charts),
-        notes=(*comparison.notes(sets), "time and memory are of the disparity alone", *page.notes),
-        numbers={**page.numbers, "comparison": numbers},
     )
 
 
@@ -278,11 +278,7 @@ def _stated(
             if each.region in figures:
                 unit = COLUMNS[each.metric].unit
                 called = f"{each.called} ({unit})" if unit else each.called
-                row: dict[str, Value] = {
-                    "data": one.label,
-                    "method": method,
-                    "region": each.region,
-                    "figure": called,
-                }
-                found.setdefault((each.region, called), row)[name] = figures[each.region][each.metric]
+                row = {"data": one.label, "method": method, "region": each.region, "figure": called}
+                value = figures[each.region][each.metric]
+                found.setdefault((each.region, called), {**row})[name] = value
     return [*found.values()]

@@ -124,13 +124,14 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             raise InputError(
                 f"{case.name} has no true disparity", "measure on a split that comes with ground truth"
             )
-        _check_sizes(
-            case,
-            case.disparity.shape,
-            estimate=answer.disparity,
-            visible=answer.visible,
-            confidence=answer.confidence,
-        )
+        maps = {"estimate": answer.disparity, "visible": answer.visible, "confidence": answer.confidence}
+        for kind, values in maps.items():
+            if values is not None and values.shape != case.disparity.shape:
+                raise InputError(
+                    f"{case.name}: the {kind} has {_size(values)} pixels, the true disparity "
+                    f"{_size(case.disparity)}",
+                    "results are measured at the size of the truth; nothing is resized silently",
+                )
         for meter in self._beside.values():
             meter.add(case, answer)
         protocol, sample, times = self.protocol, case, 1
@@ -138,10 +139,9 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
             sample = replace(sample, masks={**(sample.masks or {}), **found_regions(sample)})
         if protocol.fine == "each":
             sample, times = on_fine_grid(sample)
-        estimate = _at(times, answer.disparity) * times
-        visible, confidence = (
-            None if values is None else _at(times, values) for values in (answer.visible, answer.confidence)
-        )
+        estimate = repeated(answer.disparity, times) * times
+        visible = None if answer.visible is None else repeated(answer.visible, times)
+        confidence = None if answer.confidence is None else repeated(answer.confidence, times)
         bounded = protocol.clip and sample.calibration and sample.calibration.ndisp
         if bounded:
             estimate = np.where(np.isfinite(estimate), np.clip(estimate, 0, bounded), estimate)
@@ -269,18 +269,8 @@ def _typical_ratio(disparity: NDArray[np.floating], truth: NDArray[np.float32]) 
     return float(np.median(disparity[both] / truth[both])) if both.any() else math.nan
 
 
-def _check_sizes(sample: Sample, shape: tuple[int, ...], **maps: NDArray[np.generic] | None) -> None:
-    for kind, values in maps.items():
-        if values is not None and values.shape != shape:
-            sizes = [" x ".join(str(side) for side in reversed(size)) for size in (values.shape, shape)]
-            raise InputError(
-                f"{sample.name}: the {kind} has {sizes[0]} pixels, the true disparity {sizes[1]}",
-                "results are measured at the size of the truth; nothing is resized silently",
-            )
-
-
-def _at(times: int, values: NDArray[Any]) -> NDArray[Any]:
-    return values if times == 1 else repeated(values, times)
+def _size(values: NDArray[np.generic]) -> str:
+    return " x ".join(map(str, reversed(values.shape)))
 
 
 def _counters(

@@ -7,6 +7,7 @@ pam itself calls them.
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,11 +22,8 @@ from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.results import Fact
-from pamcli.evaluation.semi_global import SemiGlobalMethod
-from pamcli.evaluation.superres_baselines import DenoisedBicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
-from pamcli.files.finding import listed, shown
-from pamcli.files.folders import entries_of
+from pamcli.files.finding import entries_of, listed, shown
 from pamcli.files.suffixes import DISPARITY_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
@@ -39,8 +37,39 @@ Watch = Callable[[int], Callable[[float], None]]
 """Gives, for a pair of so many rows, what is told the share of the work on it that is done."""
 
 
+class Method(ABC):
+    """What is measured: it finds disparity, or enlarges pictures, or both."""
+
+    name: str
+
+    @property
+    def row(self) -> str:
+        """Its name in tables."""
+        return self.name
+
+    @abstractmethod
+    def facts(self) -> list[Fact]:
+        """State what was measured, name and value, the method itself first."""
+
+    def notes(self) -> list[str]:
+        """State what a reader of the figures must know of what was measured since the last call."""
+        return []
+
+    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
+        """Make ready to match a data set. Raises UsageError: it cannot; files raise as `find_files`.
+
+        extras: with confidence, unless it takes the network a second run, and visibility where the truth
+        knows it.
+        """
+        raise UsageError(f"{self.row} finds no disparity")
+
+    def enlarged(self, source: Source) -> Enlarges:
+        """Make ready to enlarge a data set. Raises UsageError: it cannot; files raise as `find_files`."""
+        raise UsageError(f"{self.row} enlarges no pictures")
+
+
 @dataclass(frozen=True)
-class NetworkMethod:
+class NetworkMethod(Method):
     """A network that is loaded: a `StereoMatcher` or a `StereoUpscaler`."""
 
     network: Any
@@ -58,11 +87,9 @@ class NetworkMethod:
 
     @property
     def row(self) -> str:
-        """Its name in tables."""
         return f"{self.name}, left view twice" if self.right_view == "left" else self.name
 
     def facts(self) -> list[Fact]:
-        """State what was measured, name and value, the method itself first."""
         described = self.network.compute.describe()
         found = [("network", self.row)]
         if self.weights is not None:
@@ -70,7 +97,6 @@ class NetworkMethod:
         return [*found, ("device", f"{described['device']}, {described['precision']}")]
 
     def notes(self) -> list[str]:
-        """State what a reader of the figures must know of what was measured since the last call."""
         said = [listed(self.departures, "; ", most=2)] if self.departures else []
         self.departures.clear()
         return said
@@ -81,12 +107,6 @@ class NetworkMethod:
             self.departures[said] = None
 
     def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
-        """Make ready for a data set. Files raise UsageError, InputError as `find_files`.
-
-        extras: with confidence, unless it takes the network a second run, and visibility where the truth
-        knows it.
-        """
-
         def estimate(sample: Sample) -> Estimate:
             visible = {"visible"} if sample.visible is not None else set()
             sure = {"confidence"} if getattr(self.network, "sure_at_once", True) else set()
@@ -107,7 +127,6 @@ class NetworkMethod:
         return Estimate(found.disparity, found.visible, found.confidence, seconds, memory, run)
 
     def enlarged(self, source: Source) -> Enlarges:
-        """Make ready for a data set. Files raise UsageError, InputError as `find_files`."""
         return self.enlarge
 
     def enlarge(self, pair: SuperresPair) -> Enlarged:
@@ -127,7 +146,7 @@ class NetworkMethod:
 
 
 @dataclass(frozen=True)
-class FilesMethod:
+class FilesMethod(Method):
     """Files in a folder, named as the samples are. Raises UsageError: a scale that makes no pixels."""
 
     folder: Path
@@ -174,9 +193,6 @@ class FilesMethod:
         return enlarge
 
 
-Method = NetworkMethod | FilesMethod | SemiGlobalMethod | DenoisedBicubic
-
-
 def watched(methods: Sequence[Method], watch: Watch | None) -> Sequence[Method]:
     """The methods, where networks tell how far they are with a pair. watch: as of `NetworkMethod`."""
     if watch is None:
@@ -201,6 +217,8 @@ def method_of(
     if what.startswith("files:"):
         return FilesMethod(Path(what.removeprefix("files:")), scale, allow_missing, name=name)
     if what in ("opencv", "opencv-wls"):
+        from pamcli.evaluation.opencv_methods import SemiGlobalMethod
+
         return SemiGlobalMethod(name, what == "opencv-wls", max_disparity)
     matcher, path = load(what)
     return NetworkMethod(matcher, name, path)
@@ -220,10 +238,10 @@ def find_files(
     endings, suffixes = (("_left", "_right"), PICTURE_SUFFIXES) if views else (("",), DISPARITY_SUFFIXES)
     present: dict[str, list[Path]] = {}
     for below in {name.rpartition("/")[0] for name in names}:
-        for entry in entries_of(folder / below):
-            stem, suffix = os.path.splitext(entry.name)
+        for file, _ in entries_of(folder / below):
+            stem, suffix = os.path.splitext(file)
             if suffix.lower() in suffixes:
-                present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / entry.name)
+                present.setdefault(f"{below}/{stem}".lstrip("/"), []).append(folder / below / file)
     wanted = {name: [name + ending for ending in endings] for name in names}
     stems = [stem for each in wanted.values() for stem in each]
     if twice := [stem for stem in stems if len(present.get(stem, [])) > 1]:

@@ -1,12 +1,15 @@
 """What rules do to truth and estimate before measuring: holes filled, another size, a finer grid of truth."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Sample
 from pamcli.imaging.resize import imresize_to, nearest
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -65,7 +68,7 @@ def resize_sample(sample: Sample, width: int, height: int) -> Sample:
     )
 
 
-def repeated(values: NDArray[np.generic], times: int) -> NDArray[np.generic]:
+def repeated(values: NDArray[Scalar], times: int) -> NDArray[Scalar]:
     """Repeat each pixel of (H, W) so often in both directions: (times * H, times * W)."""
     return np.repeat(np.repeat(values, times, axis=0), times, axis=1)
 
@@ -81,7 +84,7 @@ def on_fine_grid(sample: Sample) -> tuple[Sample, int]:
     times = sample.fine.shape[0] // sample.left.shape[0]
 
     def mask(values: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-        return None if values is None else repeated(values, times) == 1
+        return None if values is None else repeated(values, times)
 
     calibration = sample.calibration
     if calibration is not None and calibration.ndisp is not None:
@@ -91,7 +94,7 @@ def on_fine_grid(sample: Sample) -> tuple[Sample, int]:
         disparity=sample.fine * np.float32(times),
         visible=mask(sample.visible) if sample.fine_visible is None else sample.fine_visible,
         foreground=mask(sample.foreground),
-        masks=sample.masks and {name: repeated(each, times) == 1 for name, each in sample.masks.items()},
+        masks=sample.masks and {name: repeated(each, times) for name, each in sample.masks.items()},
         calibration=calibration,
     )
     return finer, times
@@ -113,7 +116,10 @@ def compared(
     filled = np.where(np.isfinite(estimate), estimate, np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
         if nearest and sample.fine is not None:
-            within = _truths_within(sample.fine, *sample.left.shape[:2])
+            height, width = sample.left.shape[:2]
+            times = sample.fine.shape[0] // height
+            blocks = sample.fine.reshape(height, times, width, times).swapaxes(1, 2)
+            within = blocks.reshape(height, width, times * times)  # the truths of each pixel
             truth, longest = within.mean(axis=-1), np.abs(within).max(axis=-1)
             best = np.abs(filled[..., None] - within).argmin(axis=-1)
             at = np.take_along_axis(within, best[..., None], axis=-1)[..., 0]
@@ -122,9 +128,3 @@ def compared(
         beyond = (short / np.abs(longest)).astype(np.float64) > 0.05
         outliers = (short > 3) & beyond, (short > 1) & beyond
     return truth, error, outliers
-
-
-def _truths_within(fine: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """Return the truths of the finer grid within each pixel: (H, W, s * s)."""
-    times = fine.shape[0] // height
-    return fine.reshape(height, times, width, times).swapaxes(1, 2).reshape(height, width, times * times)

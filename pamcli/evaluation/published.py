@@ -14,7 +14,7 @@ from importlib import resources
 
 from pamcli.data.statistics import SetFigures
 from pamcli.evaluation.figures import Figures, flat
-from pamcli.evaluation.tables import Column, Table, Value
+from pamcli.evaluation.tables import Column, Table, Value, text_columns
 
 SETS = (
     ("Middlebury", 65, 3511605),
@@ -86,8 +86,7 @@ def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, metho
     columns = (
         Column("method", f"published on {data}", text=True),
         *(Column(key, key, decimals=4 if "ssim" in key else 2) for key in keys),
-        Column("protocol", "protocol", text=True),
-        Column("source", "source", text=True),
+        *text_columns("protocol", "source"),
     )
     return Table(columns, tuple(lines))
 
@@ -95,7 +94,7 @@ def published_table(rows: Sequence[PublishedRow], data: str, own: Figures, metho
 def table_of_sets(sets: Sequence[tuple[str, SetFigures]]) -> Table:
     """Make a table of what data sets hold, by their names, with the paper's rows below."""
     columns = (
-        Column("data", "data", text=True),
+        *text_columns("data"),
         Column("pairs", "pairs", decimals=0),
         Column("pixels", "pixels per image", decimals=0),
         Column("smallest_disparity", "disparity from", "px", 0),

@@ -33,6 +33,7 @@ def render_report(found: Evaluation) -> bytes:
     """
     pairs = {(row.get("data"), row.get("name")) for row in found.images.rows}
     several = len(pairs) > len({data for data, _ in pairs})
+    methods = {row.get("method") for row in found.images.rows} - {"bicubic"}  # which stands beside any
     page = (
         _environment()
         .get_template("report.html")
@@ -40,7 +41,7 @@ def render_report(found: Evaluation) -> bytes:
             found=found,
             notes=[note for note in found.notes if note not in found.warnings],
             several=several,
-            worst_title="Worst pairs" if len(_methods(found)) < 2 else "Where the methods differ most",
+            worst_title="Worst pairs" if len(methods) < 2 else "Where the methods differ most",
             error_legend=[
                 (f"rgb{color}", f"{3 * step:.2g}" if step else "0")
                 for step, color in zip(ERROR_STEPS, ERROR_COLORS, strict=True)
@@ -56,11 +57,6 @@ def render_report(found: Evaluation) -> bytes:
     )
     # A lone surrogate, from a file name that is no UTF-8, cannot be encoded.
     return page.encode("utf-8", "replace")
-
-
-def _methods(found: Evaluation) -> set[Value]:
-    """Name the methods beside which there is no baseline."""
-    return {row.get("method") for row in found.images.rows} - {"bicubic"}
 
 
 def _cells(row: dict[str, Value], table: Table) -> list[tuple[Column, str, str | None, bool]]:

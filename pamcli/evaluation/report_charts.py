@@ -6,6 +6,7 @@ the top. `templates/chart.html` draws it as inline SVG.
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,20 +56,13 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One line of a chart."""
-
-    name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class CurveChart:
     """Lines over one axis: at most three, the one that was measured first, the oracle second."""
 
     title: str
-    curves: tuple[Curve, ...]
+    x: Sequence[float]
+    curves: Mapping[str, Sequence[float]]
+    """y of each, by its name; NaN: not known."""
     x_title: str
     y_title: str
     caption: str = ""
@@ -76,11 +70,10 @@ class CurveChart:
     def drawn(self) -> dict[str, Any]:
         """Lay out lines, from 0 upwards; the first one lies on top."""
         points = {
-            curve.name: [each for each in zip(curve.x, curve.y, strict=True) if math.isfinite(each[1])]
-            for curve in self.curves
+            name: [each for each in zip(self.x, y, strict=True) if math.isfinite(each[1])]
+            for name, y in self.curves.items()
         }
-        xs = [x for curve in self.curves for x in curve.x]
-        low, width = min(xs), max(max(xs) - min(xs), 1e-9)
+        low, width = min(self.x), max(max(self.x) - min(self.x), 1e-9)
         top, y_ticks = _y_axis(max((y for line in points.values() for _, y in line), default=1))
         step = _round_step(width)
         round_numbers = range(math.ceil(low / step - 1e-9), math.floor((low + width) / step + 1e-9) + 1)

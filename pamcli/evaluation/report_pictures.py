@@ -14,6 +14,7 @@ from pamcli.imaging.colormap import colorize
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 
 MAX_WIDTH = 480
+CROP = 120, 160  # height and width of what is cut out of an enlarged view
 
 _FRAME = (255, 0, 140)
 _SPARSE = 0.5  # a truth of fewer pixels than this part is drawn thicker
@@ -122,15 +123,12 @@ def shown_superres(
     bicubic: NDArray[np.uint8],
     result: NDArray[np.uint8] | None,
     truth: NDArray[np.uint8],
-    *,
-    crop: tuple[int, int] = (120, 160),
 ) -> ShownPair:
     """Show the left view, and the place where the result is worst: bicubic, result and truth, pixel by pixel.
 
     bicubic, result, truth: (H, W, 3) RGB of one size; result None = bicubic alone was measured.
-    crop: height and width of what is cut out.
     """
-    cut = _worst_window(bicubic if result is None else result, truth, crop)
+    cut = _worst_window(bicubic if result is None else result, truth)
     panels = [Panel("Left view, and what is shown below", _framed(truth, cut))]
     panels.append(Panel("Bicubic", bicubic[cut], "crop"))
     if result is not None:
@@ -164,11 +162,9 @@ def _picked(pixels: NDArray[np.uint8], factor: int) -> NDArray[np.uint8]:
     return np.take_along_axis(blocks, first[..., None, None], axis=2)[:, :, 0]
 
 
-def _worst_window(
-    result: NDArray[np.uint8], truth: NDArray[np.uint8], crop: tuple[int, int]
-) -> tuple[slice, slice]:
+def _worst_window(result: NDArray[np.uint8], truth: NDArray[np.uint8]) -> tuple[slice, slice]:
     """Find the rows and columns of the window with the largest sum of squared errors."""
-    height, width = (min(side, most) for side, most in zip(truth.shape[:2], crop, strict=True))
+    height, width = (min(side, most) for side, most in zip(truth.shape[:2], CROP, strict=True))
     squared = np.square(result.astype(np.float64) - truth).sum(axis=2)
     sums = np.pad(squared.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
     inside = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]

@@ -1,20 +1,13 @@
 """What an evaluation found: facts, figures in tables, notes; as text, JSON, CSV, and as a report."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair
-from pamcli.evaluation.tables import (
-    Table,
-    TitledTable,
-    csv_table,
-    latex_table,
-    markdown_table,
-    text_table,
-)
+from pamcli.evaluation.tables import Table, csv_table, latex_table, markdown_table, text_table
 from pamcli.files.atomic import write_atomically
 
 Fact = tuple[str, str]
@@ -43,7 +36,7 @@ class Evaluation:
     """The few figures to see first of each data set, name and value as people read them."""
     headline: tuple[Table, ...] = ()
     """What a terminal shows of the summary; empty: all of it."""
-    sections: tuple[TitledTable, ...] = ()
+    sections: tuple[Table, ...] = ()
     """What was asked for: figures by named protocols, methods side by side. A terminal shows these alone."""
     studies: tuple[Table, ...] = ()
     published: Mapping[str, Table] = field(default_factory=dict)
@@ -64,26 +57,24 @@ class Evaluation:
 
     def text(self, width: int | None = 80) -> str:
         """Set tables of columns that fit into `width` characters, the most telling ones."""
-        asked = [each.table for each in self.sections] or self.headline or (self.summary,)
+        asked = self.sections or self.headline or (self.summary,)
         tables = [*asked, *self.studies, *self.published.values()]
         return "\n\n".join(text_table(table, width) for table in tables if table.rows)
 
     def markdown(self) -> str:
         """Write the tables that a terminal shows in Markdown, with the notes."""
-        parts = [(f"## {one.title}", one.note, markdown_table(one.table)) for one in self._titled()]
+        parts = [(f"## {one.title}", one.note, markdown_table(one)) for one in self._titled()]
         notes = "\n".join(f"- {note}" for note in self.notes)
         return "\n\n".join(filter(None, (text for part in (*parts, (notes,)) for text in part))) + "\n"
 
     def latex(self) -> str:
         """Write the tables that a terminal shows as LaTeX tabulars, with the rules of booktabs."""
-        parts = [
-            f"% {one.title}. {one.note}".rstrip() + f"\n{latex_table(one.table)}" for one in self._titled()
-        ]
+        parts = [f"% {one.title}. {one.note}".rstrip() + f"\n{latex_table(one)}" for one in self._titled()]
         return "\n\n".join((r"% \usepackage{booktabs}", *parts)) + "\n"
 
     def table_csv(self) -> str:
         """Write the first of the tables that a terminal shows as CSV, with all their digits."""
-        return csv_table(self._titled()[0].table)
+        return csv_table(self._titled()[0])
 
     def write(
         self, *, per_image: Path | None = None, report: Path | None = None, tables: Iterable[Path] = ()
@@ -100,8 +91,8 @@ class Evaluation:
         if report is not None:
             write_atomically(report, self.report())
 
-    def _titled(self) -> tuple[TitledTable, ...]:
-        return self.sections or (TitledTable(self.title, self.summary),)
+    def _titled(self) -> tuple[Table, ...]:
+        return self.sections or (replace(self.summary, title=self.title),)
 
     def report(self) -> bytes:
         """Render an HTML file in UTF-8, without anything outside it."""

@@ -23,7 +23,7 @@ from pamcli.evaluation.methods import FilesMethod, Method, NetworkMethod, Watch,
 from pamcli.evaluation.published import published_rows, published_table
 from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.evaluation.results import WORST, Evaluation, Fact
-from pamcli.evaluation.tables import Column, Table, Value, json_row, shown_value
+from pamcli.evaluation.tables import Column, Table, Value, json_row, shown_value, text_columns
 from pamcli.files.finding import counted, listed, shown
 
 
@@ -276,7 +276,7 @@ def _tables(task: AnyTask, sets: Sequence[AnySet], several: bool) -> tuple[Table
     """
 
     def table(rows: Sequence[Mapping[str, Value]], words: Iterable[Column], keys: Iterable[str]) -> Table:
-        names = [Column(name, name, text=True) for name in ("data", "name", "method") if name in rows[0]]
+        names = text_columns(*(name for name in ("data", "name", "method") if name in rows[0]))
         used = (task.columns[key] for key in keys if any(key in row for row in rows))
         return Table((*names, *words, *used), tuple(rows))
 

@@ -16,9 +16,9 @@ from pamcli.errors import UsageError
 from pamcli.evaluation.disparity_metrics import DisparitySummary, Estimate
 from pamcli.evaluation.methods import Method, NetworkMethod
 from pamcli.evaluation.regions import range_regions
-from pamcli.evaluation.report_charts import Curve, CurveChart
+from pamcli.evaluation.report_charts import CurveChart
 from pamcli.evaluation.run import MeasuredSet
-from pamcli.evaluation.tables import Column, Table, Value
+from pamcli.evaluation.tables import Column, Table, Value, text_columns
 from pamcli.imaging.resize import imresize_to, nearest
 
 STUDIES = ("resolution", "range")
@@ -58,11 +58,11 @@ def told(
     kind: str, sets: Sequence[Measured], figures: Mapping[str, Column]
 ) -> tuple[Table, list[CurveChart]]:
     """Make a table of all sets, and a chart of each. figures: their columns."""
-    words = [Column("data", "data", text=True)]
+    words = text_columns("data")
     if kind == "resolution":
         words += [Column("resolution", "resolution", "x"), Column("seconds", "time", "s", 3)]
     else:
-        words += [Column("maximum", "maximum", text=True), Column("truth", "truth (px)", text=True)]
+        words += [*text_columns("maximum"), Column("truth", "truth (px)", text=True)]
         words += [Column("pixels", "pixels", decimals=0)]
     found = [(_over_range if kind == "range" else _over_resolution)(one) for one in sets]
     columns = (*words, *(figures[key] for key in FIGURES))
@@ -77,9 +77,10 @@ def _over_resolution(one: Measured) -> tuple[Rows, CurveChart]:
         seconds = sum(times) / len(times) if times else None
         figures = {key: each.pooled["all"][key] for key in FIGURES}
         rows.append({"data": one.label, "resolution": factor, "seconds": seconds, **figures})
-    curves = (_curve("D1", RESOLUTIONS, rows, "d1"), _curve("bad-2", RESOLUTIONS, rows, "bad-2"))
+    curves = {"D1": _numbers(rows, "d1"), "bad-2": _numbers(rows, "bad-2")}
     caption = "Pictures are resized for the network alone; errors are of the full size."
-    return rows, CurveChart(f"{one.label}: resolution", curves, "times the size", "wrong (%)", caption)
+    title = f"{one.label}: resolution"
+    return rows, CurveChart(title, RESOLUTIONS, curves, "times the size", "wrong (%)", caption)
 
 
 def _at_resolution(method: NetworkMethod, factor: float) -> Callable[[Sample], Estimate]:
@@ -98,22 +99,20 @@ def _over_range(one: Measured) -> tuple[Rows, CurveChart]:
     runs: dict[str, DisparitySummary] = {"as measured": one.last}
     runs |= {f"{limit:g} px": each for limit, each in one.variants.items()}
     regions = range_regions(RANGES)
+    parts = [region for region in (*regions, "all") if region in one.last.pooled]
     rows: Rows = []
-    curves = []
+    curves = {}
     for name, each in runs.items():
-        pooled = each.pooled
-        parts = [region for region in (*regions, "all") if region in pooled]
         found: Rows = [
             {"data": one.label, "maximum": name, "truth": region}
-            | {key: pooled[region][key] for key in ("pixels", *FIGURES)}
+            | {key: each.pooled[region][key] for key in ("pixels", *FIGURES)}
             for region in parts
         ]
         rows += found
-        edges = tuple(regions[region] for region in parts[:-1])
-        curves.append(_curve(f"maximum {name}" if len(runs) > 1 else "D1", edges, found[:-1], "d1"))
+        curves[f"maximum {name}" if len(runs) > 1 else "D1"] = _numbers(found[:-1], "d1")
     caption = "Each point stands at the lower edge of its range of the truth."
-    title = f"{one.label}: range of disparity"
-    return rows, CurveChart(title, tuple(curves), "truth (px)", "D1 (%)", caption)
+    title, edges = f"{one.label}: range of disparity", [regions[region] for region in parts[:-1]]
+    return rows, CurveChart(title, edges, curves, "truth (px)", "D1 (%)", caption)
 
 
 def _limited(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
@@ -123,5 +122,5 @@ def _limited(method: NetworkMethod, limit: int) -> Callable[[Sample], Estimate]:
     return lambda sample: other.disparity(sample.left, sample.right)
 
 
-def _curve(name: str, x: tuple[float, ...], rows: Rows, key: str) -> Curve:
-    return Curve(name, x, tuple(float(row[key]) for row in rows))  # type: ignore[arg-type]  # all are numbers
+def _numbers(rows: Rows, key: str) -> list[float]:
+    return [float(row[key]) for row in rows]  # type: ignore[arg-type]  # all are numbers

@@ -8,14 +8,11 @@ from types import MappingProxyType
 import numpy as np
 
 from pamcli.data.source import Sample, Source
-from pamcli.errors import UsageError
 from pamcli.evaluation.figures import ImageFigures, flat
 from pamcli.evaluation.methods import Method
 from pamcli.evaluation.report_pictures import ShownPair, shown_superres
 from pamcli.evaluation.results import Evaluation, Fact
 from pamcli.evaluation.run import MeasuredSet, Task
-from pamcli.evaluation.semi_global import SemiGlobalMethod
-from pamcli.evaluation.superres_baselines import bicubic
 from pamcli.evaluation.superres_metrics import (
     METRICS,
     PROTOCOLS,
@@ -72,9 +69,7 @@ class Superres(Task[SuperresPair, Enlarged, SuperresSummary]):
         return SuperresMeter()
 
     def ready(self, method: Method | None, source: Source) -> Callable[[SuperresPair], Enlarged | None]:
-        if isinstance(method, SemiGlobalMethod):
-            raise UsageError("OpenCV's matcher enlarges no pictures", "it is a method for disparity")
-        return bicubic if method is None else method.enlarged(source)
+        return SuperresPair.bicubic if method is None else method.enlarged(source)
 
     def rank(self, images: Sequence[ImageFigures]) -> float:
         return images[-1].figures["left"]["psnr"]

@@ -59,9 +59,9 @@ class SuperresPair:
     scale: int
     name: str
 
-    def bicubic(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def bicubic(self) -> "Enlarged":
         """Enlarge both views by MATLAB's bicubic, rounded to 8 bits."""
-        return _resized(self.low_left, self.scale), _resized(self.low_right, self.scale)
+        return Enlarged(_resized(self.low_left, self.scale), _resized(self.low_right, self.scale))
 
 
 @dataclass(frozen=True)

@@ -44,25 +44,29 @@ class Column:
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
+def text_columns(*names: str) -> list[Column]:
+    """Columns of words, which are called as their keys are."""
+    return [Column(name, name, text=True) for name in names]
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of figures. A row may lack some of the columns."""
 
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
+    title: str = ""
+    note: str = ""
+    """A sentence on what stands in it."""
 
     def shown(self, row: Mapping[str, Value], column: Column) -> str:
         """Write one cell as a person reads it."""
         return shown_value(row.get(column.key), column.decimals)
 
-
-@dataclass(frozen=True)
-class TitledTable:
-    """A table with a title, and a sentence on what stands in it."""
-
-    title: str
-    table: Table
-    note: str = ""
+    def texts(self, columns: Sequence[Column]) -> list[list[str]]:
+        """Write the headings of some columns, and below them every cell."""
+        head = [column.heading for column in columns]
+        return [head, *([self.shown(row, column) for column in columns] for row in self.rows)]
 
 
 def shown_value(value: Value, decimals: int) -> str:
@@ -95,8 +99,7 @@ def text_table(table: Table, width: int | None = None) -> str:
 
 
 def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
-    cells = [[column.heading for column in columns]]
-    cells += [[table.shown(row, column) for column in columns] for row in table.rows]
+    cells = table.texts(columns)
     widths = [max(map(len, each)) for each in zip(*cells, strict=True)]
     pads = [str.ljust if column.text else str.rjust for column in columns]
     lines = (zip(pads, each, widths, strict=True) for each in cells)
@@ -105,9 +108,8 @@ def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
 
 def markdown_table(table: Table) -> str:
     """Write a table in Markdown, numbers to the right."""
-    cells = [[column.heading for column in table.columns]]
-    cells += [[table.shown(row, column) for column in table.columns] for row in table.rows]
-    head, *rows = ["| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in cells]
+    texts = table.texts(table.columns)
+    head, *rows = ["| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in texts]
     rule = "| " + " | ".join("---" if column.text else "---:" for column in table.columns) + " |"
     return "\n".join((head, rule, *rows))
 
@@ -122,9 +124,8 @@ def latex_table(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return " & ".join("".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells) + r" \\"
 
-    rows = [line([table.shown(row, column) for column in table.columns]) for row in table.rows]
+    head, *rows = map(line, table.texts(table.columns))
     kinds = "".join("l" if column.text else "r" for column in table.columns)
-    head = line([column.heading for column in table.columns])
     begin = rf"\begin{{tabular}}{{{kinds}}}"
     return "\n".join((begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"))
 

@@ -30,17 +30,13 @@ def check_writable(path: Path) -> None:
 
     To be asked before the work is done; nothing is made.
     """
-    try:
+    with writing(path), suppress(FileNotFoundError, NotADirectoryError):
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder", "name a file")
         if stat.S_ISFIFO(mode):
             _HELD.append(_open_pipe(path))
             return
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        raise explained(path, error) from error
     folder = Path(os.path.realpath(path)).parent
     while not os.path.lexists(folder):
         folder = folder.parent
@@ -48,12 +44,10 @@ def check_writable(path: Path) -> None:
         raise explained(path, NotADirectoryError())
     if not os.access(folder, os.W_OK | os.X_OK):
         raise explained(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    try:  # os.access knows nothing of folders such as /proc, in which no file can be made
+    with writing(path):  # os.access knows nothing of folders such as /proc, in which no file can be made
         descriptor, trial = tempfile.mkstemp(prefix=".pam-", suffix=".tmp", dir=folder)
         os.close(descriptor)
         os.unlink(trial)
-    except OSError as error:
-        raise explained(path, error) from error
 
 
 def _open_pipe(path: Path) -> int:
@@ -105,7 +99,7 @@ def replacing(path: Path) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     # Its length does not grow with the target's, which may already be as long as a name can be.
     temporary = target.with_name(f".pam-{secrets.token_hex(8)}.tmp")
-    try:
+    with writing(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
@@ -114,8 +108,6 @@ def replacing(path: Path) -> Iterator[Path]:
             with suppress(OSError):
                 temporary.unlink()
             raise
-    except OSError as error:
-        raise explained(path, error) from error
 
 
 class GoneError(OutputError):
@@ -162,6 +154,15 @@ def explained(path: Path, error: OSError) -> OutputError:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns an OSError into an OutputError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise explained(path, error) from error
+
+
+@contextmanager
 def owned(folder: Path) -> Iterator[None]:
     """Make the folder and keep other processes that ask for it out; goes again where it is left empty.
 
@@ -172,11 +173,9 @@ def owned(folder: Path) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{shown(folder)} is a file", "name a folder")
     made = not folder.exists()
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(folder)
-    except OSError as error:
-        raise explained(folder, error) from error
     try:
         yield
     finally:
@@ -199,10 +198,8 @@ def _locked(folder: Path) -> int | None:
     except BlockingIOError:
         inode = os.fstat(descriptor).st_ino
         os.close(descriptor)
-        raise UsageError(
-            f"another process{_holder(inode)} is writing into {shown(folder)}",
-            "wait for it, or name another folder",
-        ) from None
+        said = f"another process{_holder(inode)} is writing into {shown(folder)}"
+        raise UsageError(said, "wait for it, or name another folder") from None
     except OSError:  # a file system without locks
         os.close(descriptor)
         return None

@@ -39,10 +39,8 @@ def natural(text: str) -> tuple[list[str | int], str]:
 
 def video_error(path: Path | str) -> InputError:
     """What to say of a video, with the line that makes frames of it."""
-    name = shlex.quote(str(path))
-    return InputError(
-        f"{shown(path)} is a video", f"make pictures of it: mkdir frames && ffmpeg -i {name} frames/%06d.png"
-    )
+    way = f"mkdir frames && ffmpeg -i {shlex.quote(str(path))} frames/%06d.png"
+    return InputError(f"{shown(path)} is a video", f"make pictures of it: {way}")
 
 
 def require_file(path: Path) -> None:
@@ -50,13 +48,9 @@ def require_file(path: Path) -> None:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
+        hint = "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
         pattern = "*" in str(path) or "?" in str(path)
-        raise InputError(
-            f"no such file: {shown(path)}",
-            "use {} for the part of the names that both views share, as in 'lefts/{}.png'"
-            if pattern
-            else None,
-        ) from None
+        raise InputError(f"no such file: {shown(path)}", hint if pattern else None) from None
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(mode):
@@ -95,10 +89,7 @@ def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> l
 
     Raises UsageError where there is none, InputError where the folder cannot be read.
     """
-    try:
-        entries = _entries(folder)
-    except OSError as error:
-        raise _unreadable(folder, error) from None
+    entries = entries_of(folder)
     found = [folder / name for name, is_folder in entries if not is_folder and _has_suffix(name, suffixes)]
     if found:
         return sorted(found)
@@ -114,27 +105,25 @@ def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> l
 def pictures_by_stem(folder: Path) -> dict[str, Path]:
     """`pictures_in` by their stems; raises UsageError where two share one."""
     found: dict[str, Path] = {}
-    paths = pictures_in(folder)
-    first = [found.setdefault(path.stem, path) for path in paths]
-    twice = [f"{shown(one)} and {shown(two)}" for one, two in zip(first, paths, strict=True) if one != two]
-    if twice:
-        raise UsageError(
-            f"two pictures of one stem in a folder: {listed(twice)}",
-            "keep one of them, or use templates with a suffix such as 'lefts/{}.png'",
-        )
+    both = [(found.setdefault(path.stem, path), path) for path in pictures_in(folder)]
+    if twice := [f"{shown(first)} and {shown(other)}" for first, other in both if first != other]:
+        said = f"two pictures of one stem in a folder: {listed(twice)}"
+        raise UsageError(said, "keep one of them, or use templates with a suffix such as 'lefts/{}.png'")
     return found
 
 
 def files_by_text(template: str) -> dict[str, Path]:
     """Files that match a template, by the text that stands for its `{}`, which may contain "/".
 
-    Hidden files and folders are left alone unless the template names them, sub-folders that may not be read
-    are passed over. Raises InputError where the folder of the template cannot be read.
+    A template that ends in `{}` finds pictures only, any other one what its suffix says. Hidden files and
+    folders are left alone unless the template names them, sub-folders that may not be read are passed over.
+    Raises InputError where the folder of the template cannot be read.
     """
     normal = Path(template).as_posix()
     # The folder of the part before the first `{}`: everything below it may match.
-    root = normal[: normal.index("{}")].rpartition("/")
-    folder = root[0] + root[1]
+    folder = "".join(normal[: normal.index("{}")].rpartition("/")[:2])
+    if not os.path.isdir(folder or "."):
+        raise InputError(f"the folder {shown(folder)} cannot be read: there is none")
     wanted = normal[len(folder) :]
     hidden = wanted.startswith(".") or "/." in wanted
     # The first `{}` is any text, the others are the same.
@@ -156,11 +145,11 @@ def _walk(folder: str, hidden: bool) -> Iterator[str]:
     while waiting:
         below, above = waiting.pop()
         try:
-            entries = _entries(os.path.join(folder, below), hidden)
-        except OSError as error:
+            entries = entries_of(os.path.join(folder, below), hidden)
+        except InputError:
             if below:
                 continue
-            raise _unreadable(folder, error) from None
+            raise
         for name, is_folder in entries:
             real = os.path.realpath(os.path.join(folder, below, name)) if is_folder else ""
             if not is_folder:
@@ -169,22 +158,48 @@ def _walk(folder: str, hidden: bool) -> Iterator[str]:
                 waiting.append((f"{below}{name}/", above | {real}))
 
 
-def _entries(folder: str | Path, hidden: bool = False) -> list[tuple[str, bool]]:
-    """Names in a folder, and whether each is a folder; links count as what they lead to. Raises OSError."""
+def entries_of(folder: Path | str, hidden: bool = False) -> list[tuple[str, bool]]:
+    """List what a folder holds: names, and whether each is a folder; nothing where there is none.
+
+    Links count as what they lead to, and not at all where that is nothing. hidden: those files and folders,
+    too. Raises InputError: it cannot be read.
+    """
     found = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(".") and not hidden:
-                continue
-            with suppress(OSError):  # a link in a circle is nothing
-                if entry.is_file() or entry.is_dir():
-                    found.append((entry.name, entry.is_dir()))
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") and not hidden:
+                    continue
+                with suppress(OSError):  # a link in a circle is nothing
+                    if entry.is_file() or entry.is_dir():
+                        found.append((entry.name, entry.is_dir()))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise InputError(f"the folder {shown(folder)} cannot be read: {error.strerror}") from None
     return found
+
+
+def folders(folder: Path) -> dict[str, Path]:
+    """The sub-folders of a folder by their names, in natural order; none where there is no such folder."""
+    names = [name for name, is_folder in entries_of(folder) if is_folder]
+    return {name: folder / name for name in sorted(names, key=natural)}
+
+
+def folders_below(folder: Path, depth: int = 8) -> Iterator[tuple[str, Path, frozenset[str]]]:
+    """The folder itself and all below it: path relative to it ("" for itself), path, names of what it holds.
+
+    Hidden ones are left out. depth: levels below `folder`; so a circle of links ends, and a wrong path to a
+    whole disk soon does.
+    """
+    waiting = [("", folder, depth)]
+    while waiting:
+        below, path, left = waiting.pop()
+        yield below, path, frozenset(name for name, _ in entries_of(path))
+        if left:
+            inner = [(f"{below}/{name}".lstrip("/"), sub, left - 1) for name, sub in folders(path).items()]
+            waiting += reversed(inner)
 
 
 def _has_suffix(name: str, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> bool:
     return os.path.splitext(name)[1].lower() in suffixes
-
-
-def _unreadable(folder: str | Path, error: OSError) -> InputError:
-    return InputError(f"the folder {shown(folder)} cannot be read: {error.strerror}")

@@ -73,10 +73,8 @@ class OutputPlan:
             if name in paths:
                 continue
             if pair.key is None:
-                raise UsageError(
-                    f"{at}{shown(pair.left)} lies above the folder whose paths results mirror",
-                    "`root` DIR names one that holds all pictures of the list",
-                )
+                said = f"{at}{shown(pair.left)} lies above the folder whose paths results mirror"
+                raise UsageError(said, "`root` DIR names one that holds all pictures of the list")
             paths[name] = Path(template.replace("{}", pair.key))
         if not paths and pair.line is not None:
             raise UsageError(f"line {pair.line}: no output", f"add a third column or give {self.main.option}")
@@ -149,10 +147,8 @@ def _template(kind: OutputKind, text: str, batch: bool, format_suffix: str | Non
             raise UsageError(f"{kind.option} {shown(text)} is a file, not a folder")
         return os.path.join(text, f"{{}}{kind.folder_tag}{format_suffix or kind.suffixes[0]}")
     if batch and not is_template(text):
-        raise UsageError(
-            f"{kind.option} {shown(text)} is one file for many pairs",
-            f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/",
-        )
+        said = f"{kind.option} {shown(text)} is one file for many pairs"
+        raise UsageError(said, f"use {{}}, as in 'out/{{}}{kind.suffixes[0]}', or a folder, as in out/")
     _check_suffix(kind, text, format_suffix if is_main else None)
     return text
 
@@ -167,15 +163,11 @@ def _check_suffix(kind: OutputKind, text: str, format_suffix: str | None, what: 
             hint = f"as in 'out/{{}}{kind.suffixes[0]}'"
         elif what is None and not suffix:
             hint = "a folder that does not exist yet needs a slash at its end"
-        raise UsageError(
-            f"{what or kind.option} {shown(text)} has {has}: use {', '.join(kind.suffixes)}",
-            hint,
-        )
+        said = f"{what or kind.option} {shown(text)} has {has}: use {', '.join(kind.suffixes)}"
+        raise UsageError(said, hint)
     if format_suffix and _SAME_FORMAT.get(suffix, suffix) != _SAME_FORMAT.get(format_suffix, format_suffix):
-        raise UsageError(
-            f"{what or kind.option} {shown(text)} contradicts the format {format_suffix[1:]}",
-            "drop one of them, the name or `format`",
-        )
+        said = f"{what or kind.option} {shown(text)} contradicts the format {format_suffix[1:]}"
+        raise UsageError(said, "drop one of them, the name or `format`")
 
 
 class SeenPaths:
@@ -238,10 +230,8 @@ class SeenPaths:
         try:
             row = self._seen.execute(question, values).fetchone()
         except self._no_room as error:
-            raise OutputError(
-                f"the names of a long batch do not fit into the temporary folder: {error}",
-                "TMPDIR may name another",
-            ) from error
+            said = f"the names of a long batch do not fit into the temporary folder: {error}"
+            raise OutputError(said, "TMPDIR may name another") from error
         return row and row[0]
 
     def _note_inputs(self, places: Iterable[bytes]) -> None:
@@ -269,8 +259,7 @@ def check_collisions(
     with their count.
     """
     seen = SeenPaths(pairs, read)
-    both = zip(pairs, outputs, strict=True)
-    if bad := [text for pair, paths in both for text in seen.collisions(pair, paths)]:
+    if bad := [text for both in zip(pairs, outputs, strict=True) for text in seen.collisions(*both)]:
         raise UsageError(listed(bad, "; "), "give the results other names, or another folder")
 
 

@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pamcli.errors import InputError, PamError, UsageError
-from pamcli.files.finding import (
-    check_regular,
-    counted,
-    files_by_text,
-    listed,
-    natural,
-    pictures_by_stem,
-    pictures_in,
-    require_file,
-    shown,
-)
+from pamcli.files import finding
+from pamcli.files.finding import counted, listed, natural, require_file, shown
 from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.files.unmatched import way_to_pair
 
@@ -94,10 +85,8 @@ def resolve_pairs(left: str, right: str) -> Pairing:
             require_file(view)
     if folders:
         other = views[views[0] in folders]
-        raise UsageError(
-            f"{shown(folders[0])} is a folder and {shown(other)} is a file",
-            "give two pictures, two folders or two templates with {}",
-        )
+        said = f"{shown(folders[0])} is a folder and {shown(other)} is a file"
+        raise UsageError(said, "give two pictures, two folders or two templates with {}")
     pair = PairName(*views, views[0].stem)
     _refuse_same_file([pair])
     return Pairing((pair,), batch=False)
@@ -109,12 +98,10 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
     Raises UsageError where a folder holds two pictures of one stem, where no stem is in both folders, and
     for one file on both sides; InputError for a folder that cannot be read.
     """
-    left_by_stem, right_by_stem = pictures_by_stem(lefts), pictures_by_stem(rights)
+    left_by_stem, right_by_stem = finding.pictures_by_stem(lefts), finding.pictures_by_stem(rights)
     if os.path.samefile(lefts, rights):
-        raise UsageError(
-            f"both views would come from one folder, {shown(lefts)}",
-            "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'",
-        )
+        said = f"both views would come from one folder, {shown(lefts)}"
+        raise UsageError(said, "use templates such as 'folder/{}_L.png' 'folder/{}_R.png'")
     both = left_by_stem.keys() & right_by_stem.keys()
     if not both:
         raise UsageError(
@@ -129,15 +116,12 @@ def pair_folders(lefts: Path, rights: Path) -> Pairing:
 def pair_templates(left: str, right: str) -> Pairing:
     """Files whose names differ from each other as two templates do.
 
-    Every `{}` of both stands for one and the same text, which may contain "/". Hidden files and folders are
-    left alone unless a template names them, sub-folders that may not be read are passed over. A template that
-    ends in `{}` finds pictures only, any other one what its suffix says.
-
-    Raises UsageError: nothing matches, both templates are the same; InputError: their folder is unreadable.
+    Every `{}` of both stands for one and the same text; what each finds, `files_by_text` says. Raises
+    UsageError: nothing matches, both templates are the same; InputError: their folder is unreadable.
     """
     if Path(left) == Path(right):
         raise UsageError(f"both templates are {shown(left)}", "name the left and the right view")
-    left_by_text, right_by_text = files_by_text(left), files_by_text(right)
+    left_by_text, right_by_text = finding.files_by_text(left), finding.files_by_text(right)
     if not left_by_text.keys() & right_by_text.keys():
         raise UsageError(
             f"no pair: {shown(left)} matches {counted(len(left_by_text), 'file')}, {shown(right)} matches "
@@ -176,13 +160,11 @@ def resolve_packed(
     alone: list[Path] = []
     for path in paths:
         if os.path.isdir(path):
-            inside = pictures_in(path, suffixes)
+            inside = finding.pictures_in(path, suffixes)
             packed = [file for file in inside if not by_suffix or file.suffix.lower() in PACKED_SUFFIXES]
             if not packed:
-                raise UsageError(
-                    f"no picture in {shown(path)} says that it holds both views, as {_PACKED} do",
-                    "give a left and a right folder, or `packed` lr, rl, tb or bt",
-                )
+                said = f"no picture in {shown(path)} says that it holds both views, as {_PACKED} do"
+                raise UsageError(said, "give a left and a right folder, or `packed` lr, rl, tb or bt")
             found += packed
             alone += [file for file in inside if file not in packed]
         else:
@@ -251,10 +233,8 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
                 bad.append(item.message)
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
-        raise UsageError(
-            f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}",
-            f"a list holds {columns}, with paths relative to the current folder",
-        )
+        said = f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}"
+        raise UsageError(said, f"a list holds {columns}, with paths relative to the current folder")
     if not count:
         raise UsageError(f"the pair list {shown(path)} holds no pair")
     return PairList(path, nul, root, count)
@@ -283,7 +263,7 @@ def open_pair_list(path: Path) -> Iterator[BinaryIO]:
         with reading_stdin() as stdin:
             yield stdin
         return
-    check_regular(path)
+    finding.check_regular(path)
     try:
         with open(path, "rb") as stream:
             if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -320,9 +300,8 @@ def iter_pair_list(
 
 def _not_too_long(size: int, line: int) -> None:
     if size > LONGEST_LINE:
-        raise UsageError(
-            f"line {line} of the list is longer than three paths can be", "is it a list of pairs?"
-        )
+        said = f"line {line} of the list is longer than three paths can be"
+        raise UsageError(said, "is it a list of pairs?")
 
 
 def _tab_lines(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
@@ -361,9 +340,8 @@ def _listed_pair(columns: list[str], line: int, base: str, nul: bool, look: bool
     if any("\0" in column for column in columns):
         raise UsageError("NUL characters in a list of lines", "`null` is for NUL-separated lists")
     if not nul and len(columns) not in (2, 3):
-        raise UsageError(
-            f"{counted(len(columns), 'column')} instead of 2 or 3", "columns are separated by one tab"
-        )
+        said = f"{counted(len(columns), 'column')} instead of 2 or 3"
+        raise UsageError(said, "columns are separated by one tab")
     if "" in columns:
         raise UsageError(f"column {columns.index('') + 1} is empty")
     left, right = Path(columns[0]), Path(columns[1])

@@ -6,8 +6,7 @@ Kept apart from the readers and writers so that command lines can be checked wit
 from typing import Literal
 
 JPS_SUFFIX = ".jps"
-PACKED_SUFFIXES = (".mpo", JPS_SUFFIX)
-"""Files that hold both views and say how."""
+PACKED_SUFFIXES = (".mpo", JPS_SUFFIX)  # files that hold both views and say how
 
 PackedLayout = Literal["auto", "lr", "rl", "tb", "bt", "lr-half", "rl-half", "tb-half", "bt-half"]
 """How a file holds both views. lr: the left view on the left; rl: exchanged (cross-eyed); tb: the left view
@@ -18,25 +17,14 @@ Packing = Literal["lr", "rl", "tb", "bt", "red-cyan"]
 """How both views are written as one picture; red-cyan: for glasses."""
 
 PICTURE_SUFFIXES = (
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".tif",
-    ".tiff",
-    ".webp",
-    ".bmp",
-    ".ppm",
-    ".pgm",
-    ".pbm",
-    ".pnm",
+    *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".pbm", ".pnm"),
     *PACKED_SUFFIXES,
 )
 """Pictures that are picked up in a folder. A file named explicitly is recognised by its content."""
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv")
 
-VIDEO_OUTPUT_SUFFIXES = (".mkv", ".mp4")
-"""Videos that are written: lossless, and for people to watch."""
+VIDEO_OUTPUT_SUFFIXES = (".mkv", ".mp4")  # videos that are written: lossless, and for people to watch
 
 PICTURE_OUTPUT_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".webp")
 

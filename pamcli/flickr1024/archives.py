@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import shown
-from pamcli.files.folders import folders_below
+from pamcli.files.finding import folders_below, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging import png
 from pamcli.imaging.images import Picture, read_picture
@@ -55,10 +54,10 @@ class Location:
         else:
             with decoding(str(self)), _opened(self.path).open(self.member) as stream:
                 head = stream.read(24)
-        if head[: len(png.SIGNATURE)] == png.SIGNATURE and head[12:16] == b"IHDR" and len(head) == 24:
+        if head.startswith(png.SIGNATURE) and head[12:16] == b"IHDR" and len(head) == 24:
             width, height = struct.unpack(">II", head[16:])
-            return width, height
-        height, width = self.read().pixels.shape[:2]
+        else:
+            height, width = self.read().pixels.shape[:2]
         return width, height
 
 
@@ -115,14 +114,14 @@ def members(path: Path) -> list[zipfile.ZipInfo]:
     unpacks to more than `LARGEST_MEMBER` or `LARGEST_RATIO`, or members that overlap (so-called bombs).
     """
     infos = _opened(path).infolist()
-    harm = next(filter(None, map(_harm, infos)), None)
-    if harm is None and any(info.flag_bits & _ENCRYPTED for info in infos):
+    harms = [*filter(None, map(_harm, infos))]
+    if not harms and any(info.flag_bits & _ENCRYPTED for info in infos):
         raise InputError(f"{shown(path)} is encrypted", "unpack it with its password first")
-    if harm is None and sum(info.compress_size for info in infos) > path.stat().st_size:
-        harm = "its members overlap"
-    if harm:
+    if sum(info.compress_size for info in infos) > path.stat().st_size:
+        harms.append("its members overlap")
+    if harms:
         hint = "archives of pictures have nothing of the kind"
-        raise InputError(f"{shown(path)} is refused: {harm}", hint)
+        raise InputError(f"{shown(path)} is refused: {harms[0]}", hint)
     return [info for info in infos if not info.is_dir()]
 
 

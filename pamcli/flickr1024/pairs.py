@@ -80,21 +80,19 @@ def published_pairs(place: Path, split: str, source: str = "flickr1024") -> Pair
         both = [each for each in (views[side].get(name), found) if each is not None]
         unpacked = [each for each in both if each.location.member is None]
         if len(both) > 1 and len(unpacked) != 1:
-            raise InputError(
-                f"two pictures are both called {shown(name)}: {both[0].location} and {both[1].location}",
-                "give the folder or the archive that is meant",
-            )
+            said = f"two pictures are both called {shown(name)}: {both[0].location} and {both[1].location}"
+            raise InputError(said, "give the folder or the archive that is meant")
         views[side][name] = (unpacked or both)[0]
     lefts, rights = views["_L"], views["_R"]
     names = sorted(lefts.keys() & rights.keys(), key=natural)
     unpaired = [f"{lefts[name].location} has no right picture" for name in lefts.keys() - rights.keys()]
     unpaired += [f"{rights[name].location} has no left picture" for name in rights.keys() - lefts.keys()]
     counts = {name: len(found) for name, found in others.items() if found}
-    if not names and not unpaired and counts:
-        there = listed([f"{count} of {name}" for name, count in counts.items()])
-        hint = f"`split` {next(iter(counts))} takes those"
-        raise InputError(f"{shown(place)} holds no pair of the split {split}, but {there}", hint)
     if not names and not unpaired:
+        if counts:
+            there = listed([f"{count} of {name}" for name, count in counts.items()])
+            hint = f"`split` {next(iter(counts))} takes those"
+            raise InputError(f"{shown(place)} holds no pair of the split {split}, but {there}", hint)
         raise InputError(
             f"{shown(place)} holds no pair of pictures",
             "expected NAME_L.png and NAME_R.png, in folders or zip archives Train, Validation, Test or in "

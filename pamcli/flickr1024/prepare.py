@@ -12,27 +12,9 @@ from pydantic import Field
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import counted, listed, shown
+from pamcli.flickr1024 import stores
 from pamcli.flickr1024.pairs import LOG, Pair
-from pamcli.flickr1024.stores import (
-    HEADER,
-    HEIGHT,
-    SCALES,
-    WIDTH,
-    Index,
-    PackedPicture,
-    StoreName,
-    StorePaths,
-    allocate,
-    boxes,
-    cut_size,
-    encode_manifest,
-    patch_at,
-    pixels_of,
-    read_index,
-    read_views,
-    write_patch_folder,
-    write_pixels,
-)
+from pamcli.flickr1024.stores import Index, PackedPicture, StoreName, StorePaths
 from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, size_text, write_json
 
 Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
@@ -58,8 +40,8 @@ class PairItem(Item):
             said = f"{shown(self.record)} is damaged: it has {len(found)} of {picture.patches} patches"
             raise InputError(said, "remove this file, and what it is about is done anew")
         if self.store == "packed":
-            end = picture.offset + pixels_of(picture.width, picture.height, self.scale)
-            self.require(store / "pixels.npy", HEADER + end)
+            end = picture.offset + stores.pixels_of(picture.width, picture.height, self.scale)
+            self.require(store / "pixels.npy", stores.HEADER + end)
         elif picture.patches:
             self.require(store / f"{picture.first + picture.patches - 1:06d}")
         return found
@@ -72,7 +54,6 @@ class Plan(Unfinished[PairItem]):
     scale: int
     split: str
     store: StoreName
-    paths: StorePaths
     unreadable: tuple[tuple[str, str], ...] = ()
     """Pairs whose size could not be found, with the reason; they are left out."""
 
@@ -87,7 +68,7 @@ class Plan(Unfinished[PairItem]):
         if self.store == "packed":
             there = (self.folder / "store" / "pixels.npy").exists()
             return manifest + (0 if there else self.pixels)
-        patch = pixels_of(WIDTH * self.scale, HEIGHT * self.scale, self.scale)
+        patch = stores.pixels_of(stores.WIDTH * self.scale, stores.HEIGHT * self.scale, self.scale)
         return manifest + int(self.patches_left * (_PNG_SHARE * patch + _SLACK))
 
     @property
@@ -108,7 +89,7 @@ class Plan(Unfinished[PairItem]):
     def pixels(self) -> int:
         """Bytes of all pictures."""
         last = self.items[-1].picture
-        return last.offset + pixels_of(last.width, last.height, self.scale)
+        return last.offset + stores.pixels_of(last.width, last.height, self.scale)
 
 
 def plan_preparation(
@@ -149,18 +130,18 @@ def plan_preparation(
             pictures.append([str(pair), 0, 0])
             continue
         pictures.append([str(pair), *given])
-        width, height = cut_size(*given, scale, pair.halved)
-        count = len(boxes(height // scale, width // scale))
+        width, height = stores.cut_size(*given, scale, pair.halved)
+        count = len(stores.boxes(height // scale, width // scale))
         picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
         items.append(PairItem(len(items) + 1, folder, pair, picture, scale, store))
-        first, offset = first + count, offset + pixels_of(width, height, scale)
+        first, offset = first + count, offset + stores.pixels_of(width, height, scale)
     if first == 1:
-        least = f"{(WIDTH + 6) * scale} x {(HEIGHT + 6) * scale} pixels"
+        least = f"{(stores.WIDTH + 6) * scale} x {(stores.HEIGHT + 6) * scale} pixels"
         raise InputError(f"no picture is large enough for a patch: the smallest that is has {least}")
     request = Request({"store": store, "scale": scale, "split": split}, pictures)
     check_folder(out)
     work = (folder, paths.store, paths.index, request, tuple(items))
-    plan = Plan(*work, scale, split, store, paths, tuple(unreadable))
+    plan = Plan(*work, scale, split, store, tuple(unreadable))
     if not plan.finished:
         check_space(paths.store, plan.needed, plan.patches_left * _PATCH_FILES if store == "folders" else 10)
     return plan
@@ -178,10 +159,10 @@ def carry_out(
     for line in plan.outlook():
         LOG.info(line)
     if plan.finished:
-        return read_index(plan.paths.index)
+        return stores.read_index(plan.record)
     store = plan.begin()
     if plan.store == "packed":
-        allocate(store / "pixels.npy", plan.pixels)
+        stores.allocate(store / "pixels.npy", plan.pixels)
     reasons = plan.carry_out(prepare_pair, workers, advance)
     failed = [(str(plan.items[number - 1].pair), why) for number, why in reasons.items()]
     for pair, why in (*plan.unreadable, *failed):
@@ -198,18 +179,18 @@ def carry_out(
 
 def prepare_pair(item: PairItem) -> None:
     """All patches of one pair. Raises InputError: it cannot be read; OutputError."""
-    views = read_views(item.pair, item.scale)
+    views = stores.read_views(item.pair, item.scale)
     picture = item.picture
     if views.high.shape[:3] != (picture.height, 2, picture.width):
         raise InputError(f"{item.pair.left} is not of the size that its header says", "save it upright")
     if item.store == "packed":
-        write_pixels(item.folder / "store" / "pixels.npy", picture.offset, views)
+        stores.write_pixels(item.folder / "store" / "pixels.npy", picture.offset, views)
     checksums = []
     for number, (row, column) in enumerate(picture.boxes(item.scale), start=picture.first):
-        patch = patch_at(views, row, column)
+        patch = stores.patch_at(views, row, column)
         checksums.append(patch.checksum())
         if item.store == "folders":
-            write_patch_folder(item.folder / "store" / f"{number:06d}", patch)
+            stores.write_patch_folder(item.folder / "store" / f"{number:06d}", patch)
     item.mark(checksums)
 
 
@@ -220,11 +201,10 @@ def _finish(plan: Plan, failed: Sequence[tuple[str, str]]) -> Index:
     index = Index(plan.scale, plan.split, tuple(item.picture for item in items), plan.request, left_out)
     if not index.patches:
         raise InputError("no pair could be read, so there is no patch")
-    manifest = encode_manifest(index, [checksums[item.number] for item in items])
-    beside = plan.store == "folders"
-    store = plan.folder / "store"
-    write_atomically(plan.paths.manifest if beside else store / "manifest.csv", manifest)
-    write_json(plan.paths.index if beside else store / "index.json", index.as_json())
+    manifest = stores.encode_manifest(index, [checksums[item.number] for item in items])
+    beside, store = plan.store == "folders", plan.folder / "store"
+    write_atomically(plan.record.with_suffix(".csv") if beside else store / "manifest.csv", manifest)
+    write_json(plan.record if beside else store / "index.json", index.as_json())
     plan.complete()
     return index
 
@@ -233,13 +213,11 @@ def check_folder(out: Path) -> None:
     """Raise UsageError where an output folder is a file, or holds what no run of pam put there."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{shown(out)} is a file", "name a folder")
-    stores = ["pairs", *(f"{kind}{scale}" for kind in ("x", "patches_x") for scale in SCALES)]
-    known = {"stereograms.csv", "stereograms.json", *stores, *(f"{store}.unfinished" for store in stores)}
-    known |= {f"patches_x{scale}{suffix}" for scale in SCALES for suffix in (".csv", ".json")}
+    results = ["pairs", *(f"{kind}{scale}" for kind in ("x", "patches_x") for scale in stores.SCALES)]
+    known = {"stereograms.csv", "stereograms.json", *results, *(f"{name}.unfinished" for name in results)}
+    known |= {f"patches_x{scale}{suffix}" for scale in stores.SCALES for suffix in (".csv", ".json")}
     names = os.listdir(out) if out.exists() else []
     others = sorted(name for name in names if name not in known and name[0] != ".")
     if others:
-        raise UsageError(
-            f"{shown(out)} holds something else already: {listed(others)}",
-            "name a new folder, or one that a run like this made",
-        )
+        said = f"{shown(out)} holds something else already: {listed(others)}"
+        raise UsageError(said, "name a new folder, or one that a run like this made")

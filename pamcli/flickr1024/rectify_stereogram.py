@@ -21,19 +21,8 @@ from numpy.typing import NDArray
 
 from pamcli.flickr1024.stereogram_order import weigh_order
 from pamcli.flickr1024.stereogram_views import SMALLEST_SIDE, Box, SetAside, find_views
-from pamcli.imaging.matching import (
-    Colours,
-    Floats,
-    Grey,
-    Matches,
-    Values,
-    find_matches,
-    grey,
-    match_densely,
-    reduced,
-    reduction,
-    refine_matches,
-)
+from pamcli.imaging import matching
+from pamcli.imaging.matching import Colours, Floats, Grey, Matches, Values
 
 ViewingChoice = Literal["auto", "cross", "parallel"]
 """cross: the view on the left is the right eye's. parallel: it is the left eye's."""
@@ -125,8 +114,7 @@ def resampled(view: NDArray[Any], places: Floats) -> NDArray[Any]:
     if np.array_equal(places, np.eye(2, 3)):
         return view
     size, flags = (view.shape[1], view.shape[0]), cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
-    result: NDArray[Any] = cv2.warpAffine(view, places, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
-    return result
+    return np.asarray(cv2.warpAffine(view, places, size, flags=flags, borderMode=cv2.BORDER_REPLICATE))
 
 
 @dataclass(frozen=True)
@@ -169,8 +157,8 @@ def rectify_stereogram(
     boxes = find_views(picture)
     views = [np.ascontiguousarray(box.of(picture)) for box in boxes]
     size = boxes[0].size
-    found, factor = find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
-    matches = refine_matches(views[0], views[1], found, factor, 500)
+    found, factor = matching.find_matches(views[0], views[1], (REACH * size[1], 1.5 * MOST_OFFSET * size[0]))
+    matches = matching.refine_matches(views[0], views[1], found, factor, 500)
     fit = fit_rows(matches, size) if len(matches) >= FEWEST_MATCHES else None
     if fit is None or fit.inliers.sum() < FEWEST_MATCHES:
         agree = 0 if fit is None else int(fit.inliers.sum())
@@ -186,12 +174,12 @@ def rectify_stereogram(
         raise SetAside(f"its rows do not fit: matches are {off}")
     maps = fit.maps(size)
     straight = [resampled(view, places) for view, places in zip(views, maps, strict=True)]
-    factor = reduction(size, _AREA, _WIDTH)
-    small = [reduced(view, factor) for view in straight]
-    greys = [grey(view) for view in small]
+    factor = matching.reduction(size, _AREA, _WIDTH)
+    small = [matching.reduced(view, factor) for view in straight]
+    greys = [matching.grey(view) for view in small]
     spare = _SPARE * size[1] / factor + 2
     nearest, farthest = np.percentile(matches.disparity[fit.inliers] / factor, (99.5, 0.5))
-    match = match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
+    match = matching.match_densely(greys[0], greys[1], int(farthest - spare), int(nearest + spare))
     if match.first_seen.mean() < FEWEST_SEEN:
         raise SetAside(f"its halves do not show the same: {match.first_seen.mean():.0%} of them match")
 

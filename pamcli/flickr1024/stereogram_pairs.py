@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pydantic
 
 from pamcli.errors import InputError, UsageError
@@ -172,10 +171,8 @@ def rectify(item: StereogramItem) -> None:
         item.mark(Report(item.picture, "set aside", str(why)).as_json())
         return
     height, width = result.left.shape[:2]
-    known: dict[str, Any] = {}
-    for key in FOUND:
-        value = np.asarray(getattr(result, key)).item()  # NumPy's numbers are none of JSON's
-        known[key] = round(value, 4) if isinstance(value, float) else value
+    known: dict[str, Any] = {key: getattr(result, key) for key in FOUND}
+    known |= {key: round(value, 4) for key, value in known.items() if isinstance(value, float)}
     for side, pixels in (("L", result.left), ("R", result.right)):
         write_atomically(item.folder / "store" / f"{item.name}_{side}.png", encode_png(pixels))
     report = Report(item.picture, "pair", name=item.name, width=width, height=height, **known)

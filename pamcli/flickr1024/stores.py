@@ -41,11 +41,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from pamcli.errors import InputError
-from pamcli.files.atomic import write_atomically
+from pamcli.files.atomic import write_atomically, writing
 from pamcli.files.finding import shown
 from pamcli.files.stored import Text, Whole, read_json, understood
 from pamcli.flickr1024.pairs import Pair
-from pamcli.flickr1024.unfinished import Request, writing
+from pamcli.flickr1024.unfinished import Request
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.png import encode_png
 from pamcli.imaging.resize import imresize

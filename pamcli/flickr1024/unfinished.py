@@ -12,7 +12,6 @@ import os
 import shutil
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import pydantic
 
 from pamcli.errors import InputError, OutputError, UsageError
-from pamcli.files.atomic import check_writable, explained, require_folder, write_atomically
+from pamcli.files.atomic import check_writable, require_folder, write_atomically, writing
 from pamcli.files.finding import shown
 from pamcli.files.stored import Text, read_stored
 from pamcli.workers import done_in_processes
@@ -74,11 +73,7 @@ class Item:
 
     def require(self, path: Path, size: int = 0) -> None:
         """Raise InputError where a part of the result, of so many bytes or more, is not there."""
-        try:
-            there = path.stat().st_size >= size
-        except OSError:
-            there = False
-        if not there:
+        if not os.path.exists(path) or path.stat().st_size < size:
             said = f"{shown(self.record)} says that {shown(path)} is there, and it is not, or not whole"
             raise InputError(said, f"remove {shown(self.folder)} and begin anew")
 
@@ -187,15 +182,6 @@ def difference(old: Request, new: Request) -> str:
     count, there = len(new.pictures), len(old.pictures)
     how = " of other names or sizes" if there == count else ""
     return "" if old.pictures == new.pictures else f"other pictures: {there}, now {count}{how}"
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns an OSError into an OutputError that names the path."""
-    try:
-        yield
-    except OSError as error:
-        raise explained(path, error) from error
 
 
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:

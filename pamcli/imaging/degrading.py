@@ -17,8 +17,7 @@ from pamcli.errors import UsageError, did_you_mean
 View = NDArray[np.uint8]
 
 LEAST_BLUR = 0.2  # pixels of standard deviation; less is not seen
-QUALITIES = 60, 95
-"""Qualities of JPEG files as cameras and photographers write them."""
+QUALITIES = 60, 95  # qualities of JPEG files as cameras and photographers write them
 
 
 @dataclass(frozen=True)

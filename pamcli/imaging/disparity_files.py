@@ -130,9 +130,8 @@ def write_disparity(path: str | Path, disparity: np.ndarray, *, overwrite: bool 
     """
     path = Path(path)
     if disparity.ndim != 2 or disparity.dtype.kind != "f":
-        raise InputError(
-            f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
-        )
+        said = f"a disparity map is (H, W) floating-point pixels, not {disparity.shape} {disparity.dtype}"
+        raise InputError(said)
     check_new_file(path, overwrite=overwrite)
     file = encode_disparity(disparity, path.suffix)
     for warning in file.warnings:
@@ -219,10 +218,8 @@ def _check_data(length: int, expected: int, name: str) -> None:
 def _read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
     samples = png.read_png(stream, name, max_pixels).samples
     if samples.dtype != np.uint16:
-        raise InputError(
-            f"{name} is an 8-bit PNG; disparities are stored in 16 bits, 256 for each pixel",
-            "a colour picture of a disparity map cannot be read back",
-        )
+        said = f"{name} is an 8-bit PNG; disparities are stored in 16 bits, 256 for each pixel"
+        raise InputError(said, "a colour picture of a disparity map cannot be read back")
     if samples.shape[2] != 1:
         raise InputError(f"{name} has {samples.shape[2]} channels, a disparity map has one")
     return from_levels(samples[..., 0])
@@ -235,8 +232,13 @@ def from_levels(levels: np.ndarray) -> np.ndarray:
 
 
 def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray:
+    # The header apart from the data: numpy.load would make the array that a header claims, however large.
+    headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with decoding(name), quiet():
-        shape, fortran_order, dtype = _npy_header(stream)
+        version = np.lib.format.read_magic(stream)
+        if version not in headers:
+            raise ValueError(f"version {version} of the format is not known")
+        shape, fortran_order, dtype = headers[version](stream)
     if dtype.kind != "f":
         raise InputError(f"{name} holds {dtype}; disparities are floating-point pixels")
     if len(shape) != 2:
@@ -245,16 +247,6 @@ def _read_npy(stream: BinaryIO, name: str, max_pixels: int | None) -> np.ndarray
     data = stream.read()
     _check_data(len(data), shape[0] * shape[1] * dtype.itemsize, name)
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
-
-
-def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    # The header apart from the data: numpy.load would make the array that a header claims, however large.
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"version {version} of the format is not known")
 
 
 _READERS = {

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float32]
+Ints = NDArray[np.intp]
 Pixels = NDArray[np.generic]
 """A picture (H, W, 3) RGB: uint8, uint16, or floating-point in [0, 1]."""
 
-REACH = 2
-"""Reduced pixels to each side that a pixel looks at."""
+REACH = 2  # reduced pixels to each side that a pixel looks at
 STEP = 1.0
 """Disparities of neighbours (in reduced pixels) farther apart than this are of two surfaces: on one that both
 views see they hardly change by more."""
@@ -25,8 +26,7 @@ ALIKE = 12.0
 """... and by colour, in the mean of the channels' differences, of 255. Both were chosen on drawn scenes:
 of reduced disparities that are right, a third to a half as many pixels near edges go wrong as with the
 nearest."""
-ALWAYS = 1e-6
-"""Least weight by colour: where no colour is alike, the nearest pixels decide."""
+ALWAYS = 1e-6  # least weight by colour: where no colour is alike, the nearest pixels decide
 
 PIXELS_AT_ONCE = 200_000
 EDGE_PIXELS_AT_ONCE = 16_000
@@ -34,19 +34,17 @@ EDGE_PIXELS_AT_ONCE = 16_000
 
 
 def along_edges(
-    disparity: NDArray[np.float32],
-    others: Sequence[NDArray[np.float32]],
+    disparity: Floats,
+    others: Sequence[Floats],
     reduced: Pixels,
     view: Pixels,
     *,
-    rows: int | None = None,
     done: Callable[[int], None] = lambda row: None,
-) -> list[NDArray[np.float32]]:
+) -> list[Floats]:
     """The disparity and the other maps of a reduced view, each (h, w), at the size (H, W) of the view itself.
 
     disparity: pixels of the reduced view, finite; the result is in them, too. others: what belongs to the
-    same pixels, as confidence. reduced, view: (h, w, 3) and (H, W, 3), of any type of picture. rows: that are
-    computed at a time, of no effect on the result; by default so many that memory is bounded. done: is told
+    same pixels, as confidence. reduced, view: (h, w, 3) and (H, W, 3), of any type of picture. done: is told
     how many rows are.
     """
     height, width = view.shape[:2]
@@ -55,7 +53,7 @@ def along_edges(
     down, across = _Places(height, disparity.shape[0]), _Places(width, disparity.shape[1])
     edges = _near_steps(disparity)
     colours = _eight_bits(reduced).reshape(-1, 3)
-    rows = rows or max(1, PIXELS_AT_ONCE // width)
+    rows = max(1, PIXELS_AT_ONCE // width)
     for first in range(0, height, rows):
         last = min(first + rows, height)
         strip = slice(first, last)
@@ -85,7 +83,7 @@ class _Places:
         """Share of the way from the one before to the one behind."""
 
 
-def _linear(values: NDArray[np.float32], down: _Places, across: _Places, rows: slice) -> NDArray[np.float32]:
+def _linear(values: Floats, down: _Places, across: _Places, rows: slice) -> Floats:
     low = int(down.before[rows][0])
     few = values[low : down.behind[rows][-1] + 1]
     wide = few[:, across.before]
@@ -95,31 +93,27 @@ def _linear(values: NDArray[np.float32], down: _Places, across: _Places, rows: s
     return found
 
 
-def _near_steps(disparity: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _near_steps(disparity: Floats) -> NDArray[np.bool_]:
     """(h, w): pixels that see a step of the disparity within their reach."""
-    step = np.zeros(disparity.shape, np.uint8)
-    beside, below = (np.abs(np.diff(disparity, axis=axis)) > STEP for axis in (1, 0))
-    for part, there in (
-        (step[:, 1:], beside),
-        (step[:, :-1], beside),
-        (step[1:], below),
-        (step[:-1], below),
-    ):
-        part |= there
     import cv2
 
+    step = np.zeros(disparity.shape, np.uint8)
+    beside, below = (np.abs(np.diff(disparity, axis=axis)) > STEP for axis in (1, 0))
+    for part in (step[:, 1:], step[:, :-1]):
+        part |= beside
+    for part in (step[1:], step[:-1]):
+        part |= below
     side = 2 * REACH - 1
-    reaching = cv2.dilate(step, np.ones((side, side), np.uint8))
-    return np.asarray(reaching, bool)
+    return np.asarray(cv2.dilate(step, np.ones((side, side), np.uint8)), bool)
 
 
 def _of_one_surface(
-    maps: Sequence[NDArray[np.float32]],
+    maps: Sequence[Floats],
     colours: NDArray[np.int16],
     own: NDArray[np.int16],
-    row: tuple[_Places, NDArray[np.intp]],
-    column: tuple[_Places, NDArray[np.intp]],
-) -> list[NDArray[np.float32]]:
+    row: tuple[_Places, Ints],
+    column: tuple[_Places, Ints],
+) -> list[Floats]:
     """The value of each map at N pixels, of the surface that each belongs to.
 
     colours (h w, 3), own (N, 3): of the reduced view, and of the pixels in the view.
@@ -144,9 +138,7 @@ def _of_one_surface(
     return [(near * values.reshape(-1)[places]).cumsum(0)[-1] / total for values in maps]
 
 
-def _around(
-    places: _Places, which: NDArray[np.intp], offsets: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+def _around(places: _Places, which: Ints, offsets: Ints) -> tuple[Ints, Floats]:
     """Reduced pixels (5, N) around those of the long side, and the squares of how far away they are."""
     there = (places.nearest[which] + offsets[:, None]).clip(0, places.count - 1)
     return there, (there - places.at[which]).astype(np.float32) ** 2

@@ -17,20 +17,10 @@ from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import video_error
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
-from pamcli.imaging import png, tiff
+from pamcli.imaging import png, raster, tiff
 from pamcli.imaging.camera_faults import jpeg_quality
-from pamcli.imaging.jpeg_views import holds_two_views
-from pamcli.imaging.raster import (
-    DEFAULT_MAX_PIXELS,
-    Raster,
-    check_size,
-    decoding,
-    exif_orientation,
-    kept_exif,
-    open_source,
-    quiet,
-    upright,
-)
+from pamcli.imaging.jpeg_views import mpo_views
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
 from pamcli.imaging.webp import read_webp
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
@@ -77,7 +67,7 @@ def read_picture(
     name = name or ("the picture" if isinstance(source, bytes) else str(source))
     source = Path(source) if isinstance(source, str) else source
     with open_source(source, name) as stream:
-        if holds_two_views(stream, name):
+        if mpo_views(stream, name, named_so=False):
             raise InputError(f"{name} holds both views", "give it alone, in place of a left and a right one")
         return decode_picture(stream, name, max_pixels)
 
@@ -86,9 +76,9 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
     """The picture at the start of a seekable stream; of several in a JPEG the first. As `read_picture`."""
     magic = stream.read(16)
     stream.seek(0)
-    raster = _reader(magic, name)(stream, name, max_pixels)
-    orientation = raster.orientation or exif_orientation(raster.exif)
-    samples = upright(raster.samples, orientation)
+    decoded = _reader(magic, name)(stream, name, max_pixels)
+    orientation = decoded.orientation or raster.exif_orientation(decoded.exif)
+    samples = raster.upright(decoded.samples, orientation)
     channels = samples.shape[2]
     grey = channels <= 2
     color = np.repeat(samples[..., :1], 3, axis=2) if grey else samples[..., :3]
@@ -96,10 +86,10 @@ def decode_picture(stream: BinaryIO, name: str, max_pixels: int | None) -> Pictu
         pixels=np.ascontiguousarray(color),
         alpha=np.ascontiguousarray(samples[..., -1]) if channels in (2, 4) else None,
         grey=grey,
-        icc_profile=raster.icc_profile,
+        icc_profile=decoded.icc_profile,
         orientation=orientation,
-        exif=raster.exif,
-        jpeg_quality=raster.jpeg_quality,
+        exif=decoded.exif,
+        jpeg_quality=decoded.jpeg_quality,
     )
 
 
@@ -122,10 +112,8 @@ def check_encodable(
     suffix = suffix.lower()
     hint = "take .png or .tif"
     if suffix not in PICTURE_OUTPUT_SUFFIXES:
-        raise UsageError(
-            f"cannot write {name}: {suffix or 'no suffix'} is not a picture format",
-            f"take one of {', '.join(PICTURE_OUTPUT_SUFFIXES)}",
-        )
+        said = f"cannot write {name}: {suffix or 'no suffix'} is not a picture format"
+        raise UsageError(said, f"take one of {', '.join(PICTURE_OUTPUT_SUFFIXES)}")
     if bits > 8 and suffix in (".jpg", ".jpeg", ".webp"):
         raise UsageError(f"cannot write {name}: the input has 16 bits a channel, {suffix} has 8", hint)
     if alpha and suffix in (".jpg", ".jpeg"):
@@ -134,9 +122,8 @@ def check_encodable(
         raise UsageError(f"cannot write {name} at a quality: {suffix} is lossless", "take .jpg or .webp")
     if max(height, width) > _LARGEST_SIDE.get(suffix, max(height, width)):
         limit = _LARGEST_SIDE[suffix]
-        raise UsageError(
-            f"cannot write {name}: {width} x {height} is over the {limit} that {suffix} can", hint
-        )
+        said = f"cannot write {name}: {width} x {height} is over the {limit} that {suffix} can"
+        raise UsageError(said, hint)
 
 
 def write_picture(path: Path, pixels: np.ndarray) -> None:
@@ -160,11 +147,13 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
     check_encodable(
         suffix, height=height, width=width, bits=bits, alpha=transparent, name=name, quality=quality
     )
-    color = _mean(pixels)[..., None] if picture.grey else pixels
+    color = pixels
+    if picture.grey:  # the mean, rounded: what is equal in all three stays as it is
+        color = ((pixels.sum(axis=2, dtype=np.uint32, keepdims=True) + 1) // 3).astype(pixels.dtype)
     samples = color if alpha is None else np.concatenate([color, alpha[..., None]], axis=2)
     if samples.shape[2] == 1:
         samples = samples[..., 0]
-    exif = kept_exif(picture.exif, width, height)
+    exif = raster.kept_exif(picture.exif, width, height)
     if suffix == ".png":
         return png.encode_png(samples, picture.icc_profile, exif)
     if suffix in (".tif", ".tiff"):
@@ -184,12 +173,6 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
 def encode_mask(mask: np.ndarray) -> bytes:
     """(H, W) bool -> the bytes of an 8-bit grey PNG: 255 = True, 0 = False."""
     return png.encode_png(mask.astype(np.uint8) * np.uint8(255))
-
-
-def _mean(pixels: np.ndarray) -> np.ndarray:
-    """(H, W, 3) -> (H, W), rounded; what is equal in all three stays as it is."""
-    total: np.ndarray = pixels.sum(axis=2, dtype=np.uint32)
-    return ((total + 1) // 3).astype(pixels.dtype)
 
 
 _Reader = Callable[[BinaryIO, str, int | None], Raster]

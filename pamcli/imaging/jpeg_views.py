@@ -14,19 +14,12 @@ _THUMBNAIL = "Large Thumbnail"
 _SAY_HOW = "say how it holds both views: `packed` lr, rl, tb or bt"
 
 
-def holds_two_views(stream: BinaryIO, name: str) -> bool:
-    """Whether a JPEG says that it is followed by another view of its scene (an MPO of a stereo camera).
-
-    The stream is left at its start.
-    """
-    return len(mpo_views(stream, name, named_so=False)) > 1
-
-
 def mpo_views(stream: BinaryIO, name: str, *, named_so: bool) -> list[bytes]:
-    """The JPEGs in an MPO that are views of a scene; empty for any other file.
+    """The two JPEGs in an MPO of a stereo camera that are views of a scene; empty for any other file.
 
-    Phones hide previews and gain maps in JPEGs by the same means, so only what is called a view counts.
-    `named_so`: the file as a whole is said to be a pair, and of exactly two pictures of any kind both count.
+    The stream is left at its start. Phones hide previews and gain maps in JPEGs by the same means, so only
+    what is called a view counts. `named_so`: the file as a whole is said to be a pair, and of exactly two
+    pictures of any kind both count.
     """
     if not _is_jpeg(stream):
         return []

@@ -60,7 +60,7 @@ def reduction(shape: tuple[int, ...], area: int, width: int) -> int:
 
 
 def reduced(view: NDArray[Any], factor: int) -> Colours:
-    """(H, W, 3) uint8 or uint16 -> (H // factor, W // factor, 3) uint8, each pixel the mean of a block.
+    """(H, W, ...) uint8 or uint16 -> (H // factor, W // factor, ...) uint8, each pixel the mean of a block.
 
     16 bits are spread from the darkest to the brightest level.
     """
@@ -138,9 +138,8 @@ def refine_matches(
     `find_matches`."""
     import cv2
 
-    chosen = matches.take(
-        np.unique(np.linspace(0, len(matches) - 1, min(most, len(matches))).astype(np.intp))
-    )
+    places = np.linspace(0, len(matches) - 1, min(most, len(matches)))
+    chosen = matches.take(np.unique(places.astype(np.intp)))
     half, reach = _HALF + factor, factor + 1
     rows = []
     for x, y, disparity, dy in zip(chosen.x, chosen.y, chosen.disparity, chosen.dy, strict=True):
@@ -151,8 +150,8 @@ def refine_matches(
         score = cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED)
         _, best, _, (column, row) = cv2.minMaxLoc(score)
         if best >= _GOOD and 0 < row < 2 * reach and 0 < column < 2 * reach:
-            right = there_x + column - reach + _peak(score[row, column - 1 : column + 2])
-            below = there_y + row - reach + _peak(score[row - 1 : row + 2, column])
+            right = there_x + column - reach + peak(score[row, column - 1 : column + 2])
+            below = there_y + row - reach + peak(score[row - 1 : row + 2, column])
             rows.append((x, y, x - right, below - y))
     return Matches(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
 
@@ -164,7 +163,7 @@ def _cut(view: NDArray[Any], x: int, y: int, half: int) -> Values | None:
     return view[y - half : y + half + 1, x - half : x + half + 1, 1].astype(np.float32)
 
 
-def _peak(three: NDArray[Any]) -> float:
+def peak(three: NDArray[Any]) -> float:
     """Where between -0.5 and 0.5 of the middle one the parabola through three values has its top."""
     before, at, after = (float(value) for value in three)
     curve = before - 2 * at + after
@@ -203,10 +202,8 @@ def _semi_global(first: Grey, second: Grey, low: int, high: int, **otherwise: in
         mode=cv2.StereoSGBM_MODE_HH,
         **settings,
     )
-    before, after = (
-        max(high + 16, 0),
-        max(-low, 0),
-    )  # OpenCV gives no disparities to what lies nearer the edge
+    # OpenCV gives no disparities to what lies nearer the edge.
+    before, after = max(high + 16, 0), max(-low, 0)
     sides = [cv2.copyMakeBorder(view, 0, 0, before, after, cv2.BORDER_REPLICATE) for view in (first, second)]
     found = matcher.compute(sides[0], sides[1])[:, before : before + first.shape[1]]
     return np.asarray(found / 16, dtype=np.float32)
@@ -216,7 +213,4 @@ def _consistent(disparity: Values, other: Values, sign: int) -> NDArray[np.bool_
     width = disparity.shape[1]
     places = np.rint(np.arange(width) + sign * np.nan_to_num(disparity)).astype(np.intp)
     there = np.take_along_axis(other, np.clip(places, 0, width - 1), axis=1)
-    consistent: NDArray[np.bool_] = (
-        (places >= 0) & (places < width) & (np.abs(there - disparity) <= _CONSISTENT)
-    )
-    return consistent
+    return np.asarray((places >= 0) & (places < width) & (np.abs(there - disparity) <= _CONSISTENT))

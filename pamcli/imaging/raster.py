@@ -58,11 +58,8 @@ def open_source(source: Path | bytes, name: str) -> Iterator[BinaryIO]:
 
 
 def _reason(error: OSError) -> str:
-    known = {
-        errno.ENOENT: "there is no such file",
-        errno.EISDIR: "it is a folder",
-        errno.EACCES: "no permission",
-    }
+    known = {errno.ENOENT: "there is no such file", errno.EISDIR: "it is a folder"}
+    known[errno.EACCES] = "no permission"
     reason = error.strerror or str(error)
     return known.get(error.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
 
@@ -89,9 +86,7 @@ def decoding(name: str) -> Iterator[None]:
         yield
     except (PamError, MemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # libraries raise nearly every class there is on files that are not what they claim
+    except Exception as error:  # libraries raise nearly every class there is on files of another kind
         detail = " ".join(str(error).split())[:120] or type(error).__name__
         # Compressions come and go with the build of imagecodecs.
         if isinstance(error, ImportError | NotImplementedError) or "not supported" in detail:
@@ -104,10 +99,8 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
     if width < 1 or height < 1:
         raise InputError(f"{name} has no pixels: its header says {width} x {height}")
     if max_pixels is not None and width * height > max_pixels:
-        raise InputError(
-            f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}",
-            "raise the limit with `max_pixels` N, or lift it with `max_pixels` none",
-        )
+        said = f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}"
+        raise InputError(said, "raise the limit with `max_pixels` N, or lift it with `max_pixels` none")
 
 
 def exif_orientation(exif: bytes) -> int:

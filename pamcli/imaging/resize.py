@@ -14,11 +14,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[np.generic]
 _SUPPORT = 4  # pixels that the kernel covers where it is not stretched
 _AT_ONCE = 4_000_000  # numbers of a result that are computed at a time: float64 takes eight times a byte
 
 
-def imresize(picture: NDArray[np.generic], scale: float) -> NDArray[np.generic]:
+def imresize(picture: Array, scale: float) -> Array:
     """MATLAB's `imresize(picture, scale, 'bicubic')`.
 
     picture: (H, W) or (H, W, C), uint8, uint16, float32 or float64. scale: above 0; below 1 shrinks.
@@ -27,22 +28,20 @@ def imresize(picture: NDArray[np.generic], scale: float) -> NDArray[np.generic]:
     """
     if not (scale > 0 and math.isfinite(scale)):
         raise ValueError(f"scale must be above 0, not {scale}")
-    height, width = picture.shape[:2]
-    sizes = math.ceil(scale * height), math.ceil(scale * width)
-    return _resized(picture, sizes, (scale, scale))
+    height, width = (math.ceil(scale * side) for side in picture.shape[:2])
+    return _resized(picture, (height, width), (scale, scale))
 
 
-def imresize_to(picture: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
+def imresize_to(picture: Array, width: int, height: int) -> Array:
     """MATLAB's `imresize(picture, [height width], 'bicubic')`: as `imresize`, with a scale for each side.
 
     Raises ValueError: a side below 1.
     """
     _check_size(width, height)
-    sizes = height, width
-    return _resized(picture, sizes, (height / picture.shape[0], width / picture.shape[1]))
+    return _resized(picture, (height, width), (height / picture.shape[0], width / picture.shape[1]))
 
 
-def nearest(array: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
+def nearest(array: Array, width: int, height: int) -> Array:
     """The nearest pixel of `array` for each pixel of the new size, centres aligned, the right one on a tie.
 
     array: (H, W) or (H, W, C), of any type. Returns (height, width[, C]). Raises ValueError: a side below 1.
@@ -52,11 +51,10 @@ def nearest(array: NDArray[np.generic], width: int, height: int) -> NDArray[np.g
         (2 * np.arange(new) + 1) * old // (2 * new)
         for new, old in zip((height, width), array.shape[:2], strict=True)
     )
-    taken: NDArray[np.generic] = array[rows[:, None], columns]
-    return taken
+    return np.asarray(array[rows[:, None], columns])
 
 
-def area_mean(picture: NDArray[np.generic], width: int, height: int) -> NDArray[np.generic]:
+def area_mean(picture: Array, width: int, height: int) -> Array:
     """A smaller picture, each pixel the mean of the area that it covers.
 
     picture: (H, W, C), uint8, uint16 or float32. Returns (height, width, C) of its type, integers rounded.
@@ -67,10 +65,8 @@ def area_mean(picture: NDArray[np.generic], width: int, height: int) -> NDArray[
     _check_size(width, height)
     if height > picture.shape[0] or width > picture.shape[1]:
         raise ValueError(f"{width} x {height} pixels are no smaller picture")
-    smaller: NDArray[np.generic] = cv2.resize(
-        np.ascontiguousarray(picture), (width, height), interpolation=cv2.INTER_AREA
-    )
-    return smaller
+    whole = np.ascontiguousarray(picture)
+    return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA))
 
 
 def _check_size(width: int, height: int) -> None:
@@ -78,15 +74,13 @@ def _check_size(width: int, height: int) -> None:
         raise ValueError(f"a picture cannot become {width} x {height} pixels")
 
 
-def _resized(
-    picture: NDArray[np.generic], sizes: tuple[int, int], scales: tuple[float, float]
-) -> NDArray[np.generic]:
+def _resized(picture: Array, sizes: tuple[int, int], scales: tuple[float, float]) -> Array:
     order = (0, 1) if scales[0] <= scales[1] else (1, 0)
     passes = [(axis, *_contributions(picture.shape[axis], sizes[axis], scales[axis])) for axis in order]
     exact = picture.dtype if picture.dtype.kind == "u" else np.dtype(np.float64)
     result = np.empty((*sizes, *picture.shape[2:]), picture.dtype)
     for channel in np.ndindex(picture.shape[2:]):
-        values: NDArray[np.generic] = picture[:, :, *channel]
+        values: Array = picture[:, :, *channel]
         for axis, sources, weights in passes:
             values = _along(values, axis, sources, weights, exact)
         result[:, :, *channel] = values
@@ -118,16 +112,16 @@ def _kernel(distance: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _along(
-    values: NDArray[np.generic],
+    values: Array,
     axis: int,
     sources: NDArray[np.intp],
     weights: NDArray[np.float64],
     dtype: np.dtype[np.generic],
-) -> NDArray[np.generic]:
+) -> Array:
     """One side of a channel (H, W) resized; integers of the result's type are rounded and clipped."""
     shape = list(values.shape)
     shape[axis] = len(sources)
-    result: NDArray[np.generic] = np.empty(shape, dtype)
+    result: Array = np.empty(shape, dtype)
     step = max(1, _AT_ONCE // values.shape[1 - axis])
     for first in range(0, len(sources), step):
         part = slice(first, first + step)

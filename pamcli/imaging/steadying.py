@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from pamcli.imaging.images import eight_bits
 
 Floats = NDArray[np.float32]
+Pixels = NDArray[np.uint8] | NDArray[np.uint16]
 
 FLOW_PIXELS = 1_500_000
 """Pixels of the pictures whose flow is computed, at most; larger ones are reduced for it."""
-SMALLEST = 16
-"""Pixels of a side below which pictures have no flow."""
-SMOOTH = 1.0
-"""Standard deviation, pixels, over which pictures are averaged before they are compared."""
-COMPARED, COMPARED_UNMOVED = 5, 11
-"""Pixels of a side of the windows that are compared."""
+SMALLEST = 16  # pixels of a side below which pictures have no flow
+SMOOTH = 1.0  # standard deviation, pixels, over which pictures are averaged before they are compared
+COMPARED, COMPARED_UNMOVED = 5, 11  # pixels of a side of the windows that are compared
 AS_GOOD, GREY_LEVELS = 1.3, 0.3
 """How many times as large the difference without motion may be, and how much more, to be as good."""
 MOVING, STRONGEST = 0.5, 80
@@ -31,47 +29,35 @@ MOVING, STRONGEST = 0.5, 80
 percentile; then nothing is taken for unmoved."""
 STILL, MOVED = 0.3, 0.6
 """Pixels of motion up to which a place is still, and from which on it is not; between them it is partly."""
-AROUND = 15
-"""Pixels of a side of the window over which motion is averaged for that."""
-MOST_NOISE = 4.0
-"""Grey levels of the median difference of both frames that may be noise."""
-CHANGED = 3.0
-"""Times the noise, plus 2 grey levels: where frames differ more they show another thing."""
-MOST_COST = 40.0
-"""Grey levels of difference beyond which all are equally bad."""
+AROUND = 15  # pixels of a side of the window over which motion is averaged for that
+MOST_NOISE = 4.0  # grey levels of the median difference of both frames that may be noise
+CHANGED = 3.0  # times the noise, plus 2 grey levels: where frames differ more they show another thing
+MOST_COST = 40.0  # grey levels of difference beyond which all are equally bad
 COMMON, AGREEING, LEAST_SHARE = 31, 2.0, 0.2
 """Pixels of a side of the window over which the change of disparities is averaged, of those that change less
 than so many pixels, and the share of them that it takes."""
 TAKEN, TAKEN_STILL = 0.25, 0.05
 """Share of the new disparity, where it is near the old one, in what moves and in what is still."""
-FOLLOWED = 0.5
-"""Share of the common change that the old one follows, in what moves."""
-FAR = 1.0
-"""Pixels from which on both are not averaged: one of them is right, by the pictures."""
+FOLLOWED = 0.5  # share of the common change that the old one follows, in what moves
+FAR = 1.0  # pixels from which on both are not averaged: one of them is right, by the pictures
 PATIENCE, PATIENCE_STILL = -0.1, 4.0
 """Difference of left and right that the old one may have more than the new one and stays, times the noise: in
 what moves it has to be smaller, in what is still it may be much larger."""
-EVEN = 0.5
-"""Pixels by which disparities change within a pixel at an edge, across which none is averaged."""
+EVEN = 0.5  # pixels by which disparities change within a pixel at an edge, across which none is averaged
 
 
 @dataclass(frozen=True)
 class Before:
     """The frame before, and what became of its disparities."""
 
-    left: NDArray[np.uint8] | NDArray[np.uint16]
+    left: Pixels
     """(H, W, 3) RGB."""
-    right: NDArray[np.uint8] | NDArray[np.uint16]
+    right: Pixels
     disparity: Floats
     """(H, W), pixels, NaN unknown."""
 
 
-def steadied(
-    disparity: Floats,
-    left: NDArray[np.uint8] | NDArray[np.uint16],
-    right: NDArray[np.uint8] | NDArray[np.uint16],
-    before: Before,
-) -> Floats:
+def steadied(disparity: Floats, left: Pixels, right: Pixels, before: Before) -> Floats:
     """Fuse the disparities of a frame, (H, W), pixels, all known, with those of the frame before.
 
     left, right: (H, W, 3) RGB of this frame. Returns (H, W), all known: what is new, what changed too fast
@@ -148,8 +134,7 @@ def _moved(disparity: Floats, flow: Floats) -> Floats:
         cv2.remap(disparity, x, y, how, borderMode=cv2.BORDER_CONSTANT, borderValue=float("nan"))
         for how in (cv2.INTER_NEAREST, cv2.INTER_LINEAR)
     )
-    moved: Floats = np.where(np.abs(between - nearest) < EVEN, between, nearest)
-    return moved
+    return np.asarray(np.where(np.abs(between - nearest) < EVEN, between, nearest))
 
 
 def _places(flow: Floats) -> tuple[Floats, Floats]:

@@ -36,10 +36,8 @@ class StereoPair:
                 "a rectified pair has one; rotate the pixels and drop the tag",
             )
         if sizes[0] != sizes[1]:
-            raise InputError(
-                f"{self.name}: the views differ in size, left {sizes[0]}, right {sizes[1]} pixels",
-                "both pictures of a rectified pair have one size",
-            )
+            said = f"{self.name}: the views differ in size, left {sizes[0]}, right {sizes[1]} pixels"
+            raise InputError(said, "both pictures of a rectified pair have one size")
 
     @property
     def title(self) -> str:
@@ -74,9 +72,8 @@ def read_packed_pair(
         views = mpo_views(stream, name, named_so=layout == "auto")
         if len(views) == 2:
             if layout not in ("auto", "lr", "rl"):
-                raise InputError(
-                    f"{name} holds two pictures, not one with both views", f"leave out `packed` {layout}"
-                )
+                said = f"{name} holds two pictures, not one with both views"
+                raise InputError(said, f"leave out `packed` {layout}")
             left, right = (
                 decode_picture(io.BytesIO(view), f"{name}, picture {number}", max_pixels)
                 for number, view in enumerate(views, 1)
@@ -94,21 +91,17 @@ def halved(picture: Picture, layout: PackedLayout, name: str) -> StereoPair:
     axis = 1 if order in ("lr", "rl") else 0
     length = picture.pixels.shape[axis]
     if length % 2:
-        raise InputError(
-            f"{name}: {'a width' if axis else 'a height'} of {length} px cannot be halved",
-            f"`packed` {layout} wants both views in one picture, equally large",
-        )
+        said = f"{name}: {'a width' if axis else 'a height'} of {length} px cannot be halved"
+        raise InputError(said, f"`packed` {layout} wants both views in one picture, equally large")
     height, width = picture.pixels.shape[:2]
-    views = []
-    for start in (0, length // 2):
-        part = slice(start, start + length // 2)
-        area = (slice(None), part) if axis else (part, slice(None))
-        pixels, alpha = picture.pixels[area], None if picture.alpha is None else picture.alpha[area]
-        if half:
-            pixels = imresize_to(pixels, width, height)
-            alpha = None if alpha is None else imresize_to(alpha, width, height)
-        views.append(replace(picture, pixels=pixels, alpha=alpha))
-    first, second = views
+
+    def parts(samples: np.ndarray) -> list[np.ndarray]:
+        halves = np.split(samples, 2, axis)
+        return [imresize_to(each, width, height) for each in halves] if half else halves
+
+    alphas = [None, None] if picture.alpha is None else parts(picture.alpha)
+    both = zip(parts(picture.pixels), alphas, strict=True)
+    first, second = (replace(picture, pixels=pixels, alpha=alpha) for pixels, alpha in both)
     return StereoPair(*((first, second) if order in ("lr", "tb") else (second, first)), name)
 
 

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import tifffile
@@ -88,8 +88,7 @@ def read_float_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> np.n
             raise InputError(f"{name} holds integers; a TIFF of disparities holds floating-point pixels")
         if page.samplesperpixel != 1:
             raise InputError(f"{name} has {page.samplesperpixel} channels, a disparity map has one")
-        values: np.ndarray = page.asarray()
-        return values
+        return np.asarray(page.asarray())
 
 
 def encode_tiff(
@@ -104,11 +103,7 @@ def encode_tiff(
     exif: of which texts, camera and place are kept. description: what the values are, ASCII.
     """
     notes = exif_notes(exif)
-    texts = [
-        (tag.value, "s", 0, str(notes[tag]).encode("ascii", "replace"), True)
-        for tag in _NOTES
-        if tag in notes
-    ]
+    found = ((tag.value, str(notes[tag]).encode("ascii", "replace")) for tag in _NOTES if tag in notes)
     channels = samples.shape[2] if samples.ndim == 3 else 1
     buffer = io.BytesIO()
     tifffile.imwrite(
@@ -124,7 +119,7 @@ def encode_tiff(
         description=description,
         software="pam",
         byteorder="<",
-        extratags=texts,
+        extratags=[(tag, "s", 0, text, True) for tag, text in found],
     )
     return _with_directories(buffer.getvalue(), notes)
 
@@ -184,21 +179,18 @@ def _check_directories(stream: BinaryIO) -> None:
     """Raise ValueError where the directories of the pages run in a circle: tifffile would follow for ever."""
     stream.seek(0)
     head = stream.read(16)
-    order, big = ("<" if head[:2] == b"II" else ">"), head[2:4] in (b"+\0", b"\0+")
-    count_kind, entry, offset_kind = ("Q", 20, "Q") if big else ("H", 12, "I")
-    (offset,) = struct.unpack_from(order + offset_kind, head, 8 if big else 4)
+    order: Literal["little", "big"] = "little" if head[:2] == b"II" else "big"
+    large = head[2:4] in (b"+\0", b"\0+")
+    count_size, entry_size, offset_size = (8, 20, 8) if large else (2, 12, 4)
+    offset = int.from_bytes(head[8:16] if large else head[4:8], order)
     seen: set[int] = set()
     while offset:
         if offset in seen or len(seen) == _MOST_PAGES:
             raise ValueError("its pages have no end")
         seen.add(offset)
         stream.seek(offset)
-        (entries,) = struct.unpack(order + count_kind, stream.read(struct.calcsize(count_kind)))
-        stream.seek(entry * entries, io.SEEK_CUR)
-        rest = stream.read(struct.calcsize(offset_kind))
-        (offset,) = (
-            struct.unpack(order + offset_kind, rest) if len(rest) == struct.calcsize(offset_kind) else (0,)
-        )
+        stream.seek(entry_size * int.from_bytes(stream.read(count_size), order), io.SEEK_CUR)
+        offset = int.from_bytes(stream.read(offset_size), order)
 
 
 @contextmanager
@@ -247,5 +239,5 @@ def _divided_by(alpha: np.ndarray, color: np.ndarray) -> np.ndarray:
     """Undo a multiplication of the colours by alpha; where alpha is 0 they are lost and stay 0."""
     full = int(np.iinfo(color.dtype).max)
     whole = np.maximum(alpha, 1).astype(np.uint64)
-    divided: np.ndarray = np.minimum((color.astype(np.uint64) * full + whole // 2) // whole, full)
-    return divided.astype(color.dtype)
+    divided = (color.astype(np.uint64) * full + whole // 2) // whole
+    return np.asarray(np.minimum(divided, full), color.dtype)

@@ -16,18 +16,12 @@ from pamcli.errors import InputError
 from pamcli.files.finding import shown
 from pamcli.imaging.videos import Video
 
-LOOKED_AT = 600
-"""Frames of each video, at most."""
-LARGEST = 150
-"""Frames that they may be apart, at most; and at most a third of what is looked at."""
-BANDS = 4
-"""Bands of rows of which the flow is averaged."""
-LONGER_SIDE = 192
-"""Pixels of the pictures that are compared."""
-STILL = 0.03
-"""Pixels by which the flow of such pictures varies over time, below which nothing moves."""
-ALIKE = 0.5
-"""Correlation of both motions from which they are one."""
+LOOKED_AT = 600  # frames of each video, at most
+LARGEST = 150  # frames that they may be apart, at most; and at most a third of what is looked at
+BANDS = 4  # bands of rows of which the flow is averaged
+LONGER_SIDE = 192  # pixels of the pictures that are compared
+STILL = 0.03  # pixels by which the flow of such pictures varies over time, below which nothing moves
+ALIKE = 0.5  # correlation of both motions from which they are one
 DISTINCT = 0.1
 """Least difference between that correlation and the largest one at offsets which are no neighbours."""
 

@@ -12,12 +12,11 @@ import numpy as np
 
 from pamcli.errors import InputError, OutputError
 from pamcli.files.atomic import replacing
+from pamcli.imaging.images import eight_bits
 from pamcli.imaging.videos import reason, video_library
 
-QUALITY = "16"
-"""H.264's constant rate factor: differences that hardly anybody sees."""
-_BT709 = 1
-"""How players take colours to be stored in pictures of today's sizes."""
+QUALITY = "16"  # H.264's constant rate factor: differences that hardly anybody sees
+_BT709 = 1  # how players take colours to be stored in pictures of today's sizes
 _LOSSLESS = {
     # channels, bits: pixels as numpy has them, as they are stored
     (1, 8): ("gray", "gray"),
@@ -95,8 +94,7 @@ def _stream(container: Any, samples: np.ndarray, lossless: bool, rate: Fraction,
 
 def _frame(library: Any, samples: np.ndarray, stored: str, lossless: bool) -> Any:
     height, width, channels = samples.shape
-    if not lossless and samples.dtype == np.uint16:
-        samples = ((samples.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    samples = samples if lossless else eight_bits(samples)
     given, _ = _LOSSLESS[channels, 8 * samples.itemsize]
     pixels = np.ascontiguousarray(samples.reshape(height, width) if channels == 1 else samples)
     frame = library.VideoFrame.from_ndarray(pixels, format=given)

@@ -75,10 +75,8 @@ class Video:
             raise InputError(f"{shown(self.path)} holds no frame")
         if None in found:
             name = shlex.quote(str(self.path))
-            raise InputError(
-                f"{shown(self.path)} does not say when its frames are shown",
-                f"write it anew: ffmpeg -i {name} -c:v ffv1 anew.mkv",
-            )
+            said = f"{shown(self.path)} does not say when its frames are shown"
+            raise InputError(said, f"write it anew: ffmpeg -i {name} -c:v ffv1 anew.mkv")
         return np.unique(np.array(found, np.int64))
 
     @property
@@ -114,10 +112,8 @@ class Video:
         """Raise InputError where this is no video of disparities that pam wrote."""
         stored = self.stream.codec_context.pix_fmt, self.container.metadata.get(DISPARITY_SCALE)
         if stored != ("gray16le", str(PNG_UNITS_PER_PIXEL)):
-            raise InputError(
-                f"{shown(self.path)} does not say that it holds disparities, as what pam writes does",
-                "a colour map cannot be read back",
-            )
+            said = f"{shown(self.path)} does not say that it holds disparities, as what pam writes does"
+            raise InputError(said, "a colour map cannot be read back")
 
     def disparity(self, number: int, *, max_pixels: int | None = None) -> NDArray[np.float32]:
         """Decode a frame of a video of disparities: (H, W), pixels, NaN unknown. Raises as `frame` does."""
@@ -170,17 +166,13 @@ def reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-class Videos:
+class Videos(dict[Path, Video]):
     """Videos that are kept open while their frames are worked on; another process opens them anew."""
 
-    def __init__(self) -> None:
-        self._open: dict[Path, Video] = {}
-
-    def __getitem__(self, path: Path) -> Video:
+    def __missing__(self, path: Path) -> Video:
         """The video, opened when it is first asked for. Raises as `Video` does."""
-        if path not in self._open:
-            self._open[path] = Video(path)
-        return self._open[path]
+        self[path] = Video(path)
+        return self[path]
 
     def __reduce__(self) -> tuple[type[Videos], tuple[()]]:
         return Videos, ()

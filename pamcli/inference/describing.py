@@ -33,7 +33,7 @@ from pamcli.inference.trial import (
     words,
 )
 from pamcli.registry.description import SUFFIX, Description, as_setting, read_description, with_settings
-from pamcli.registry.guessing import columns_of, guessed
+from pamcli.registry.guessing import guessed
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,11 @@ class Described:
                 }
                 for each in (described, *alternatives(described, aspect))
             }
-            yield (
-                ASPECTS[aspect],
-                {
-                    choice: {key: as_setting(value) for key, value in values.items()}
-                    for choice, values in choices.items()
-                },
-            )
+            answers = {
+                choice: {key: as_setting(value) for key, value in values.items()}
+                for choice, values in choices.items()
+            }
+            yield ASPECTS[aspect], answers
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,29 @@ class Asked:
         settings: values that are known, KEY and VALUE as text. Raises ModelError: no stereo network, or one
         that does not run; UsageError: settings that cannot be.
         """
-        return _describe(self.runner, self.network, settings, self.base, self.initial)
+        known = self.base
+        if known is None and isinstance(self.runner, Session):
+            known = recognised(self.runner, self.network, settings.get("initial", ""))
+        decided = {*ASPECTS}
+        if known is None:
+            known, decided = _guess(self.runner, self.network, settings)
+        described = with_settings(known, {**settings})
+        keys = {"inputs": "views", "white": "range", "mean": "range", "deviation": "range"}
+        decided |= {keys.get(key, key) for key in settings} & {*ASPECTS}
+        trial = Trial(self.runner, self.initial)
+        share = NEARLY if described.task == "disparity" else SLIGHTLY
+        combined = _combined(described, {"views", "range", "sign", "unit"} - decided)
+        best, rival = trial.plainest(combined, share)
+        close = [hardly_told(best, rival)] if rival is not None else []
+        if best.works and "channels" not in decided:
+            colours = [best.description, *alternatives(best.description, "channels")]
+            best, rival = trial.plainest(colours, SLIGHTLY)
+            close += [hardly_told(best, rival)] if rival is not None else []
+        contradictions = tuple(trial.contradictions(best, decided))
+        told = best.works or contradictions
+        undecided = () if told else tuple(each for each in ASPECTS if each not in decided)
+        settled = () if undecided else tuple(words(best.description, each) for each in {*ASPECTS} - decided)
+        return Described(best, undecided, contradictions, tuple(sorted(filter(None, settled))), tuple(close))
 
 
 def opened(
@@ -119,46 +139,12 @@ def opened(
         runner = Session.load(network, device)
     first = settings.get("initial") or (base.initial if base else "")
     initial = Session.load(Path(first), device) if first else None
-    name = "" if network is None else _seen_from(beside.parent, network)
+    name = ""
+    if network is not None:
+        name = Path(os.path.relpath(network.resolve(), beside.parent.resolve())).as_posix()
     if base is not None:
         base = base.with_values(network=name)
     return Asked(runner, name, base, initial)
-
-
-def _seen_from(folder: Path, file: Path) -> str:
-    """A file by its name from a folder."""
-    return Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
-
-
-def _describe(
-    runner: Runner,
-    network: str,
-    settings: Mapping[str, str],
-    base: Description | None,
-    initial: Session | None,
-) -> Described:
-    known = base
-    if known is None and isinstance(runner, Session):
-        known = recognised(runner, network, settings.get("initial", ""))
-    decided = {*ASPECTS} if known is not None else set()
-    if known is None:
-        known, decided = _guess(runner, network, settings)
-    described = with_settings(known, {**settings})
-    keys = {"inputs": "views", "white": "range", "mean": "range", "deviation": "range"}
-    decided |= {keys.get(key, key) for key in settings} & {*ASPECTS}
-    trial = Trial(runner, initial)
-    share = NEARLY if described.task == "disparity" else SLIGHTLY
-    best, rival = trial.plainest(_combined(described, {"views", "range", "sign", "unit"} - decided), share)
-    close = [hardly_told(best, rival)] if rival is not None else []
-    if best.works and "channels" not in decided:
-        colours = [best.description, *alternatives(best.description, "channels")]
-        best, rival = trial.plainest(colours, SLIGHTLY)
-        close += [hardly_told(best, rival)] if rival is not None else []
-    contradictions = tuple(trial.contradictions(best, decided))
-    told = best.works or contradictions
-    undecided = () if told else tuple(each for each in ASPECTS if each not in decided)
-    settled = () if undecided else tuple(words(best.description, each) for each in {*ASPECTS} - decided)
-    return Described(best, undecided, contradictions, tuple(sorted(filter(None, settled))), tuple(close))
 
 
 def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[Description, set[str]]:
@@ -173,7 +159,7 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
             )
             given = next(port for port in interface.inputs if port.picture is not None)
             columns = (given.picture or (0, 0, 0))[2] or 64
-            values["resolution"] = columns_of(chosen) / columns
+            values["resolution"] = chosen.sides[1] / columns
             if values["resolution"] == 1:
                 decided |= {"unit"}
     else:

@@ -4,7 +4,7 @@ import platform
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -77,11 +77,7 @@ class Compute:
 
     def may_reduce(self) -> bool:
         """Whether a network that can may as well compute in int8 here: nobody has measured it with AMX."""
-        return self.device.type == "cpu" and processor_has_int8() and not _has_amx()
-
-    def reduced_to(self, precision: str) -> "Compute":
-        """Change the precision, not the device."""
-        return replace(self, precision=precision)
+        return self.device.type == "cpu" and processor_has_int8() and not _processor_has("amx_tile")
 
     def autocast(self) -> AbstractContextManager[object]:
         """Context in which a network of float32 weights computes in this precision (for training)."""
@@ -90,11 +86,14 @@ class Compute:
         return torch.autocast(self.device.type, self.dtype)
 
 
+def _processor_has(*features: str) -> bool:
+    """Whether torch says that this CPU has one of some features; a version that cannot tell says no."""
+    return any(getattr(torch.cpu, f"_is_{each}_supported", lambda: False)() for each in features)
+
+
 def processor_has_bf16() -> bool:
     """Whether this CPU multiplies bf16 in hardware (AVX512-BF16, AMX); elsewhere it is emulated, slowly."""
-    # Questions of torch's own, which another version may not have: an unknown CPU computes in fp32.
-    questions = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(bool(getattr(torch.cpu, name, lambda: False)()) for name in questions)
+    return _processor_has("avx512_bf16", "amx_tile")
 
 
 def processor_gains_by_bf16() -> bool:
@@ -103,20 +102,15 @@ def processor_gains_by_bf16() -> bool:
     Theirs multiply no more numbers at a time than in fp32: convolutions take 1.5 times as long.
     """
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
-    return processor_has_bf16() and (_has_amx() or "GenuineIntel" not in named)
-
-
-def _has_amx() -> bool:
-    return bool(getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)())
+    return processor_has_bf16() and (_processor_has("amx_tile") or "GenuineIntel" not in named)
 
 
 def processor_has_int8() -> bool:
     """Whether this CPU multiplies 8-bit numbers in hardware, four at a time (AVX512-VNNI, AVX-VNNI, AMX)."""
     if not hasattr(torch.ops.onednn, "qconv2d_pointwise"):  # another version of torch, or not of x86
         return False
-    questions = ("_is_vnni_supported", "_is_avx512_vnni_supported", "_is_amx_tile_supported")
-    told = any(bool(getattr(torch.cpu, name, lambda: False)()) for name in questions)
-    return told or (CPUINFO.exists() and " avx_vnni " in CPUINFO.read_text(errors="replace"))
+    named = CPUINFO.exists() and " avx_vnni " in CPUINFO.read_text(errors="replace")
+    return named or _processor_has("vnni", "avx512_vnni", "amx_tile")
 
 
 def hardware_precision(device: torch.device) -> str:

@@ -158,17 +158,14 @@ class ForeignNetwork:
         maps: Maps = {}
         for count, tile in enumerate(cut, 1):
             weights = tile.weights.repeat(scale, 0).repeat(scale, 1)
-            place = (
-                slice(None),
-                *(slice(scale * part.start, scale * part.stop) for part in (tile.rows, tile.columns)),
+            rows, columns = (
+                slice(scale * part.start, scale * part.stop) for part in (tile.rows, tile.columns)
             )
             found_here = self._of_tile(pair[:, :, tile.rows, tile.columns], scale)
             found_here.pop("right disparity", None)  # of which each tile sees the other end
             for name, found in found_here.items():
-                whole = maps.setdefault(
-                    name, np.zeros((len(found), scale * height, scale * width), np.float32)
-                )
-                whole[place] += weights * found
+                shape = len(found), scale * height, scale * width
+                maps.setdefault(name, np.zeros(shape, np.float32))[:, rows, columns] += weights * found
             if progress is not None:
                 progress(count / len(cut))
         return maps
@@ -265,15 +262,13 @@ class ForeignNetwork:
             else:
                 sides = tuple(round(self.spec.resolution * side) for side in shape)
                 values = self._picture(found[name], name, sides)[:1]
-                values = values * np.float32(self.spec.sign * self._pixels(values.shape[2], shape[1]))
+                width, columns = float(shape[1]), values.shape[2]
+                pixels = {"pixels": 1.0, "output pixels": width / columns, "width": width}[self.spec.unit]
+                values = values * np.float32(self.spec.sign * pixels)
             if values.shape[1:] != shape:
                 values = _resized(values[None], shape)[0]
             maps[held] = values
         return maps
-
-    def _pixels(self, columns: int, width: int) -> float:
-        """Pixels of the input in a unit of the output."""
-        return {"pixels": 1.0, "output pixels": width / columns, "width": float(width)}[self.spec.unit]
 
     def _picture(self, values: NDArray[Any], name: str, sides: tuple[int, ...]) -> NDArray[np.float32]:
         """An output as (C, *sides), whatever the order of its axes."""

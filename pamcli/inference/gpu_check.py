@@ -113,18 +113,8 @@ def _measured(
     mean = float(apart.mean())
     exact, short = MOST[task]
     within = mean <= (exact if precision == "fp32" else short)  # not true for NaN
-    row = Row(
-        name,
-        device,
-        precision,
-        "ok" if within else "OFF",
-        1000 * seconds,
-        mean,
-        float(apart.max()),
-        UNITS[task],
-        memory,
-    )
-    return row, found
+    figures = 1000 * seconds, mean, float(apart.max()), UNITS[task], memory
+    return Row(name, device, precision, "ok" if within else "OFF", *figures), found
 
 
 def _run(name: str, task: Task, device: str, precision: str) -> tuple[NDArray[np.float32], float, int | None]:

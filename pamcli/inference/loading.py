@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,9 @@ from pamcli import winograd
 from pamcli.errors import UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignNetwork
-from pamcli.inference.memory import free_memory, keep_freed_memory, taken_memory
+from pamcli.inference.memory import choose_strip, free_memory, keep_freed_memory, taken_memory
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork, is_exported
 from pamcli.inference.pictures import PairRows, Pixels
-from pamcli.inference.strip_choice import choose_strip
 from pamcli.inference.whole import WholeNetwork
 from pamcli.registry import description
 from pamcli.registry.architectures import loaded
@@ -42,11 +42,7 @@ def portions(progress: Progress | None, work: Sequence[float]) -> list[Progress]
 
 
 def load(
-    weights: str | Path,
-    device: str,
-    precision: str,
-    *,
-    network_from: str | None = None,
+    weights: str | Path, device: str, precision: str, *, network_from: str | None = None
 ) -> tuple[AnyNetwork, AnySpec, Compute]:
     """What a `weights` value names; on a CPU `precision` "auto" is the fastest that changes next to nothing.
 
@@ -69,9 +65,9 @@ def load(
     network, spec = load_network(path)
     gains = compute.may_reduce() and not winograd.available()  # beside it int8 is 1.16 times as fast as fp32
     if precision == "auto" and gains and _in_eight_bits(spec):
-        compute = compute.reduced_to("int8")
+        compute = replace(compute, precision="int8")
     elif precision == "auto" and not spec.row.sixteen_bits:
-        compute = compute.reduced_to("fp32")
+        compute = replace(compute, precision="fp32")
     return network, spec, compute
 
 

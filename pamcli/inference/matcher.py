@@ -120,13 +120,9 @@ class StereoMatcher(NetworkOnDevice):
         match_size: MatchSize = 1.0,
         min_disparity: int = 0,
     ) -> None:
-        """The network as it is now: a copy is made for inference.
+        """The network as it is now: a copy is made for inference. The other arguments are those of `load`.
 
-        `max_disparity` in pixels limits the search; it is rounded up to a multiple of 16, and the attention
-        looks a little further where its network needs that to find all below it. `max_memory`: bytes that the
-        program may take in all, on the device; None: what is comfortable. `match_size`: in which size
-        pictures are matched (see `inference.pictures`). `min_disparity` in pixels, of any sign: where the
-        search begins; below 0 for views of which one was shifted, or that converge.
+        Raises UsageError: a maximum disparity that leaves nothing to search, a size that cannot be.
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
             raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
@@ -161,12 +157,14 @@ class StereoMatcher(NetworkOnDevice):
         `weights`: a registered name, a path (of an .onnx file or the description of a network, too), or
         hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
         cuda:N, mps; of .onnx files also tensorrt. `precision`: auto, fp32, bf16, fp16, int8.
-        `max_disparity`: a number of pixels, None for no limit, or "stored" for the prior that the weights
-        were trained with. `max_memory`: bytes that the program may take in all. `match_size`: in which size
-        pictures are matched: a factor from 1/16 to 4, a width in pixels, or "auto"; by default what suits the
-        network: "auto" for pasmnet2, 1 for the paper's. `min_disparity`: where the search begins, pixels of
-        any sign. `network_from`: "module:function" that makes the PyTorch network which `weights` describes;
-        its code runs.
+        `max_disparity`: a number of pixels, which is rounded up to a multiple of 16 (the attention looks a
+        little further where its network needs that to find all below it), None for no limit, or "stored" for
+        the prior that the weights were trained with. `max_memory`: bytes that the program may take in all, on
+        the device; None: what is comfortable. `match_size`: in which size pictures are matched: a factor from
+        1/16 to 4, a width in pixels, or "auto" (see `inference.pictures`); by default what suits the network:
+        "auto" for pasmnet2, 1 for the paper's. `min_disparity`: where the search begins, pixels of any sign;
+        below 0 for views of which one was shifted, or that converge. `network_from`: "module:function" that
+        makes the PyTorch network which `weights` describes; its code runs.
         Raises ModelError, DeviceError, UsageError.
         """
         # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
@@ -175,16 +173,9 @@ class StereoMatcher(NetworkOnDevice):
             what = f"{weights} is a {spec.architecture}, which finds no disparity"
             raise ModelError(what, f"use {DEFAULT_MATCHING}")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
-        if match_size is None:
-            match_size = spec.row.match_size
+        size = spec.row.match_size if match_size is None else match_size
         return cls(
-            network,
-            spec,
-            compute,
-            limit,
-            max_memory=max_memory,
-            match_size=match_size,
-            min_disparity=min_disparity,
+            network, spec, compute, limit, max_memory=max_memory, match_size=size, min_disparity=min_disparity
         )
 
     def departure(self, height: int, width: int) -> str | None:

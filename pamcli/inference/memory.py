@@ -1,6 +1,10 @@
-"""Refuse what cannot fit before it is tried: a system that runs out of memory kills without a word."""
+"""Refuse what cannot fit before it is tried: a system that runs out of memory kills without a word.
+
+A network computes as many rows at a time as pay, and no more than fit.
+"""
 
 import ctypes
+import math
 import re
 import resource
 import sys
@@ -13,6 +17,8 @@ from typing import TypeVar
 import torch
 
 from pamcli.errors import DeviceError
+from pamcli.inference import PAIRS_AT_ONCE
+from pamcli.streaming.footprint import Footprint
 
 Result = TypeVar("Result")
 
@@ -24,6 +30,8 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mal
 KEPT = 2**26, 2**29
 LARGEST_BLOCK = 2**25
 """Bytes: of freed memory that is kept; and of blocks that may be cut from it, the most that glibc takes."""
+COMFORTABLE = 0.7
+"""Share of the free memory that is taken without being asked for more."""
 HINT = "reduce the pictures, or use a device with more memory"
 
 
@@ -52,6 +60,54 @@ def free_memory(device: torch.device) -> int | None:
     fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
     free = 1024 * int(fields["MemAvailable"].split()[0])
     return max(0, min([free, *_left_in_groups()]))
+
+
+def choose_strip(
+    footprint: Footprint,
+    *,
+    width: int,
+    height: int,
+    pictures: int,
+    device: torch.device,
+    max_memory: int | None = None,
+    taken: int = 0,
+) -> int:
+    """Rows to compute at a time of a pair of `width` x `height` px: all, or as many as pay, or as fit.
+
+    `max_memory`: bytes that the program may take in all, of which it had `taken` some before it was given
+    pictures; those of a pair take `pictures`, and a batch holds several pairs. Raises DeviceError where even
+    the thinnest strip needs more than that, or than is free.
+    """
+    least, most, multiple = footprint.rows
+    free = free_memory(device)
+    allowed = None if max_memory is None else max_memory - taken - PAIRS_AT_ONCE * pictures
+    needed = min(footprint.peak(least), footprint.peak(most))
+    if allowed is not None and needed > allowed:
+        raise DeviceError(
+            f"a pair of {width} x {height} pixels does not fit into {readable(max_memory)} of memory",
+            f"`max_memory` {readable(taken + PAIRS_AT_ONCE * pictures + needed)} is the least that would do",
+        )
+    if free is not None and needed > free:
+        raise DeviceError(
+            f"a pair of {width} x {height} pixels needs at least {readable(needed)} of memory, "
+            f"{readable(free, math.floor)} are free",
+            HINT,
+        )
+    limits = [
+        limit for limit in (allowed, None if free is None else int(COMFORTABLE * free)) if limit is not None
+    ]
+    strip = most
+    while strip > least and any(footprint.peak(strip) > limit for limit in limits):
+        strip = max(least, (strip - 1) // multiple * multiple)
+    # A small picture in strips takes more than as a whole.
+    return strip if footprint.peak(strip) < footprint.peak(most) else most
+
+
+def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> str:
+    """Bytes in GB with two decimals, or in MB."""
+    assert count is not None
+    megabytes = rounded(count / 1e6)
+    return f"{megabytes}MB" if megabytes < 1000 else f"{rounded(count / 1e7) / 100:.2f}GB"
 
 
 def keep_freed_memory(allowed: int | None = None) -> None:
@@ -156,7 +212,8 @@ def _left_in_group(group: Path, limit: str, current: str, prefix: str) -> int | 
     return most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # copies of files give way
 
 
-def is_memory_error(error: MemoryError | RuntimeError) -> bool:
+def is_memory_error(error: Exception) -> bool:
+    """Whether memory ran out."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     # The allocators of the CPU, of CUDA's libraries and of ONNX Runtime have no class of their own.

@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
-from pamcli.inference.memory import HINT, free_memory, is_memory_error
+from pamcli.inference.memory import HINT, free_memory, readable
 from pamcli.inference.pictures import MatchSize
-from pamcli.inference.providers import ON_CPU, library, open_session
-from pamcli.inference.strip_choice import readable
+from pamcli.inference.providers import ON_CPU, library, open_session, running
 from pamcli.inference.whole import whole_footprint
 from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
@@ -150,13 +149,8 @@ class OnnxNetwork:
 
     def _run(self, both: Tensor) -> list[Tensor]:
         views = both.cpu().numpy()
-        try:
+        with running("the network", "export it anew"):
             found = self.session.run(None, {"left": views[:1], "right": views[1:]})
-        except Exception as error:  # its own classes
-            if is_memory_error(RuntimeError(str(error))):
-                raise MemoryError from error
-            reason = str(error).strip().partition("\n")[0]
-            raise ModelError(f"ONNX Runtime cannot run the network: {reason}", "export it anew") from error
         expected = [(self.spec.scale or 1) * side for side in views.shape[2:]]
         if list(found[0].shape[2:]) != expected:
             raise ModelError("the network gives another size than its file says", "export it anew")
@@ -232,20 +226,14 @@ def export(
     pair = left, right
     precision = "fp16" if half else "fp32"
     names = ["disparity", "received", "confidence"] if matching else ["left_larger", "right_larger"]
-    data = _as_onnx(
-        module,
-        pair,
-        least if size is None else None,
-        names,
-        {
-            **spec.to_metadata(),
-            **source,
-            "size": DYNAMIC if size is None else f"{tried[0]}x{tried[1]}",
-            "precision": precision,
-            "inputs": "left, right: 1 x 3 x rows x columns, float32, RGB in [0, 1]",
-            "padding": f"edges repeated at the top and the right, to multiples of {least}",
-        },
-    )
+    metadata = spec.to_metadata() | source
+    metadata |= {
+        "size": DYNAMIC if size is None else f"{tried[0]}x{tried[1]}",
+        "precision": precision,
+        "inputs": "left, right: 1 x 3 x rows x columns, float32, RGB in [0, 1]",
+        "padding": f"edges repeated at the top and the right, to multiples of {least}",
+    }
+    data = _as_onnx(module, pair, least if size is None else None, names, metadata)
     runtime = OnnxNetwork(data, "cpu")
     found, quick = _timed(lambda: runtime._run(torch.cat(pair)))
     with torch.inference_mode():

@@ -4,7 +4,8 @@ import hashlib
 import importlib
 import io
 import os
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,21 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
             given = model if isinstance(model, bytes) else str(model)
             session = runtime.InferenceSession(given, options, providers=providers)
     except Exception as error:  # its own classes
-        if is_memory_error(RuntimeError(str(error))):
+        if is_memory_error(error):
             raise DeviceError(f"not enough memory for {name}", HINT) from error
         raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
     if session.get_providers()[0] != providers[0][0]:
         raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
     return session, where
+
+
+@contextmanager
+def running(what: str, hint: str) -> Iterator[None]:
+    """Raise MemoryError where ONNX Runtime lacks memory, ModelError where else it cannot run something."""
+    try:
+        yield
+    except Exception as error:  # its own classes
+        if is_memory_error(error):
+            raise MemoryError from error
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(f"ONNX Runtime cannot run {what}: {reason}", hint) from error

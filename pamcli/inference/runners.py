@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.memory import is_memory_error
-from pamcli.inference.providers import ON_CPU, PROVIDERS, open_session
+from pamcli.inference.providers import ON_CPU, PROVIDERS, open_session, running
 from pamcli.registry.interface import Interface, Port
 
 TYPES: dict[str, type[np.generic]] = {
@@ -85,16 +85,9 @@ class Session:
             name: values.round().astype(np.uint8) if types[name] is np.uint8 else values.astype(types[name])
             for name, values in given.items()
         }
-        try:
+        shapes = ", ".join(f"{name} {'x'.join(map(str, values.shape))}" for name, values in ready.items())
+        with running(f"{self.name} on {shapes}", "pam guide own-network"):
             found = self.session.run(None, ready)
-        except Exception as error:  # its own classes
-            if is_memory_error(RuntimeError(str(error))):
-                raise MemoryError from error
-            reason = str(error).strip().partition("\n")[0]
-            shapes = ", ".join(f"{name} {'x'.join(map(str, values.shape))}" for name, values in ready.items())
-            raise ModelError(
-                f"ONNX Runtime cannot run {self.name} on {shapes}: {reason}", "pam guide own-network"
-            ) from error
         return dict(zip((port.name for port in self.interface.outputs), found, strict=True))
 
 

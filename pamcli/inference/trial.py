@@ -245,21 +245,10 @@ class Trial:
         found = self._run(described)
         assert described.scale is not None
         pair, small = sample_pair(), reduced(described.scale)
-        truths = [view[CROP] for view in (pair.left, pair.right)]
-        plain = [imresize(view, described.scale) for view in small]
-        error, simple = (
-            float(
-                np.sqrt(
-                    np.mean(
-                        [
-                            np.square(np.float64(one) - two).mean()
-                            for one, two in zip(views, truths, strict=True)
-                        ]
-                    )
-                )
-            )
-            for views in (found, plain)
-        )
+        truths = np.stack([view[CROP] for view in (pair.left, pair.right)]).astype(np.float64)
+        plain = tuple(imresize(view, described.scale) for view in small)
+        squares = (np.square(np.stack(views) - truths) for views in (found, plain))
+        error, simple = (float(np.sqrt(each.mean())) for each in squares)
         return Tried(described, error, error / simple, found)
 
 

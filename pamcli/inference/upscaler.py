@@ -142,13 +142,8 @@ class StereoUpscaler(NetworkOnDevice):
         assert scale is not None
         given = (left, right) if both else (left,)
         times = scale**2 + (self.scale**2 if self.scale < scale else 0)  # of the bytes of a view
-        strip = self._strip(
-            pair,
-            (left, right),
-            kept + int(sum(times * view.nbytes for view in given)),
-            both=both,
-        )
-
+        results = kept + int(sum(times * view.nbytes for view in given))
+        strip = self._strip(pair, (left, right), results, both=both)
         reading = self.spec.row.reading
         rows_of_all, written = len(given) * scale * height, [0] * len(given)
 

@@ -16,12 +16,8 @@ def weights_facts(path: Path) -> dict[str, Any]:
 
         return {**asdict(read_description(path)), "bytes": path.stat().st_size}  # type: ignore[call-overload]
     file = read_header(path)
-    return {
-        **asdict(file.spec),
-        "parameters": file.parameters,
-        "precision": file.precision,
-        "bytes": file.size,
-    }
+    more = {"parameters": file.parameters, "precision": file.precision, "bytes": file.size}
+    return {**asdict(file.spec), **more}
 
 
 def _exported(path: Path) -> dict[str, Any]:
@@ -29,14 +25,9 @@ def _exported(path: Path) -> dict[str, Any]:
 
     if is_exported(path):
         network = OnnxNetwork(path, "cpu")
-        said = {key: network.said.get(key) for key in ("size", "precision")}
-        source = {"exported_from": network.said.get("name")}
-        return {
-            **asdict(network.spec),
-            **said,
-            **source,
-            "weights_sha256": network.said.get("weights_sha256"),
-        }
+        names = {"size": "size", "precision": "precision", "exported_from": "name"}
+        names["weights_sha256"] = "weights_sha256"
+        return asdict(network.spec) | {key: network.said.get(name) for key, name in names.items()}
     from pamcli.inference.foreign import recognised
     from pamcli.inference.runners import Session
 

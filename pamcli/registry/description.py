@@ -175,15 +175,18 @@ def to_toml(described: Description) -> str:
         default = Description.__dataclass_fields__[each].default  # type: ignore[attr-defined]
         if each in shown or value != default:
             comment = f"  # {EXPLAINED[each]}" if each in EXPLAINED else ""
-            lines.append(f"{each} = {_toml(value)}{comment}")
+            lines.append(f"{each} = {as_setting(value)}{comment}")
     return "\n".join(line for line in lines if line != 'network = ""') + "\n"
 
 
-def _toml(value: Any) -> str:
+def as_setting(value: Any) -> str:
+    """A value as it stands in a file, and as `with_settings` takes it."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + " }"
+        return (
+            "{ " + ", ".join(f"{json.dumps(key)} = {as_setting(each)}" for key, each in value.items()) + " }"
+        )
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(as_setting, value)) + "]"
     return json.dumps(value)  # strings and numbers are TOML's
 
 
@@ -223,11 +226,6 @@ def with_settings(described: Description, settings: dict[str, str]) -> Descripti
         return from_json(Description, json.dumps(table))
     except ValidationError as error:
         raise UsageError(first_wrong(error, Description), "pam guide own-network") from None
-
-
-def as_setting(value: Any) -> str:
-    """A value as `with_settings` takes it."""
-    return _toml(value)
 
 
 def _value(text: str) -> Any:

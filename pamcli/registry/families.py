@@ -11,7 +11,7 @@ from typing import Any
 from pamcli.errors import ModelError
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.description import Description
-from pamcli.registry.interface import Interface, Port
+from pamcli.registry.interface import Interface
 
 Values = dict[str, Any]
 
@@ -31,64 +31,46 @@ class Family:
 
 
 def _named(interface: Interface, inputs: set[str], outputs: set[str]) -> bool:
-    return {port.name for port in interface.inputs} == inputs and {
-        port.name for port in interface.outputs
-    } == outputs
-
-
-def _channels(port: Port) -> int | None:
-    return None if port.picture is None else port.picture[0]
+    names = [{port.name for port in ports} for ports in (interface.inputs, interface.outputs)]
+    return names == [inputs, outputs]
 
 
 def _views(interface: Interface) -> bool:
     """Two pictures go in."""
-    return len(interface.inputs) == 2 and all(_channels(port) == 3 for port in interface.inputs)
+    return [port.channels for port in interface.inputs] == [3, 3]
 
 
 def _raft(interface: Interface) -> bool:
     """A flow at a part of the size, of two channels, and the disparity at all of it."""
     if not _views(interface) or len(interface.outputs) != 2:
         return False
-    coarse = _channels(interface.outputs[0])
-    return coarse == 2 or _named(interface, {"left", "right"}, {"disparity", "upscaled_disparity"})
+    return interface.outputs[0].channels == 2 or _named(
+        interface, {"left", "right"}, {"disparity", "upscaled_disparity"}
+    )
 
 
 def _igev(interface: Interface) -> bool:
     """A first disparity at a part of the size, and the last one at all of it."""
     if not _views(interface) or len(interface.outputs) != 2:
         return False
-    first, last = (port.picture for port in interface.outputs)
-    if "init" in interface.outputs[0].name:
-        return True
-    return (
-        first is not None
-        and last is not None
-        and first[0] == last[0] == 1
-        and None not in (first[1], last[1])
-        and 4 * (first[1] or 0) == last[1]
-    )
+    first, last = interface.outputs
+    quarter = first.picture and last.picture and 0 < 4 * first.sides[0] == last.sides[0]
+    return "init" in first.name or bool(quarter and first.channels == last.channels == 1)
 
 
 def _side_by_side(interface: Interface) -> bool:
     """Two pictures in the channels of one, and two larger ones in those of the output."""
-    if len(interface.inputs) != 1 or len(interface.outputs) != 1:
-        return False
-    return _channels(interface.inputs[0]) == _channels(interface.outputs[0]) == 6
+    channels = [[port.channels for port in ports] for ports in (interface.inputs, interface.outputs)]
+    return channels == [[6], [6]]
 
 
 def _hitnet(channels: int) -> Callable[[Interface], bool]:
     def fits(interface: Interface) -> bool:
-        return (
-            len(interface.inputs) == 1
-            and _channels(interface.inputs[0]) == channels
-            and interface.outputs[0].name.startswith("reference_output_disparity")
-        )
+        if [port.channels for port in interface.inputs] != [channels]:
+            return False
+        return interface.outputs[0].name.startswith("reference_output_disparity")
 
     return fits
-
-
-def _crestereo_without_flow(interface: Interface) -> bool:
-    return _views(interface) and len(interface.outputs) == 1 and _channels(interface.outputs[0]) == 2
 
 
 IN_255 = {"white": 255, "multiple": 32}
@@ -108,7 +90,7 @@ FAMILIES = (
         CRESTEREO,
         inputs=("left", "right", "flow/2"),
     ),
-    Family("CREStereo", _crestereo_without_flow, CRESTEREO),
+    Family("CREStereo", lambda i: _views(i) and [port.channels for port in i.outputs] == [2], CRESTEREO),
     Family("RAFT-Stereo", _raft, {**CENTRED, "sign": -1}, outputs=("unused", "disparity")),
     Family("IGEV", _igev, CENTRED, outputs=("unused", "disparity")),
     Family("HITNet", _hitnet(6), {"multiple": 64}, ("left+right",), ("disparity", "right disparity")),
@@ -138,10 +120,8 @@ def recognise(
         raise ModelError(
             f"{network} is the second part of a Fast-FoundationStereo", "export the network as a single file"
         )
-    for family in FAMILIES:
-        if family.fits(interface):
-            break
-    else:
+    family = next((each for each in FAMILIES if each.fits(interface)), None)
+    if family is None:
         return None
     if "flow/2" in family.inputs and not initial:
         raise ModelError(
@@ -163,8 +143,9 @@ def recognise(
         },
     }
     if superres:
-        values["scale"] = scale or _scale_shown(interface)
-        if values["scale"] is None:
+        given, made = interface.inputs[0].sides[0], interface.outputs[0].sides[0]
+        values["scale"] = scale or (given and made // given)
+        if not values["scale"]:  # a side is free
             return None
     if values["size"] != "free":
         values["multiple"] = 1
@@ -176,18 +157,8 @@ def shown_by(interface: Interface) -> Values:
     pictures = [port for port in interface.inputs if port.picture is not None]
     if not pictures:
         return {"size": "free"}
-    largest = max(pictures, key=lambda port: [side or 0 for side in port.picture or ()][1:])
-    assert largest.picture is not None
-    _, rows, columns = largest.picture
+    largest = max(pictures, key=lambda port: port.sides)
     return {
         "layout": "channels last" if largest.channels_last else "channels first",
-        "size": "free" if rows is None or columns is None else f"{rows}x{columns}",
+        "size": "{}x{}".format(*largest.sides) if all(largest.sides) else "free",
     }
-
-
-def _scale_shown(interface: Interface) -> int | None:
-    """How many times larger the output is than the input; None where a side of one is free."""
-    given, made = interface.inputs[0].picture, interface.outputs[0].picture
-    if given is None or made is None or not given[1] or not made[1]:
-        return None
-    return made[1] // given[1]

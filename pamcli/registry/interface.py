@@ -26,6 +26,18 @@ class Port:
         return first, rows, last
 
     @property
+    def channels(self) -> int | None:
+        """Channels of a picture, 1 of what is none."""
+        return 1 if self.picture is None else self.picture[0]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Rows and columns of a picture or a map, 0 where they are free; of what is neither, too."""
+        sides = self.shape[-2:] if len(self.shape) in (2, 3) else (0, 0)
+        rows, columns = sides if self.picture is None else self.picture[1:]
+        return rows or 0, columns or 0
+
+    @property
     def channels_last(self) -> bool:
         """Whether the axes are 1 x H x W x C."""
         few = (1, 2, 3, 4, 6)

@@ -11,10 +11,6 @@ from torch import Tensor
 
 from pamcli.errors import ModelError
 from pamcli.files.atomic import write_atomically
-from pamcli.networks.pasmnet import PASMnet
-from pamcli.networks.pasmnet2 import PASMnet2
-from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.passrnet2 import PASSRnet2
 from pamcli.registry.architectures import variant_of
 from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.registry.variants import PAPER
@@ -22,7 +18,8 @@ from pamcli.registry.variants import PAPER
 STORED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Precisions in which weights may be stored."""
 
-Network = PASMnet | PASMnet2 | PASSRnet | PASSRnet2
+Network = torch.nn.Module
+"""A network that one of the rows in `architectures` makes."""
 
 
 def build_network(spec: ModelSpec) -> Network:

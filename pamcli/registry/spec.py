@@ -95,7 +95,6 @@ class ModelSpec:
 class WeightsFile:
     """The header of a safetensors file."""
 
-    path: Path
     spec: ModelSpec
     parameters: int
     """Trained numbers; the running statistics of batch norm do not count."""
@@ -133,7 +132,6 @@ def read_header(path: Path) -> WeightsFile:
         raise ModelError(f"{path}: {error.message}", error.hint) from error
     kinds = {kind for _, kind, _ in tensors if kind in PRECISIONS}
     return WeightsFile(
-        path=path,
         spec=spec,
         parameters=sum(
             count for name, kind, count in tensors if kind in PRECISIONS and "running_" not in name

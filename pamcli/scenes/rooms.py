@@ -10,12 +10,7 @@ from pamcli.scenes.textures import TextureLibrary
 
 
 def make_room(
-    rng: Generator,
-    library: TextureLibrary,
-    height: int,
-    width: int,
-    largest: float,
-    cases: frozenset[str] = frozenset(),
+    rng: Generator, library: TextureLibrary, height: int, width: int, largest: float, cases: frozenset[str]
 ) -> Stage:
     """largest: disparity of the nearest things, pixels. The layers cover both views."""
     focal = width * float(rng.uniform(0.7, 1.6))

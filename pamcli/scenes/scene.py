@@ -70,11 +70,7 @@ def scene_pair(
 
 
 def make_scene(
-    rng: Generator,
-    library: TextureLibrary,
-    height: int,
-    width: int,
-    cases: frozenset[str] = frozenset(),
+    rng: Generator, library: TextureLibrary, height: int, width: int, cases: frozenset[str] = frozenset()
 ) -> Scene:
     """A random scene for views of (height, width) pixels: a street, loose layers, or a room with objects.
 
@@ -86,12 +82,11 @@ def make_scene(
         largest = float(np.exp(rng.uniform(np.log(SMALLEST_RANGE), np.log(LARGEST_PART * width))))
     asked = rng, library, height, width, largest, cases
     inside = bool(cases & {"corridors", "walls"})
-    if "tunnels" in cases or (rng.random() < STREETS and not inside):
+    street = "tunnels" in cases or (rng.random() < STREETS and not inside)
+    if street:
         stage: Stage = make_street(*asked)
-        finish = _as_it_is
     else:
         stage = make_corridor(*asked) if "corridors" in cases else make_room(*asked)
-        finish = _shaded
     for case, put in (
         ("glossy", make_glossy),
         ("twigs", thickets.twigs),
@@ -101,7 +96,7 @@ def make_scene(
     ):
         if case in cases:
             put(stage)
-    layers = [finish(rng, layer) for layer in stage.layers]
+    layers = stage.layers if street else [_shaded(rng, layer) for layer in stage.layers]
     offset, slope = np.clip(rng.normal(0, 0.3, 2), -1, 1).tolist() if rng.random() < 0.5 else (0.0, 0.0)
     return Scene(tuple(layers), (offset, slope))
 
@@ -125,10 +120,6 @@ def make_glossy(stage: Stage) -> None:
         stage.cutout(pane, disparity, *at, (height, width), (0.5, 0.1), 0.05)
         mirrored = Reflection(around, disparity * stage.uniform(-0.4, 0.7), (1.0, 1.0))
         stage.layers[-1] = replace(stage.layers[-1], reflection=mirrored)
-
-
-def _as_it_is(rng: Generator, layer: Layer) -> Layer:
-    return layer
 
 
 def _shaded(rng: Generator, layer: Layer) -> Layer:

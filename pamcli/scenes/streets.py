@@ -180,12 +180,7 @@ def standing(street: Street) -> None:
 
 
 def make_street(
-    rng: Generator,
-    library: TextureLibrary,
-    height: int,
-    width: int,
-    largest: float,
-    cases: frozenset[str] = frozenset(),
+    rng: Generator, library: TextureLibrary, height: int, width: int, largest: float, cases: frozenset[str]
 ) -> Street:
     """largest: disparity of the nearest things, pixels. The layers cover both views."""
     uniform = rng.uniform

@@ -19,8 +19,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
-from pamcli.files.folders import folders_below
+from pamcli.files.finding import folders_below, shown
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging.raster import decoding, quiet
 

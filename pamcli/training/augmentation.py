@@ -224,7 +224,10 @@ def jittered(
         view = blurred(view, sigma)
         if tables is not None:
             view = np.asarray(Image.fromarray(np.ascontiguousarray(view)).point(tables))
-        views.append(_grainy(rng, view, noise) if noise else view)
+        if noise:
+            grain = rng.standard_normal(view.shape, np.float32)
+            view = np.clip(np.rint(view + 255 * noise * grain), 0, 255).astype(np.uint8)
+        views.append(view)
     return views[0], views[1]
 
 
@@ -234,11 +237,6 @@ def taken(rng: Generator, example: Example, augmentation: Augmentation) -> Examp
         return example
     left, right = (random_degradation(rng)(view, rng) for view in (example.left, example.right))
     return replace(example, left=left, right=right)
-
-
-def _grainy(rng: Generator, view: NDArray[np.uint8], deviation: float) -> NDArray[np.uint8]:
-    grain = rng.standard_normal(view.shape, np.float32)
-    return np.clip(np.rint(view + 255 * deviation * grain), 0, 255).astype(np.uint8)
 
 
 def permuted(

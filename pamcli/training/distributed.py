@@ -118,12 +118,9 @@ class Processes:
             torch.cuda.set_device(device)
         try:
             store, _, _ = next(rendezvous("env://", self.rank, self.world, timeout=patience))
+            backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=store,
-                rank=self.rank,
-                world_size=self.world,
-                timeout=PATIENCE,
+                backend, store=store, rank=self.rank, world_size=self.world, timeout=PATIENCE
             )
         except (RuntimeError, ValueError) as error:
             where = ":".join(os.environ.get(name, "?") for name in _ADDRESS)

@@ -17,10 +17,8 @@ from torch import Tensor
 
 from pamcli.scenes.inserts import FINER, random_thing
 from pamcli.training.augmentation import Example
-from pamcli.training.redrawing import filled
+from pamcli.training.redrawing import Picture, Values, filled
 
-Values = NDArray[np.float32]
-Picture = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 View = tuple[Values, Values, Values]
 Views = tuple[View, View]

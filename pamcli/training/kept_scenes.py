@@ -65,19 +65,8 @@ class KeptScenes:
 
 
 def _stored(sample: Sample) -> bytes:
-    assert sample.disparity is not None
-    assert sample.right_disparity is not None
-    assert sample.visible is not None
     buffer = io.BytesIO()
-    np.savez(
-        buffer,
-        name=sample.name,
-        left=sample.left,
-        right=sample.right,
-        disparity=sample.disparity,
-        right_disparity=sample.right_disparity,
-        visible=sample.visible,
-    )
+    np.savez(buffer, **{key: value for key, value in vars(sample).items() if value is not None})
     return buffer.getvalue()
 
 

@@ -6,7 +6,6 @@ disparities of both views are consistent, and block matching finds none, or abou
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ from pamcli.imaging.disparity_files import encode_disparity
 from pamcli.imaging.images import Picture, eight_bits, encode_picture
 from pamcli.imaging.matching import grey, match_densely
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.pictures import Pixels
 from pamcli.registry.catalog import files_behind
 
 LARGEST = (1250, 900)  # width and height to which larger pictures are reduced
@@ -36,22 +34,6 @@ LOG = logging.getLogger("pamcli")
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A pair with labels, at most as large as `LARGEST`."""
-
-    left: NDArray[np.uint8]
-    """(H, W, 3) RGB."""
-    right: NDArray[np.uint8]
-    disparity: NDArray[np.float32]
-    """(H, W) of the left view, pixels, NaN where there is no label."""
-
-    @property
-    def share(self) -> float:
-        """Share of the pixels that have a label."""
-        return float(np.isfinite(self.disparity).mean())
-
-
 def label_files(folder: Path, name: str) -> dict[str, Path]:
     """Files of a labelled pair, in the order in which they are written: the last one makes it a pair."""
     flat = name.replace("/", "_")
@@ -59,12 +41,7 @@ def label_files(folder: Path, name: str) -> dict[str, Path]:
 
 
 def to_label(
-    source: Source,
-    folder: Path,
-    *,
-    mirrored: bool = False,
-    overwrite: bool = False,
-    weights: str | Path | None = None,
+    source: Source, folder: Path, *, mirrored: bool, overwrite: bool, weights: str | Path | None
 ) -> dict[str, tuple[int, bool]]:
     """Names of the pairs that are to be labelled into a folder; logs how many are there already.
 
@@ -97,26 +74,22 @@ def label_pairs(
     for name, (index, mirrored) in wanted.items():
         try:
             sample = source.load(index)
-            left, right = sample.left, sample.right
+            views = sample.left, sample.right
             if mirrored:
-                left, right = right[:, ::-1], left[:, ::-1]
-            made = labelled(matcher, left, right)
+                views = sample.right[:, ::-1], sample.left[:, ::-1]
+            left, right = (_reduced(eight_bits(view)) for view in views)
+            found = find_labels(matcher, left, right)
         except InputError as error:
             yield name, error
             continue
-        if made.share >= LEAST:
-            content = {"disparity": encode_disparity(made.disparity, ".npy").data}
-            for side, view in (("left", made.left), ("right", made.right)):
+        share = float(np.isfinite(found).mean())
+        if share >= LEAST:
+            content = {"disparity": encode_disparity(found, ".npy").data}
+            for side, view in (("left", left), ("right", right)):
                 content[side] = encode_picture(Picture(view), ".png", name=name)
             for part, file in label_files(folder, name).items():
                 write_atomically(file, content[part])
-        yield name, made.share
-
-
-def labelled(matcher: StereoMatcher, left: Pixels, right: Pixels) -> Labelled:
-    """A pair (H, W, 3) of one size with what is found on it. Raises as `StereoMatcher`."""
-    left, right = (_reduced(eight_bits(view)) for view in (left, right))
-    return Labelled(left, right, find_labels(matcher, left, right))
+        yield name, share
 
 
 def find_labels(

@@ -31,15 +31,7 @@ from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder
 from pamcli.training.labels import find_labels
 from pamcli.training.loop import RunEnd, Stop, Trainer
-from pamcli.training.own_pairs import (
-    CLEARLY,
-    REMARK,
-    OwnPairs,
-    apart,
-    said_of,
-    sure_disparity,
-    write_labels,
-)
+from pamcli.training.own_pairs import CLEARLY, REMARK, OwnPairs, apart, said_of, sure_disparity, write_labels
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.starting import check_start, starting_network
@@ -171,16 +163,9 @@ def _run(
                     record = recipe_json(recipe, made_with(recipe, examples, compute, processes))
                     write_atomically(folder.recipe, record.encode())
                 journal = stack.enter_context(Journal(folder, trainer.step))
-            batches = loader(
-                examples,
-                trainer.step,
-                steps,
-                recipe.batch // processes.world,
-                machine.workers_beside(compute.device, processes.world),
-                processes.rank,
-                processes.world,
-                Crops.of(recipe, steps),
-            )
+            batch, place = recipe.batch // processes.world, (processes.rank, processes.world)
+            workers = machine.workers_beside(compute.device, processes.world)
+            batches = loader(examples, trainer.step, steps, batch, workers, *place, Crops.of(recipe, steps))
             stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
             millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
             form = "" if recipe.form is None else f", variant {recipe.form}"

@@ -17,7 +17,6 @@ from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.methods import NetworkMethod
 from pamcli.evaluation.run import measure
 from pamcli.evaluation.superres import BICUBIC, Superres
-from pamcli.evaluation.superres_baselines import bicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import shown
 from pamcli.imaging.colormap import colorize
@@ -213,10 +212,10 @@ def _superres(
                 slice((side - min(side, most)) // 2, (side + min(side, most)) // 2)
                 for side, most in zip(found.left.shape, CROP, strict=False)
             )
-            shown.append(np.concatenate([pair.bicubic()[0][middle], found.left[middle]], axis=1))
+            shown.append(np.concatenate([pair.bicubic().left[middle], found.left[middle]], axis=1))
         return found
 
-    task, methods = Superres(int(upscaler.scale)), {BICUBIC: bicubic, "network": enlarge}
+    task, methods = Superres(int(upscaler.scale)), {BICUBIC: SuperresPair.bicubic, "network": enlarge}
     measured = measure(task, source, methods, advance=advance)
     psnr = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
     worth = measured.last.second_view

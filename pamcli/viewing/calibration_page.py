@@ -14,7 +14,6 @@ from pamcli.imaging.images import Picture, encode_picture
 from pamcli.viewing.page import rendered
 
 Grey = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 QUALITY = 80
 LINES = 24

@@ -232,14 +232,7 @@ def render_index(folder: Path) -> tuple[bytes, list[Path]]:
             continue
         inside = path.relative_to(folder)
         link = quote(inside.as_posix(), errors="surrogateescape")
-        pages.append(
-            {
-                "link": link,
-                "path": inside.with_suffix("").as_posix(),
-                "title": known.title,
-                "picture": known.picture,
-            }
-        )
+        pages.append({"link": link, "path": inside.with_suffix("").as_posix(), **vars(known)})
     named = Counter(page["title"] for page in pages)
     for page in pages:
         if named[page["title"]] > 1:  # pictures of one name, in several folders

@@ -37,7 +37,6 @@ from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.run import measure as measured
 from pamcli.evaluation.superres import BICUBIC, Superres
-from pamcli.evaluation.superres_baselines import bicubic
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.atomic import write_atomically
 from pamcli.inference.matcher import StereoMatcher
@@ -168,9 +167,9 @@ def quality(weights: Path, sets: Sequence[str]) -> dict[str, Any]:
 
     def enlarge(pair: SuperresPair) -> Enlarged:
         left = upscaler.left_only(pair.low_left, pair.low_right).astype(np.uint8)
-        return Enlarged(left, pair.bicubic()[1])
+        return Enlarged(left, pair.bicubic().right)
 
-    methods, task = {BICUBIC: bicubic, "network": enlarge}, Superres(int(upscaler.scale))
+    methods, task = {BICUBIC: SuperresPair.bicubic, "network": enlarge}, Superres(int(upscaler.scale))
     found = [measured(task, open_data(text), methods).methods for text in sets]
     left = [{method: total.headline["left"] for method, total in one.items()} for one in found]
     return {

@@ -174,7 +174,7 @@ def test_without_a_calibration_rows_are_found_from_features() -> None:
     straight = replace(cameras, left=Camera(files.K1, np.zeros(0)), right=Camera(files.K2, np.zeros(0)))
     left, right = relief(straight)
     before = check_pair(left, right)
-    rectification, matches = rectification_by_features(left, right)
+    rectification, matches = rectification_by_features([(left, right)])
     after = check_pair(rectification.left(left), rectification.right(right))
     assert before.vertical_error > 1.5
     assert matches > 100
@@ -198,10 +198,10 @@ def relief(rig: Rig) -> tuple[np.ndarray, np.ndarray]:
 def test_pictures_without_features_are_refused() -> None:
     flat = np.full((200, 300, 3), 90, np.uint8)
     with pytest.raises(InputError, match="only 0 of 0 matches"):
-        rectification_by_features(flat, flat)
+        rectification_by_features([(flat, flat)])
     noise = [np.random.default_rng(seed).integers(0, 255, (200, 300, 3), np.uint8) for seed in (1, 2)]
     with pytest.raises(InputError, match="matches between the pictures agree"):
-        rectification_by_features(*noise)
+        rectification_by_features([(noise[0], noise[1])])
 
 
 def wide_fisheye(degrees: float) -> Rig:

@@ -12,8 +12,8 @@ import pytest
 from pam_program import pam, refuse
 
 from pamcli.data.source import Sample
+from pamcli.evaluation.opencv_methods import DenoisedBicubic
 from pamcli.evaluation.superres import Superres
-from pamcli.evaluation.superres_baselines import DenoisedBicubic, bicubic
 from pamcli.evaluation.superres_metrics import superres_figures
 from pamcli.imaging.degrading import Degradation
 
@@ -51,7 +51,7 @@ def test_denoising_brings_some_of_it_back_where_there_is_no_texture() -> None:
     camera = Degradation(noise=10)
     task = Superres(4, camera)
     pair = task.case(Sample("ramp", ramp, ramp, None))
-    made = bicubic(pair), DenoisedBicubic(camera)(pair)
+    made = pair.bicubic(), DenoisedBicubic(camera).enlarge(pair)
     noisy, denoised = (superres_figures(pair, each.left, each.right)["left"]["psnr"] for each in made)
     assert denoised > noisy + 2
 

@@ -45,11 +45,11 @@ def pair_of(sample: Sample, scale: int) -> SuperresPair:
     return superres_pair(sample.left, sample.right, scale, name=sample.name)
 
 
-def row(pairs: list[SuperresPair], results: list[Any]) -> dict[str, float]:
+def row(pairs: list[SuperresPair], results: list[Enlarged]) -> dict[str, float]:
     """Means over the pairs under the names of the columns."""
     meter = SuperresMeter()
-    for pair, views in zip(pairs, results, strict=True):
-        meter.add(pair, Enlarged(*views))
+    for pair, made in zip(pairs, results, strict=True):
+        meter.add(pair, made)
     return flat(meter.summary().image_means)
 
 
@@ -58,10 +58,9 @@ def bicubic(scale: int, samples: list[Sample] | None = None) -> dict[str, float]
     return row(pairs, [pair.bicubic() for pair in pairs])
 
 
-def enlarged(pair: SuperresPair, left_twice: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def enlarged(pair: SuperresPair, left_twice: bool = False) -> Enlarged:
     upscaler = StereoUpscaler.load(DEFAULT_UPSCALING[pair.scale], device="cpu")
-    left, right = upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right)
-    return left, right
+    return Enlarged(*upscaler(pair.low_left, pair.low_left if left_twice else pair.low_right))
 
 
 def of_network(scale: int, left_twice: bool = False) -> dict[str, float]:
@@ -187,8 +186,8 @@ def test_rows_of_the_csv_are_the_pairs_by_method(networks: None) -> None:
     ]
     for index, sample in enumerate(eval_trees.crops()):
         pair = pair_of(sample, 4)
-        for each, views in zip(found[2 * index :], (pair.bicubic(), enlarged(pair)), strict=False):
-            figures = superres_figures(pair, *views)
+        for each, made in zip(found[2 * index :], (pair.bicubic(), enlarged(pair)), strict=False):
+            figures = superres_figures(pair, made.left, made.right)
             for protocol in PROTOCOLS:
                 for metric in METRICS:
                     assert float(each[f"{protocol} {metric}"]) == figures[protocol][metric]
@@ -202,7 +201,7 @@ def test_the_report_shows_the_worst_pair_first(networks: None) -> None:
     quality = {}
     for sample in eval_trees.crops():
         pair = pair_of(sample, 4)
-        quality[sample.name] = superres_figures(pair, *enlarged(pair))["left"]["psnr"]
+        quality[sample.name] = row([pair], [enlarged(pair)])["left psnr"]
     worst, best = sorted(quality, key=lambda name: quality[name])
     assert re.findall(r'<figure class="example"><figcaption><b>(.*?)</b>', page) == [worst, best]
     assert f"{quality[worst]:.2f} dB (left)" in page
@@ -247,7 +246,8 @@ def test_save_writes_both_views_and_they_measure_the_same(networks: None) -> Non
     found = answer(pam("eval", "superres", "--data", KITTI, "--save", "out", "--json"))
     assert names("out") == sorted(VIEWS)
     sample = eval_trees.crops()[1]
-    for view, pixels in zip(("left", "right"), enlarged(pair_of(sample, 4)), strict=True):
+    made = enlarged(pair_of(sample, 4))
+    for view, pixels in (("left", made.left), ("right", made.right)):
         np.testing.assert_array_equal(np.asarray(Image.open(f"out/{sample.name}_{view}.png")), pixels)
     again = answer(pam("eval", "superres", "--data", KITTI, "--predictions", "out", "--json"))
     assert rows(again) == {"bicubic": bicubic(4), "out": rows(found)["passrnet2-x4"]}
@@ -293,7 +293,8 @@ def made() -> Path:
     """The folder bicubic/ with what bicubic makes of the pairs."""
     Path("bicubic").mkdir()
     for sample in eval_trees.crops():
-        for view, pixels in zip(("left", "right"), pair_of(sample, 4).bicubic(), strict=True):
+        made = pair_of(sample, 4).bicubic()
+        for view, pixels in (("left", made.left), ("right", made.right)):
             Image.fromarray(pixels).save(f"bicubic/{sample.name}_{view}.png")
     return Path("bicubic")
 

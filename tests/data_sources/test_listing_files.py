@@ -10,7 +10,7 @@ import source_trees
 from pamcli.data.listing import Listed, by_stem, root_of
 from pamcli.data.source import Files
 from pamcli.errors import InputError
-from pamcli.files.folders import folders, folders_below
+from pamcli.files.finding import folders, folders_below
 
 
 def files(name: str) -> Files:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pamcli.evaluation.report import render_report
-from pamcli.evaluation.report_charts import Curve, CurveChart, Histogram
+from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import shown_disparity, shown_superres
 from pamcli.evaluation.results import Evaluation
 from pamcli.evaluation.tables import Column, Table
@@ -58,14 +58,15 @@ def report_data() -> Evaluation:
             Histogram(f"Errors {NASTY}", (0, 1, 3, math.inf), (5, 3, 2), wrong_from=3, caption=NASTY),
             CurveChart(
                 "Confidence",
-                (Curve(NASTY, (0, 50, 100), (2, 1, math.nan)), Curve("oracle", (0, 50, 100), (2, 0.5, 0))),
+                (0, 50, 100),
+                {NASTY: (2, 1, math.nan), "oracle": (2, 0.5, 0)},
                 "left out (%)",
                 "error (px)",
             ),
         ),
         worst_pairs=(
             shown_disparity(NASTY, f"D1 {NASTY}", left, truth + 1, truth),
-            shown_superres("sr", "21 dB", wide, wide, 255 - wide, crop=(10, 10)),
+            shown_superres("sr", "21 dB", wide, wide, 255 - wide),
         ),
     )
 
@@ -263,7 +264,7 @@ def test_the_key_figures_are_seen_without_scrolling(page: bytes, tmp_path: Path,
 
 
 def test_the_browser_shows_every_picture(seen: dict[str, Any]) -> None:
-    assert seen["images"] == [[30, 20]] * 4 + [[334, 7]] + [[10, 10]] * 3
+    assert seen["images"] == [[30, 20]] * 4 + [[334, 7]] + [[160, 20]] * 3
 
 
 def test_the_browser_loads_nothing_and_may_not(seen: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from pamcli.evaluation.report import chart_svg
-from pamcli.evaluation.report_charts import Curve, CurveChart, Histogram
+from pamcli.evaluation.report_charts import CurveChart, Histogram
 
 
 def parsed(chart: Histogram | CurveChart) -> ET.Element:
@@ -56,7 +56,8 @@ def test_no_pixels_at_all_are_empty_bars() -> None:
 def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known() -> None:
     chart = CurveChart(
         "Confidence",
-        (Curve("measured", (0, 50, 100), (4, 2, math.nan)), Curve("oracle", (0, 50, 100), (4, 1, 0))),
+        (0, 50, 100),
+        {"measured": (4, 2, math.nan), "oracle": (4, 1, 0)},
         "left out (%)",
         "error (px)",
     )
@@ -77,7 +78,7 @@ def test_curves_go_from_the_first_x_to_the_last_and_leave_out_what_is_not_known(
 
 
 def test_the_legend_names_every_curve_in_order() -> None:
-    chart = CurveChart("T", (Curve("a < b", (0,), (1,)), Curve("c", (0,), (1,))), "x", "y")
+    chart = CurveChart("T", (0,), {"a < b": (1,), "c": (1,)}, "x", "y")
     legend = str(chart_svg(chart)).partition("</p>")[0]
     assert re.findall(r"curve (c\d)", legend) == ["c0", "c1"]
     assert "a &lt; b" in legend
@@ -86,7 +87,7 @@ def test_the_legend_names_every_curve_in_order() -> None:
 
 @pytest.mark.parametrize("highest", [1e-9, 0.013, 0.99, 1, 4.5, 9.99, 100, 123456.0])
 def test_an_axis_has_a_few_round_steps(highest: float) -> None:
-    chart = CurveChart("T", (Curve("a", (0, 1), (0, highest)),), "x", "y")
+    chart = CurveChart("T", (0, 1), {"a": (0, highest)}, "x", "y")
     svg = parsed(chart)
     assert 4 <= len(list(svg.iter("line"))) <= 6
     highest_point = min(float(circle.get("cy") or "") for circle in svg.iter("circle"))

@@ -6,6 +6,7 @@ import base64
 import io
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from pamcli.evaluation.report_pictures import (
@@ -87,13 +88,14 @@ def test_a_sparse_truth_is_drawn_thicker_and_none_at_all_is_black() -> None:
     assert not nothing.panels[3].pixels.any()
 
 
-def test_super_resolution_is_shown_where_it_is_worst() -> None:
+def test_super_resolution_is_shown_where_it_is_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pamcli.evaluation.report_pictures.CROP", (4, 5))
     truth = np.full((60, 90, 3), 100, np.uint8)
     result = truth.copy()
     result[31:35, 71:76] = 160
     bicubic = truth.copy()
     bicubic[0, 0] = 255
-    example = shown_superres("a", "c", bicubic, result, truth, crop=(4, 5))
+    example = shown_superres("a", "c", bicubic, result, truth)
     left, *cuts = example.panels
     assert [panel.title for panel in cuts] == ["Bicubic", "Result", "Truth"]
     assert {panel.kind for panel in cuts} == {"crop"}

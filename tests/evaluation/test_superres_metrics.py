@@ -143,7 +143,7 @@ def test_the_truth_is_cut_at_the_right_and_the_bottom_and_reduced_to_8_bits() ->
     assert pair.low_left.shape == (7, 25, 3)
     assert pair.low_left.dtype == np.uint8
     assert np.array_equal(pair.low_right, imresize(right[:28, :100], 0.25))
-    assert np.array_equal(pair.bicubic()[0], imresize(pair.low_left, 4))
+    assert np.array_equal(pair.bicubic().left, imresize(pair.low_left, 4))
 
 
 def test_what_the_protocols_look_at() -> None:

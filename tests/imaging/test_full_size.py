@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pamcli.imaging import full_size
 from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import area_mean
 
@@ -79,17 +80,21 @@ def test_nothing_is_made_up_between_surfaces_and_other_maps_go_with_them() -> No
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("size", [(64, 96), (61, 90), (200, 97)])
-def test_strips_make_no_difference(size: tuple[int, int], kind: type[np.generic]) -> None:
+def test_strips_make_no_difference(
+    size: tuple[int, int], kind: type[np.generic], monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = np.random.default_rng(2)
     small = random.choice(np.array([2, 2.5, 9, 30], np.float32), (17, 25))
     sure = random.random((17, 25), np.float32)
     largest = {np.uint8: 255, np.uint16: 65535, np.float32: 1}[kind]
     colours, view = ((largest * random.random((*each, 3))).astype(kind) for each in ((17, 25), size))
-    whole = along_edges(small, [sure], colours, view, rows=size[0])
+    whole = along_edges(small, [sure], colours, view)
     assert [each.shape for each in whole] == [size, size]
-    for rows in (1, 7, None):
+    for rows in (1, 7):
         told: list[int] = []
-        strips = along_edges(small, [sure], colours, view, rows=rows, done=told.append)
+        monkeypatch.setattr(full_size, "PIXELS_AT_ONCE", rows * size[1])
+        strips = along_edges(small, [sure], colours, view, done=told.append)
+        assert len(told) == -(-size[0] // rows)
         for one, other in zip(whole, strips, strict=True):
             np.testing.assert_array_equal(one, other)
         assert told[-1] == size[0]

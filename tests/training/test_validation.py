@@ -15,7 +15,7 @@ from pamcli.errors import InputError
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import Estimate
 from pamcli.evaluation.run import measure
-from pamcli.evaluation.superres import BICUBIC, Superres, bicubic
+from pamcli.evaluation.superres import BICUBIC, Superres
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair, superres_figures, superres_pair
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
@@ -79,7 +79,7 @@ def test_super_resolution_s_figures_are_those_of_the_stored_file(kitti: str, tmp
     def enlarge(pair: SuperresPair) -> Enlarged:
         return Enlarged(*upscaler(pair.low_left, pair.low_right))
 
-    measured = measure(Superres(2), open_data(data), {BICUBIC: bicubic, "network": enlarge})
+    measured = measure(Superres(2), open_data(data), {BICUBIC: SuperresPair.bicubic, "network": enlarge})
     expected = {method: total.headline["left"]["psnr"] for method, total in measured.methods.items()}
     pair = superres_pair(*(getattr(open_data(data).load(0), view) for view in ("left", "right")), 2, name="")
     alone = superres_figures(pair, *upscaler(pair.low_left, pair.low_left))["left"]["psnr"]

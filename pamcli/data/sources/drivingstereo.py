@@ -14,7 +14,7 @@ from pathlib import Path
 from pamcli.data.decoding import read_scaled_disparity
 from pamcli.data.listing import Listed, Part, paired, root_of
 from pamcli.data.source import Key, SourceInfo
-from pamcli.files.folders import folders_below
+from pamcli.files.finding import folders_below
 
 _WRAPPER = re.compile(r"(?:left-image|right-image|disparity-map)-(half|full)-size$")
 _LEVELS = {"half": 256, "full": 128}

@@ -10,29 +10,16 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from pamcli.data.listing import by_stem, paired, root_of
 from pamcli.data.source import Files, Key, Sample, Source, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import natural, shown
-from pamcli.files.folders import folders
-from pamcli.flickr1024.stores import (
-    SCALES,
-    VIEW_FILES,
-    Index,
-    Patch,
-    StoreName,
-    StorePaths,
-    Views,
-    open_pixels,
-    patch_at,
-    read_checksums,
-    read_index,
-    views_in,
-)
+from pamcli.files.finding import folders, natural, shown
+from pamcli.flickr1024 import stores
+from pamcli.flickr1024.stores import Index, Patch, StoreName, StorePaths, Views
 from pamcli.imaging.images import read_picture
 
 _SPLITS = {"train": "Train", "validation": "Validation", "test": "Test"}
@@ -79,7 +66,7 @@ class _Patches(Source):
 
     @cached_property
     def _checksums(self) -> dict[str, str]:
-        return read_checksums(self._paths.manifest)
+        return stores.read_checksums(self._paths.manifest)
 
 
 class PatchFolders(_Patches):
@@ -88,13 +75,13 @@ class PatchFolders(_Patches):
     @property
     def files(self) -> tuple[Files, ...]:
         def of(name: str) -> Files:
-            left, right, low_left, low_right = (self._paths.store / name / file for file in VIEW_FILES)
+            left, right, low_left, low_right = (self._paths.store / name / file for file in stores.VIEW_FILES)
             return Files(name, left, right, {"low_left": low_left, "low_right": low_right})
 
         return tuple(map(of, self.names))
 
     def patch(self, index: int) -> Patch:
-        paths = [self._paths.store / self.names[index] / file for file in VIEW_FILES]
+        paths = [self._paths.store / self.names[index] / file for file in stores.VIEW_FILES]
         high_left, high_right, low_left, low_right = views = [read_picture(path).pixels for path in paths]
         for view, other, path in ((high_right, high_left, paths[1]), (low_right, low_left, paths[3])):
             if view.shape != other.shape:
@@ -127,14 +114,13 @@ class _Packed(Source):
         """Every pair, none of it read yet. Raises InputError: damaged, too short."""
         if not self._opened:
             path = self._paths.store / "pixels.npy"
-            pixels = open_pixels(path)
+            pixels = stores.open_pixels(path)
             try:
                 pictures = self.index.pictures
-                self._opened = [views_in(pixels, picture, self.index.scale) for picture in pictures]
+                self._opened = [stores.views_in(pixels, picture, self.index.scale) for picture in pictures]
             except ValueError:
-                raise InputError(
-                    f"{shown(path)} does not hold what {shown(self._paths.index)} says"
-                ) from None
+                said = f"{shown(path)} does not hold what {shown(self._paths.index)} says"
+                raise InputError(said) from None
         return self._opened
 
 
@@ -151,7 +137,7 @@ class PackedPatches(_Packed, _Patches):
         picture = bisect.bisect_right(self._ends, index)
         boxes = self._boxes[picture]
         row, column = boxes[index - self._ends[picture] + len(boxes)]
-        return patch_at(self._views[picture], row, column)
+        return stores.patch_at(self._views[picture], row, column)
 
     def pictures(self) -> "PackedPictures":
         """The whole pairs, of which these are windows."""
@@ -175,9 +161,8 @@ class PackedPictures(_Packed):
 
 def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     """The patches below an output folder, or in the very folder that is given; None where there are none."""
-    stores: tuple[StoreName, ...] = ("packed", "folders")
-    wanted = [scale for scale in SCALES if keys.get("scale") in (None, str(scale))]
-    there = [StorePaths.of(root, scale, store) for scale in wanted for store in stores]
+    wanted = [scale for scale in stores.SCALES if keys.get("scale") in (None, str(scale))]
+    there = [StorePaths.of(root, scale, store) for scale in wanted for store in get_args(StoreName)]
     there = [paths for paths in there if paths.store.is_dir()]
     if len(there) > 1:
         both = " and ".join(paths.store.name for paths in there)
@@ -191,7 +176,7 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
         if unfinished := sorted(root.glob("*x[24].unfinished")):
             raise InputError(f"{shown(unfinished[0])} is unfinished", "repeat the command that began it")
     whole = keys.get("view") == "pictures"
-    index = read_index(paths.index) if paths.index.is_file() else None
+    index = stores.read_index(paths.index) if paths.index.is_file() else None
     if index is not None and split not in (index.split, "train"):
         raise InputError(f"{shown(paths.store)} holds patches of the split {shown(index.split)}, not {split}")
     if (paths.store / "pixels.npy").is_file():
@@ -200,7 +185,7 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
         return PackedPictures(paths, index) if whole else PackedPatches(paths, index)
     names = index.names() if index else tuple(folders(paths.store))
     # There are 300,000 of them, so only the first is looked into.
-    if not names or not (index or (paths.store / names[0] / VIEW_FILES[0]).is_file()):
+    if not names or not (index or (paths.store / names[0] / stores.VIEW_FILES[0]).is_file()):
         return None
     if whole:
         raise UsageError(f"{shown(paths.store)} holds patches, no pictures", "packed stores hold both")

@@ -21,8 +21,7 @@ _KEYS = (Key("truth", "all measured pixels or the visible ones", ("occ", "noc"),
 
 def _known(path: Path) -> NDArray[np.bool_]:
     # Says nothing where "occ" knows nothing either: there it is False, and no truth is compared.
-    known: NDArray[np.bool_] = np.isfinite(read_disparity(path))
-    return known
+    return np.asarray(np.isfinite(read_disparity(path)))
 
 
 def _patterns(

@@ -30,8 +30,7 @@ from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibrat
 from pamcli.data.listing import Listed, Part, paired, root_of
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import counted, shown
-from pamcli.files.folders import folders, folders_below
+from pamcli.files.finding import counted, folders, folders_below, shown
 from pamcli.imaging.disparity_files import read_disparity
 
 _NAMES = (
@@ -58,10 +57,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     scenes: Mapping[str, Path] = {}
     if evaluation:
         if size is None and len(sizes) > 1:
-            raise UsageError(
-                f"{shown(home)} has {split} pictures of several sizes",
-                "say which: " + " or ".join(f"?size={size}" for size in sizes),
-            )
+            said = f"{shown(home)} has {split} pictures of several sizes"
+            raise UsageError(said, "say which: " + " or ".join(f"?size={size}" for size in sizes))
         size = size or (sizes or ["Q"])[0]
         top = f"{split}{size}"
         scenes = {f"{top}/{name}": folder for name, folder in folders(home / top).items()}
@@ -73,7 +70,7 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         Part("disparity", "truth", read),
         Part("right_disparity", read=read),
         Part("visible", "visible pixels (mask0nocc.png)", _visible),
-        *([Part("fine", "", partial(_fine, shrunk=shrunk))] if shrunk > 1 else []),
+        Part("fine", "", partial(_fine, shrunk=shrunk)),
     )
     calibration = Part("calibration", "calibration (calib.txt)", read_rectified_calibration)
     lefts, rights, truths, right_truths = {}, {}, {}, {}
@@ -94,10 +91,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         for name, folder in scenes.items()
     }
     if shrunk > 1:
-        full = home / f"{split}F"
-        places["fine"] = {
-            name: _elsewhere(full / folder.name / "disp0GT.pfm", home, gts) for name, folder in scenes.items()
-        }
+        fine = {name: home / f"{split}F" / folder.name / "disp0GT.pfm" for name, folder in scenes.items()}
+        places["fine"] = {name: _elsewhere(path, home, gts) for name, path in fine.items()}
     compared = [name for name in lefts if places["visible"].get(name) == places["disparity"].get(name)]
     said = f"no mask0nocc.png for {counted(len(compared), 'pair')}: visible is where both truths agree"
     parts = (*(truth if split == "training" else ()), calibration)
@@ -150,8 +145,7 @@ def _fine(path: Path, shrunk: int) -> dict[str, NDArray[Any]]:
 
 def _disparity(path: Path, size: str | None) -> NDArray[np.float32]:
     if path.suffix == ".pfm":
-        disparity: NDArray[np.float32] = read_disparity(path)
-        return disparity
+        return read_disparity(path)
     return read_scaled_disparity(path, _levels_per_pixel(path, size))
 
 
@@ -180,10 +174,8 @@ def _size(path: Path, full_height: int, sizes: str) -> str:
     for size in sizes:
         if height == full_height // _SHRUNK[size]:
             return size
-    raise InputError(
-        f"{shown(path)} is {height} pixels high, which is none of Middlebury's sizes",
-        "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size",
-    )
+    said = f"{shown(path)} is {height} pixels high, which is none of Middlebury's sizes"
+    raise InputError(said, "add ?size= to the path: F full, H half, T a third, Q a quarter of the full size")
 
 
 INFO = SourceInfo(

@@ -43,9 +43,8 @@ def _matching(root: Path, keys: Mapping[str, str], name: str) -> dict[str, Path]
         return {}
     if template is None or "{}" not in template:
         given = "no template" if template is None else repr(template)
-        raise UsageError(
-            f"pairs by templates: {given} for {name}", "left={}_L.png&right={}_R.png, for example"
-        )
+        said = f"pairs by templates: {given} for {name}"
+        raise UsageError(said, "left={}_L.png&right={}_R.png, for example")
     return files_by_text(str(root / template))
 
 

@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.data.decoding import (
-    read_levels,
-    read_mask,
-    read_positive_disparity,
-    read_rectified_calibration,
-    read_scaled_disparity,
-)
+from pamcli.data import decoding
+from pamcli.data.decoding import read_levels, read_mask, read_rectified_calibration
 from pamcli.data.listing import Part, Patterns, truths
 from pamcli.data.source import Key
 from pamcli.files.suffixes import PICTURE_SUFFIXES
@@ -23,7 +18,7 @@ _PICTURE = f"(?:{'|'.join(PICTURE_SUFFIXES)})"
 
 
 def _zero_unknown(path: Path) -> NDArray[np.float32]:
-    disparity: NDArray[np.float32] = read_disparity(path)
+    disparity = read_disparity(path)
     return np.where(disparity == 0, np.float32(np.nan), disparity)
 
 
@@ -67,7 +62,7 @@ ETH3D = Patterns(
         Part(
             "disparity",
             "truth (two_view_training_gt)",
-            read_positive_disparity,
+            decoding.read_positive_disparity,
             "two_view_training/{0}/disp0GT.pfm|two_view_training_gt/{0}/disp0GT.pfm",
         ),
         Part(
@@ -118,7 +113,7 @@ INSTEREO2K = Patterns(
     "{split}/**/left.png",
     "{split}/**/right.png",
     truths(
-        partial(read_scaled_disparity, levels_per_pixel=100),
+        partial(decoding.read_scaled_disparity, levels_per_pixel=100),
         "{split}/{0}/left_disp.png",
         "{split}/{0}/right_disp.png",
     ),

@@ -6,6 +6,7 @@ the scenes of one series; training draws from others (`draw`), so these may alwa
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +70,11 @@ class Scenes(Source):
         return Sample(f"{number:06d}", **vars(pair))
 
     def with_hard_cases(self, hard: HardCases) -> Scenes:
-        return self if self._hard else self._like(self._height, self._width, len(self), hard)
+        if self._hard:
+            return self
+        harder = copy.copy(self)
+        harder._hard = hard
+        return harder
 
     def has_truth(self) -> bool:
         return True
@@ -79,10 +84,8 @@ class Scenes(Source):
         return digest([path.name for files in self.files for path in files.parts.values()])
 
     def first(self, count: int) -> Scenes:
-        return self._like(self._height, self._width, min(count, len(self)), self._hard)
-
-    def _like(self, height: int, width: int, length: int, hard: HardCases | None) -> Scenes:
-        scenes = Scenes(self._library, height, width, length, hard)
+        length = min(count, len(self))
+        scenes = Scenes(self._library, self._height, self._width, length, self._hard)
         scenes.spec = self.spec
         return scenes
 

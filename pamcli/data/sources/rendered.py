@@ -9,14 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.calibration.rectified import Calibration
-from pamcli.data.decoding import (
-    disparity_of_depth,
-    read_hdf5_disparity,
-    read_levels,
-    read_mask,
-    read_positive_disparity,
-    read_scaled_disparity,
-)
+from pamcli.data import decoding
+from pamcli.data.decoding import disparity_of_depth, read_hdf5_disparity, read_levels, read_mask
 from pamcli.data.listing import Part, Patterns, truths
 from pamcli.data.source import Key
 from pamcli.errors import InputError
@@ -28,7 +22,7 @@ CARLA = Patterns(
     "trainingF/*/im0.png",
     "trainingF/*/im1.png",
     # The sign differs between the views.
-    truths(read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
+    truths(decoding.read_positive_disparity, "trainingF/{0}/disp0GT.pfm", "trainingF/{0}/disp1GT.pfm"),
     tops=("carla-highres",),
 ).row(
     "carla",
@@ -47,7 +41,7 @@ CRESTEREO = Patterns(
     "{part}/**/*_left.jpg",
     "{part}/**/*_right.jpg",
     truths(
-        partial(read_scaled_disparity, levels_per_pixel=32),
+        partial(decoding.read_scaled_disparity, levels_per_pixel=32),
         "{0}/{1}/{2}_left.disp.png",
         "{0}/{1}/{2}_right.disp.png",
     ),
@@ -118,11 +112,12 @@ FALLINGTHINGS = Patterns(
 )
 
 
-def _of_three_channels(path: Path) -> NDArray[np.float32]:
+def _of_channels(path: Path, red: float, green: float, blue: float) -> NDArray[np.float32]:
+    """Read disparity spread over the channels of an 8-bit PNG. red ...: pixels that a level of each is."""
     pixels = read_picture(path).pixels
     if pixels.dtype != np.uint8:
-        raise InputError(f"{shown(path)} is no disparity of Sintel: it has 16 bits a channel, not 8")
-    return pixels.astype(np.float32) @ np.array([4, 1 / 64, 1 / 16384], np.float32)
+        raise InputError(f"{shown(path)} is no disparity of this set: it has 16 bits a channel, not 8")
+    return np.asarray(pixels.astype(np.float64) @ np.array([red, green, blue]), np.float32)
 
 
 def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:
@@ -138,7 +133,12 @@ SINTEL = Patterns(
     "training/{pass}_left/*/*.png",
     "training/{pass}_right/*/*.png",
     (
-        Part("disparity", "truth (disparities)", _of_three_channels, "training/disparities/{0}/{1}.png"),
+        Part(
+            "disparity",
+            "truth (disparities)",
+            partial(_of_channels, red=4, green=1 / 64, blue=1 / 16384),
+            "training/disparities/{0}/{1}.png",
+        ),
         Part("visible", "occluded pixels (occlusions)", _not_hidden, "training/occlusions/{0}/{1}.png"),
         Part("outofframe", "pixels out of frame (outofframe)", None, "training/outofframe/{0}/{1}.png"),
     ),
@@ -170,8 +170,7 @@ def _spring_right_truth(path: Path) -> NDArray[np.float32]:
 
 def _spring_matched(path: Path) -> NDArray[np.bool_]:
     colours = read_picture(path).pixels
-    matched: NDArray[np.bool_] = (colours[..., :2] == 0).all(axis=2)
-    return matched
+    return np.asarray((colours[..., :2] == 0).all(axis=2))
 
 
 def _spring_masks(path: Path) -> dict[str, Any]:
@@ -268,11 +267,8 @@ TARTANAIR = Patterns(
 
 def _of_three_digits(path: Path) -> NDArray[np.float32]:
     """Read thousandths of a pixel, three digits to the base 255; 0 is unknown."""
-    pixels = read_picture(path).pixels
-    if pixels.dtype != np.uint8:
-        raise InputError(f"{shown(path)} is no disparity of this set: it has 16 bits a channel, not 8")
-    disparity = pixels.astype(np.float64) @ np.array([255 * 255, 255, 1]) / 1000
-    return np.where(disparity > 0, disparity, np.nan).astype(np.float32)
+    disparity = _of_channels(path, 65.025, 0.255, 0.001)
+    return np.where(disparity > 0, disparity, np.float32(np.nan))
 
 
 # Utils.py and vis_dataset.py of the authors.

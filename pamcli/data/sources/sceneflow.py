@@ -13,8 +13,7 @@ from pamcli.data.decoding import read_positive_disparity
 from pamcli.data.listing import Listed, Part, by_stem, paired
 from pamcli.data.source import Key, SourceInfo
 from pamcli.errors import InputError
-from pamcli.files.finding import shown
-from pamcli.files.folders import folders, folders_below
+from pamcli.files.finding import folders, folders_below, shown
 
 _SUFFIXES = (".png", ".webp")
 _PARTS = (
@@ -43,10 +42,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         other = "clean" if wanted == "frames_finalpass" else "final"
         for home in homes:
             if (home / f"frames_{other}pass").is_dir() and not (home / wanted).is_dir():
-                raise InputError(
-                    f"{shown(home)} has no {wanted}, but frames_{other}pass",
-                    f"ask for it: add ?pass={other} to the path",
-                )
+                said = f"{shown(home)} has no {wanted}, but frames_{other}pass"
+                raise InputError(said, f"ask for it: add ?pass={other} to the path")
     return source
 
 

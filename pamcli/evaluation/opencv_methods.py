@@ -1,10 +1,11 @@
-"""OpenCV's semi-global matching as a method to measure: StereoSGBM, plain or with its WLS filter."""
+"""OpenCV's methods to measure: StereoSGBM, plain or with its WLS filter; denoising, before bicubic."""
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,9 +13,12 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.methods import Enlarges, Estimates, Method
 from pamcli.evaluation.preparing import interpolate_background
 from pamcli.evaluation.results import Fact
+from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import counted
+from pamcli.imaging.degrading import Degradation
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import grey
 
@@ -34,12 +38,15 @@ SETTINGS = {
 DISPARITIES = 192
 """Disparities that are searched, px, where neither a calibration nor anybody says how many."""
 
+LEAST_STRENGTH = 3.0
+"""Levels that are denoised at least: what does best with JPEG alone."""
+
 WLS = {"Lambda": 8000.0, "SigmaColor": 1.5}
 """Settings of the filter: smoothness, and how much a difference of colours may be."""
 
 
 @dataclass(frozen=True)
-class SemiGlobalMethod:
+class SemiGlobalMethod(Method):
     """StereoSGBM on grey pictures, widened so that something is found up to the left border.
 
     Raises UsageError: a filter that this OpenCV does not have.
@@ -52,23 +59,13 @@ class SemiGlobalMethod:
     """px that are searched, rounded up to a multiple of 16; None: the calibration's bound, else 192."""
 
     def __post_init__(self) -> None:
-        import cv2
-
         if self.wls and not hasattr(cv2, "ximgproc"):
             raise UsageError(
                 "this OpenCV has no WLS filter",
                 "install opencv-contrib-python-headless in place of opencv-python-headless, or take opencv",
             )
 
-    @property
-    def row(self) -> str:
-        """Its name in tables."""
-        return self.name
-
     def facts(self) -> list[Fact]:
-        """State the method and its settings."""
-        import cv2
-
         limit = self.max_disparity or f"the calibration's ndisp, else {DISPARITIES}"
         settings = ", ".join(
             f"{key} {value}"
@@ -87,12 +84,7 @@ class SemiGlobalMethod:
         without = {"disp12MaxDiff": 1_000_000, "uniquenessRatio": 0, "speckleWindowSize": 0}
         return {**SETTINGS, **(without if self.wls else {})}
 
-    def notes(self) -> list[str]:
-        """State what a reader of the figures must know of what was measured: nothing."""
-        return []
-
-    def disparities(self, source: Source, *, extras: bool = True) -> Any:
-        """Make ready for a data set: a function from a sample to an `Estimate`."""
+    def disparities(self, source: Source, *, extras: bool = True) -> Estimates:
         return self.match
 
     def match(self, sample: Sample) -> Estimate:
@@ -102,8 +94,6 @@ class SemiGlobalMethod:
         return Estimate(disparity, seconds=time.perf_counter() - start, memory=memory)
 
     def _disparity(self, sample: Sample) -> NDArray[np.float32]:
-        import cv2
-
         bound = sample.calibration.ndisp if sample.calibration else None
         searched = 16 * math.ceil((self.max_disparity or bound or DISPARITIES) / 16)
         matcher = cv2.StereoSGBM.create(
@@ -126,3 +116,36 @@ class SemiGlobalMethod:
         return interpolate_background(
             np.where((disparity < 0) | (disparity > searched), np.float32(np.nan), disparity)
         )
+
+
+@dataclass(frozen=True)
+class DenoisedBicubic(Method):
+    """Both views denoised by OpenCV's non-local means, then enlarged by bicubic.
+
+    It is told how much noise there is, which no program knows of a camera's pictures.
+    """
+
+    degradation: Degradation
+
+    name = "denoised, bicubic"
+
+    def facts(self) -> list[Fact]:
+        strength = f"h {self._strength:g}"
+        return [("denoised", f"OpenCV {cv2.__version__}, fastNlMeansDenoisingColored, {strength}")]
+
+    def enlarged(self, source: Source) -> Enlarges:
+        return self.enlarge
+
+    def enlarge(self, pair: SuperresPair) -> Enlarged:
+        """Enlarge one pair."""
+        low_left, low_right = (self._denoised(view) for view in (pair.low_left, pair.low_right))
+        return replace(pair, low_left=low_left, low_right=low_right).bicubic()
+
+    @property
+    def _strength(self) -> float:
+        return max(LEAST_STRENGTH, self.degradation.noise)
+
+    def _denoised(self, view: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        ordered = np.ascontiguousarray(view[..., ::-1])
+        found = cv2.fastNlMeansDenoisingColored(ordered, None, self._strength, self._strength)
+        return np.ascontiguousarray(found[..., ::-1]).astype(np.uint8, copy=False)

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from pamcli.errors import DeviceError
-from pamcli.inference import PAIRS_AT_ONCE, strip_choice
+from pamcli.inference import PAIRS_AT_ONCE, memory
 from pamcli.inference.device import processor_has_int8
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.strip_choice import choose_strip, readable
+from pamcli.inference.memory import choose_strip, readable
 from pamcli.inference.whole import AliveTensors
 from pamcli.registry.architectures import loaded
 from pamcli.registry.load import build_network
@@ -32,7 +32,7 @@ SOME = Footprint(lambda strip: 1000 + 10 * strip, rows=(32, 160, 32))
 
 
 def choose(free: int | None, monkeypatch: pytest.MonkeyPatch, **options: Any) -> int:
-    monkeypatch.setattr(strip_choice, "free_memory", lambda device: free)
+    monkeypatch.setattr(memory, "free_memory", lambda device: free)
     return choose_strip(SOME, width=60, height=40, pictures=100, device=CPU, **options)
 
 
@@ -51,7 +51,7 @@ def test_a_picture_is_one_strip_where_that_pays_and_fits(monkeypatch: pytest.Mon
         return Footprint(lambda strip: taken if strip >= 192 else SOME.peak(strip), rows=(32, 192, 32))
 
     def chosen(footprint: Footprint, free: int | None) -> int:
-        monkeypatch.setattr(strip_choice, "free_memory", lambda device: free)
+        monkeypatch.setattr(memory, "free_memory", lambda device: free)
         return choose_strip(footprint, width=60, height=40, pictures=100, device=CPU)
 
     assert [chosen(whole(1800), free) for free in (None, 2572, 2571)] == [192, 192, 64]
@@ -78,7 +78,7 @@ def test_a_limit_is_for_all_that_the_program_takes(monkeypatch: pytest.MonkeyPat
 def test_the_least_limit_that_would_do_is_named_and_does(monkeypatch: pytest.MonkeyPatch) -> None:
     footprint = Footprint(lambda strip: 300_000_000 + 10_000_000 * strip, rows=(32, 160, 32))
     given = {"width": 60, "height": 40, "pictures": 1_000_000, "device": CPU, "taken": 123_456_789}
-    monkeypatch.setattr(strip_choice, "free_memory", lambda device: 10**12)
+    monkeypatch.setattr(memory, "free_memory", lambda device: 10**12)
     with pytest.raises(DeviceError, match="60 x 40 pixels does not fit into 700MB") as caught:
         choose_strip(footprint, max_memory=700_000_000, **given)  # type: ignore[arg-type]
     assert caught.value.hint == "`max_memory` 747MB is the least that would do"
@@ -217,6 +217,6 @@ def test_the_networks_run_in_the_strips_that_are_chosen(
     matcher(*pair, extras=())
     peak = counted("pasmnet", 320, 384).with_results(4 * 320 * 384).peak
     assert peak(64) < peak(384)
-    monkeypatch.setattr(strip_choice, "free_memory", lambda device: int(peak(64) / 0.7) + 9)
+    monkeypatch.setattr(memory, "free_memory", lambda device: int(peak(64) / 0.7) + 9)
     matcher(*pair, extras=())
     assert used == [384, 64]
