@@ -15,6 +15,9 @@ from pamcli.networks.neighbourhoods import signed_log
 RIGHT = 3.0
 """Confidence is the probability that a disparity is off by less, in pixels of the pictures."""
 
+SURROUNDINGS = 6
+"""Pixels to each side, in those of the scale, whose errors tell something of a pixel's own."""
+
 SMALLEST_NEAR = 1e-7  # attention below it counts as this much
 LARGEST_LOG_SCALE = 5.0  # of an error's distribution
 
@@ -42,6 +45,16 @@ class ErrorScale(nn.Module):
         seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
         scale: Tensor = self.out(F.relu(self.see(seen.to(self.see.weight.dtype))))
         return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)
+
+
+def with_surroundings(error_scale: Tensor) -> Tensor:
+    """Mean of a pixel's scale and of what is the mean around it: (B, h + 2 r, w + 2 r) to (B, h, w).
+
+    Logarithms both; r is `SURROUNDINGS`. Errors come in patches, in which a single pixel may look right.
+    """
+    scale, r = error_scale.exp(), SURROUNDINGS
+    around = F.avg_pool2d(scale[:, None], 2 * r + 1, stride=1)[:, 0]
+    return ((scale[:, r:-r, r:-r] + around) / 2).log()
 
 
 def confidence_of(error_scale: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample
-from pamcli.networks.error_scale import ErrorScale, confidence_of
+from pamcli.networks.error_scale import SURROUNDINGS, ErrorScale, confidence_of, with_surroundings
 from pamcli.networks.neighbourhoods import convex_enlarged, edged, mixed, neighbours, signed_log
 from pamcli.networks.parallax import (
     ParallaxMaps,
@@ -165,7 +165,8 @@ class PASMnet2(nn.Module):
         mixture = self.mask(torch.cat((hidden, v3[only], self.x2(x0[only])), 1))
         told = second.disparity, 2 * upsample(first.disparity[:, None])[:, 0]
         near = attention_near(fine.right_to_left, d)
-        error_scale = self.error_scale(hidden.detach(), near.detach(), d.detach(), [x.detach() for x in told])
+        own = self.error_scale(hidden.detach(), near.detach(), d.detach(), [x.detach() for x in told])
+        error_scale = with_surroundings(edged(own, SURROUNDINGS))
         return ScaledMatching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), error_scale)
 
 

@@ -5,6 +5,7 @@ Of the matching costs those rows are held that updates still look at, or that a 
 Shapes: h, w rows and columns of a scale, R rows of a strip of it; one pair at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.blocks import ResidualBlock
-from pamcli.networks.error_scale import confidence_of
+from pamcli.networks.error_scale import SURROUNDINGS, ErrorScale, confidence_of, with_surroundings
 from pamcli.networks.neighbourhoods import convex_enlarged, mixed
 from pamcli.networks.parallax import columns_near
 from pamcli.networks.pasmnet import STAGE_STRIDES
@@ -152,15 +153,17 @@ class StreamedPASMnet2:
         mixture = convolution(unit(joined(fine.hidden, matched, half), net.mask[0]), net.mask[1])
 
         weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader()
-        told: list[Reader] = []
+        told: Reader | None = None
         if confidence:
-            hidden = fine.hidden.reader()
-            told = [doubled(middle.disparity).reader(), doubled(doubled(coarse.disparity)).reader()]
+            coarser = doubled(middle.disparity), doubled(doubled(coarse.disparity))
+            told = ErrorScales(net.error_scale, fine, coarser).reader()
         disparity = torch.empty((1, 1, height, width), device=next(net.parameters()).device)
         received = disparity.new_empty((1, height // 4, width // 4))
-        sure = torch.empty_like(received) if confidence else None
+        sure = torch.empty_like(received)
         for first, last in strips(height // 4, strip // 4):
-            for reader in (*told, weights, found):
+            if told is not None:
+                told.expect(last + SURROUNDINGS)
+            for reader in (weights, found):
                 reader.expect(last)
             around.expect(last + 1)
             d, mixing = with_edges(around, first, last, 1), weights(first, last)  # the farthest ahead first
@@ -168,19 +171,13 @@ class StreamedPASMnet2:
                 enlarged = convex_enlarged(d[:, low : high + 2], mixing[:, :, low:high])
                 disparity[:, :, 4 * (first + low) : 4 * (first + high)] = enlarged
             received[:, first:last] = found(first, last)[:, 2]
-            if sure is not None:
-                own = d[:, 1:-1, 1:-1]
-                k, counts = columns_near(own)
-                near = attention3.logs(first, k[..., 0], k.shape[-1]).exp() * counts
-                others = [map_[:, 0] for map_ in read_all(told, first, last)]
-                scale = net.error_scale(hidden(first, last), near.sum(-1), own, others)
+            if told is not None:
+                scale = with_surroundings(with_edges(told, first, last, SURROUNDINGS))
                 sure[:, first:last] = confidence_of(scale)
-                for reader in (*told, hidden):
-                    reader.forget(last)
             weights.forget(last)
             found.forget(last)
             telling(READING + (1 - READING) * 4 * last / height)
-        return StreamedMatching(disparity, received, sure)
+        return StreamedMatching(disparity, received, None if told is None else sure)
 
 
 def _middle_layers(network: PASMnet2) -> list[nn.Conv2d]:
@@ -336,6 +333,30 @@ class Mixed(RollingMap):
         d = with_edges(self.d, first, last, self.scale.reach)
         self.mixing.forget(last)
         return mixed(self.scale.candidates(d, theirs), mixing)[:, None]
+
+
+class ErrorScales(RollingMap):
+    """How far off the disparity is likely to be, by what each pixel says of itself: (1, 1, h, w)."""
+
+    def __init__(self, layer: ErrorScale, fine: Settled, coarser: Sequence[RollingMap]) -> None:
+        """`coarser`: disparities of the coarser scales, in the pixels of this one."""
+        sources = fine.hidden, fine.disparity, fine.attention, *coarser
+        d = fine.disparity
+        super().__init__(d.height, d.step, max(source.ahead for source in sources), d.strip)
+        self.layer, self.attention = layer, fine.attention
+        self.sources = [source.reader() for source in sources]
+
+    def _reads(self, last: int) -> Reads:
+        return [(source, last) for source in self.sources]
+
+    def _compute(self, first: int, last: int) -> Tensor:
+        hidden, own, _, *others = read_all(self.sources, first, last)
+        k, counts = columns_near(own[:, 0])
+        near = self.attention.logs(first, k[..., 0], k.shape[-1]).exp() * counts
+        scale: Tensor = self.layer(hidden, near.sum(-1), own[:, 0], [other[:, 0] for other in others])
+        for source in self.sources:
+            source.forget(last)
+        return scale[:, None]
 
 
 def with_edges(disparity: Reader, first: int, last: int, reach: int) -> Tensor:

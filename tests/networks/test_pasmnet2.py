@@ -7,7 +7,7 @@ from formulas import formula_images, golden
 from random_networks import normalised, pasmnet2
 from torch import Tensor
 
-from pamcli.networks.error_scale import ErrorScale, confidence_of
+from pamcli.networks.error_scale import ErrorScale, confidence_of, with_surroundings
 from pamcli.networks.pasmnet2 import (
     BORDER,
     REACH,
@@ -217,6 +217,16 @@ def test_confidence_is_the_share_of_a_laplace_distribution_within_three_pixels()
     within = torch.distributions.Laplace(torch.zeros(4), scales)
     expected = within.cdf(torch.tensor(3.0)) - within.cdf(torch.tensor(-3.0))
     assert torch.allclose(confidence_of(scales.log()), expected, atol=1e-6)
+
+
+def test_half_of_the_error_that_is_expected_is_the_mean_of_what_is_expected_around() -> None:
+    scales = torch.ones(1, 20, 20)
+    scales[0, 8, 10] = 170.0
+    found = with_surroundings(scales.log()).exp()  # of rows and columns 6 to 13
+    assert found.shape == (1, 8, 8)
+    expected = torch.full((8, 8), 1.5)  # 13 x 13 pixels around each, one of which is 170
+    expected[2, 4] = (170 + 2) / 2
+    torch.testing.assert_close(found[0], expected)
 
 
 def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_nothing_else() -> None:
