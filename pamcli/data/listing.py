@@ -129,6 +129,38 @@ def _check_size(
         raise InputError(f"{shown(path)} is {here}, the left picture {shown(of_left)} is {there}")
 
 
+def resized(
+    sample: Sample, width: int, height: int, picture: Callable[[NDArray[Any], int, int], NDArray[Any]]
+) -> Sample:
+    """Bring a sample to pictures of `width` x `height` pixels, which `picture` makes of those that are there.
+
+    Disparities by the nearest pixel, never by a mean across an edge, and times the ratio of the widths; masks
+    by the nearest pixel; the calibration (focal length and offset) by the ratio of the widths. Without a
+    finer truth. Raises ValueError: a side below 1.
+    """
+    ratio = width / sample.left.shape[1]
+
+    def picked(values: NDArray[Any] | None) -> Any:
+        return None if values is None else nearest(values, width, height)
+
+    def truth(values: NDArray[np.float32] | None) -> Any:
+        return None if values is None else picked(values) * np.float32(ratio)
+
+    return replace(
+        sample,
+        left=picture(sample.left, width, height),
+        right=picture(sample.right, width, height),
+        disparity=truth(sample.disparity),
+        right_disparity=truth(sample.right_disparity),
+        visible=picked(sample.visible),
+        foreground=picked(sample.foreground),
+        masks=sample.masks and {name: picked(mask) for name, mask in sample.masks.items()},
+        fine=None,
+        fine_visible=None,
+        calibration=sample.calibration and sample.calibration.of_width(lambda side: side * ratio),
+    )
+
+
 def reduced(sample: Sample, times: int) -> Sample:
     """Make both pictures a whole number of times smaller on each side, by the means of areas.
 
@@ -138,25 +170,10 @@ def reduced(sample: Sample, times: int) -> Sample:
     height, width = (side // times for side in sample.left.shape[:2])
     if (height * times, width * times) != sample.left.shape[:2]:
         raise InputError(f"{sample.name} is no multiple of {times} pixels on each side")
-
-    def picked(values: NDArray[Any] | None) -> Any:
-        return None if values is None else nearest(values, width, height)
-
-    def truth(values: NDArray[np.float32] | None) -> Any:
-        return None if values is None else picked(values) / np.float32(times)
-
     return replace(
-        sample,
-        left=area_mean(sample.left, width, height),
-        right=area_mean(sample.right, width, height),
-        disparity=truth(sample.disparity),
-        right_disparity=truth(sample.right_disparity),
-        visible=picked(sample.visible),
-        foreground=picked(sample.foreground),
-        masks=sample.masks and {name: picked(mask) for name, mask in sample.masks.items()},
+        resized(sample, width, height, area_mean),
         fine=None if sample.disparity is None else sample.disparity / np.float32(times),
         fine_visible=sample.visible,
-        calibration=sample.calibration and sample.calibration.of_width(lambda side: side / times),
     )
 
 

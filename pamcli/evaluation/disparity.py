@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pamcli.data.listing import resized
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
 from pamcli.evaluation import comparison, studies
@@ -14,7 +15,6 @@ from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Dispari
 from pamcli.evaluation.error_distributions import FRACTIONS
 from pamcli.evaluation.figures import ImageFigures, flat
 from pamcli.evaluation.methods import Estimates, Method, NetworkMethod
-from pamcli.evaluation.preparing import resize_sample
 from pamcli.evaluation.protocols import (
     MEANS,
     POOLED,
@@ -29,6 +29,7 @@ from pamcli.evaluation.report_pictures import ShownPair, consistency_panels, sho
 from pamcli.evaluation.results import Evaluation, Fact
 from pamcli.evaluation.run import MeasuredSet, Task
 from pamcli.evaluation.tables import Column, Table, Value, json_row, json_rows, json_value, text_columns
+from pamcli.imaging.resize import imresize_to
 
 HEADLINE = ("epe", "d1", "bad-2", "bad-3", "density", "bad-1", "rms", "bad-4", "bad-0.5")
 SPREAD = ("a50", "a90", "a95", "a99")
@@ -107,7 +108,7 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
     def case(self, sample: Sample) -> Sample | None:
         if sample.disparity is None:
             return None
-        return sample if self.resize is None else resize_sample(sample, *self.resize)
+        return sample if self.resize is None else resized(sample, *self.resize, imresize_to)
 
     def meter(self, source: Source) -> DisparityMeter:
         name = source.spec.info.name if source.spec else ""

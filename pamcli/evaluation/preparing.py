@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.source import Sample
-from pamcli.imaging.resize import imresize_to, nearest
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -35,37 +34,6 @@ def interpolate_background(disparity: NDArray[np.float32]) -> NDArray[np.float32
         filled[: rows[0]] = filled[rows[0]]
         filled[rows[-1] + 1 :] = filled[rows[-1]]
     return filled
-
-
-def resize_sample(sample: Sample, width: int, height: int) -> Sample:
-    """Bring a sample to pictures of `width` x `height` pixels.
-
-    Pictures by MATLAB's antialiased bicubic; disparities by the nearest pixel, never by a mean across an
-    edge, and times the ratio of the widths; masks by the nearest pixel; the calibration (focal length and
-    offset) by the ratio of the widths. Raises ValueError: a side below 1.
-    """
-    ratio = width / sample.left.shape[1]
-
-    def truth(disparity: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-        return None if disparity is None else nearest(disparity, width, height).astype(np.float32) * ratio
-
-    def mask(values: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-        return None if values is None else nearest(values, width, height).astype(np.bool_)
-
-    return replace(
-        sample,
-        left=imresize_to(sample.left, width, height),
-        right=imresize_to(sample.right, width, height),
-        disparity=truth(sample.disparity),
-        right_disparity=truth(sample.right_disparity),
-        visible=mask(sample.visible),
-        foreground=mask(sample.foreground),
-        masks=sample.masks
-        and {name: nearest(each, width, height) == 1 for name, each in sample.masks.items()},
-        fine=None,
-        fine_visible=None,
-        calibration=sample.calibration and sample.calibration.of_width(lambda side: side * ratio),
-    )
 
 
 def repeated(values: NDArray[Scalar], times: int) -> NDArray[Scalar]:

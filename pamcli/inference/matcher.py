@@ -58,7 +58,7 @@ class StereoResult:
     visible: NDArray[np.bool_] | None = None
     """(H, W): the left pixel is seen in the right view too."""
     confidence: NDArray[np.float32] | None = None
-    """(H, W) in [0, 1]: how far the attention of both views supports the disparity."""
+    """(H, W) in [0, 1]: how sure the disparity is (the guide's page confidence says what it means)."""
     matched_size: tuple[int, int] | None = None
     """Rows and columns in which the pair was matched, where that is not the size of its pictures."""
 

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from pam_program import Run, pam, refuse, unchanged
 
+from pamcli.data.listing import resized
 from pamcli.data.source import Sample
 from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, DisparitySummary, Estimate
-from pamcli.evaluation.preparing import resize_sample
 from pamcli.evaluation.protocols import PROTOCOLS, DisparityProtocol
+from pamcli.imaging.resize import imresize_to
 from pamcli.inference.matcher import StereoMatcher
 
 KITTI = "kitti2015:kitti"
@@ -155,7 +156,7 @@ def test_max_gt_counts_less_and_says_so(networks: None, mine: Path) -> None:
 
 def test_resize_changes_pictures_and_truth_and_says_so(networks: None, mine: Path) -> None:
     found = answer(pam("eval", "disparity", "--data", "pairs:mine", "--resize", "64x48", "--json"))
-    small = [resize_sample(sample, 64, 48) for sample in without_masks()]
+    small = [resized(sample, 64, 48, imresize_to) for sample in without_masks()]
     same(found["sets"][0], of_network(small, kitti=False))
     assert any("64 x 48" in note for note in found["notes"])
 
