@@ -1,4 +1,4 @@
-"""Things to be put in front of real pictures: posts, fences, twigs, wires and shapes, as textures with holes.
+"""Things to be put in front of real pictures: posts, fences, twigs, wires, frames and shapes, as textures.
 
 Texture tensors (4, FINER h, FINER w) as in `textures`: colours times opacity, and opacity.
 """
@@ -63,19 +63,31 @@ def _wire(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
 
 
 def _shape(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
-    """A solid outline with a made-up look, or with that of another part of the picture."""
+    """A solid outline."""
     rows, columns = _sized(rng, picture, 0.7, 0.7)
+    return cut(_surface(rng, picture, rows, columns), looks.random_shape(rng, rows, columns)), 0.1
+
+
+def _framework(rng: Generator, picture: Picture) -> tuple[Tensor, float]:
+    """What stands behind is seen through it: frames, wheels, tubes."""
+    rows, columns = _sized(rng, picture, 0.9, 0.9)
+    return cut(_surface(rng, picture, rows, columns), looks.framework(rng, rows, columns)), 0.1
+
+
+def _surface(rng: Generator, picture: Picture, rows: int, columns: int) -> Tensor:
+    """One colour, a made-up look, or that of another part of the picture."""
     height, width = picture.shape[:2]
-    if rng.random() < 0.5:
-        surface = made_up(rng, rows, columns)
-    else:
-        high, wide = min(rows // FINER, height), min(columns // FINER, width)
-        top, left = int(rng.integers(height - high + 1)), int(rng.integers(width - wide + 1))
-        piece = picture[top : top + high, left : left + wide][:, :: rng.choice([-1, 1])]
-        piece = cv2.resize(np.ascontiguousarray(piece), (columns, rows), interpolation=cv2.INTER_CUBIC)
-        surface = opaque(piece / np.float32(255) * np.float32(rng.uniform(0.6, 1.4))).clamp(0, 1)
-    return cut(surface, looks.random_shape(rng, rows, columns)), 0.1
+    look = rng.random()
+    if look < 0.2:
+        return thickets.even(rng, rows, columns)
+    if look < 0.5:
+        return made_up(rng, rows, columns)
+    high, wide = min(rows // FINER, height), min(columns // FINER, width)
+    top, left = int(rng.integers(height - high + 1)), int(rng.integers(width - wide + 1))
+    piece = picture[top : top + high, left : left + wide][:, :: rng.choice([-1, 1])]
+    piece = cv2.resize(np.ascontiguousarray(piece), (columns, rows), interpolation=cv2.INTER_CUBIC)
+    return opaque(piece / np.float32(255) * np.float32(rng.uniform(0.6, 1.4))).clamp(0, 1)
 
 
-THINGS = (_post, _fence, _twig, _wire, _shape)
-_SHARES = (0.35, 0.1, 0.1, 0.1, 0.35)
+THINGS = (_post, _fence, _twig, _wire, _shape, _framework)
+_SHARES = (0.25, 0.1, 0.1, 0.1, 0.25, 0.2)

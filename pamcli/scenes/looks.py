@@ -103,6 +103,34 @@ def branches(rng: Generator, height: int, width: int) -> Mask:
     return mask
 
 
+def framework(rng: Generator, height: int, width: int) -> Mask:
+    """A frame with crossbars, a wheel with spokes, or bent tubes, thin or thick, around large holes."""
+    mask = np.zeros((height, width), np.uint8)
+    thickness = max(2, round(min(height, width) * np.exp(rng.uniform(np.log(0.03), np.log(0.2)))))
+    kind = rng.integers(3)
+    if kind == 0:
+        for side, across in ((height, False), (width, True)):
+            count = int(rng.integers(2, 6))
+            thick = max(1, min(thickness, side // (2 * count)))  # holes as wide as what is between them
+            for place in np.linspace(0, side - thick, count).astype(int):
+                band = slice(place, place + thick)
+                mask[(slice(None), band) if across else band] = 255
+    elif kind == 1:
+        middle, radii = (width // 2, height // 2), ((width - thickness) // 2, (height - thickness) // 2)
+        cv2.ellipse(mask, middle, radii, 0, 0, 360, 255, thickness, cv2.LINE_AA)
+        turn, spoke = rng.uniform(0, np.pi), max(1, round(thickness * rng.uniform(0.2, 1.0)))
+        for angle in turn + np.linspace(0, 2 * np.pi, int(rng.integers(0, 9)), endpoint=False):
+            rim = np.rint(middle + radii * np.array([np.cos(angle), np.sin(angle)])).astype(int)
+            cv2.line(mask, middle, rim.tolist(), 255, spoke, cv2.LINE_AA)
+    else:
+        for _ in range(int(rng.integers(2, 5))):
+            corners = rng.uniform(0, 1, (int(rng.integers(3, 6)), 2)) * (width, height)
+            cv2.polylines(
+                mask, [np.rint(corners).astype(np.int32)], bool(rng.integers(2)), 255, thickness, cv2.LINE_AA
+            )
+    return np.asarray(mask / np.float32(255), np.float32)
+
+
 def _grid(height: int, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Columns and rows in [-1, 1]."""
     return np.linspace(-1, 1, width)[None], np.linspace(-1, 1, height)[:, None]

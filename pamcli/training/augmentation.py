@@ -69,7 +69,7 @@ class Augmentation:
     from the left one, with a truth at nearly every pixel (`redrawing`)."""
     insert: Share = 0.0
     """Disparity: probability that things are put in front of a pair with a truth of its left view alone:
-    posts, wires, fences, shapes, each with its truth (`inserting`)."""
+    posts, wires, fences, frames, shapes, each with its truth (`inserting`)."""
     erase: Share = 0.0
     """Probability that a rectangle of the right view is covered; not for super-resolution."""
 

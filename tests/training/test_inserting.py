@@ -10,7 +10,7 @@ import torch
 from example_pairs import CROP, Stored, examples, pair
 
 from pamcli.data.source import Sample
-from pamcli.scenes import inserts
+from pamcli.scenes import inserts, looks
 from pamcli.training import inserting
 from pamcli.training.augmentation import Augmentation, Example
 from pamcli.training.examples import Examples
@@ -118,6 +118,14 @@ def test_every_thing_can_be_put_before_a_pair() -> None:
             assert 0 <= float(texture.min()) <= float(texture.max()) <= 1
             assert (texture[:3] <= texture[3] + 1e-5).all(), "colours times opacity"
             assert float(texture[3].max()) > 0.5
+
+
+def test_what_stands_behind_a_framework_is_seen_through_it() -> None:
+    for seed in range(60):
+        mask = looks.framework(rng(seed), 96, 128)
+        assert 0.02 < mask.mean() < 0.8
+        assert (mask < 0.5).any()
+        assert mask.max() == 1
 
 
 def test_examples_get_things_by_their_share_where_the_left_view_alone_has_labels() -> None:
