@@ -13,7 +13,7 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.pictures import MatchSize
-from pamcli.inference.runners import Module, Runner, Session
+from pamcli.inference.runners import Runner, Session, runner_of
 from pamcli.inference.tiling import tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
@@ -78,13 +78,8 @@ class ForeignNetwork:
             _check_precision(session, precision)
             return cls(described, session)
         described = read_description(path)
-        runner: Runner
-        if network_from is not None:
-            runner = Module.load(network_from, device, precision)
-        elif not described.network:
-            raise UsageError(f"{path} names no network", "`network_from` MODULE:FUNCTION makes it")
-        else:
-            runner = Session.load(Path(described.network), device)
+        runner = runner_of(path, described.network, network_from, device, precision)
+        if isinstance(runner, Session):
             _check_precision(runner, precision)
         initial = Session.load(Path(described.initial), device) if described.initial else None
         return cls(described, runner, initial)

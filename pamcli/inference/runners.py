@@ -161,6 +161,22 @@ class Module:
 Runner = Session | Module
 
 
+def runner_of(
+    described: Path | None, network: str, network_from: str | None, device: str, precision: str
+) -> Runner:
+    """Load the network that a description names, or that "module:function" makes where it names none.
+
+    network: the ONNX file, or "". Raises UsageError: both, or neither; and as `Session.load`, `Module.load`.
+    """
+    if network and network_from is not None:
+        raise UsageError(f"{described} names {network}, and `network_from` another network", "leave one out")
+    if network_from is not None:
+        return Module.load(network_from, device, precision)
+    if not network:
+        raise UsageError(f"{described} names no network", "`network_from` MODULE:FUNCTION makes it")
+    return Session.load(Path(network), device)
+
+
 def _shape(given: list[Any]) -> tuple[int | None, ...]:
     """Sides as ONNX Runtime says them, None where they are free."""
     return tuple(side if isinstance(side, int) and side > 0 else None for side in given or [])

@@ -283,4 +283,7 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
     ):
         refuse(pam(*DISPARITY, *options, source), code, said)
     refuse(pam(*DISPARITY, "--weights", "mine.toml"), 2, "mine.toml names no network", "--network-from")
+    Path("both.toml").write_text('network = "other.onnx"\n' + Path("mine.toml").read_text())
+    both = ("--weights", "both.toml", "--network-from", "mynetwork:make")
+    refuse(pam(*DISPARITY, *both), 2, "both.toml names other.onnx, and --network-from another network")
     refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "takes a description as --weights")
