@@ -214,7 +214,8 @@ def describe(
     $ pam weights describe stereo.onnx -o stereo.toml --set white=255 --set channels=BGR --overwrite
     """
     console = messages.console()
-    at_most_one({"NET.onnx": network, "--network-from": known.network_from})
+    if network is not None and network.suffix == ".onnx":
+        at_most_one({"NET.onnx": network, "--network-from": known.network_from})
     if network is None and known.network_from is None:
         raise UsageError("no network is named", "NET.onnx, or --network-from MODULE:FUNCTION")
     if network is not None and network.suffix not in (".onnx", ".toml"):

@@ -13,7 +13,7 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.pictures import MatchSize
-from pamcli.inference.runners import Module, Runner, Session
+from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiling import tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
@@ -67,7 +67,7 @@ class ForeignNetwork:
         Raises ModelError, DeviceError, UsageError.
         """
         if path.suffix == ".onnx":
-            session = Session.load(path, device)
+            session = Session.load(path, device, precision)
             described = recognised(session, path.name)
             if described is None:
                 raise ModelError(
@@ -75,17 +75,9 @@ class ForeignNetwork:
                     f"{session.interface}",
                     "pam weights describe NET.onnx -o NET.toml, then --weights NET.toml",
                 )
-            _check_precision(session, precision)
             return cls(described, session)
         described = read_description(path)
-        runner: Runner
-        if network_from is not None:
-            runner = Module.load(network_from, device, precision)
-        elif not described.network:
-            raise UsageError(f"{path} names no network", "`network_from` MODULE:FUNCTION makes it")
-        else:
-            runner = Session.load(Path(described.network), device)
-            _check_precision(runner, precision)
+        runner = open_runner(described.network, network_from, device, precision, path)
         initial = Session.load(Path(described.initial), device) if described.initial else None
         return cls(described, runner, initial)
 
@@ -300,11 +292,6 @@ def recognised(session: Session, network: str, initial: str = "") -> Description
         interface, scale = session.probed()
         described = recognise(interface, network, initial=initial, scale=scale)
     return described
-
-
-def _check_precision(runner: Runner, precision: str) -> None:
-    if precision not in ("auto", runner.compute.precision):
-        raise UsageError(f"{runner.name} takes {runner.compute.precision}, not {precision}", "export it anew")
 
 
 def _resized(
