@@ -100,7 +100,7 @@ class StatedRectification:
 
     def __post_init__(self) -> None:
         for rotation in self.rotations:
-            _check_rotation(rotation, "what rectifies a camera's pictures")
+            check_rotation(rotation, "what rectifies a camera's pictures is no rotation")
 
     def exchanged(self) -> StatedRectification:
         """Exchange the cameras: what was the right one is the left one."""
@@ -141,7 +141,7 @@ class Rig:
     """None: the file says nothing of how its pictures are rectified."""
 
     def __post_init__(self) -> None:
-        _check_rotation(self.rotation, "R")
+        check_rotation(self.rotation, "R is no rotation")
         if not np.linalg.norm(self.translation) > 0:
             raise InputError("T is zero: both cameras stand in one place")
         if self.left.fisheye != self.right.fisheye:
@@ -369,8 +369,9 @@ def _scaled(matrix: Floats, x: float, y: float) -> Floats:
     return scaled
 
 
-def _check_rotation(rotation: Floats, name: str) -> None:
+def check_rotation(rotation: Floats, said: str) -> None:
+    """Raise InputError with what is said where a matrix (3, 3) is no rotation, to a thousandth."""
     with np.errstate(all="ignore"):  # of numbers far from any rotation's
         error = np.abs(rotation @ rotation.T - np.eye(3)).max()
     if not (error < 1e-3 and np.linalg.det(rotation) > 0):  # also true for NaN
-        raise InputError(f"{name} is no rotation")
+        raise InputError(said)

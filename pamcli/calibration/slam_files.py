@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pamcli.calibration.parsing import Tree, matrix, number, numbers, size_of
+from pamcli.calibration.parsing import Tree, number, numbers, size_of
 from pamcli.calibration.rectified import Calibration, Floats
 from pamcli.calibration.rig import Camera
 from pamcli.calibration.ros_files import ros
@@ -49,7 +49,7 @@ def kalibr(tree: Tree, pair: tuple[int, int]) -> StoredCalibration:
         transform: Floats = np.eye(4)
         for index in steps:
             step = part(tree, f"cam{index}")["T_cn_cnm1"]
-            transform = matrix(step, f"cam{index}: T_cn_cnm1", 4, 4) @ transform
+            transform = rigid(step, f"cam{index}: T_cn_cnm1") @ transform
         exchanged = pair[0] > pair[1]
         ordered = cameras[::-1] if exchanged else cameras
         rig = rig_of(ordered, transform[:3, :3], transform[:3, 3], size, exchanged)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pamcli.calibration.parsing import Tree, number, numbers
 from pamcli.calibration.rectified import LONGEST_BASELINE, Calibration, Floats
-from pamcli.calibration.rig import Camera, Rig, StatedRectification
+from pamcli.calibration.rig import Camera, Rig, StatedRectification, check_rotation
 from pamcli.errors import InputError
 
 
@@ -199,10 +199,7 @@ def rigid(value: Any, key: str) -> Floats:
     """(4, 4), of a matrix (4, 4) or its first three rows. Raises InputError: no rotation in it."""
     found: Floats = np.eye(4)
     found[:3] = numbers(value, key, 12, 16)[:12].reshape(3, 4)
-    rotation = found[:3, :3]
-    with np.errstate(all="ignore"):  # of numbers far from any rotation's
-        if not np.abs(rotation @ rotation.T - np.eye(3)).max() < 1e-3:
-            raise InputError(f"{key} holds no rotation")
+    check_rotation(found[:3, :3], f"{key} holds no rotation")
     return found
 
 

@@ -214,6 +214,8 @@ def describe(
     $ pam weights describe stereo.onnx -o stereo.toml --set white=255 --set channels=BGR --overwrite
     """
     console = messages.console()
+    if network is not None and network.suffix == ".onnx":
+        at_most_one({"NET.onnx": network, "--network-from": known.network_from})
     if network is None and known.network_from is None:
         raise UsageError("no network is named", "NET.onnx, or --network-from MODULE:FUNCTION")
     if network is not None and network.suffix not in (".onnx", ".toml"):
@@ -221,8 +223,6 @@ def describe(
             f"{network} is neither an .onnx file nor a description (.toml)",
             "a PyTorch network is described by --network-from MODULE:FUNCTION: pam guide own-network",
         )
-    if network is not None and network.suffix == ".onnx":
-        at_most_one({"NET.onnx": network, "--network-from": known.network_from})
     picture = to.output.with_suffix(".png")
     check_new_file(to.output, ".toml", overwrite=to.overwrite or to.output == network)
     check_new_file(picture, ".png", overwrite=to.overwrite)

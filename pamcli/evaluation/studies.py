@@ -43,10 +43,13 @@ Rows = list[dict[str, Value]]
 def variants(kind: str, method: Method | None) -> Mapping[float, Callable[[Sample], Estimate]]:
     """Run a network otherwise, by the factor of the resolution, or by its maximum disparity, px.
 
-    Files are what they are, and have no variants. Raises UsageError: files at resolutions.
+    Files are what they are, and have no variants, nor has the range of a network whose search is fixed.
+    Raises UsageError: files at resolutions.
     """
     if isinstance(method, NetworkMethod):
         if kind == "range":
+            if getattr(method.network, "fixed_search", False):
+                return {}
             return {limit: _limited(method, limit) for limit in LIMITS}
         return {factor: _at_resolution(method, factor) for factor in RESOLUTIONS if factor != 1}
     if kind == "range":

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.colormap import colorize
 from pamcli.inference.foreign import recognised
-from pamcli.inference.runners import Runner, Session, runner_of
+from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.trial import (
     ASPECTS,
@@ -127,11 +127,11 @@ def opened(
     beside: the description that is to be written, which names files as they lie from there. Raises
     ModelError, DeviceError, UsageError.
     """
-    base, described = None, network
+    base, named_by = None, network or "the description"
     if network is not None and network.suffix == SUFFIX:
         base = read_description(network)
-        network = Path(base.network) if base.network else None
-    runner = runner_of(described, str(network or ""), network_from, device, "auto")
+        network = Path(base.network) if base.network and network_from is None else None
+    runner = open_runner(network, network_from, device, "auto", named_by)
     first = settings.get("initial") or (base.initial if base else "")
     initial = Session.load(Path(first), device) if first else None
     name = ""

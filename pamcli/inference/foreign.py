@@ -13,7 +13,7 @@ from torch import Tensor
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.pictures import MatchSize
-from pamcli.inference.runners import Runner, Session, runner_of
+from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiling import tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
@@ -67,7 +67,7 @@ class ForeignNetwork:
         Raises ModelError, DeviceError, UsageError.
         """
         if path.suffix == ".onnx":
-            session = Session.load(path, device)
+            session = Session.load(path, device, precision)
             described = recognised(session, path.name)
             if described is None:
                 raise ModelError(
@@ -75,12 +75,9 @@ class ForeignNetwork:
                     f"{session.interface}",
                     "pam weights describe NET.onnx -o NET.toml, then --weights NET.toml",
                 )
-            _check_precision(session, precision)
             return cls(described, session)
         described = read_description(path)
-        runner = runner_of(path, described.network, network_from, device, precision)
-        if isinstance(runner, Session):
-            _check_precision(runner, precision)
+        runner = open_runner(described.network, network_from, device, precision, path)
         initial = Session.load(Path(described.initial), device) if described.initial else None
         return cls(described, runner, initial)
 
@@ -295,11 +292,6 @@ def recognised(session: Session, network: str, initial: str = "") -> Description
         interface, scale = session.probed()
         described = recognise(interface, network, initial=initial, scale=scale)
     return described
-
-
-def _check_precision(runner: Runner, precision: str) -> None:
-    if precision not in ("auto", runner.compute.precision):
-        raise UsageError(f"{runner.name} takes {runner.compute.precision}, not {precision}", "export it anew")
 
 
 def _resized(

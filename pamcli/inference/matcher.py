@@ -134,7 +134,9 @@ class StereoMatcher(NetworkOnDevice):
         self.sure_at_once = True
         if isinstance(network, ForeignNetwork):
             self.sure_at_once = "confidence" in network.spec.outputs.values()
+        self.fixed_search = False  # a maximum disparity cannot be set
         if isinstance(network, OnnxNetwork | ForeignNetwork):
+            self.fixed_search = True
             self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
             mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
         self._mean, self._std = (torch.tensor(each, device=compute.device) for each in (mean, std))

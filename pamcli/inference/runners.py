@@ -40,8 +40,11 @@ class Session:
     session: Any
 
     @classmethod
-    def load(cls, path: Path, device: str) -> "Session":
-        """Raises ModelError, DeviceError, UsageError as `open_session`; a file may name others beside it."""
+    def load(cls, path: Path, device: str, precision: str = "auto") -> "Session":
+        """Raises ModelError, DeviceError, UsageError as `open_session`; a file may name others beside it.
+
+        precision: auto, or its own. UsageError: another one.
+        """
         session, where = open_session(path, device)
         inputs, outputs = (
             tuple(Port(each.name, _shape(each.shape), each.type) for each in ports)
@@ -52,6 +55,8 @@ class Session:
                 raise ModelError(f"{path}: its input {port.name} is a {port.type}, which no picture can be")
         half = any(port.type == "tensor(float16)" for port in inputs)
         compute = Compute(torch.device("cpu"), "fp16" if half else "fp32", f"onnxruntime {where}")
+        if precision not in ("auto", compute.precision):
+            raise UsageError(f"{path} takes {compute.precision}, not {precision}", "export it anew")
         return cls(str(path), compute, Interface(inputs, outputs), session)
 
     @property
@@ -161,20 +166,18 @@ class Module:
 Runner = Session | Module
 
 
-def runner_of(
-    described: Path | None, network: str, network_from: str | None, device: str, precision: str
+def open_runner(
+    network: str | Path | None, network_from: str | None, device: str, precision: str, named_by: str | Path
 ) -> Runner:
-    """Load the network that a description names, or that "module:function" makes where it names none.
+    """Open an ONNX file, or what "module:function" makes, which then comes first.
 
-    network: the ONNX file, or "". Raises UsageError: both, or neither; and as `Session.load`, `Module.load`.
+    named_by: the description that names the file. Raises ModelError, DeviceError, UsageError: it names none.
     """
-    if network and network_from is not None:
-        raise UsageError(f"{described} names {network}, and `network_from` another network", "leave one out")
     if network_from is not None:
         return Module.load(network_from, device, precision)
     if not network:
-        raise UsageError(f"{described} names no network", "`network_from` MODULE:FUNCTION makes it")
-    return Session.load(Path(network), device)
+        raise UsageError(f"{named_by} names no network", "`network_from` MODULE:FUNCTION makes it")
+    return Session.load(Path(network), device, precision)
 
 
 def _shape(given: list[Any]) -> tuple[int | None, ...]:

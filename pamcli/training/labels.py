@@ -58,6 +58,11 @@ def to_label(
     if double := wanted.keys() & turned.keys():
         raise UsageError(f"{shown(min(double))} is among the pairs already", "rename it, or omit --mirrored")
     wanted |= turned
+    named: dict[Path, str] = {}
+    for name in wanted:
+        if (other := named.setdefault(label_files(folder, name)["right"], name)) != name:
+            said = f"{shown(other)} and {shown(name)} would have their labels in one file"
+            raise UsageError(said, "rename one of them")
     there = {name for name in wanted if not overwrite and label_files(folder, name)["right"].exists()}
     if there:
         LOG.info(f"{counted(len(there), 'pair')} of {len(wanted)} labelled there already")

@@ -191,13 +191,10 @@ class Trainer:
                 writer.validate()
                 if self.processes.any_of(stop.reason is not None):
                     return RunEnd(self.step, stop.reason or "terminated")
-        self._learn()
         sums = _Sums()
         observer.started(self.step, self.steps)
-        freezes = math.ceil(self.recipe.freeze_from * self.steps)
         for batch in sums.timed(batches):
-            if self.step == freezes:
-                self._learn()
+            training_mode(self.recipe, self.network, self.step / self.steps)
             sums.add(self.step + 1, batch, *self.take_step(batch))
             observer.stepped(self.step)
             end = self.step == self.steps
@@ -219,9 +216,6 @@ class Trainer:
                 return RunEnd(self.step, stop.reason or "terminated")
             sums.begin()
         return RunEnd(self.step, None)
-
-    def _learn(self) -> None:
-        training_mode(self.recipe, self.network, self.step / self.steps)
 
     def _validates(self) -> bool:
         due = self.step == self.steps or self.step % self.recipe.validate_every == 0

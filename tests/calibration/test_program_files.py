@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from pathlib import Path
 
 import calibration_files as files
@@ -198,8 +199,13 @@ def test_a_fisheye_of_opencvs_by_its_name(tmp_path: Path) -> None:
     check_rig(read(tmp_path, files.opencv(**rig, Size=files.SIZE, R=files.R, T=files.T)), fisheye=True)
 
 
+MIRROR = "data: [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1]"
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "one euroc": ((programs.euroc(True),), "tells of one camera (give two files: cam0/sensor.yaml"),
+    "mirrored euroc": (
+        tuple(re.sub(r"data: \[[^]]*\]", MIRROR, programs.euroc(left)) for left in (True, False)),
+        "T_BS holds no rotation",
+    ),
     "one ost": ((programs.ost("left"),), "tells of one camera"),
     "omni": ((programs.chain().replace("pinhole", "omni"),), "'omni' is not pinhole, and no model of OpenCV"),
     "fov": ((programs.chain().replace("radtan", "fov"),), "calibrate with pinhole-radtan"),

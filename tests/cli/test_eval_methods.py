@@ -73,8 +73,6 @@ def test_a_pytorch_network_of_ones_own_beside_another(
     for others in (["pasmnet2"], ["opencv"], ["onnx.toml"]):
         refuse(pam(*measure, "--method", *others), 2, "no --method is a description", "--network-from makes")
     refuse(pam(*measure, "--predictions", "kitti"), 2, "--predictions and --network-from contradict")
-    both = ("--weights", "onnx.toml")
-    refuse(pam(*measure, *both), 2, "onnx.toml names other.onnx, and --network-from another network")
 
 
 @pytest.mark.parametrize(

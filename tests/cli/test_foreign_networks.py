@@ -256,6 +256,8 @@ def test_a_description_is_a_method_beside_another(networks: None, kitti: Path) -
             assert {*figures} - ONLY_ALONE
             for metric in {*figures} - ONLY_ALONE:
                 assert beside[over][part][metric] == figures[metric], (over, part, metric)
+    studied = pam(*data, "--weights", "net.toml", "--study", "range").records[0]["study"]["rows"]
+    assert {row["maximum"] for row in studied} == {"as measured"}, "what it searches cannot be set"
 
 
 def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +285,9 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
     ):
         refuse(pam(*DISPARITY, *options, source), code, said)
     refuse(pam(*DISPARITY, "--weights", "mine.toml"), 2, "mine.toml names no network", "--network-from")
-    Path("both.toml").write_text('network = "other.onnx"\n' + Path("mine.toml").read_text())
-    both = ("--weights", "both.toml", "--network-from", "mynetwork:make")
-    refuse(pam(*DISPARITY, *both), 2, "both.toml names other.onnx, and --network-from another network")
+    again = ["weights", "describe", "mine.toml", "-o", "again.toml"]
+    refuse(pam(*again), 2, "mine.toml names no network", "--network-from MODULE:FUNCTION makes it")
+    run = pam(*again, "--network-from", "mynetwork:make")
+    assert run.code == 0, run.stderr
+    assert "white = 1" in Path("again.toml").read_text()
     refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "takes a description as --weights")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import test_loop
 import torch
 from test_loop import RECIPE, STEPS, Run, raises_at
 
@@ -28,6 +29,25 @@ def test_the_statistics_of_batch_norm_stand_from_a_part_of_the_run_on_also_after
     assert moved == [True] * 4 + [False] * 3  # 0.6 of 8 steps are 4.8: from the sixth on
     assert found[-1] is not None
     assert found[-1].pairs == 2 * STEPS
+
+
+def test_the_statistics_stand_from_the_same_step_on_after_a_stop_as_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_loop, "STEPS", 100)
+    part = 0.07  # times 100 that is more than 7, for a computer
+    recipe = replace(RECIPE, freeze_from=part, batch_norm_momentum=0.5, checkpoint_every=1, keep=100)
+    kept = []
+    for name, stops in (("whole", [10]), ("stopped", [8, 10])):
+        run = Run(tmp_path / name, recipe)
+        for step in stops:
+            with pytest.raises(KeyboardInterrupt):
+                run.go(before=raises_at(step, KeyboardInterrupt()))
+        found = [read_checkpoint(file) for _, file in list_checkpoints(run.folder.checkpoints)]
+        kept.append([each.network["1.running_mean"] for each in found if each is not None])
+    for means in kept:
+        moved = [not torch.equal(*pair) for pair in itertools.pairwise(means)]
+        assert moved == [True] * 6 + [False] * 2
 
 
 def test_the_kept_weights_are_the_mean_of_the_end_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pamcli.data.source import Sample, Source
+from pamcli.errors import UsageError
 from pamcli.imaging.matching import DenseMatch
 from pamcli.inference.matcher import StereoMatcher, StereoResult
 from pamcli.training import labels
-from pamcli.training.labels import find_labels
+from pamcli.training.labels import find_labels, to_label
 
 NAN = np.nan
 
@@ -39,3 +43,25 @@ def test_labels_are_found_in_the_enlarged_pair_where_both_agree(
     label = find_labels(StereoMatcher.load(device="cpu"), view, view)
     np.testing.assert_array_equal(label[0, :5], [10.5, NAN, 20, NAN, NAN])
     assert np.isnan(label[1:]).all()
+
+
+class Named(Source):
+    """Pairs of these names, which are never loaded."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def load(self, index: int) -> Sample:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("names", [("a/b", "a_b"), ("a/b_c", "d", "a_b/c")])
+def test_pairs_whose_labels_would_be_one_file_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=f"{names[0]} and {names[-1]} would have their labels in one file"):
+        to_label(Named(*names), tmp_path, mirrored=False, overwrite=False, weights=None)
+    assert [*to_label(Named("a/b", "a/c"), tmp_path, mirrored=True, overwrite=True, weights=None)] == [
+        "a/b",
+        "a/c",
+        "a/b-mirrored",
+        "a/c-mirrored",
+    ]
