@@ -42,7 +42,7 @@ def shares(pieces: list[tuple[int, int]], middle: float = 0.5) -> list[NDArray[n
         shared = one[1] - other[0]
         place = (np.arange(shared, dtype=np.float32) + 0.5) / shared
         second = np.clip((place - middle) / RAMP + 0.5, 0, 1)
-        found[index][-shared:] *= 1 - second
+        found[index][len(found[index]) - shared :] *= 1 - second  # they may share nothing
         found[index + 1][:shared] *= second
     return found
 
