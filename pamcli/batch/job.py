@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pamcli.errors import PamError
-from pamcli.files.pairing import STDIN, STDIN_NAME, PairName
+from pamcli.files.finding import STDIN_NAME
+from pamcli.files.pairing import STDIN, PairName
 
 
 @dataclass(frozen=True, slots=True)

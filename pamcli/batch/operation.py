@@ -14,8 +14,9 @@ import numpy as np
 
 from pamcli.batch.job import Job
 from pamcli.batch.video_results import StoredFrames
+from pamcli.files.finding import STDIN_NAME
 from pamcli.files.outputs import Encoded
-from pamcli.files.pairing import STDIN, STDIN_NAME, PairName, reading_stdin
+from pamcli.files.pairing import STDIN, PairName, reading_stdin
 from pamcli.files.suffixes import PackedLayout
 from pamcli.imaging.preflight import check_pair
 from pamcli.imaging.stereo_pair import StereoPair, halved, read_packed_pair, read_pair

@@ -11,7 +11,7 @@ from pamcli.batch.frames import are_videos, pair_frames
 from pamcli.batch.job import Job
 from pamcli.batch.video_results import STORED, frames_folder, video_places
 from pamcli.errors import PamError, UsageError
-from pamcli.files.finding import listed, shown
+from pamcli.files.finding import counted, listed, shown
 from pamcli.files.outputs import (
     OutputKind,
     OutputPlan,
@@ -308,7 +308,7 @@ def _find_frames(request: Request, inputs: list[str]) -> Pairing:
         raise UsageError("a video does not say how it holds both views", "`packed` lr, rl, tb or bt")
     if len(inputs) != (1 if request.packed else 2):
         raise UsageError(
-            f"{len(inputs)} videos are given: {listed(inputs)}",
+            f"{counted(len(inputs), 'video')} given: {listed(inputs)}",
             "a left and a right one, or one that holds both views and `packed` lr, rl, tb or bt",
         )
     if request.packed and request.offset:

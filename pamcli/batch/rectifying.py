@@ -31,6 +31,7 @@ from pamcli.imaging.preflight import ENOUGH_MATCHES, check_pair
 from pamcli.imaging.stereo_pair import StereoPair
 
 CALIBRATION = "calibration.yaml"
+NO_METRES = "without a calibration no distance is known, whatever `focal` and `baseline`"
 LARGEST_OFFSET = 0.5
 """Median pixels by which matches may lie above or below each other afterwards."""
 LOOKED_AT = 8
@@ -59,8 +60,17 @@ def rectify_files(
 
     Raises UsageError and InputError before any work; what is wrong with a pair is its outcome's `error`.
     """
-    if uncalibrated and calibration:
-        raise UsageError("`calibration` and `uncalibrated` contradict each other", "give one of them")
+    of_a_calibration = {
+        "calibration": calibration or None,
+        "output_calibration": output_calibration,
+        "cameras": cameras,
+        "baseline": baseline,
+        "alpha": alpha,
+        "fov": fov,
+        "fisheye": fisheye or None,
+    }
+    if uncalibrated and (given := [name for name, value in of_a_calibration.items() if value is not None]):
+        raise UsageError(f"`{given[0]}` and `uncalibrated` contradict each other", "give one of them")
     if not uncalibrated and not calibration:
         hint = "give `calibration` FILE, or `uncalibrated` to go by what both pictures show"
         raise UsageError("`calibration` and `uncalibrated` are both missing", hint)
@@ -74,6 +84,11 @@ def rectify_files(
         known = batch.jobs if batch.total is not None else ()
         check_beside(place, read, ((job.pair, job.files) for job in known if job.pair))
         check_writable(place)
+    if uncalibrated and place is not None and place.exists():
+        raise UsageError(
+            f"{place} exists, and is not that of these pictures",
+            "without a calibration they have none: name another folder",
+        )
     rig = None if uncalibrated else _rig(read, cameras, baseline, fisheye)
     view = {"alpha": alpha, "size": size, "fov": fov}
     operation = _Rectifying(rig, view, batch.many, output_calibration, request.overwrite)
@@ -184,7 +199,7 @@ class _Rectifying(Operation[_Result]):
             views = [(pair.left.pixels, pair.right.pixels)]
             found, matches = rectification_by_features(views, size=self.view["size"])
             say = LOG.debug if self.many else LOG.info
-            say(f"rectified by {matches} matches; without a calibration, distances have no scale")
+            say(f"rectified by {matches} matches; {NO_METRES}")
             return found
         if self.rectification is None:
             first = self.size or size
@@ -227,10 +242,7 @@ class _Rectifying(Operation[_Result]):
         except InputError as error:
             self.refused = error
             raise
-        LOG.info(
-            f"rectified by {matches} matches in {counted(len(views), 'frame')}; without a calibration, "
-            "distances have no scale"
-        )
+        LOG.info(f"rectified by {matches} matches in {counted(len(views), 'frame')}; {NO_METRES}")
 
     def facts(self, result: _Result) -> Mapping[str, Any]:
         return {"vertical_offset": None if result.offset is None else round(result.offset, 3)}

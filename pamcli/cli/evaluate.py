@@ -69,7 +69,9 @@ class Disparities(DataSets, panel="Input"):
 
     def check(self, network: Matching) -> None:
         """Raise UsageError where files are given, and something about a network beside."""
-        at_most_one({"--predictions": self.predictions, "--weights": network.weights})
+        alone = {"--predictions": self.predictions}
+        at_most_one({**alone, "--weights": network.weights})
+        at_most_one({**alone, "--network-from": network.network_from})
         if self.predictions is not None and network.max_disparity != "stored":
             raise UsageError("--max-disparity is about a network, and none is run")
 
@@ -172,12 +174,23 @@ class DisparityInput(Disparities):
     def methods(self, network: Matching, compute: Exact, console: Console) -> list[Method]:
         """Load what --method names, each in turn; else the one that is measured alone."""
         from pamcli.evaluation.methods import method_of
+        from pamcli.registry.description import SUFFIX, read_description
 
         if not self.method:
             return [self.method_alone(network, compute, console, allow_missing=self.allow_missing)]
         given: dict[str, Any] = {"scale": self.prediction_scale, "allow_missing": self.allow_missing}
         given["max_disparity"] = network.max_disparity if isinstance(network.max_disparity, int) else None
-        load = lambda what: replace(network, weights=what).load(compute, console)  # noqa: E731
+        described = [Path(what) for _, what in self.method if what.endswith(SUFFIX)]
+        made = [
+            str(path) for path in described if network.network_from and not read_description(path).network
+        ]
+        if network.network_from and not made:
+            raise UsageError("no --method is a description (.toml) of a network that --network-from makes")
+
+        def load(what: str) -> tuple[Any, Path]:
+            source = network.network_from if str(Path(what)) in made else None
+            return replace(network, weights=what, network_from=source).load(compute, console)
+
         return [method_of(name, what, load, **given) for name, what in self.method]
 
 

@@ -51,7 +51,8 @@ def command(
 ) -> None:
     """Rectify pictures: make two of them in which a point lies in the same row.
 
-    Both keep their depth (8 or 16 bits). The calibration of the new pictures is written beside them.
+    Both keep their depth (8 or 16 bits). The calibration of the new pictures, where the cameras' is given,
+    is written beside them.
 
     $ pam rectify photo_left.jpg photo_right.jpg --calibration rig.yaml -o rectified/
     $ pam rectify photo_left.jpg photo_right.jpg --uncalibrated -o straight/

@@ -256,7 +256,7 @@ def disparity_metrics(
     Raises InputError: other shapes than the truth's, a confidence outside [0, 1], no pixel to count.
     """
     picture = np.zeros((*truth.shape, 3), np.uint8)
-    sample = Sample("the estimate", picture, picture, np.asarray(truth, np.float32), visible=visible)
+    sample = Sample("the map", picture, picture, np.asarray(truth, np.float32), visible=visible)
     meter = DisparityMeter(DisparityProtocol(max_gt=max_gt))
     meter.add(sample, Estimate(estimate, confidence=confidence))
     return flat(meter.summary().pooled)

@@ -11,6 +11,8 @@ from pathlib import Path
 from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.suffixes import PICTURE_SUFFIXES, VIDEO_SUFFIXES
 
+STDIN_NAME = "standard input"
+
 
 def shown(path: Path | str) -> str:
     """A file name for a message: as it is, or escaped where it would break the line or the terminal."""
@@ -39,6 +41,8 @@ def natural(text: str) -> tuple[list[str | int], str]:
 
 def video_error(path: Path | str) -> InputError:
     """What to say of a video, with the line that makes frames of it."""
+    if path == STDIN_NAME:
+        return InputError(f"{path} is a video", "name its file instead of -")
     way = f"mkdir frames && ffmpeg -i {shlex.quote(str(path))} frames/%06d.png"
     return InputError(f"{shown(path)} is a video", f"make pictures of it: {way}")
 

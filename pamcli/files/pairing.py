@@ -15,7 +15,7 @@ from pamcli.files.suffixes import PACKED_SUFFIXES, PICTURE_SUFFIXES
 from pamcli.files.unmatched import way_to_pair
 
 _PACKED = " and ".join(PACKED_SUFFIXES)
-STDIN, STDIN_NAME = Path("-"), "standard input"
+STDIN = Path("-")
 """Name of a list, or of a picture that holds both views, that comes in on stdin; what messages call it."""
 
 LONGEST_LINE = 3 * 4096

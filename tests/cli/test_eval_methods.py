@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import foreign_networks
 import numpy as np
 import pytest
 from pam_program import pam, refuse, unchanged
@@ -54,6 +55,24 @@ def test_a_network_beside_another_and_both_under_two_rules(
     figures = found["protocols"]["raft-stereo"]["figures"]
     assert {each["method"] for each in figures} == {"pasmnet2", "made"}
     assert {"all", "edges", "occluded"} <= {row["part"] for row in found["comparison"]["parts"]}
+
+
+def test_a_pytorch_network_of_ones_own_beside_another(
+    kitti: Path, networks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("evaluated.py").write_text(foreign_networks.AS_MODULE)
+    monkeypatch.syspath_prepend(".")
+    described = foreign_networks.DESCRIBED.format(name="other", size="free").replace("disparities", "0")
+    Path("own.toml").write_text(described.partition("\n")[2])
+    Path("onnx.toml").write_text(described)
+    measure = ["eval", "disparity", "--data", KITTI, "--json", "--network-from", "evaluated:make"]
+    run = pam(*measure, "--method", "own.toml", "--method", "pasmnet2", "--method", "opencv")
+    assert run.code == 0, run.stderr
+    methods = [each["method"] for each in run.records[0]["comparison"]["methods"]]
+    assert methods == ["own", "pasmnet2", "opencv"]
+    for others in (["pasmnet2"], ["opencv"], ["onnx.toml"]):
+        refuse(pam(*measure, "--method", *others), 2, "no --method is a description", "--network-from makes")
+    refuse(pam(*measure, "--predictions", "kitti"), 2, "--predictions and --network-from contradict")
 
 
 @pytest.mark.parametrize(

@@ -239,15 +239,33 @@ def test_without_a_calibration(here: Path) -> None:
     run = pam("rectify", "left.png", "right.png", "--uncalibrated", "-o", "out/", "--jsonl")
     assert run.code == 0, run.stderr
     assert names("out") == ["left_left.png", "left_right.png"]
-    assert "without a calibration, distances have no scale" in run.stderr
+    assert "without a calibration no distance is known, whatever --focal and --baseline" in run.stderr
     assert run.records[0]["vertical_offset"] < 0.5
+
+
+@pytest.mark.parametrize("batch", [("left.png", "right.png"), ("lefts", "rights")])
+def test_without_a_calibration_none_is_left_beside_the_pictures(batch: tuple[str, str], rig: Path) -> None:
+    for side in ("left", "right"):
+        Path(f"{side}s").mkdir()
+        Path(f"{side}s/a.png").hardlink_to(f"{side}.png")
+    Path("out").mkdir()
+    Path("out/calibration.yaml").write_text("of other pictures")
+    with unchanged():
+        run = pam("rectify", *batch, "--uncalibrated", "--overwrite", "-o", "out/")
+        refuse(run, 2, "out/calibration.yaml exists, and is not that of these", "name another folder")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "texts"),
     [
         ((), 2, ("--calibration and --uncalibrated are both missing",)),
-        (("--calibration", "rig.yaml", "--uncalibrated"), 2, ("contradict each other",)),
+        *(
+            ((*option.split(), "--uncalibrated"), 2, (f"{option.split()[0]} and --uncalibrated contradict",))
+            for option in (
+                *("--calibration rig.yaml", "--output-calibration new.yaml", "--cameras 1:0"),
+                *("--baseline 0.1", "--alpha 0", "--fov 60", "--fisheye"),
+            )
+        ),
         (("--calibration", "none.yaml"), 3, ("none.yaml", "there is no such file")),
         (("--calibration", "calib.txt"), 3, ("calib.txt describes pictures that are rectified already",)),
         (("--calibration", "rig.yaml", "--size", "5"), 2, ("--size '5' is no size", "16 to 65535 each")),

@@ -65,6 +65,12 @@ def test_a_stereo_file_is_no_view(camera: dict[str, bytes]) -> None:
         refuse(pam("disparity", "l.jpg", "--packed", "auto", "-o", "x.pfm"), 3, "does not say", "--packed lr")
 
 
+def test_a_video_on_stdin_is_refused_without_a_line_that_cannot_work(here: Path) -> None:
+    run = pam("disparity", "--packed", "lr", "-", "-o", "x.pfm", stdin=b"\0\0\0\x18ftypisom\0\0\0\0")
+    refuse(run, 3, "standard input is a video", "name its file instead of -")
+    assert "ffmpeg" not in run.stderr
+
+
 @pytest.mark.parametrize("name", ["clip.mp4", "my clip.MKV"])
 def test_videos_in_place_of_pictures_are_refused_with_the_line_that_makes_them(pair: Path, name: str) -> None:
     Path(name).write_bytes(b"\0\0\0\x18ftypisom\0\0\0\0")

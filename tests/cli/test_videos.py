@@ -197,7 +197,7 @@ def test_a_damaged_frame_fails_alone(clips: Views, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("left.mkv", "1 videos are given"),
+        ("left.mkv", "1 video given: left.mkv"),
         ("left.mkv left.mkv", "both views would come from left.mkv"),
         ("left.mkv right.png", "one is a video, the other one is none"),
         (

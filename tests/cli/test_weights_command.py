@@ -9,6 +9,7 @@ import shutil
 from collections import OrderedDict
 from pathlib import Path
 
+import foreign_networks
 import pytest
 import torch
 from pam_program import Run, files, names, pam, refuse, unchanged
@@ -324,6 +325,21 @@ def test_weights_of_other_networks_are_told_where_they_run(here: Path) -> None:
             refuse(pam("weights", *command), 4, name, "pam guide own-network")
         run = pam("weights", "describe", name, "-o", "net.toml")
         refuse(run, 2, f"{name} is neither an .onnx file nor a description", "--network-from MODULE:FUNCTION")
+
+
+def test_the_description_of_a_pytorch_network_is_tried_again(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("described.py").write_text(foreign_networks.AS_MODULE)
+    monkeypatch.syspath_prepend(".")
+    text = foreign_networks.DESCRIBED.format(name="other", size="free").replace("disparities", "0")
+    Path("own.toml").write_text(text.partition("\n")[2])
+    again = ["weights", "describe", "own.toml", "-o", "own.toml", "--overwrite", "--device", "cpu"]
+    refuse(pam(*again), 2, "own.toml names no network", "--network-from MODULE:FUNCTION makes it")
+    run = pam(*again, "--network-from", "described:make")
+    assert (run.code, run.lines) == (0, ["own.toml", "own.png"]), run.stderr
+    again[2] = "other.onnx"
+    refuse(pam(*again, "--network-from", "described:make"), 2, "NET.onnx and --network-from contradict")
 
 
 def test_import_refuses_what_was_imported(checkpoint: str) -> None:
