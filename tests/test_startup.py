@@ -254,6 +254,8 @@ from pamcli.__main__ import main
 
 def count(frame, event, argument):
     global calls
+    if event == "c_call":  # before it Python looks at no signal, and a lock would not be released
+        return
     calls += 1
     if calls == wanted:
         sys.setprofile(None)
