@@ -40,6 +40,10 @@ def asp() -> NoReturn:
 
 def _run(imported: Callable[[], Callable[[], NoReturn]]) -> NoReturn:
     """Import a program and run it; where a package is missing that it takes, that is one line."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # Threads of torch wait for each other briefly, then sleep: else they use up the time of those that
+        # wait for a core that another program has.
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else ignored, as under nohup
     sys.unraisablehook = _unraisable
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -245,6 +246,34 @@ def test_the_doctor_names_a_package_that_is_not_installed(folder: Path) -> None:
     assert (run.returncode, run.stderr) == (1, "")
     assert "FAILED: the package torch is not installed" in run.stdout
     assert "whole" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "1000"),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "active"}, "None"),
+    ],
+)
+def test_threads_do_not_wait_busily_unless_asked_to(given: dict[str, str], expected: str) -> None:
+    program = """
+import os, sys
+from pamcli import __main__, cli
+
+def told(*given):
+    print(os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
+    return 0
+
+cli._run = told
+__main__.main()
+"""
+    waiting = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+    kept = {name: value for name, value in os.environ.items() if name not in waiting}
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", program], env=kept | given, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == [expected, "False"], "OpenMP reads it when torch is loaded"
 
 
 CTRL_C = """

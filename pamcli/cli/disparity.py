@@ -64,7 +64,7 @@ def command(
     pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
 
     The weights that come with pam learned from drawn scenes and few real pairs: in streets and rooms about
-    one pixel in fifteen is off by more than 3 px. Act on confident pixels only: --min-confidence (pam guide
+    one pixel in twenty is off by more than 3 px. Act on confident pixels only: --min-confidence (pam guide
     confidence).
 
     $ pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif
