@@ -53,6 +53,18 @@ INLINE void four_of_six(numbers *to, const numbers *from, long step) {
     to[3] = q + 8 * s + from[5 * step];
 }
 
+/* What `four_of_six` does, transposed. */
+INLINE void six_of_four(numbers *to, const numbers *from, long step) {
+    numbers a = from[0], b = from[step], c = from[2 * step], d = from[3 * step];
+    numbers p = a + c, q = b + d, r = a + 4 * c, s = 2 * b + 8 * d;
+    to[0] = a;
+    to[1] = p + q;
+    to[2] = p - q;
+    to[3] = r + s;
+    to[4] = r - s;
+    to[5] = d;
+}
+
 /* Brings what one tile reads to the numbers between which the convolution is a product. */
 INLINE void bring(const Map *map, long tile, float *to, long apart) {
     long top = map->first_row + tile / map->tile_columns * 4;
@@ -122,6 +134,89 @@ INLINE void finish(const Map *map, long tile, const float *from, long apart) {
                 to += map->y_pixel;
             }
         }
+    }
+}
+
+/* Brings the gradient of what one tile made to the numbers by which the weights' gradient is a product. */
+INLINE void bring_gradient(const Map *map, long tile, float *to, long apart) {
+    long top = tile / map->tile_columns * 4, side = tile % map->tile_columns * 4;
+    const numbers nothing = {0};
+    for (long channel = 0; channel < map->y_channels; channel += TOGETHER) {
+        numbers read[4], columns[4][6], six[6];
+        for (int column = 0; column < 4; column++) {
+            for (int row = 0; row < 4; row++) {
+                long y = top + row, x = side + column;
+                const float *from = map->y + y * map->y_row + x * map->y_pixel + channel;
+                read[row] = y < map->y_height && x < map->y_width ? *(const numbers *)from : nothing;
+            }
+            six_of_four(columns[column], read, 1);
+        }
+        for (int row = 0; row < 6; row++) {
+            six_of_four(six, &columns[0][row], 6);
+            for (int column = 0; column < 6; column++)
+                *(numbers *)(to + (6 * row + column) * apart + channel) = six[column];
+        }
+    }
+}
+
+/* Adds a product of matrices, the first one transposed: `rows` x `wide` TOGETHER numbers of it. */
+INLINE void add_product(
+    const float *a, const float *b, float *to, long tiles, long inner, long across, const int rows,
+    const int wide
+) {
+    numbers sums[ROWS][4] = {0}, read[4];
+    for (long i = 0; i < tiles; i++) {
+#pragma GCC unroll 4
+        for (int n = 0; n < wide; n++) read[n] = *(const numbers *)(b + i * across + n * TOGETHER);
+#pragma GCC unroll 6
+        for (int row = 0; row < rows; row++)
+#pragma GCC unroll 4
+            for (int n = 0; n < wide; n++) sums[row][n] += a[i * inner + row] * read[n];
+    }
+#pragma GCC unroll 6
+    for (int row = 0; row < rows; row++)
+#pragma GCC unroll 4
+        for (int n = 0; n < wide; n++) *(numbers *)(to + row * across + n * TOGETHER) += sums[row][n];
+}
+
+/* The same, all channels of x and `wide` TOGETHER of y. */
+INLINE void add_products(
+    const float *a, const float *b, float *to, long tiles, long inner, long across, const int wide
+) {
+    long row = 0;
+    for (; row + ROWS <= inner; row += ROWS)
+        add_product(a + row, b, to + row * across, tiles, inner, across, ROWS, wide);
+    for (; row < inner; row += 2) add_product(a + row, b, to + row * across, tiles, inner, across, 2, wide);
+}
+
+/* Adds this thread's share of the gradient of the weights, (36, x_channels, y_channels) at the beginning of
+ * its room; y is the gradient of the map. */
+void add_gradient(const Map *map) {
+    long thread = map->thread ? map->thread() : 0, threads = map->threads ? map->threads() : 1;
+    long inner = map->x_channels, across = map->y_channels, block = map->block;
+    long blocks = (map->tiles + block - 1) / block;
+    float *sums = map->room + thread * map->room_size, *brought = sums + 36 * inner * across;
+    float *gradient = brought + 36 * block * inner;
+    for (long each = blocks * thread / threads; each < blocks * (thread + 1) / threads; each++) {
+        long first = each * block, count = map->tiles - first < block ? map->tiles - first : block;
+        for (long tile = 0; tile < count; tile++) {
+            bring(map, first + tile, brought + tile * inner, block * inner);
+            bring_gradient(map, first + tile, gradient + tile * across, block * across);
+        }
+        for (long place = 0; place < 36; place++)
+            for (long n = 0; n < across; n += WIDE * TOGETHER) {
+                const float *a = brought + place * block * inner, *b = gradient + place * block * across + n;
+                float *to = sums + place * inner * across + n;
+                long left = (across - n) / TOGETHER;
+                if (left >= WIDE)
+                    add_products(a, b, to, count, inner, across, WIDE);
+                else if (left == 3)
+                    add_products(a, b, to, count, inner, across, 3);
+                else if (left == 2)
+                    add_products(a, b, to, count, inner, across, 2);
+                else
+                    add_products(a, b, to, count, inner, across, 1);
+            }
     }
 }
 

@@ -2,12 +2,14 @@
 
 They are computed by `winograd.c`, which `scripts/build_winograd.py` compiles when pam is installed. Without a
 C compiler convolutions are torch's, in twice the time. Results are the same but for rounding, which is about
-1e-5 of what is convolved.
+1e-5 of what is convolved. In training the gradient of what is read is another such convolution, and that of
+the weights adds up such products.
 """
 
 import ctypes
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,12 +29,16 @@ TOGETHER = 16  # channels are a multiple of it: what either form computes at a t
 ROWS = 6  # a block of tiles is a multiple of it
 BLOCK = 130_000  # numbers, about, that are brought and made for a block of tiles: they stay in a core's cache
 LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, and small maps gain little
+GRADIENT_BLOCK = 250_000  # the same for the gradient of the weights, which adds up
 FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
 
 TO_PRODUCTS = torch.tensor(
     [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], dtype=torch.float64
 ) / 24  # fmt: skip
 """Brings three weights in a row to the six that numbers brought from x are multiplied by."""
+
+BOTH_TO_PRODUCTS = torch.kron(TO_PRODUCTS, TO_PRODUCTS)
+"""Nine weights to 36."""
 
 
 class _Map(ctypes.Structure):
@@ -52,29 +58,25 @@ class _Map(ctypes.Structure):
 class Winograd:
     """A 3x3 convolution of stride 1, ready to run."""
 
-    def __init__(self, layer: nn.Conv2d) -> None:
-        self.layer, self.channels, self.dilation = layer, layer.out_channels, layer.dilation[0]
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, dilation: int = 1) -> None:
+        """`weight` (O, I, 3, 3), `bias` (O,): of a layer that `can_run`."""
+        self.own, self.own_bias, self.dilation = weight, bias, dilation
+        self.channels, inputs = weight.shape[:2]
         made = -(-self.channels // TOGETHER) * TOGETHER
-        self.weight = torch.zeros(36, layer.in_channels, made)
-        weight = layer.weight.double().permute(2, 3, 1, 0).flatten(0, 1)
-        brought = torch.tensordot(torch.kron(TO_PRODUCTS, TO_PRODUCTS), weight, 1)
-        self.weight[..., : self.channels] = brought
+        self.weight = torch.zeros(36, inputs, made)
+        both = weight.double().permute(2, 3, 1, 0).flatten(0, 1)
+        self.weight[..., : self.channels] = torch.tensordot(BOTH_TO_PRODUCTS, both, 1)
         self.bias = torch.zeros(made)
-        if layer.bias is not None:
-            self.bias[: self.channels] = layer.bias
-        self.nothing = torch.zeros(layer.in_channels)
+        if bias is not None:
+            self.bias[: self.channels] = bias
 
     def __call__(self, x: Tensor, padding: tuple[int, int], slope: float | None) -> Tensor:
         """Convolve x (B, C, H, W), with a leaky rectifier of the slope behind it."""
-        apart = self.dilation
-        height, width = (
-            side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)
-        )
-        share = math.prod(side / (-(-side // TILE) * TILE) for side in (height / apart, width / apart))
+        sides = [side + 2 * (own - self.dilation) for side, own in zip(x.shape[2:], padding, strict=True)]
         x = x.float()
-        if share < FEWEST or x.stride(1) != 1:
-            return convolved(x, self.layer.weight, self.layer.bias, 1, padding, self.dilation, slope)
-        y = torch.empty((len(x), self.channels, height, width), memory_format=torch.channels_last)
+        if not _pays(sides, self.dilation) or x.stride(1) != 1:
+            return convolved(x, self.own, self.own_bias, 1, padding, self.dilation, slope)
+        y = torch.empty((len(x), self.channels, *sides), memory_format=torch.channels_last)
         channels = self.weight.shape[1:]
         block = ROWS * max(1, round(BLOCK / (36 * sum(channels) * ROWS)))
         size = 36 * block * sum(channels)
@@ -82,33 +84,63 @@ class Winograd:
         map_ = _Map(
             weight=self.weight.data_ptr(),
             bias=self.bias.data_ptr(),
-            nothing=self.nothing.data_ptr(),
             room=room.data_ptr(),
             room_size=size,
             block=block,
             slope=1.0 if slope is None else slope,
         )
         map_.x_channels, map_.made_channels = channels
-        map_.y_channels = self.channels
-        map_.x_row, map_.x_pixel, map_.y_row, map_.y_pixel = (
-            apart * step for step in (*x.stride()[2:], *y.stride()[2:])
-        )
-        # Rows and columns that a dilation holds apart are maps of their own.
-        for row, column in itertools.product(range(apart), repeat=2):
-            (down, map_.first_row), (across, map_.first_column) = (
-                ((start - pad) % apart, (start - pad) // apart)
-                for start, pad in zip((row, column), padding, strict=True)
-            )
-            own, made = x[:, :, down:, across:], y[:, :, row:, column:]
-            map_.x_height, map_.x_width, map_.y_height, map_.y_width = (
-                -(-side // apart) for side in (*own.shape[2:], *made.shape[2:])
-            )
-            map_.tile_columns = -(-map_.y_width // TILE)
-            map_.tiles = -(-map_.y_height // TILE) * map_.tile_columns
-            for source, result in zip(own, made, strict=True):
-                map_.x, map_.y = source.data_ptr(), result.data_ptr()
-                _make(map_)
+        _run("make_map", map_, x, y, padding, self.dilation)
         return y
+
+
+def weight_gradient(x: Tensor, gradient: Tensor, dilation: int = 1) -> Tensor | None:
+    """Gradient (O, I, 3, 3) of the weights of a 3x3 convolution that keeps the size, of stride 1.
+
+    `x` (B, I, H, W), and the gradient (B, O, H, W) of what was made of it, both in channels last. None where
+    it must be torch's: of other numbers of channels than multiples of 16, and small maps.
+    """
+    inputs, outputs = x.shape[1], gradient.shape[1]
+    if inputs % TOGETHER or outputs % TOGETHER or not _pays(x.shape[2:], dilation):
+        return None
+    block = ROWS * max(1, round(GRADIENT_BLOCK / (36 * (inputs + outputs) * ROWS)))
+    size = 36 * (inputs * outputs + block * (inputs + outputs))
+    room = torch.zeros(torch.get_num_threads(), size)
+    map_ = _Map(room=room.data_ptr(), room_size=size, block=block)
+    map_.x_channels, map_.y_channels = inputs, outputs
+    _run("add_gradient", map_, x, gradient, (dilation, dilation), dilation)
+    products = room[:, : 36 * inputs * outputs].sum(0).view(36, -1)
+    return (BOTH_TO_PRODUCTS.float().T @ products).view(3, 3, inputs, outputs).permute(3, 2, 0, 1)
+
+
+def _pays(sides: Sequence[int], dilation: int) -> bool:
+    """Whether enough of the tiles of a result of so many rows and columns are its own."""
+    own = (side / dilation for side in sides)
+    return math.prod(side / (-(-side // TILE) * TILE) for side in own) >= FEWEST
+
+
+def _run(name: str, map_: _Map, x: Tensor, y: Tensor, padding: tuple[int, int], apart: int) -> None:
+    """Call a function of `winograd.c` with what is read (B, C, H, W) and what belongs to it in the result."""
+    nothing = torch.zeros(x.shape[1])
+    map_.nothing, map_.y_channels = nothing.data_ptr(), y.shape[1]
+    map_.x_row, map_.x_pixel, map_.y_row, map_.y_pixel = (
+        apart * step for step in (*x.stride()[2:], *y.stride()[2:])
+    )
+    # Rows and columns that a dilation holds apart are maps of their own.
+    for row, column in itertools.product(range(apart), repeat=2):
+        (down, map_.first_row), (across, map_.first_column) = (
+            ((start - pad) % apart, (start - pad) // apart)
+            for start, pad in zip((row, column), padding, strict=True)
+        )
+        own, made = x[:, :, down:, across:], y[:, :, row:, column:]
+        map_.x_height, map_.x_width, map_.y_height, map_.y_width = (
+            -(-side // apart) for side in (*own.shape[2:], *made.shape[2:])
+        )
+        map_.tile_columns = -(-map_.y_width // TILE)
+        map_.tiles = -(-map_.y_height // TILE) * map_.tile_columns
+        for source, result in zip(own, made, strict=True):
+            map_.x, map_.y = source.data_ptr(), result.data_ptr()
+            _call(name, map_)
 
 
 def available() -> bool:
@@ -118,10 +150,10 @@ def available() -> bool:
 
 def winograd(layer: nn.Conv2d) -> Winograd | None:
     """Make a layer ready, once; None where it must be torch's: of other kernels, numbers and devices."""
-    if not _can(layer):
+    if not can_run(layer):
         return None
     if not hasattr(layer, "winograd"):
-        layer.winograd = Winograd(layer)  # type: ignore[assignment]
+        layer.winograd = Winograd(layer.weight, layer.bias, layer.dilation[0])  # type: ignore[assignment]
     return layer.winograd  # type: ignore[return-value]
 
 
@@ -132,19 +164,23 @@ def make_ready(network: nn.Module) -> None:
             winograd(layer)
 
 
-def _can(layer: nn.Conv2d) -> bool:
+def can_run(layer: nn.Conv2d) -> bool:
+    """Whether a layer's convolution is one that `winograd.c` computes."""
     return (
         available()
         and layer.kernel_size == (3, 3)
         and layer.stride == (1, 1)
         and layer.groups == 1
         and layer.dilation[0] == layer.dilation[1]
-        and layer.in_channels % TOGETHER == 0
-        and layer.out_channels > TOGETHER
-        and layer.weight.numel() <= LARGEST
+        and can_channels(*layer.weight.shape[:2])
         and layer.weight.dtype == torch.float32
         and layer.weight.device.type == "cpu"
     )
+
+
+def can_channels(outputs: int, inputs: int) -> bool:
+    """Whether it does for so many channels."""
+    return inputs % TOGETHER == 0 and outputs > TOGETHER and 9 * inputs * outputs <= LARGEST
 
 
 @cache
@@ -184,8 +220,8 @@ def _address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-def _make(map_: _Map) -> None:
-    function, openmp, threads = _library().make_map, _openmp(), torch.get_num_threads()
+def _call(name: str, map_: _Map) -> None:
+    function, openmp, threads = getattr(_library(), name), _openmp(), torch.get_num_threads()
     if threads == 1 or openmp is None:
         function(ctypes.byref(map_))
         return

@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "losses": ({"checked", "networks"}, {"torch"}),
     "training": (
         {"errors", "checked", "workers", "files", "imaging", "networks", "losses"}
-        | {"registry", "inference", "scenes", "data", "evaluation"},
+        | {"registry", "inference", "scenes", "data", "evaluation", "winograd"},
         {"torch", "numpy", "safetensors", "tensorboardX", "PIL", "pydantic"},
     ),
     "viewing": ({"errors", "files", "imaging", "calibration"}, {"numpy", "PIL", "jinja2", "pydantic"}),

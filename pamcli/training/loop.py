@@ -30,6 +30,7 @@ from pamcli.training.checkpoints import (
     restore_random_states,
     save_checkpoint,
 )
+from pamcli.training.convolutions import make_faster
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import Batch
 from pamcli.training.journal import Journal, Observer, RunFolder
@@ -91,6 +92,8 @@ class Trainer:
         self.measures = measures or bool(recipe.validation)
         self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
         self.compute, self.processes, self.about = compute, processes, about
+        if compute.device.type == "cpu" and compute.precision == "fp32":
+            make_faster(network)
         self.step, self.pairs, self.rate = 0, 0, 0.0
         self.optimizer = make_optimizer(recipe, network)
         remembers_from = math.inf if recipe.average_from is None else recipe.average_from * steps

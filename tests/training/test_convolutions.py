@@ -1,0 +1,108 @@
+"""Convolutions of a network in training on a processor: those of torch, forwards and backwards."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pamcli.networks.pasmnet2 import PASMnet2
+from pamcli.training.convolutions import make_faster
+from pamcli.winograd import available, weight_gradient
+
+compiled = pytest.mark.skipif(not available(), reason="winograd.c is not compiled: there is no C compiler")
+
+
+def gradients(layer: nn.Module, x: Tensor) -> list[Tensor]:
+    """What is made of x, and the gradients of a weighted sum of it: of x, then of the parameters."""
+    x = x.detach().requires_grad_()
+    layer.zero_grad()
+    made = layer(x)
+    (made * torch.linspace(-1, 1, made.numel(), dtype=made.dtype).view(made.shape)).sum().backward()
+    found = [x.grad, *(parameter.grad for parameter in layer.parameters())]
+    assert all(gradient is not None for gradient in found)
+    return [made.detach(), *(gradient for gradient in found if gradient is not None)]
+
+
+@compiled
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize(("height", "width"), [(16, 24), (17, 33), (4, 5)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (64, 64), (48, 28), (32, 37), (24, 64)])
+def test_results_and_gradients_are_those_of_torch(
+    inputs: int, outputs: int, height: int, width: int, dilation: int, bias: bool
+) -> None:
+    torch.manual_seed(0)
+    theirs = nn.Conv2d(inputs, outputs, 3, padding=dilation, dilation=dilation, bias=bias)
+    ours = copy.deepcopy(theirs)
+    make_faster(ours)
+    x = torch.randn(3, inputs, height, width)
+    expected = gradients(theirs.double(), x.double())
+    for found, wanted in zip(gradients(ours, x), expected, strict=True):
+        assert (found - wanted).abs().max() <= 1e-4 * max(1.0, float(wanted.abs().max()))
+
+
+@compiled
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_gradient_of_the_weights_is_one_for_any_number_of_threads(threads: int) -> None:
+    torch.manual_seed(0)
+    x, gradient = (torch.randn(2, 32, 50, 70).to(memory_format=torch.channels_last) for _ in range(2))
+    wanted = torch.nn.grad.conv2d_weight(x.double(), (32, 32, 3, 3), gradient.double(), padding=1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = weight_gradient(x, gradient)
+    finally:
+        torch.set_num_threads(before)
+    assert found is not None
+    assert (found - wanted).abs().max() < 1e-4 * float(wanted.abs().max())
+
+
+def test_a_layer_without_a_gradient_of_what_it_reads_has_that_of_its_weights() -> None:
+    torch.manual_seed(0)
+    theirs = nn.Conv2d(32, 32, 3, padding=1)
+    ours = copy.deepcopy(theirs)
+    make_faster(ours)
+    for layer in (theirs, ours):
+        layer.bias.requires_grad_(False)  # type: ignore[union-attr]
+        layer(torch.ones(1, 32, 12, 12)).sum().backward()
+    assert ours.bias is not None
+    assert ours.bias.grad is None
+    assert ours.weight.grad is not None
+    assert theirs.weight.grad is not None
+    assert torch.allclose(ours.weight.grad, theirs.weight.grad, rtol=1e-4)
+
+
+def test_keys_stay_and_16_bits_are_left_to_torch() -> None:
+    network = PASMnet2()
+    keys = list(network.state_dict())
+    make_faster(network)
+    assert list(network.state_dict()) == keys
+    torch.manual_seed(0)
+    theirs = nn.Conv2d(32, 32, 3, padding=1)
+    ours = copy.deepcopy(theirs)
+    make_faster(ours)
+    x = torch.randn(1, 32, 16, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(ours(x), theirs(x))
+
+
+@compiled
+def test_a_network_learns_the_same() -> None:
+    """Gradients of all of PASMnet 2 differ by rounding, as they do from one order of sums to another."""
+    torch.manual_seed(0)
+    theirs = PASMnet2()
+    for parameter in theirs.parameters():  # those that training begins with at zero
+        if not parameter.abs().max() > 0:
+            nn.init.normal_(parameter, std=0.05)
+    ours = copy.deepcopy(theirs)
+    make_faster(ours)
+    pair = torch.randn(2, 2, 3, 64, 96)
+    norms = []
+    for network in (theirs, ours):
+        network(*pair).disparity.square().mean().backward()
+        norms.append(torch.stack([p.grad.norm() for p in network.parameters() if p.grad is not None]))
+    assert norms[0].max() > 0
+    assert torch.allclose(norms[0], norms[1], rtol=0.02, atol=1e-4 * float(norms[0].max()))
