@@ -10,7 +10,6 @@ run on a tiny pair; `peak`: the most of the whole run, of which `above` is the p
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import resource
 import sys
@@ -25,7 +24,7 @@ import torch
 from pamcli.inference import loading
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import taken_memory
+from pamcli.inference.memory import give_back_freed_memory, taken_memory
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
@@ -67,13 +66,6 @@ def most_memory() -> int:
         return 1024 * int(line.split()[1])
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def give_back_freed_memory() -> None:
-    """Give freed memory back, so that what loading took for a moment does not hide what the run takes."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def random_pair(width: int, height: int) -> tuple[Any, Any]:

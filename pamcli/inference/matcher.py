@@ -17,7 +17,7 @@ from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignMatching, ForeignNetwork
 from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
-from pamcli.inference.memory import memory_errors
+from pamcli.inference.memory import GivingBack, memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import (
     SMALLEST_SIDE,
@@ -346,6 +346,8 @@ class StereoMatcher(NetworkOnDevice):
         """Match the padded pair."""
 
         mean, std = (of.repeat(pair.width) for of in (self._mean, self._std))
+        if strip < pair.height:
+            told = GivingBack(told, pair.height * pair.width)
 
         def rows(first: int, last: int) -> Tensor:
             views = pair(first, last).to(self.compute.device)

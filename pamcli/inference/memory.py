@@ -131,6 +131,33 @@ def keep_all_memory() -> None:
     _tell_malloc({_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**28})
 
 
+def give_back_freed_memory() -> None:
+    """Give freed memory back to the system, where glibc has kept it."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class GivingBack:
+    """Progress of a large pair in strips, on whose way freed memory is given back ever again.
+
+    Else the gaps between rows that are held add up: at 3840 x 2160 px to 60 MB of 1 GB, for 4 % of the time.
+    """
+
+    LARGE, EVERY = 4_000_000, 1_000_000
+    """Pixels of a pair for which it is done, and after which."""
+
+    def __init__(self, told: Callable[[float], None], pixels: int) -> None:
+        self.told, self.pixels, self._done = told, pixels, 0.0
+
+    def __call__(self, share: float) -> None:
+        """Tell what share of the work is done."""
+        self.told(share)
+        due = share == 1 or (share - self._done) * self.pixels >= self.EVERY
+        if self.pixels > self.LARGE and due:
+            give_back_freed_memory()
+            self._done = share
+
+
 _told: dict[int, int] = {}
 
 

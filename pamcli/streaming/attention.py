@@ -20,8 +20,9 @@ from pamcli.streaming.rolling import coarser
 MAP_BYTES = 12_000_000
 """Bytes of the piece of an attention map that is looked at at a time: it should stay in the cache."""
 
-COLUMN_BLOCKS = 4
-"""An ordered map is a triangle; in so many blocks of rows of it about half of the square is left out."""
+COLUMN_BLOCKS = {0: 4, 640: 8}
+"""An ordered map is a triangle; in so many blocks of rows of it, by its least width, about half of the square
+is left out."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Block:
     high: int
 
 
+def column_block_count(width: int) -> int:
+    """In how many blocks an ordered map of that many columns is looked at."""
+    return max(blocks for least, blocks in COLUMN_BLOCKS.items() if width >= least)
+
+
 def column_blocks(width: int, other: int, towards: Towards | None, limit: int | None) -> Iterator[Block]:
     """Blocks that cover an attention map, without the columns that no pixel of the block may see.
 
@@ -42,7 +48,9 @@ def column_blocks(width: int, other: int, towards: Towards | None, limit: int | 
     if towards is None:
         yield Block(0, width, 0, other)
         return
-    size = -(-width // COLUMN_BLOCKS) if limit is None else max(16, min(limit, -(-width // COLUMN_BLOCKS)))
+    size = -(-width // column_block_count(width))
+    if limit is not None:
+        size = max(16, min(limit, size))
     for first in range(0, width, size):
         last = min(first + size, width)
         if towards == "left":  # k <= j, j - k < limit
@@ -131,7 +139,7 @@ def lines_at_once(width: int, other: int) -> int:
 
 def line_bytes(width: int, *, ordered: bool) -> int:
     """Pieces of a line's map: enlarged coarser costs, before and after they are cut; costs; attention."""
-    return 4 * 4 * width**2 // (COLUMN_BLOCKS if ordered else 1)
+    return 4 * 4 * width**2 // (column_block_count(width) if ordered else 1)
 
 
 Cost = Callable[[tuple[int, int], Block], Tensor]

@@ -94,7 +94,7 @@ class StreamedPASMnet2:
     def footprint(self, width: int, height: int) -> Footprint:
         """What a pair takes at the peak, whether or not the confidence is asked for."""
         size, quarter = number_size(self.network), width // 4
-        costs = 0.049 * width  # of all scales
+        costs = 0.042 * width  # of all scales
         return in_strips(
             width,
             height,
@@ -152,7 +152,7 @@ class StreamedPASMnet2:
         fine = settled(net.s3, joined_left(matched, x1), attention3, middle)
         mixture = convolution(unit(joined(fine.hidden, matched, half), net.mask[0]), net.mask[1])
 
-        weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader()
+        weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader_of_found()
         told: Reader | None = None
         if confidence:
             coarser = doubled(middle.disparity), doubled(doubled(coarse.disparity))

@@ -16,7 +16,7 @@ from pamcli.onednn import add_product, convolved
 from pamcli.onednn import product as of_matrices
 from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
-from pamcli.streaming.rolling import Reads, RollingMap, added, coarser, read_all, strips
+from pamcli.streaming.rolling import Reader, Reads, RollingMap, added, coarser, read_all, strips
 
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
@@ -74,11 +74,10 @@ class Costs:
     first: int
     last: int
     blocks: list[Tensor]
-    """(R, J, BEFORE + K + AFTER) each: -inf where no pixel may look; the row's outermost beyond it."""
+    """(R, J, BEFORE + K + AFTER) each: the row's outermost beyond it. Where no pixel may look -inf, not so of
+    a scale that a finer one enlarges."""
     totals: Tensor
-    """Logarithm of the sum over k of their exponentials (R, w)."""
-    whole: Tensor | None
-    """All of them (R, w, w), of a scale that a finer one enlarges."""
+    """Logarithm of the sum over k of their exponentials (R, w), where a pixel may look."""
 
 
 class Attended(RollingMap):
@@ -112,6 +111,12 @@ class Attended(RollingMap):
         # A finer scale enlarges costs of columns beside those that may be looked at, too.
         self.blocks = [*column_blocks(width, width, "left", limit)] if finest else [Block(0, width, 0, width)]
         self.held: list[Costs] = []
+        self._of_found: set[int] = set()
+
+    def reader_of_found(self) -> Reader:
+        """A place from which only what is found is read, not the costs."""
+        self._of_found.add(len(self._needed))
+        return self.reader()
 
     def _reads(self, last: int) -> Reads:
         coarse = [] if self.reader_of_coarser is None else [(self.reader_of_coarser, last // 2 + 1)]
@@ -149,18 +154,15 @@ class Attended(RollingMap):
         """
         rows, width, _ = left.shape
         coarse = None if self.coarser is None else self._coarse(first, first + rows)
-        whole = None
         held, maps, found = [], [], left.new_empty((3, rows, width))
         totals = left.new_empty((rows, width))
         for block, mask in zip(self.blocks, outside, strict=True):
             rows_of = slice(block.first, block.last)
             padded = self._cost(block, left, right, coarse)
-            cost = padded[..., BEFORE:-AFTER]
-            if not self.finest:
-                whole = cost.clone()
             padded[..., :BEFORE], padded[..., -AFTER:] = -torch.inf, -torch.inf
-            cost[..., -mask.shape[1] :] += mask
-            attention = padded.softmax(-1)
+            seen_costs = padded if self.finest else padded.clone()
+            seen_costs[..., -mask.shape[1] - AFTER : -AFTER] += mask
+            attention = seen_costs.softmax(-1)
             largest, peak = attention.max(-1)
             totals[:, rows_of] = padded.gather(-1, peak[..., None])[..., 0] - largest.log()
             k = peak[..., None] + torch.arange(-WINDOW, WINDOW + 1, device=peak.device)
@@ -168,12 +170,13 @@ class Attended(RollingMap):
             k += block.low - block.first - BEFORE
             found[0, :, rows_of], found[1, :, rows_of] = expected_disparity(near, k)
             maps.append(attention[..., BEFORE:-AFTER])
+            cost = padded[..., BEFORE:-AFTER]
             if block.low == 0:
                 padded[..., :BEFORE] = cost[..., :1]
             if block.high == width:
                 padded[..., -AFTER:] = cost[..., -1:]
             held.append(padded)
-        self.held.append(Costs(first, first + rows, held, totals, whole))
+        self.held.append(Costs(first, first + rows, held, totals))
         # What a right column gives to a left pixel is the attention there times its total, over the sum of
         # these products.
         shares = (totals - totals.amax(-1, keepdim=True)).exp()
@@ -220,9 +223,9 @@ class Attended(RollingMap):
         """Rows first ... last - 1 of the costs (R, w, w), of a scale that is not the finest."""
         return torch.cat(
             [
-                held.whole[max(first - held.first, 0) : last - held.first]
+                held.blocks[0][max(first - held.first, 0) : last - held.first, :, BEFORE:-AFTER]
                 for held in self.held
-                if held.first < last and held.last > first and held.whole is not None
+                if held.first < last and held.last > first
             ]
         )
 
@@ -243,7 +246,12 @@ class Attended(RollingMap):
                 for b, cost in zip(self.blocks, held.blocks, strict=True)
             ]
             found.append(torch.cat(parts, 1) - held.totals[rows, :, None])
-        return torch.cat(found)[None]
+        logs = torch.cat(found)
+        if not self.finest:
+            row, step = (torch.arange(many, device=k.device) for many in (self.width, count))
+            columns = (k[0, ..., None] + step).clamp_(0, self.width - 1)
+            logs.masked_fill_(out_of_order(row, columns, "left", self.limit), -torch.inf)
+        return logs[None]
 
     def looked_up(self, first: int, disparity: Tensor, reach: int) -> Tensor:
         """What `pasmnet2.looked_up` finds of the rows from `first` on, whose disparity (1, R, w) is given."""
@@ -254,7 +262,8 @@ class Attended(RollingMap):
 
     def forget(self, reader: int, before: int) -> None:
         super().forget(reader, before)
-        while self.held and self.held[0].last <= self._first:
+        needed = [rows for number, rows in enumerate(self._needed) if number not in self._of_found]
+        while self.held and self.held[0].last <= min(needed):
             del self.held[0]
 
 

@@ -197,3 +197,16 @@ def test_what_is_kept_is_a_share_of_what_is_allowed(
 def test_large_blocks_are_no_mappings_of_their_own_which_are_given_back_when_freed() -> None:
     counts = subprocess.check_output([sys.executable, "-c", MAPPED], text=True)
     assert counts.split() == ["1", "0"]
+
+
+def test_on_the_way_down_a_large_pair_freed_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    given_back: list[float] = []
+    monkeypatch.setattr(memory, "give_back_freed_memory", lambda: given_back.append(shares[-1]))
+    steps = [step / 20 for step in range(21)]
+    for pixels, expected in ((3_000_000, []), (4_500_000, [0.25, 0.5, 0.75, 1.0])):
+        told = memory.GivingBack(shares.append, pixels)
+        for share in steps:
+            told(share)
+        assert given_back == expected
+    assert shares == 2 * steps
