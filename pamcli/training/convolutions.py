@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 from pamcli.winograd import TOGETHER, Winograd, can_channels, can_run, weight_gradient
 
+SMALLEST = 4000
+"""Pixels of a batch's maps below which a layer is oneDNN's: to bring its weights to products takes longer."""
+
 
 def make_faster(network: nn.Module) -> None:
     """Change, in place, by which way the layers of a network on a processor are computed; its keys stay."""
@@ -29,7 +32,8 @@ class _WinogradConv2d(nn.Conv2d):
     """A layer of 3x3 that keeps the size, which `can_run`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
+        small = len(x) * x.shape[2] * x.shape[3] < SMALLEST
+        if small or torch.is_autocast_enabled("cpu") or x.dtype != torch.float32:
             return super().forward(x)
         run: Callable[..., Tensor] = _Convolution.apply
         return run(x, self.weight, self.bias, self.dilation[0])

@@ -9,8 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from pamcli.networks.pasmnet2 import PASMnet2
+from pamcli.training import convolutions
 from pamcli.training.convolutions import make_faster
 from pamcli.winograd import available, weight_gradient
+
+
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small maps, too, are computed as large ones are."""
+    monkeypatch.setattr(convolutions, "SMALLEST", 0)
+
 
 compiled = pytest.mark.skipif(not available(), reason="winograd.c is not compiled: there is no C compiler")
 
@@ -106,3 +114,16 @@ def test_a_network_learns_the_same() -> None:
         norms.append(torch.stack([p.grad.norm() for p in network.parameters() if p.grad is not None]))
     assert norms[0].max() > 0
     assert torch.allclose(norms[0], norms[1], rtol=0.02, atol=1e-4 * float(norms[0].max()))
+
+
+@compiled
+def test_small_maps_are_torch_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    theirs = nn.Conv2d(32, 32, 3, padding=1)
+    ours = copy.deepcopy(theirs)
+    make_faster(ours)
+    monkeypatch.setattr(convolutions, "SMALLEST", 2 * 20 * 20)
+    small, large = torch.randn(2, 32, 20, 19), torch.randn(2, 32, 20, 20)
+    assert torch.equal(ours(small), theirs(small))
+    assert not torch.equal(ours(large), theirs(large))
+    assert torch.allclose(ours(large), theirs(large), atol=1e-4)
