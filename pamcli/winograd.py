@@ -28,8 +28,8 @@ TILE = 4  # rows and columns of a result that are made together
 TOGETHER = 16  # channels are a multiple of it: what either form computes at a time divides it
 ROWS = 6  # a block of tiles is a multiple of it
 BLOCK = 130_000  # numbers, about, that are brought and made for a block of tiles: they stay in a core's cache
-LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, and small maps gain little
 GRADIENT_BLOCK = 250_000  # the same for the gradient of the weights, which adds up
+LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, and small maps gain little
 FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
 
 TO_PRODUCTS = torch.tensor(
