@@ -90,23 +90,28 @@ INLINE void bring(const Map *map, long tile, float *to, long apart) {
     }
 }
 
-/* Makes ROWS x `wide` TOGETHER numbers of a product of matrices. */
+/* Makes `rows` x `wide` TOGETHER numbers of a product of matrices, or adds them to what is there. In a it is
+ * `down` numbers from a row to the next, and `along` from one of the `inner` that are summed over to the next. */
 INLINE void multiply(
-    const float *a, const float *b, float *to, long inner, long across, const int wide
+    const float *a, long down, long along, const float *b, float *to, long inner, long across,
+    const int rows, const int wide, const int adding
 ) {
     numbers sums[ROWS][4] = {0}, read[4];
     for (long i = 0; i < inner; i++) {
 #pragma GCC unroll 4
         for (int n = 0; n < wide; n++) read[n] = *(const numbers *)(b + i * across + n * TOGETHER);
 #pragma GCC unroll 6
-        for (int row = 0; row < ROWS; row++)
+        for (int row = 0; row < rows; row++)
 #pragma GCC unroll 4
-            for (int n = 0; n < wide; n++) sums[row][n] += a[row * inner + i] * read[n];
+            for (int n = 0; n < wide; n++) sums[row][n] += a[row * down + i * along] * read[n];
     }
 #pragma GCC unroll 6
-    for (int row = 0; row < ROWS; row++)
+    for (int row = 0; row < rows; row++)
 #pragma GCC unroll 4
-        for (int n = 0; n < wide; n++) *(numbers *)(to + row * across + n * TOGETHER) = sums[row][n];
+        for (int n = 0; n < wide; n++) {
+            numbers *place = (numbers *)(to + row * across + n * TOGETHER);
+            *place = adding ? *place + sums[row][n] : sums[row][n];
+        }
 }
 
 /* Makes pixels of the result of what the products of one tile are, with bias and leaky rectifier. */
@@ -159,34 +164,15 @@ INLINE void bring_gradient(const Map *map, long tile, float *to, long apart) {
     }
 }
 
-/* Adds a product of matrices, the first one transposed: `rows` x `wide` TOGETHER numbers of it. */
-INLINE void add_product(
-    const float *a, const float *b, float *to, long tiles, long inner, long across, const int rows,
-    const int wide
-) {
-    numbers sums[ROWS][4] = {0}, read[4];
-    for (long i = 0; i < tiles; i++) {
-#pragma GCC unroll 4
-        for (int n = 0; n < wide; n++) read[n] = *(const numbers *)(b + i * across + n * TOGETHER);
-#pragma GCC unroll 6
-        for (int row = 0; row < rows; row++)
-#pragma GCC unroll 4
-            for (int n = 0; n < wide; n++) sums[row][n] += a[i * inner + row] * read[n];
-    }
-#pragma GCC unroll 6
-    for (int row = 0; row < rows; row++)
-#pragma GCC unroll 4
-        for (int n = 0; n < wide; n++) *(numbers *)(to + row * across + n * TOGETHER) += sums[row][n];
-}
-
-/* The same, all channels of x and `wide` TOGETHER of y. */
+/* Adds a product of matrices, the first one transposed: all channels of x and `wide` TOGETHER of y. */
 INLINE void add_products(
     const float *a, const float *b, float *to, long tiles, long inner, long across, const int wide
 ) {
     long row = 0;
     for (; row + ROWS <= inner; row += ROWS)
-        add_product(a + row, b, to + row * across, tiles, inner, across, ROWS, wide);
-    for (; row < inner; row += 2) add_product(a + row, b, to + row * across, tiles, inner, across, 2, wide);
+        multiply(a + row, 1, inner, b, to + row * across, tiles, across, ROWS, wide, 1);
+    for (; row < inner; row += 2)
+        multiply(a + row, 1, inner, b, to + row * across, tiles, across, 2, wide, 1);
 }
 
 /* Adds this thread's share of the gradient of the weights, (36, x_channels, y_channels) at the beginning of
@@ -238,13 +224,13 @@ void make_map(const Map *map) {
                     const float *a = brought + (place * block + row) * inner;
                     float *to = made + (place * block + row) * across + n;
                     if (left >= WIDE)
-                        multiply(a, weight, to, inner, across, WIDE);
+                        multiply(a, inner, 1, weight, to, inner, across, ROWS, WIDE, 0);
                     else if (left == 3)
-                        multiply(a, weight, to, inner, across, 3);
+                        multiply(a, inner, 1, weight, to, inner, across, ROWS, 3, 0);
                     else if (left == 2)
-                        multiply(a, weight, to, inner, across, 2);
+                        multiply(a, inner, 1, weight, to, inner, across, ROWS, 2, 0);
                     else
-                        multiply(a, weight, to, inner, across, 1);
+                        multiply(a, inner, 1, weight, to, inner, across, ROWS, 1, 0);
                 }
             }
         for (long tile = 0; tile < count; tile++)
