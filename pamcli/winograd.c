@@ -91,7 +91,7 @@ INLINE void bring(const Map *map, long tile, float *to, long apart) {
 }
 
 /* Makes `rows` x `wide` TOGETHER numbers of a product of matrices, or adds them to what is there. In a it is
- * `down` numbers from a row to the next, and `along` from one of the `inner` that are summed over to the next. */
+ * `down` numbers from a row to the next, `along` from one of the `inner` that are summed over to the next. */
 INLINE void multiply(
     const float *a, long down, long along, const float *b, float *to, long inner, long across,
     const int rows, const int wide, const int adding
