@@ -7,19 +7,23 @@ import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from pamcli.cli import options
+from pamcli.cli import options, parsing
 from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, command, flag, group, option
-from pamcli.cli.network import Matcher
+from pamcli.cli.network import WEIGHTS, Matcher
 from pamcli.cli.options import DATA, FORM, JSONL, Quiet
-from pamcli.errors import BATCH_FAILED, InputError
+from pamcli.errors import BATCH_FAILED, InputError, UsageError
 from pamcli.files.atomic import owned
 from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
+
+if TYPE_CHECKING:
+    from pamcli.inference.matcher import StereoMatcher
 
 app = group("List, check, preview, measure, label and prepare data sets.")
 
@@ -207,6 +211,11 @@ class Labels(OptionGroup, panel="Output"):
     )
     overwrite: bool = flag("Label pairs anew that are labelled there.")
     mirrored: bool = flag("Label each pair mirrored, too, its views exchanged: twice as much to learn from.")
+    agree_with: str | None = option(
+        "Label where this other network finds the same, within 2 px, instead of asking block matching.",
+        parse=parsing.name,
+        **WEIGHTS,
+    )
     jsonl: bool = JSONL
 
 
@@ -224,10 +233,13 @@ def label(
     both views, unless block matching contradicts it. Elsewhere it has none, and pairs with labels for fewer
     than 30 % of their pixels are left out. Pictures above 1250 x 900 px are reduced.
 
+    With --agree-with another network of yours is asked instead of block matching: fewer labels are wrong.
+
     Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
     $ pam dataset label pairs:mine/ -o labelled/ --mirrored
+    $ pam dataset label pairs:mine/ -o labelled/ --agree-with other.onnx
     """
     console = messages.console(jsonl=to.jsonl)
     from pamcli.data.open import open_data
@@ -237,11 +249,16 @@ def label(
         with console.starting(network.name):
             from pamcli.training.labels import LEAST, label_pairs, to_label
         wanted = to_label(
-            source, to.output, mirrored=to.mirrored, overwrite=to.overwrite, weights=network.weights
+            source,
+            to.output,
+            mirrored=to.mirrored,
+            overwrite=to.overwrite,
+            networks=[network.weights, to.agree_with],
         )
-        matcher = network.load(compute, console)[0] if wanted else None
+        matcher, second = _labelling(network, to.agree_with, compute, console) if wanted else (None, None)
+        labelled = label_pairs(matcher, source, wanted, to.output, second=second) if matcher else ()
         with console.progress("pairs", len(wanted)) as bar:
-            for sample, found in label_pairs(matcher, source, wanted, to.output) if matcher else ():
+            for sample, found in labelled:
                 if isinstance(found, InputError):
                     console.error(f"{sample}: {found}")
                     failed += 1
@@ -254,3 +271,19 @@ def label(
         console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
     if failed:
         raise typer.Exit(BATCH_FAILED)
+
+
+def _labelling(
+    network: Matcher, agree_with: str | None, compute: options.Compute, console: Console
+) -> "tuple[StereoMatcher, StereoMatcher | None]":
+    """Load the network that labels, and the other one. Raises as `Matcher.load`; UsageError: they are one."""
+    matcher, file = network.load(compute, console)
+    if agree_with is None:
+        return matcher, None
+    other = Matcher(weights=agree_with, network_from=None)
+    second, its_file = other.load(compute, console)
+    if its_file == file:
+        raise UsageError(
+            f"--agree-with {agree_with} is the network itself, which always agrees", "name another one"
+        )
+    return matcher, second

@@ -10,7 +10,8 @@ from pam_program import pam
 from PIL import Image
 
 from pamcli.data.open import open_data
-from pamcli.training.labels import CONTRADICTION, LARGEST, agreed
+from pamcli.inference.matcher import StereoMatcher
+from pamcli.training.labels import CONTRADICTION, LARGEST, agreed, alike, find_labels
 
 pytestmark = pytest.mark.usefixtures("networks")
 NAN = np.nan
@@ -32,6 +33,57 @@ def test_labels_are_what_both_found_without_contradiction() -> None:
     blocks = np.array([[5.5, NAN, 4.0, 5.0 + 1.1 * CONTRADICTION, NAN, 9.0]], np.float32)
     expected = np.array([[5.25, 5.0, NAN, NAN, NAN, 9.0]], np.float32)
     np.testing.assert_array_equal(agreed(network, blocks), expected)
+
+
+def test_labels_of_two_networks_are_their_mean_where_they_agree() -> None:
+    first = np.array([[5.0, 5.0, NAN, 5.0, NAN]], np.float32)
+    second = np.array([[6.0, NAN, 4.0, 5.0 + 1.1 * CONTRADICTION, NAN]], np.float32)
+    np.testing.assert_array_equal(alike(first, second), [[5.5, NAN, NAN, NAN, NAN]])
+
+
+def test_another_network_is_asked_instead_of_block_matching(mine: Path) -> None:
+    label = [
+        "dataset",
+        "label",
+        "pairs:mine?first=1",
+        "-o",
+        "labelled",
+        "--device",
+        "cpu",
+        "--precision",
+        "fp32",
+    ]
+    run = pam(*label, "--agree-with", "pasmnet")
+    assert run.code == 0
+    sample = open_data("pairs:labelled").load(0)
+    ours, papers = (
+        StereoMatcher.load(name, device="cpu", precision="fp32") for name in ("pasmnet2", "pasmnet")
+    )
+    expected = find_labels(ours, sample.left, sample.right, papers)
+    np.testing.assert_allclose(sample.disparity, expected, atol=1e-4)
+    alone = ours(sample.left, sample.right, extras={"visible"}).disparity_where(visible=True)
+    known = np.isfinite(expected)
+    assert 0.3 < known.mean() < np.isfinite(alone).mean(), (
+        "where one finds nothing, or something else, there is none"
+    )
+    assert np.abs(expected - alone)[known & np.isfinite(alone)].max() <= CONTRADICTION / 2 + 1e-4
+
+
+def test_a_network_that_agrees_with_itself_is_refused(mine: Path) -> None:
+    run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--agree-with", "pasmnet2")
+    assert run.code == 2
+    assert "--agree-with pasmnet2 is the network itself, which always agrees (name another one)" in run.stderr
+    assert not Path("labelled").exists()
+
+
+def test_labels_do_not_go_where_the_other_network_is_read(mine: Path) -> None:
+    (mine.parent / "labelled/left").mkdir(parents=True)
+    other = mine.parent / "labelled/left/other.onnx"
+    other.write_bytes(b"a network")
+    run = pam("dataset", "label", "pairs:mine", "-o", "labelled", "--agree-with", str(other))
+    assert run.code == 2
+    assert "which is read, lies where results would go" in run.stderr
+    assert other.read_bytes() == b"a network"
 
 
 def test_pairs_get_labels_that_fit_them_and_can_be_learned_from(mine: Path) -> None:

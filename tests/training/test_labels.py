@@ -58,8 +58,8 @@ class Named(Source):
 @pytest.mark.parametrize("names", [("a/b", "a_b"), ("a/b_c", "d", "a_b/c")])
 def test_pairs_whose_labels_would_be_one_file_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match=f"{names[0]} and {names[-1]} would have their labels in one file"):
-        to_label(Named(*names), tmp_path, mirrored=False, overwrite=False, weights=None)
-    assert [*to_label(Named("a/b", "a/c"), tmp_path, mirrored=True, overwrite=True, weights=None)] == [
+        to_label(Named(*names), tmp_path, mirrored=False, overwrite=False)
+    assert [*to_label(Named("a/b", "a/c"), tmp_path, mirrored=True, overwrite=True)] == [
         "a/b",
         "a/c",
         "a/b-mirrored",
