@@ -238,13 +238,12 @@ def label(
     Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
-    $ pam dataset label pairs:mine/ -o labelled/ --mirrored
     $ pam dataset label pairs:mine/ -o labelled/ --agree-with other.onnx
     """
     console = messages.console(jsonl=to.jsonl)
     from pamcli.data.open import open_data
 
-    source, failed = open_data(data).without_truth(), 0
+    source, failed, kept = open_data(data).without_truth(), 0, 0
     with owned(to.output):
         with console.starting(network.name):
             from pamcli.training.labels import LEAST, label_pairs, to_label
@@ -265,9 +264,10 @@ def label(
                 else:
                     line = f"{sample}: {found:.0%} of the pixels have a label"
                     facts = {"pair": sample, "labelled": found, "kept": found >= LEAST}
+                    kept += found >= LEAST
                     console.answer(facts, line if found >= LEAST else f"{line}: too few, left out")
                 bar.advance()
-    if not wanted or len(wanted) > failed:
+    if kept or not wanted:
         console.inform(f"to learn from them: pam train disparity --data pairs:{to.output}")
     if failed:
         raise typer.Exit(BATCH_FAILED)

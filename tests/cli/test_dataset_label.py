@@ -76,6 +76,16 @@ def test_a_network_that_agrees_with_itself_is_refused(mine: Path) -> None:
     assert not Path("labelled").exists()
 
 
+def test_without_a_labelled_pair_there_is_nothing_to_learn_from(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pamcli.training.labels.LEAST", 1.01)
+    run = pam("dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--device", "cpu")
+    assert run.code == 0
+    assert "too few, left out" in run.stdout.decode()
+    assert "to learn from them" not in run.stderr
+
+
 def test_labels_do_not_go_where_the_other_network_is_read(mine: Path) -> None:
     (mine.parent / "labelled/left").mkdir(parents=True)
     other = mine.parent / "labelled/left/other.onnx"
