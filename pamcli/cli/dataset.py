@@ -21,6 +21,7 @@ from pamcli.files.atomic import owned
 from pamcli.files.finding import counted, listed
 from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
+from pamcli.registry.catalog import locate
 
 if TYPE_CHECKING:
     from pamcli.inference.matcher import StereoMatcher
@@ -277,13 +278,10 @@ def _labelling(
     network: Matcher, agree_with: str | None, compute: options.Compute, console: Console
 ) -> "tuple[StereoMatcher, StereoMatcher | None]":
     """Load the network that labels, and the other one. Raises as `Matcher.load`; UsageError: they are one."""
-    matcher, file = network.load(compute, console)
     if agree_with is None:
-        return matcher, None
-    other = Matcher(weights=agree_with, network_from=None)
-    second, its_file = other.load(compute, console)
-    if its_file == file:
-        raise UsageError(
-            f"--agree-with {agree_with} is the network itself, which always agrees", "name another one"
-        )
-    return matcher, second
+        return network.load(compute, console)[0], None
+    if locate(agree_with) == locate(network.name):
+        said = f"--agree-with {agree_with} is the network itself, which always agrees"
+        raise UsageError(said, "name another one")
+    second = Matcher(weights=agree_with, network_from=None)
+    return network.load(compute, console)[0], second.load(compute, console)[0]

@@ -42,17 +42,7 @@ def test_labels_of_two_networks_are_their_mean_where_they_agree() -> None:
 
 
 def test_another_network_is_asked_instead_of_block_matching(mine: Path) -> None:
-    label = [
-        "dataset",
-        "label",
-        "pairs:mine?first=1",
-        "-o",
-        "labelled",
-        "--device",
-        "cpu",
-        "--precision",
-        "fp32",
-    ]
+    label = "dataset label pairs:mine?first=1 -o labelled --device cpu --precision fp32".split()
     run = pam(*label, "--agree-with", "pasmnet")
     assert run.code == 0
     sample = open_data("pairs:labelled").load(0)
