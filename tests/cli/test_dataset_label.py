@@ -42,8 +42,8 @@ def test_labels_of_two_networks_are_their_mean_where_they_agree() -> None:
 
 
 def test_another_network_is_asked_instead_of_block_matching(mine: Path) -> None:
-    label = "dataset label pairs:mine?first=1 -o labelled --device cpu --precision fp32".split()
-    run = pam(*label, "--agree-with", "pasmnet")
+    label = ["dataset", "label", "pairs:mine?first=1", "-o", "labelled", "--agree-with", "pasmnet"]
+    run = pam(*label, "--device", "cpu", "--precision", "fp32")
     assert run.code == 0
     sample = open_data("pairs:labelled").load(0)
     ours, papers = (
