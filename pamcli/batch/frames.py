@@ -87,6 +87,12 @@ def pair_frames(
             f"both views would come from {shown(paths[0])}", "`packed` lr where it holds both views"
         )
     videos = [Video(path) for path in paths]
+    for video in videos:
+        if video.missing:
+            LOG.warning(
+                f"{shown(video.path)} ends {video.missing:.1f} s before its header says: is it cut off? "
+                f"its {counted(len(video.stamps), 'frame')} are taken"
+            )
     if len(videos) == 1:
         numbers = np.arange(len(videos[0].stamps))
         both = np.stack([numbers, numbers], axis=1)

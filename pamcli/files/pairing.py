@@ -227,10 +227,13 @@ def read_pair_list(path: Path, nul: bool = False, root: Path | None = None) -> P
     count = 0
     bad: list[str] = []
     with open_pair_list(path) as stream:
-        for _, item in iter_pair_list(stream, nul, root):
-            count += 1
-            if isinstance(item, PamError):
-                bad.append(item.message)
+        try:
+            for _, item in iter_pair_list(stream, nul, root):
+                count += 1
+                if isinstance(item, PamError):
+                    bad.append(item.message)
+        except UsageError as error:
+            raise UsageError(f"{shown(path)}: {error.message}", error.hint) from None
     if bad:
         columns = "left NUL right NUL" if nul else "left<TAB>right[<TAB>output]"
         said = f"{shown(path)}: {counted(len(bad), 'bad line')}: {listed(bad, '; ')}"

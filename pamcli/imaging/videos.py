@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -25,6 +26,8 @@ DISPARITY_SCALE = "DISPARITY_SCALE"
 """What a video of disparities says, a note by this name: grey levels for a pixel of disparity."""
 DECODED_ON = 100
 """Frames that are decoded on the way to one that is wanted, rather than looked for from a key frame."""
+_CLOCK = re.compile(r"\d+:\d+:\d+(\.\d+)?")
+_SHORT = 1.0  # seconds by which a video may end before its header says, for sound may go on
 
 
 def video_library() -> Any:
@@ -83,6 +86,24 @@ class Video:
     def times(self) -> NDArray[np.float64]:
         """(N,): when each frame is shown, seconds after the first one."""
         return np.asarray((self.stamps - self.stamps[0]) * float(self.stream.time_base))
+
+    @property
+    def missing(self) -> float:
+        """Seconds by which the frames end before the file's header says; 0 where it does not say, or nearly.
+
+        A Matroska or AVI file that was cut off can be read as a shorter one.
+        """
+        kind = self.container.format.name
+        if "matroska" in kind:
+            said = self.stream.metadata.get("DURATION", "")
+            parts = said.split(":") if _CLOCK.fullmatch(said) else ["0"] * 3
+            promised = sum(float(part) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
+        elif kind == "avi":
+            promised = float(self.stream.frames / (self.stream.average_rate or 1))
+        else:
+            return 0.0
+        lacking = promised - float(self.stamps[-1] * self.stream.time_base)
+        return lacking if lacking > _SHORT else 0.0
 
     def frame(self, number: int, *, max_pixels: int | None = None) -> Picture:
         """Decode the frame of a number, counted from 0 in the order in which they are shown.

@@ -130,7 +130,7 @@ def opened(
     base, named_by = None, network or "the description"
     if network is not None and network.suffix == SUFFIX:
         base = read_description(network)
-        network = Path(base.network) if base.network and network_from is None else None
+        network = Path(base.network) if base.network else None
     runner = open_runner(network, network_from, device, "auto", named_by)
     first = settings.get("initial") or (base.initial if base else "")
     initial = Session.load(Path(first), device) if first else None

@@ -87,7 +87,7 @@ class Session:
         """Run it. Raises ModelError, MemoryError."""
         types = {port.name: TYPES[port.type] for port in self.interface.inputs}
         ready = {
-            name: values.round().astype(np.uint8) if types[name] is np.uint8 else values.astype(types[name])
+            name: (values.round().clip(0, 255) if types[name] is np.uint8 else values).astype(types[name])
             for name, values in given.items()
         }
         shapes = ", ".join(f"{name} {'x'.join(map(str, values.shape))}" for name, values in ready.items())
@@ -169,10 +169,14 @@ Runner = Session | Module
 def open_runner(
     network: str | Path | None, network_from: str | None, device: str, precision: str, named_by: str | Path
 ) -> Runner:
-    """Open an ONNX file, or what "module:function" makes, which then comes first.
+    """Open an ONNX file, or what "module:function" makes.
 
-    named_by: the description that names the file. Raises ModelError, DeviceError, UsageError: it names none.
+    named_by: the description that names the file. Raises ModelError, DeviceError; UsageError: neither of
+    them, or both.
     """
+    if network and network_from is not None:
+        said = f"{named_by} names a network, {network}, and `network_from` {network_from} makes another"
+        raise UsageError(said, "leave one of them out")
     if network_from is not None:
         return Module.load(network_from, device, precision)
     if not network:

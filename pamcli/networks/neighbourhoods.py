@@ -3,6 +3,7 @@
 Shapes: B batch, h rows and w columns of a scale.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,8 +17,9 @@ def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
     """The 3 x 3 values around each, row by row: (B, h + 2 reach, w + 2 reach) to (B, 9, h, w)."""
     height, width = (side - 2 * reach for side in padded.shape[-2:])
     beyond = reach - dilation  # of what is around, these outermost values are not looked at
-    near = padded.narrow(1, beyond, height + 2 * dilation).narrow(2, beyond, width + 2 * dilation)
-    return near.unfold(1, height, dilation).unfold(2, width, dilation).flatten(1, 2)
+    places = [beyond + step * dilation for step in range(3)]
+    rows = [padded.narrow(1, place, height) for place in places]
+    return torch.stack([row.narrow(2, place, width) for row in rows for place in places], 1)
 
 
 def signed_log(x: Tensor) -> Tensor:

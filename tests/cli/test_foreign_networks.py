@@ -290,4 +290,9 @@ def test_a_pytorch_network_of_ones_own(pair: Path, monkeypatch: pytest.MonkeyPat
     run = pam(*again, "--network-from", "mynetwork:make")
     assert run.code == 0, run.stderr
     assert "white = 1" in Path("again.toml").read_text()
+    Path("both.toml").write_text('network = "net.onnx"\n' + Path("mine.toml").read_text())
+    said = ("both.toml names a network, ", "--network-from mynetwork:make makes another", "leave one of them")
+    beside = ["--network-from", "mynetwork:make"]
+    refuse(pam(*DISPARITY, "--weights", "both.toml", *beside), 2, *said)
+    refuse(pam("weights", "describe", "both.toml", "-o", "both.toml", "--overwrite", *beside), 2, *said)
     refuse(pam(*DISPARITY, "--network-from", "mynetwork:make"), 2, "takes a description as --weights")

@@ -194,6 +194,20 @@ def test_a_damaged_frame_fails_alone(clips: Views, here: Path) -> None:
     assert made.lines == [f"out/00000{number}.pfm" for number in (0, 1, 3, 4, 5)]
 
 
+@pytest.mark.parametrize("name", ["left.mkv", "left.avi"])
+def test_a_video_that_was_cut_off_is_named(name: str, clips: Views, here: Path) -> None:
+    for path, frames in ((name, clips[0]), ("right.mkv", clips[1])):
+        write_video(here / path, frames, stamps=range(0, 60, 10))
+    assert "ends" not in run(f"disparity {name} right.mkv -o whole --count 1").stderr
+    whole = Path(name).read_bytes()
+    Path(name).write_bytes(whole[: len(whole) // 2])
+    made = run(f"disparity {name} right.mkv -o out --count 1")
+    assert made.code == 0, made.stderr
+    said = rf"{name} ends [234]\.\d s before its header says: is it cut off\? its [234] frames are taken"
+    assert re.search(said, made.stderr)
+    assert "right.mkv ends" not in made.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

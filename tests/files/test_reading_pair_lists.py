@@ -135,8 +135,9 @@ def test_keys_are_below_the_root_whatever_else_is_in_the_list(here: Path) -> Non
 def test_a_list_of_one_column_is_found_out_at_its_first_line() -> None:
     make("a.png")
     for data in (b"\na.png\na.png\n", b"a.png b.png\n"):
-        with pytest.raises(UsageError, match="one column: line"):
-            read_pair_list(write_list(data))
+        path = write_list(data)
+        with pytest.raises(UsageError, match=f"{path}: the list has one column: line"):
+            read_pair_list(path)
         with pytest.raises(UsageError, match="one column"):
             next(iter_pair_list(io.BytesIO(data)))
 

@@ -247,3 +247,17 @@ def test_the_error_that_is_expected_depends_on_all_that_is_seen_and_teaches_noth
     network(*pictures(small=True)).error_scale.sum().backward()
     learned = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
     assert learned == {f"error_scale.{name}" for name, _ in network.error_scale.named_parameters()}
+
+
+class _Neighbours(torch.nn.Module):
+    def forward(self, padded: Tensor) -> Tensor:
+        return neighbours(padded, REACH, 2)
+
+
+def test_neighbours_are_exported_for_maps_of_any_size() -> None:
+    sides = {axis: torch.export.Dim(f"side{axis}", min=8 + 2 * REACH, max=4096) for axis in (1, 2)}
+    exported = torch.export.export(
+        _Neighbours(), (torch.rand(1, 12 + 2 * REACH, 20 + 2 * REACH),), dynamic_shapes=(sides,), strict=False
+    )
+    other = torch.rand(1, 31 + 2 * REACH, 17 + 2 * REACH)
+    assert torch.equal(exported.module()(other), neighbours(other, REACH, 2))
