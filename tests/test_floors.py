@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,8 +111,9 @@ def module_name(file: Path) -> str:
 MODULES = {module_name(file): file for file in FILES}
 
 
-def imports_of(file: Path) -> Iterator[Import]:
-    return imports_in(file.read_text(encoding="utf-8"), file.relative_to(PACKAGE.parent).parent.parts)
+@cache
+def imports_of(file: Path) -> tuple[Import, ...]:
+    return tuple(imports_in(file.read_text(encoding="utf-8"), file.relative_to(PACKAGE.parent).parent.parts))
 
 
 def imports_in(code: str, package: tuple[str, ...]) -> Iterator[Import]:

@@ -291,9 +291,8 @@ def _as_onnx(
 
     The library's own simplification takes twice the time of all the rest, and hardly finds more.
     """
-    from onnx_ir.passes import Sequential, common
-    from onnxscript.optimizer import fold_constants
-
+    fold_constants = library("onnxscript.optimizer").fold_constants
+    passes = library("onnx_ir.passes.common")
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -312,12 +311,10 @@ def _as_onnx(
             assert program is not None
             for _ in range(2):
                 fold_constants(program.model)
-                common.RemoveUnusedNodesPass()(program.model)
-            Sequential(
-                common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-                common.DeduplicateInitializersPass(),
-                common.CommonSubexpressionEliminationPass(),
-            )(program.model)
+                passes.RemoveUnusedNodesPass()(program.model)
+            passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(program.model)
+            passes.DeduplicateInitializersPass()(program.model)
+            passes.CommonSubexpressionEliminationPass()(program.model)
     finally:
         log.setLevel(level)
     program.model.metadata_props.update(metadata)

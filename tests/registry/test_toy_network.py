@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -107,13 +108,18 @@ def test_a_network_is_added_in_three_files(house: Path) -> None:
     np.testing.assert_allclose(read_disparity(house / "exported.pfm"), found, atol=1e-2)
 
 
+@cache
+def words() -> list[tuple[Path, int, object]]:
+    """Every constant of the package, and the file and line it stands in."""
+    return [
+        (file, node.lineno, node.value)
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and file.name not in BY_NAME
+    ]
+
+
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_networks_name_stands_in_its_row_alone(name: str) -> None:
     """Beside it stands only the rule of measuring that bears the name of its paper's network."""
-    said = [
-        f"{file.relative_to(PACKAGE)}:{node.lineno}"
-        for file in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and node.value == name and file.name not in BY_NAME
-    ]
-    assert said == []
+    assert [f"{file.relative_to(PACKAGE)}:{line}" for file, line, word in words() if word == name] == []
