@@ -264,7 +264,7 @@ def _halved(network: Any, matching: bool) -> Any:
     return network
 
 
-def traced(
+def _traced(
     module: nn.Module, pair: tuple[Tensor, Tensor], multiple: int | None
 ) -> torch.export.ExportedProgram:
     """What a network computes, as a graph of PyTorch's.
@@ -287,7 +287,7 @@ def _as_onnx(
     names: list[str],
     metadata: dict[str, str],
 ) -> bytes:
-    """A sealed ONNX file; multiple: as of `traced`. ONNX Runtime does what is left out of simplifying it.
+    """A sealed ONNX file; multiple: as of `_traced`. ONNX Runtime does what is left out of simplifying it.
 
     The library's own simplification takes twice the time of all the rest, and hardly finds more.
     """
@@ -300,7 +300,7 @@ def _as_onnx(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the libraries, about each other
             program = torch.onnx.export(
-                traced(module, pair, multiple),
+                _traced(module, pair, multiple),
                 dynamo=True,
                 input_names=["left", "right"],
                 output_names=names,
