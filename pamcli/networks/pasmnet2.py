@@ -37,6 +37,8 @@ from pamcli.networks.pasmnet import STAGE_STRIDES, ParallaxAttentionBlock
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 
+UPDATES = 5, 2, 4  # of the disparity at 1/16, 1/8 and 1/4 of the pictures' size
+
 WINDOW = 2  # a scale's own disparity is the mean of the attention within so many columns of its peak
 
 REACH = 4  # an update looks up the attention at so many disparities to either side of its own
@@ -121,9 +123,9 @@ class PASMnet2(nn.Module):
         self.st3 = Stage(64, blocks=1)
         self.b2 = conv_unit(128 + 96, 96, 1, bias=True)
         self.b3 = conv_unit(96 + 64, 64, 1, bias=True)
-        self.s1 = Scale(128 + 128, updates=3, dilations=(1, 2, 4), coarsest=True)
-        self.s2 = Scale(96 + 96, updates=2, dilations=(1, 2, 4))
-        self.s3 = Scale(64 + 64, updates=2, dilations=(1, 3, 9))
+        self.s1 = Scale(128 + 128, updates=UPDATES[0], dilations=(1, 2, 4), coarsest=True)
+        self.s2 = Scale(96 + 96, updates=UPDATES[1], dilations=(1, 2, 4))
+        self.s3 = Scale(64 + 64, updates=UPDATES[2], dilations=(1, 3, 9))
         self.x2 = conv_unit(32, 32, stride=2, slope=0)
         self.mask = nn.Sequential(conv_unit(WIDTH + 64 + 32, 64, 1, slope=0), conv(64, 9 * 16, 1, bias=True))
         self.error_scale = ErrorScale(WIDTH)

@@ -49,6 +49,7 @@ from pamcli.streaming.rolling import (
     Reader,
     Reads,
     RollingMap,
+    Rounded,
     Rows,
     added,
     convolution,
@@ -101,8 +102,8 @@ class StreamedPASMnet2:
             PAYS,
             picture=5,
             strip=24 * size + 112 + costs,
-            # The coarsest scale is this far ahead of the result, and features of the finer ones wait for it.
-            waiting=[(30 * size, 50), (costs, 180), (15 * size, 1200)],
+            # The coarsest scale is so far ahead of the result, and features of finer ones wait in 16 bits.
+            waiting=[(30 * size, 240), (costs, 190), (30, 1500)],
             line=80 * width + line_bytes(quarter, ordered=True) / 4,
             lines=4 * lines_together(quarter),
         )
@@ -131,13 +132,22 @@ class StreamedPASMnet2:
 
         precision = net.x2[0].weight.dtype
         x0 = Mapped(lambda values: values.to(precision), unit(Given(read, height, strip), net.E0))
-        half = unit(left_view(x0, kept=True), net.x2)
-        x1 = Leading(encoded(x0, net.E1), half)  # else twice as many rows of x0 would wait for the end
+
+        def waiting(features: RollingMap) -> RollingMap:
+            """What finer scales read while the coarsest one looks far ahead: half of the memory of strips."""
+            return Rounded(features) if strip < height and precision == torch.float32 else features
+
+        half = waiting(unit(left_view(x0, kept=True), net.x2))
+        x1 = encoded(x0, net.E1)
+        waiting1 = waiting(x1)
+        x1 = Leading(x1, waiting1, half)  # else twice as many rows of x0 would wait for the end
         x2 = encoded(x1, net.E2)
+        waiting2 = waiting(x2)
+        x2 = Leading(x2, waiting2)
         x3 = encoded(x2, net.E3)
         F1 = decoded(encoded(encoded(x3, net.E4), net.D0), x3, net.D1)
-        F2 = decoded(F1, x2, net.D2)
-        F3 = beside_enlarged(F2, x1, net.D3)
+        F2 = decoded(F1, waiting2, net.D2)
+        F3 = beside_enlarged(F2, waiting1, net.D3)
 
         sizes = [(width // s, None if max_disparity is None else max_disparity // s) for s in STAGE_STRIDES]
         v1, attention1 = attended(F1, *self.stages[0], *sizes[0])
@@ -147,9 +157,9 @@ class StreamedPASMnet2:
         v3, attention3 = attended(views3, *self.stages[2], *sizes[2], attention2, finest=True)
 
         coarse = settled(net.s1, joined_left(v1, x3), attention1)
-        middle = settled(net.s2, joined_left(v2, x2), attention2, coarse)
+        middle = settled(net.s2, joined_left(v2, waiting2), attention2, coarse)
         matched = left_view(v3)
-        fine = settled(net.s3, joined_left(matched, x1), attention3, middle)
+        fine = settled(net.s3, joined_left(matched, waiting1), attention3, middle)
         mixture = convolution(unit(joined(fine.hidden, matched, half), net.mask[0]), net.mask[1])
 
         weights, around, found = mixture.reader(), fine.disparity.reader(), attention3.reader_of_found()

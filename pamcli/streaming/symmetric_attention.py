@@ -18,6 +18,11 @@ from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
 from pamcli.streaming.rolling import Reader, Reads, RollingMap, added, coarser, read_all, strips
 
+SMALLEST_HELD = -20.0
+HELD_STEP = (-SMALLEST_HELD) ** 0.5 / 32767
+"""Logarithms of attention that wait in 16 bits are cut off at the first, which is less than updates and the
+confidence notice; their roots are multiples of the second: no attention changes by more than 0.00006."""
+
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
 BEFORE, AFTER = 2 * REACH + 2, REACH + 1
@@ -75,7 +80,7 @@ class Costs:
     last: int
     blocks: list[Tensor]
     """(R, J, BEFORE + K + AFTER) each: the row's outermost beyond it. Where no pixel may look -inf, not so of
-    a scale that a finer one enlarges."""
+    a scale that a finer one enlarges. Of 16 bits: logarithms of the attention instead, see `in_16_bits`."""
     totals: Tensor
     """Logarithm of the sum over k of their exponentials (R, w), where a pixel may look."""
 
@@ -110,6 +115,9 @@ class Attended(RollingMap):
         self.reader_of_coarser = None if coarser is None else coarser.reader()
         # A finer scale enlarges costs of columns beside those that may be looked at, too.
         self.blocks = [*column_blocks(width, width, "left", limit)] if finest else [Block(0, width, 0, width)]
+        self.brief = (
+            finest and self.strip < self.height * self.step
+        )  # many rows wait, and take most of memory
         self.held: list[Costs] = []
         self._of_found: set[int] = set()
 
@@ -175,7 +183,7 @@ class Attended(RollingMap):
                 padded[..., :BEFORE] = cost[..., :1]
             if block.high == width:
                 padded[..., -AFTER:] = cost[..., -1:]
-            held.append(padded)
+            held.append(in_16_bits(padded - totals[:, rows_of, None]) if self.brief else padded)
         self.held.append(Costs(first, first + rows, held, totals))
         # What a right column gives to a left pixel is the attention there times its total, over the sum of
         # these products.
@@ -245,7 +253,8 @@ class Attended(RollingMap):
                 windows(cost[rows], at[:, b.first : b.last] - (b.low - BEFORE), count)
                 for b, cost in zip(self.blocks, held.blocks, strict=True)
             ]
-            found.append(torch.cat(parts, 1) - held.totals[rows, :, None])
+            near = torch.cat(parts, 1)
+            found.append(of_16_bits(near) if self.brief else near - held.totals[rows, :, None])
         logs = torch.cat(found)
         if not self.finest:
             row, step = (torch.arange(many, device=k.device) for many in (self.width, count))
@@ -265,6 +274,16 @@ class Attended(RollingMap):
         needed = [rows for number, rows in enumerate(self._needed) if number not in self._of_found]
         while self.held and self.held[0].last <= min(needed):
             del self.held[0]
+
+
+def in_16_bits(logs: Tensor) -> Tensor:
+    """Round logarithms of the attention, in place; those below `SMALLEST_HELD` are cut off."""
+    return logs.clamp_(SMALLEST_HELD, 0).neg_().sqrt_().div_(HELD_STEP).to(torch.int16)
+
+
+def of_16_bits(held: Tensor) -> Tensor:
+    """The logarithms that `in_16_bits` was given, but for its rounding, which is downwards."""
+    return held.float().add_(0.5).mul_(HELD_STEP).square_().neg_()
 
 
 def windows(values: Tensor, first: Tensor, count: int) -> Tensor:

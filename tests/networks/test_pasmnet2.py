@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from formulas import formula_images, golden
 from random_networks import normalised, pasmnet2
@@ -11,6 +13,7 @@ from pamcli.networks.error_scale import ErrorScale, confidence_of, with_surround
 from pamcli.networks.pasmnet2 import (
     BORDER,
     REACH,
+    UPDATES,
     PASMnet2,
     ScaledMatching,
     Stage,
@@ -53,15 +56,22 @@ def disturbed() -> PASMnet2:
 
 def test_every_value_is_the_prototypes() -> None:
     g = {key: torch.from_numpy(value) for key, value in golden("pasmnet2").items()}
+    network = copy.deepcopy(pasmnet2())
+    for scale, updates in zip((network.s1, network.s2, network.s3), (3, 2, 2), strict=True):  # as it had
+        scale.updates = updates
     with torch.inference_mode():
-        found = pasmnet2()(*pictures())
+        found = network(*pictures())
     for stride, scale in zip(STRIDES, found.scales, strict=True):
         assert (scale.initial - g[f"initial_{stride}"]).abs().max() < 1e-3
         for update, expected in zip(scale.updates, g[f"updates_{stride}"], strict=True):
             assert (update - expected).abs().max() < 1e-3
     assert (found.scales[-1].received - g["received"]).abs().max() < 1e-4
     assert (found.disparity[:, 0] - g["disparity"]).abs().max() < 5e-3
-    assert [len(scale.updates) for scale in found.scales] == [3, 2, 2]
+
+
+def test_each_scale_is_updated_as_often_as_is_said() -> None:
+    found = pasmnet2()(*pictures(small=True))
+    assert tuple(len(scale.updates) for scale in found.scales) == UPDATES
 
 
 def test_both_directions_are_the_softmax_of_one_matrix() -> None:
