@@ -85,6 +85,8 @@ class StreamedPASMnet2:
             for stage in (network.st1, network.st2, network.st3)
         ]
         self.network = lowered(network, precision)
+        # Not where features are rounded to 8 bits: of what is rounded twice, much comes to another level.
+        self.rounds = precision == torch.float32 and not eight_bits
         if eight_bits:
             reduce_to_eight_bits(
                 _middle_layers(self.network),
@@ -102,8 +104,8 @@ class StreamedPASMnet2:
             PAYS,
             picture=5,
             strip=24 * size + 112 + costs,
-            # The coarsest scale is so far ahead of the result, and features of finer ones wait in 16 bits.
-            waiting=[(30 * size, 240), (costs, 190), (30, 1500)],
+            # The coarsest scale is so far ahead of the result, and features of finer ones wait for it.
+            waiting=[(30 * size, 240), (costs, 190), (30 if self.rounds else 15 * size, 1500)],
             line=80 * width + line_bytes(quarter, ordered=True) / 4,
             lines=4 * lines_together(quarter),
         )
@@ -135,7 +137,7 @@ class StreamedPASMnet2:
 
         def waiting(features: RollingMap) -> RollingMap:
             """What finer scales read while the coarsest one looks far ahead: half of the memory of strips."""
-            return Rounded(features) if strip < height and precision == torch.float32 else features
+            return Rounded(features) if self.rounds and strip < height else features
 
         half = waiting(unit(left_view(x0, kept=True), net.x2))
         x1 = encoded(x0, net.E1)
