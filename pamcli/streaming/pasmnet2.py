@@ -49,7 +49,6 @@ from pamcli.streaming.rolling import (
     Reader,
     Reads,
     RollingMap,
-    Rounded,
     Rows,
     added,
     convolution,
@@ -60,6 +59,7 @@ from pamcli.streaming.rolling import (
     strips,
 )
 from pamcli.streaming.symmetric_attention import Attended, attended, lines_together, product
+from pamcli.streaming.waiting import Rounded
 
 PAYS = Pays(180_000, whole=920_000, multiple=32)
 """Pictures as a whole take 0.85 of their time in strips; `auto` matches most of them in this size."""

@@ -29,8 +29,6 @@ Rows = Callable[[int, int], Tensor]  # rows(first, last): rows first ... last - 
 MEMORY_FORMAT = torch.channels_last
 """Convolutions of few channels are two to four times as fast in it, those of many a little."""
 
-SMALLEST_MAGNITUDE = 1e-20  # of a row that is rounded: rows of zeros stay zeros
-
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -252,36 +250,6 @@ class Leading(RollingMap):
         for other in self.others:
             other.read(first, last)
         return rows
-
-
-class Rounded(RollingMap):
-    """A map of float32 whose rows wait in 16 bits, for which there are more of them than memory is worth.
-
-    Each row of a channel is rounded to multiples of its largest magnitude / 32767, so that it does not matter
-    how many rows come at a time.
-    """
-
-    def __init__(self, source: RollingMap) -> None:
-        super().__init__(source.height, source.step, source.ahead, source.strip)
-        self.source = source.reader()
-
-    def read(self, first: int, last: int) -> Tensor:
-        """Rows first ... last - 1, as near as they are held."""
-        held = super().read(first, last).permute(0, 2, 3, 1)  # (B, R, W + 2, C)
-        lines, step = held[:, :, :-2], held[:, :, -2:].reshape(*held.shape[:2], 1, -1).view(torch.float32)
-        return (lines * step).permute(0, 3, 1, 2)
-
-    def _reads(self, last: int) -> Reads:
-        return [(self.source, last)]
-
-    def _compute(self, first: int, last: int) -> Tensor:
-        """(B, C, R, W + 2): behind the row stand the bits of what its numbers are multiples of."""
-        lines = self.source(first, last).permute(0, 2, 3, 1)
-        self.source.forget(last)
-        step = lines.abs().amax(2, keepdim=True).clamp_(min=SMALLEST_MAGNITUDE).div_(32767)
-        bits = step.contiguous().view(torch.int16).reshape(*step.shape[:2], 2, -1)
-        rounded = (lines / step).round_().to(torch.int16)
-        return torch.cat((rounded, bits), 2).permute(0, 3, 1, 2)
 
 
 def added(own: RollingMap, other: RollingMap, slope: float | None = None, *, kept: bool = False) -> Mapped:

@@ -17,11 +17,7 @@ from pamcli.onednn import product as of_matrices
 from pamcli.streaming.attention import Block, column_blocks, lines_at_once
 from pamcli.streaming.matching import unit
 from pamcli.streaming.rolling import Reader, Reads, RollingMap, added, coarser, read_all, strips
-
-SMALLEST_HELD = -20.0
-HELD_STEP = (-SMALLEST_HELD) ** 0.5 / 32767
-"""Logarithms of attention that wait in 16 bits are cut off at the first, which is less than updates and the
-confidence notice; their roots are multiples of the second: no attention changes by more than 0.00006."""
+from pamcli.streaming.waiting import in_16_bits, of_16_bits
 
 SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
 
@@ -274,16 +270,6 @@ class Attended(RollingMap):
         needed = [rows for number, rows in enumerate(self._needed) if number not in self._of_found]
         while self.held and self.held[0].last <= min(needed):
             del self.held[0]
-
-
-def in_16_bits(logs: Tensor) -> Tensor:
-    """Round logarithms of the attention, in place; those below `SMALLEST_HELD` are cut off."""
-    return logs.clamp_(SMALLEST_HELD, 0).neg_().sqrt_().div_(HELD_STEP).to(torch.int16)
-
-
-def of_16_bits(held: Tensor) -> Tensor:
-    """The logarithms that `in_16_bits` was given, but for its rounding, which is downwards."""
-    return held.float().add_(0.5).mul_(HELD_STEP).square_().neg_()
 
 
 def windows(values: Tensor, first: Tensor, count: int) -> Tensor:

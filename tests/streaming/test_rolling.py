@@ -18,13 +18,13 @@ from pamcli.streaming.rolling import (
     Enlarged,
     Given,
     RollingMap,
-    Rounded,
     Shuffled,
     Whole,
     added,
     gathered,
     joined,
 )
+from pamcli.streaming.waiting import Rounded
 
 HEIGHTS = [1, 2, 3, 4, 7, 12, 30]
 STEPS = [1, 2, 3, 5, 8, 40]

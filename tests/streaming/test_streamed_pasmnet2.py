@@ -16,7 +16,8 @@ from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet2 import Attended, StreamedPASMnet2, product
 from pamcli.streaming.rolling import Given, folded
-from pamcli.streaming.symmetric_attention import in_16_bits, of_16_bits, windows
+from pamcli.streaming.symmetric_attention import windows
+from pamcli.streaming.waiting import in_16_bits, of_16_bits
 
 SIZES = [(32, 32), (32, 160), (64, 96), (224, 32), (352, 64), (1184, 32)]
 """Heights and widths; the last is higher than what any row of the disparity depends on."""
