@@ -1,4 +1,4 @@
-"""Rows that wait in 16 bits: features and attention of finer scales, while the coarsest one looks far ahead."""
+"""Rows that wait in 16 bits: features and attention of finer scales, while the coarsest looks far ahead."""
 
 import torch
 from torch import Tensor
