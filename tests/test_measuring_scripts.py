@@ -161,7 +161,8 @@ def test_sizes_to_match_large_pictures_at_are_compared(run: Run, tmp_path: Path)
     assert figures[:2] == figures[2:], "the mean of one scene is its own"
     for far, farther, mean, median, _ in figures:
         assert 0 < farther <= far < 100
-        assert 0 < median < mean < 30
+        assert 0 < median <= 2 * mean < 60, "half of the errors are as large as the median, or larger"
+    assert figures[0][3] < figures[0][2], "of its own size few pixels are far off"
     assert figures[0] != figures[1]
     data = cut_of_the_sample(tmp_path, slice(100, 140), slice(200, 280))
     made = run("measure_match_size.py", "--data", data, "--widths", "80,64", "--precision", "fp32")
