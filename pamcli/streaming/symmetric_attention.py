@@ -111,9 +111,8 @@ class Attended(RollingMap):
         self.reader_of_coarser = None if coarser is None else coarser.reader()
         # A finer scale enlarges costs of columns beside those that may be looked at, too.
         self.blocks = [*column_blocks(width, width, "left", limit)] if finest else [Block(0, width, 0, width)]
-        self.brief = (
-            finest and self.strip < self.height * self.step
-        )  # many rows wait, and take most of memory
+        # Many of its rows wait, and would take a fifth of the memory of strips.
+        self.brief = finest and self.strip < self.height * self.step
         self.held: list[Costs] = []
         self._of_found: set[int] = set()
 

@@ -24,7 +24,6 @@ from pamcli.streaming.rolling import (
     gathered,
     joined,
 )
-from pamcli.streaming.waiting import Rounded
 
 HEIGHTS = [1, 2, 3, 4, 7, 12, 30]
 STEPS = [1, 2, 3, 5, 8, 40]
@@ -188,20 +187,3 @@ def test_room_for_a_whole_map_is_taken_once() -> None:
     assert whole.is_contiguous(memory_format=MEMORY_FORMAT)
     row = 2 * 10 * 4  # bytes
     assert 60 * row <= alive.peak < 70 * row
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_rows_that_wait_in_16_bits_are_near_and_the_same_whatever_the_strips(step: int) -> None:
-    values = 3 * random(2, 4, 30, 17).float()
-    values[0, 0, 5] = 0
-    values[1, 2, 6] *= 1e6
-    found, waiting = [], Rounded(Given(lambda a, b: values[:, :, a:b], 30, strip=step))
-    reader = waiting.reader()
-    for first in range(0, 30, step):
-        found.append(reader(first, min(first + step, 30)))
-    rounded = torch.cat(found, 2)
-    step_of_rows = values.abs().amax(3, keepdim=True) / 32767
-    assert ((rounded - values).abs() <= 0.501 * step_of_rows).all()
-    assert torch.equal(rounded, Rounded(Whole(values)).reader()(0, 30))
-    assert rounded.is_contiguous(memory_format=MEMORY_FORMAT)
-    assert sum(held.nbytes for held in waiting._held) == values.nbytes / 2 * 19 / 17

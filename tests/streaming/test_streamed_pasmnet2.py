@@ -17,7 +17,6 @@ from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet2 import Attended, StreamedPASMnet2, product
 from pamcli.streaming.rolling import Given, folded
 from pamcli.streaming.symmetric_attention import windows
-from pamcli.streaming.waiting import in_16_bits, of_16_bits
 
 SIZES = [(32, 32), (32, 160), (64, 96), (224, 32), (352, 64), (1184, 32)]
 """Heights and widths; the last is higher than what any row of the disparity depends on."""
@@ -128,13 +127,6 @@ def test_costs_that_are_looked_up_become_the_attention(finest: bool, limit: int 
     reader.forget(12)
     with pytest.raises(AssertionError, match="forgotten"):
         attended.logs(3, k, 2)
-
-
-def test_attention_that_waits_in_16_bits_is_rounded_by_no_more_than_is_said() -> None:
-    attention = torch.linspace(0, 1, 100_001)[1:]
-    assert (of_16_bits(in_16_bits(attention.log())).exp() - attention).abs().max() < 6e-5
-    little = torch.tensor([-torch.inf, -30.0, -20.0])
-    assert of_16_bits(in_16_bits(little)).tolist() == pytest.approx([-20, -20, -20], abs=1e-2)
 
 
 def test_a_lower_precision_is_near_and_leaves_disparity_in_float32() -> None:
