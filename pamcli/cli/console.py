@@ -1,7 +1,6 @@
 """What the commands say: results on stdout, everything else on stderr."""
 
 import codecs
-import datetime
 import io
 import json
 import os
@@ -9,7 +8,6 @@ import re
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
+from pamcli.cli.progress import Bar, Lines, Progress
 from pamcli.errors import OutputError
 
 CLOSED_PIPE = 141
@@ -92,75 +91,6 @@ def one_line(text: str) -> str:
 
 def _say(message: str) -> None:
     print(f"pam: {one_line(as_options(message))}", file=sys.stderr, flush=True)
-
-
-SLOW = 2.0
-"""Seconds that a pair takes before its rows are counted."""
-
-
-class Progress:
-    """Counts finished pairs, and the rows of a slow one, on a bar of Rich if there is one."""
-
-    def __init__(self, bar: Any = None, task: Any = None) -> None:
-        self.bar, self.task, self.done, self.began = bar, task, 0, time.monotonic()
-        self.rows: Any = None
-
-    def advance(self, *, skipped: bool = False) -> None:
-        """One more. skipped: it took no time, and says nothing about speed."""
-        if self.bar is None:
-            return
-        self.bar.advance(self.task)
-        now = time.monotonic()
-        if skipped:
-            self.began = self.began if self.done else now
-            return
-        self.done += 1
-        each = max(now - self.began, 1e-9) / self.done
-        rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
-        if left := self.bar.tasks[0].remaining:
-            rate += f", {_seconds(left * each)} left"
-        self.show(rate=f"{rate}, ")
-
-    def expect(self, count: int) -> None:
-        """Raise the number of pairs that are to come by `count`."""
-        if self.bar is not None:
-            self.show(total=(self.bar.tasks[0].total or 0) + count)
-
-    def show(self, **values: Any) -> None:
-        """Change what stands there: completed, total, rate."""
-        if self.bar is not None:
-            self.bar.update(self.task, **values)
-
-    @property
-    def watch(self) -> Callable[[int], Callable[[float], None]] | None:
-        """What `within` does, where there is a bar."""
-        return self.bar and self.within
-
-    def within(self, rows: int) -> Callable[[float], None]:
-        """What is told the share that is done of a pair of so many rows, while it is worked on."""
-        began = time.monotonic()
-        self._forget_rows()
-
-        def told(share: float) -> None:
-            passed = time.monotonic() - began
-            if self.bar is None or share >= 1:
-                self._forget_rows()
-            elif self.rows is not None or passed > SLOW:
-                if self.rows is None:
-                    self.rows = self.bar.add_task("rows", total=rows, rate="")
-                left = f"{_seconds(passed / max(share, 1e-9) * (1 - share))} left"
-                self.bar.update(self.rows, completed=int(share * rows), rate=left)
-
-        return told
-
-    def _forget_rows(self) -> None:
-        if self.rows is not None:
-            self.bar.remove_task(self.rows)
-            self.rows = None
-
-
-def _seconds(count: float) -> datetime.timedelta:
-    return datetime.timedelta(seconds=round(count))
 
 
 @contextmanager
@@ -249,9 +179,12 @@ class Console:
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Progress]:
-        """A bar with rate and time left on stderr; nothing where that is no terminal, or with `quiet`."""
+        """On stderr a bar with rate and time left, or a line a minute where that is no terminal.
+
+        Nothing with `quiet`.
+        """
         if not self.draws:
-            yield Progress()
+            yield Progress(total) if self.quiet else Lines(self.inform, what, total)
             return
         from rich import progress as rich
         from rich.console import Console as Terminal
@@ -264,12 +197,12 @@ class Console:
         ]
         # Results that go to a pipe must not be caught for display above the bar.
         terminal = Terminal(stderr=True)
-        with rich.Progress(*columns, console=terminal, redirect_stdout=sys.stdout.isatty()) as bar:
-            progress = Progress(bar, bar.add_task(what, total=total, rate=""))
+        with rich.Progress(*columns, console=terminal, redirect_stdout=sys.stdout.isatty()) as drawn:
+            bar = Bar(drawn, what, total)
             try:
-                yield progress
+                yield bar
             finally:
-                progress._forget_rows()
+                bar.end()
 
 
 def listen(console: Console) -> Console:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, Progress
+from pamcli.cli.console import Console
 from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.options import JSONL, WORKERS, Quiet
+from pamcli.cli.progress import Progress
 from pamcli.errors import BATCH_FAILED, UsageError
 from pamcli.files.finding import counted, read_text, shown
 

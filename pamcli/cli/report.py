@@ -47,7 +47,7 @@ def work_off(
     told = _Reporter(batch.many, console)
     try:
         with console.progress("pairs", batch.total) as bar:
-            batch.bar = bar if console.draws else None
+            batch.bar = None if console.quiet else bar
             with closing(iter(batch)) as outcomes:
                 for outcome in outcomes:
                     told(outcome)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from pamcli.cli import parsing
-from pamcli.cli.console import Console, Progress, on_signals
+from pamcli.cli.console import Console, on_signals
 from pamcli.cli.groups import OptionGroup, flag, option, set_options
 from pamcli.cli.network import WEIGHTS
 from pamcli.cli.options import DATA, FORM, Device, Messages, at_most_one
+from pamcli.cli.progress import Progress
 from pamcli.errors import UsageError
 from pamcli.registry.architectures import names_of
 
@@ -273,7 +274,7 @@ class _Watcher:
         figures += f", waiting {entry['waiting']:.0%}, preparing {entry['preparing']:.0%}"
         if left := datetime.timedelta(seconds=round(3600 * entry["hours_left"])):
             figures += f", {left} left"
-        self.bar.show(rate=f"{loss}{figures}, ")
+        self.bar.show(rate=f"{loss}{figures}")
         if not self.console.draws:
             terms = ", ".join(f"{name} {value:.4g}" for name, value in entry["losses"].items())
             self.console.inform(f"step {entry['step']} of {self.steps}: {loss} ({terms}){figures}")

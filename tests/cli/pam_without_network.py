@@ -2,7 +2,7 @@
 
 Where HOLD names a pipe, the network waits until it is written to and closed: a test that opens it for writing
 goes on when the network has begun. With SLOW in the environment it tells, for half a second, that half of a
-pair's rows are done, as of one that takes long.
+pair's rows are done, as of one that takes long. EVERY: the seconds between two lines where there is no bar.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from pamcli.cli import console, main
+from pamcli.cli import main
+from pamcli.cli import progress as shown
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Network:
 
 def be_slow(progress: Callable[[float], None] | None) -> None:
     if "SLOW" in os.environ and progress is not None:
-        console.SLOW = 0
+        shown.SLOW = 0
         for _ in range(5):
             progress(0.5)
             time.sleep(0.1)
@@ -73,6 +74,7 @@ class StereoUpscaler(Network):
         return left.repeat(2, axis=0).repeat(2, axis=1)
 
 
+shown.EVERY = float(os.environ.get("EVERY", shown.EVERY))
 for name, network in (("matcher", StereoMatcher), ("upscaler", StereoUpscaler)):
     module = ModuleType(f"pamcli.inference.{name}")
     setattr(module, network.__name__, network)

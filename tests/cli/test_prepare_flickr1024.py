@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pam_program import Run, files, forked, gate, names, pam, refuse, refuse_options, unchanged
 
-from pamcli.cli.console import Progress
+from pamcli.cli.progress import Progress
 from pamcli.files import atomic
 from pamcli.flickr1024 import unfinished
 

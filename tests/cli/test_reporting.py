@@ -280,6 +280,26 @@ def test_nothing_but_lines_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"\x1b" not in complaints
 
 
+@pytest.mark.parametrize("options", [[], ["--quiet"]], ids=["talkative", "quiet"])
+def test_a_long_batch_says_in_a_pipe_how_far_it_is(options: list[str]) -> None:
+    for side, letter in (("left", "L"), ("right", "R")):
+        for name in "ab":
+            os.link(f"{side}.png", f"{name}_{letter}.png")
+    command = ["disparity", "{}_L.png", "{}_R.png", "-o", "out/", *options]
+    with process(*command, env={**os.environ, "SLOW": "1", "EVERY": "0.05"}) as running:
+        output, complaints = running.communicate()
+        assert running.returncode == 0
+    assert output.split() == [b"out/a.pfm", b"out/b.pfm"]
+    lines = [line for line in complaints.decode().splitlines() if line.startswith("pam: pairs: ")]
+    if options:
+        assert lines == []
+        return
+    within = r"pam: pairs: [01] of 2, 50% of the next one, 0:00:0\d left"
+    counted = r"pam: pairs: 1 of 2, \d\.\d+ (pairs/s|s/pair), 0:00:0\d left"
+    for expected in (within, counted):
+        assert any(re.fullmatch(expected, line) for line in lines)
+
+
 def test_bytes_are_not_written_to_a_terminal() -> None:
     ours, theirs = pty.openpty()
     with process(*DISPARITY, "-o", "-", stdout=theirs) as running:
