@@ -63,9 +63,9 @@ def command(
     The pictures must be rectified: a point lies in the same row of both, and left pixel (y, x) matches right
     pixel (y, x - disparity). The paths of the results go to stdout, everything else to stderr.
 
-    The weights that come with pam learned from drawn scenes and few real pairs: in streets and rooms about
-    one pixel in twenty is off by more than 3 px. Act on confident pixels only: --min-confidence (pam guide
-    confidence).
+    The weights that come with pam learned from drawn scenes and few real pairs: in streets and rooms one
+    pixel in twenty or more is off by more than 3 px. Act on confident pixels only: --min-confidence (pam
+    guide confidence).
 
     $ pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif
     $ pam disparity lefts/ rights/ -o out/ --skip-existing

@@ -120,7 +120,8 @@ class Lines(Progress):
         if now - self._said >= EVERY and self.completed != self.total:
             self._said = now
             rate = self.rate and f", {self.rate}"
-            self._say(f"{self._what}: {self.completed} of {self.total}{more or rate}")
+            of = "" if self.total is None else f" of {self.total}"
+            self._say(f"{self._what}: {self.completed}{of}{more or rate}")
 
 
 def _left(passed: float, share: float) -> str:

@@ -142,7 +142,9 @@ AnyTraining = MatcherTraining | UpscalerTraining
 
 
 def disparity(given: MatcherTraining) -> None:
-    """Train a matcher. Recipes: scratch, scenes, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
+    """Train a matcher.
+
+    Recipes: scratch, scenes, refine, pasmnet2, unsupervised, adapt, paper-sceneflow, paper-kitti.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
 
@@ -153,7 +155,9 @@ def disparity(given: MatcherTraining) -> None:
 
 
 def superres(given: UpscalerTraining) -> None:
-    """Train PASSRnet, or PASSRnet 2. Recipes: superres (the default), passrnet2-psnr, paper-superres.
+    """Train PASSRnet, or PASSRnet 2.
+
+    Recipes: superres (the default), passrnet2, passrnet2-psnr, passrnet2-camera, paper-superres.
 
     The weights, checkpoints, log and pictures go to the folder of -o; stdout names the weights.
 
