@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
 from pamcli.batch import LOG
+from pamcli.batch.frames import FramePairs
 from pamcli.batch.job import Job
 from pamcli.batch.networks import load_upscaler
 from pamcli.batch.operation import NetworkOperation
 from pamcli.batch.plan import BatchOptions, Place, Request
 from pamcli.batch.run import Batch
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.outputs import Encoded, OutputKind
-from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, Packing
+from pamcli.files.pairing import PairName
+from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, PackedLayout, Packing
 from pamcli.imaging.camera_faults import camera_fault
 from pamcli.imaging.images import check_encodable, encode_picture
 from pamcli.imaging.resize import imresize_to
@@ -33,6 +37,7 @@ InputKind = Literal["clean", "camera", "auto"]
 LEFT = OutputKind("left", "`output`", PICTURE_OUTPUT_SUFFIXES, "_left")
 RIGHT = OutputKind("right", "`output_right`", PICTURE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
 PACKED = OutputKind("packed", "`output_packed`", PICTURE_OUTPUT_SUFFIXES, "_packed")
+LOOKED_AT = 8  # frames of a video that are tried until one can be decoded
 
 
 def enlarge_files(
@@ -84,6 +89,8 @@ def enlarge_files(
     load = partial(load_upscaler, weights, scale, **settings)
     chosen = None if weights is not None else input or "auto"
     operation = _Enlarging(load, chosen, packing, quality)
+    if chosen == "auto" and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
+        operation.first_frames = list(islice(batch.pairing.pairs, LOOKED_AT))
     return batch.working(operation, gpus=device != "cpu")
 
 
@@ -93,6 +100,13 @@ class _Larger:
 
     views: dict[str, np.ndarray]
     facts: Mapping[str, Any]
+
+
+def _fault(pair: StereoPair) -> str | None:
+    """What one of the views shows of its camera, with the file's name before it."""
+    files = [file.name for file in pair.files] or [pair.title] * 2
+    found = ((file, camera_fault(view)) for file, view in zip(files, (pair.left, pair.right), strict=True))
+    return next((f"{file}: {shown}" for file, shown in found if shown is not None), None)
 
 
 class _Enlarging(NetworkOperation[_Larger]):
@@ -107,8 +121,10 @@ class _Enlarging(NetworkOperation[_Larger]):
         super().__init__(partial(load, camera=chosen == "camera"))
         self.load_for_cameras = partial(load, camera=True)
         self.chosen, self.packing, self.quality = chosen, packing, quality
-        self.of_videos: dict[Path, str | None] = {}
-        """What the first frame of each video shows of its camera: its network must not change."""
+        self.first_frames: Sequence[PairName] = ()
+        """Those of a video: the first one that can be decoded says what it shows of its camera."""
+        self.of_video: tuple[str | None] | None = None
+        """What that is. The network must not change, wherever a run, a shard or a machine begins."""
         self.told = False
 
     @cached_property
@@ -137,7 +153,9 @@ class _Enlarging(NetworkOperation[_Larger]):
         )
 
     def apply(self, job: Job, pair: StereoPair) -> _Larger:
-        fault = self._fault(job, pair) if self.chosen == "auto" else None
+        fault = None
+        if self.chosen == "auto":
+            fault = _fault(pair) if self.of_video is None else self.of_video[0]
         network = self.network if fault is None else self.for_cameras
         kind = "camera" if fault is not None or self.chosen == "camera" else "clean"
         facts = {} if self.chosen is None else {"input": kind, "input_shows": fault}
@@ -148,20 +166,12 @@ class _Enlarging(NetworkOperation[_Larger]):
         larger = network(*views, progress=progress)
         return _Larger(dict(zip(("left", "right"), larger, strict=True)), facts)
 
-    def _fault(self, job: Job, pair: StereoPair) -> str | None:
-        """What one of the views shows of its camera, with the file's name before it."""
-        assert job.pair is not None
-        video = None if job.pair.frames is None else job.pair.left
-        if video in self.of_videos:
-            return self.of_videos[video]
-        files = [file.name for file in pair.files] or [pair.title] * 2
-        found = (
-            (file, camera_fault(view)) for file, view in zip(files, (pair.left, pair.right), strict=True)
-        )
-        fault = next((f"{file}: {shown}" for file, shown in found if shown is not None), None)
-        if video is not None:
-            self.of_videos[video] = fault
-        return fault
+    def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
+        for name in () if self.of_video else self.first_frames:
+            with suppress(InputError):  # it will be said of that frame
+                self.of_video = (_fault(self._frames(name, layout, max_pixels)),)
+                break
+        return super().read(job, layout, max_pixels)
 
     def facts(self, result: _Larger) -> Mapping[str, Any]:
         return result.facts

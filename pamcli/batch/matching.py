@@ -239,7 +239,8 @@ class _Matching(NetworkOperation["StereoResult"]):
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
         found = self._match(job, pair)
         if self.steadiness is not None:
-            found = replace(found, disparity=self.steadiness.fused(job, pair, found.disparity))
+            fused = self.steadiness.fused(job, pair, found.disparity)
+            found = replace(found, disparity=np.maximum(fused, np.float32(self.min_disparity)))
             self.steadiness.keep(job, pair, self._shown(found))
         return found
 

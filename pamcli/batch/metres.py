@@ -33,6 +33,8 @@ from pamcli.imaging.videos import Video
 DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
 POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", (".ply",), "_cloud")
+BESIDE = "_confidence", "_visible", "_color", DEPTH.folder_tag, DEPTH_ERROR.folder_tag
+"""What the names of other results end with that `pam disparity` and `pam depth` write into a folder."""
 
 
 def read_calibrations(
@@ -209,7 +211,7 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
         names = [PairName(path, None, key) for key, path in found.items()]
         pairing = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key)))))
     else:
-        pairing = resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES)
+        pairing = _without_others(resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES), inputs)
     if picture is None:
         return pairing
     if pairing.batch and not (is_template(picture) or os.path.isdir(picture)):
@@ -225,6 +227,21 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
         require_file(each)
     pairs = (replace(pair, right=each) for pair, each in zip(pairing.pairs, pictures, strict=True))
     return replace(pairing, pairs=tuple(pairs), unpaired=())
+
+
+def _without_others(pairing: Pairing, named: Sequence[str]) -> Pairing:
+    """Leave out what is no disparity of a folder's files: pam wrote it beside one. named: files that stay."""
+    stems = {pair.left.with_suffix("") for pair in pairing.pairs}
+
+    def is_other(pair: PairName) -> bool:
+        stem = pair.left.with_suffix("")
+        names = (stem.name.removesuffix(tag) for tag in BESIDE if stem.name.endswith(tag))
+        return str(pair.left) not in named and any(name and stem.with_name(name) in stems for name in names)
+
+    others = dict.fromkeys(pair.left for pair in pairing.pairs if is_other(pair))
+    if others:
+        LOG.info(f"left out, as they are no disparities by their names: {listed(others)}")
+    return replace(pairing, pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
 
 
 def _frames(inputs: Sequence[str], picture: str | None) -> Pairing:

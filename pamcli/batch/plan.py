@@ -252,11 +252,15 @@ class Plan:
             check_existing([files], overwrite=given.overwrite, skip_existing=given.skip_existing)
         except PamError as error:
             return Job(pair, error=error, line=pair.line)
-        there = (path.exists() or self.videos.get(name, path).exists() for name, path in files.items())
-        skip = given.skip_existing and bool(files) and all(there)
+        skip = given.skip_existing and bool(files) and all(self._exists(*file) for file in files.items())
         places = {**files, **self.returned}
         returned = next(iter(self.returned), None)
         return Job(pair, places, returned, skip, line=pair.line, videos=self.videos)
+
+    def _exists(self, name: str, path: Path) -> bool:
+        """Whether a result exists: a frame, too, in a video that none waits to replace."""
+        video = self.videos.get(name)
+        return path.exists() or (video is not None and video.exists() and not frames_folder(video).exists())
 
 
 def _path(place: Place | None) -> Path | None:

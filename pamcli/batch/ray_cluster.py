@@ -180,7 +180,8 @@ def _spread(
                 continue
             number, job, tries = running.pop(ref)
             if ended is None:
-                load[number] -= 1 if tries == 1 else HELD
+                if number in load:  # else it was lost after this job
+                    load[number] -= 1 if tries == 1 else HELD
                 yield job, result
                 continue
             if load.pop(number, None) is not None:  # the first to tell that this worker is lost

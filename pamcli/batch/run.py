@@ -17,7 +17,7 @@ from pamcli.batch.overlapped import run_overlapped
 from pamcli.batch.plan import Plan
 from pamcli.batch.ray_cluster import run_on_ray
 from pamcli.batch.video_results import StoredFrames, clock_of, put_together, remove_frames
-from pamcli.errors import InputError, OutputError, PamError, UsageError
+from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 from pamcli.files.finding import listed
 from pamcli.files.outputs import Encoded
@@ -54,6 +54,17 @@ class Batch(Plan):
         operation.videos = self.videos
         self.steps = _Steps(self.request.packed, self.request.max_pixels, operation)
         return self
+
+    @property
+    def going_on(self) -> str:
+        """How a batch goes on that was stopped, for people."""
+        if self.operation.whole_batch_first:
+            return "results of the whole batch come at its end: begin anew"
+        if not self.request.overwrite:
+            return "the same command with `skip_existing` goes on"
+        if self.names.templates.keys() <= self.videos.keys():
+            return "the same command with `skip_existing` instead of `overwrite` goes on"
+        return "begin anew: `skip_existing` would keep what was there before"
 
     def start(self) -> None:
         """Load the network, where this process needs one, which else the first pair would do."""
@@ -110,6 +121,8 @@ class Batch(Plan):
         """
         assert self.pairing is not None
         named, go_on = listed([*map(str, self.videos.values())]), "the same command with `skip_existing`"
+        if self.request.overwrite:
+            go_on += " instead of `overwrite`"
         if self.request.shard is not None:
             LOG.info(f"once all shards are done, {go_on} and without `shard` makes {named} of their frames")
             return
@@ -124,9 +137,8 @@ class Batch(Plan):
         for name, video in self.videos.items():
             if not any(path.exists() for _, path in stored[name].places):
                 continue  # all failed, or the video was there
-            if not (self.request.skip_existing and video.exists()):
-                put_together(video, self.operation.for_video(name, stored[name]), clock, name)
-                made.append(video)
+            put_together(video, self.operation.for_video(name, stored[name]), clock, name)
+            made.append(video)
         self.made = made
         for frames in stored.values():
             remove_frames(path for _, path in frames.places)
@@ -187,7 +199,7 @@ class _Steps:
             except PamError:
                 continue
             if pair is not None:
-                with suppress(InputError):
+                with suppress(InputError, DeviceError, UsageError):  # it fails alone, when it is its turn
                     self.operation.begin(job, pair)
                     break
         return itertools.chain(taken, jobs)

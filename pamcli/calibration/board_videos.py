@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ def clip(left: Path, right: Path | None) -> Clip:
     if max(counts) - min(counts) > 2:
         lengths = " and ".join(f"{count:.0f}" for count in counts)
         warning = f"the videos have {lengths} frames: did both begin at the same moment?"
-    return Clip(int(min(counts) // step), _read(videos, step, rates[0]), warning)
+    return Clip(math.ceil(min(counts) / step), _read(videos, step, rates[0]), warning)
 
 
 def _read(videos: Sequence[object], step: int, rate: float) -> Iterator[Frames]:

@@ -239,7 +239,7 @@ def label(
     Repeat a command that was interrupted, and it goes on. The result is a data set: pairs:FOLDER.
 
     $ pam dataset label pairs:mine/ -o labelled/
-    $ pam dataset label pairs:mine/ -o labelled/ --agree-with other.onnx
+    $ pam dataset label pairs:mine/ -o agreed/ --agree-with pasmnet
     """
     console = messages.console(jsonl=to.jsonl)
     from pamcli.data.open import open_data

@@ -29,7 +29,7 @@ class Progress:
             self._timed += 1
             each = max(now - self._began, 1e-9) / self._timed
             self.rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
-            if self.total is not None and (left := self.total - self.completed):
+            if self.total is not None and (left := self.total - self.completed) > 0:
                 self.rate += f", {_seconds(left * each)} left"
         self._tell()
 
@@ -117,7 +117,7 @@ class Lines(Progress):
 
     def _tell(self, more: str = "") -> None:
         now = time.monotonic()
-        if now - self._said >= EVERY and self.completed != self.total:
+        if now - self._said >= EVERY and (self.total is None or self.completed < self.total):
             self._said = now
             rate = self.rate and f", {self.rate}"
             of = "" if self.total is None else f" of {self.total}"

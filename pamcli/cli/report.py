@@ -53,10 +53,7 @@ def work_off(
                     told(outcome)
     except (KeyboardInterrupt, SystemExit) as stop:
         if batch.many and getattr(stop, "code", None) != CLOSED_PIPE:
-            go_on = "the same command with --skip-existing goes on"
-            if batch.operation.whole_batch_first:
-                go_on = "results of the whole batch come at its end: begin anew"
-            console.inform(f"stopped after {told.summary()}; {go_on}")
+            console.inform(f"stopped after {told.summary()}; {batch.going_on}")
         raise
     if not console.jsonl:
         for path in batch.made:

@@ -256,7 +256,8 @@ def disparity_metrics(
     Raises InputError: other shapes than the truth's, a confidence outside [0, 1], no pixel to count.
     """
     picture = np.zeros((*truth.shape, 3), np.uint8)
-    sample = Sample("the map", picture, picture, np.asarray(truth, np.float32), visible=visible)
+    seen = None if visible is None else np.asarray(visible, bool)  # 0 and 255 in pictures
+    sample = Sample("the map", picture, picture, np.asarray(truth, np.float32), visible=seen)
     meter = DisparityMeter(DisparityProtocol(max_gt=max_gt))
     meter.add(sample, Estimate(estimate, confidence=confidence))
     return flat(meter.summary().pooled)

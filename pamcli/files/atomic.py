@@ -21,7 +21,7 @@ _HINTS = {
     errno.ENXIO: "it is a pipe without a reader",
 }
 
-_HELD: list[int] = []
+_HELD: dict[Path, int] = {}
 """Pipes that were found to be read. To their reader, the first writer to close one would be the end."""
 
 
@@ -35,7 +35,7 @@ def check_writable(path: Path) -> None:
         if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder", "name a file")
         if stat.S_ISFIFO(mode):
-            _HELD.append(_open_pipe(path))
+            _hold(path)
             return
     folder = Path(os.path.realpath(path)).parent
     while not os.path.lexists(folder):
@@ -50,13 +50,16 @@ def check_writable(path: Path) -> None:
         os.unlink(trial)
 
 
-def _open_pipe(path: Path) -> int:
-    """Raises OSError: within a second no process has begun to read it."""
+def _hold(path: Path) -> None:
+    """Open a pipe until it is written to. Raises OSError: within a second no process has begun to read it."""
     for _ in range(20):
-        with suppress(OSError):
-            return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        time.sleep(0.05)
-    return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        if path not in _HELD:
+            with suppress(OSError):
+                _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                return
+            time.sleep(0.05)
+    if path not in _HELD:
+        _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -73,11 +76,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         if stat.S_ISDIR(mode):
             raise OutputError(f"cannot write {path}: it is a folder", "name a file")
         if stat.S_ISFIFO(mode):
-            _HELD.append(_open_pipe(path))
+            _hold(path)
         if not stat.S_ISREG(mode):
             path.write_bytes(data)
-            while _HELD:
-                os.close(_HELD.pop())
+            if (held := _HELD.pop(path, None)) is not None:
+                os.close(held)
             return
         with replacing(path) as temporary:
             # Not tempfile.mkstemp: its 0600 would outlive the rename, while here the umask decides.

@@ -6,6 +6,7 @@ import importlib
 import itertools
 import re
 import shlex
+import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,7 @@ class Video:
     def __init__(self, path: Path) -> None:
         """Open it. Raises UsageError: PyAV is not installed; InputError: no video that can be read."""
         self.path, self.library = path, video_library()
+        self._decoding = threading.Lock()
         self._open()
 
     def _open(self) -> None:
@@ -145,7 +147,8 @@ class Video:
         width, height = self.stream.codec_context.width, self.stream.codec_context.height
         check_size(width, height, name, max_pixels)
         try:
-            return read(self._find(number))
+            with self._decoding:
+                return read(self._find(number))
         except (self.library.FFmpegError, OSError) as error:
             self._at = None
             raise InputError(f"{name} cannot be decoded: {reason(error)}") from None
@@ -190,9 +193,15 @@ def reason(error: Exception) -> str:
 class Videos(dict[Path, Video]):
     """Videos that are kept open while their frames are worked on; another process opens them anew."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._opening = threading.Lock()
+
     def __missing__(self, path: Path) -> Video:
         """The video, opened when it is first asked for. Raises as `Video` does."""
-        self[path] = Video(path)
+        with self._opening:
+            if path not in self:
+                self[path] = Video(path)
         return self[path]
 
     def __reduce__(self) -> tuple[type[Videos], tuple[()]]:

@@ -28,6 +28,9 @@ LEANING = 0.75
 """Where, in the columns that two tiles share, the left one gives way: what is on the left of a tile has its
 match on its left, where the tile may have ended already."""
 
+DISPARITIES = ("disparity", "right disparity")
+"""Outputs that are none below 0."""
+
 Maps = dict[str, NDArray[np.float32]]
 """What outputs hold, (C, H, W) each."""
 
@@ -45,6 +48,8 @@ class ForeignNetwork:
 
     size: tuple[int, int] | None = None
     """None: pictures of any size are taken, and brought to that of the network here."""
+    signed = False
+    """Whether disparities below 0 are left: as long as nobody knows which sign they have."""
 
     def __init__(self, description: Description, runner: Runner, initial: Session | None = None) -> None:
         """`initial`: what finds the initial flow. Raises ModelError for names that it does not have."""
@@ -122,6 +127,8 @@ class ForeignNetwork:
     ) -> ForeignMatching:
         """Match a pair of rows in [0, 1] of any size, as `StreamedPASMnet.match` does."""
         maps = self._found(rows(0, height), 1, progress)
+        if not self.signed:  # below 0 by a hundredth, most likely, for which files have no place
+            maps |= {name: np.maximum(each, 0) for name, each in maps.items() if name in DISPARITIES}
         sure = maps.get("confidence")
         right = maps.get("right disparity")
         return ForeignMatching(

@@ -219,6 +219,7 @@ class Trial:
         plain = described.with_values(sign=1, unit="pixels", larger="tiles")
         if (key := repr(plain)) not in self.runs:
             network = ForeignNetwork(plain, self.runner, self.initial)
+            network.signed = True
             if described.task == "disparity":
                 pair = sample_pair()
                 matcher = StereoMatcher(network, plain, network.compute, match_size="auto")

@@ -205,6 +205,16 @@ def test_colours_are_the_same_after_an_interruption_and_in_shards(pair: Path) ->
     assert colour_maps("part4") == {"3.png": whole["3.png"]}
 
 
+def test_a_first_pair_that_cannot_be_matched_fails_alone(pair: Path) -> None:
+    put_unlike_pairs()
+    for side in "lr":
+        small = Image.open(f"{side}/1.png").crop((0, 0, 40, 40))
+        small.save(f"{side}/1.png")
+    run = unlike("out", "--match-size", "192", "--skip-existing")
+    assert "error: l/1.png: " in run.stderr
+    assert sorted(colour_maps("out")) == ["2.png", "3.png"]
+
+
 def test_what_goes_to_other_machines_is_the_range_and_no_network(pair: Path) -> None:
     here = match_files("left.png", "right.png", color_map="c/", device="cpu").operation
     job = Job(PairName(Path("left.png"), Path("right.png"), "left"))

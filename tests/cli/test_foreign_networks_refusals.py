@@ -113,7 +113,6 @@ def test_what_a_network_by_others_cannot_do(pair: Path) -> None:
         ("x.png", "weights describe net.toml -o x.toml --overwrite"),
         ("net.png", "weights describe net.toml -o net.toml --overwrite"),
         ("x.toml", "weights describe net.toml -o x.toml --overwrite"),
-        ("x.png", "weights describe x.png -o x.toml --overwrite"),
         ("x.png", "weights describe whole.onnx -o x.toml --overwrite --set initial=x.png"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 from pam_program import command_line, pam, refuse
 
 import pamcli
-from pamcli.cli import console
+from pamcli.cli import progress
 from pamcli.cli.console import Console
 from pamcli.errors import ModelError
 from pamcli.inference import examination
@@ -110,25 +110,28 @@ def test_a_terminal_is_told_that_the_network_is_loaded() -> None:
 
 
 def test_skipped_pairs_are_no_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bar:
-        def __init__(self) -> None:
-            self.tasks, self.rates = [SimpleNamespace(remaining=10)], []
-
-        def advance(self, task: object) -> None:
-            pass
-
-        def update(self, task: object, rate: str) -> None:
-            self.rates.append(rate)
-
-    shown, now = Bar(), 5.0
-    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: now))
-    bar = console.Progress(shown)
+    now = 5.0
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    shown = progress.Progress(total=1011)
     for _ in range(1000):
-        bar.advance(skipped=True)
-    assert shown.rates == []
+        shown.advance(skipped=True)
+    assert shown.rate == ""
     now += 0.25
-    bar.advance()
-    assert shown.rates == ["4.00 pairs/s, 0:00:02 left, "]  # and the time that passed
+    shown.advance()
+    assert shown.rate == "4.00 pairs/s, 0:00:02 left"  # and the time that passed
+
+
+def test_more_than_was_expected_leaves_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(progress, "EVERY", 0)
+    shown = progress.Lines(said.append, "pairs", 1)
+    for _ in range(3):
+        shown.advance()
+    assert "left" not in shown.rate
+    assert said == []
+    endless = progress.Lines(said.append, "pairs", None)
+    endless.advance()
+    assert said == [f"pairs: 1, {endless.rate}"]
 
 
 @pytest.mark.parametrize("after", [0.05 * step for step in range(1, 16)])

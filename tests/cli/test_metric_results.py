@@ -259,3 +259,15 @@ def test_negative_disparities(pair: Path, networks: None) -> None:
         refuse(pam(*command, "-o", "d.png", "-q"), 2, "d.png", "cannot hold negative", ".pfm")
         refuse(pam(*command, "-o", "out/", "--format", "png", "-q"), 2, "cannot hold negative")
         refuse(pam(*command, "--max-disparity", "none", "-o", "d.tif", "-q"), 2, "1 result exists")
+
+
+def test_what_lies_beside_disparities_is_none(here: Path) -> None:
+    Path("maps").mkdir()
+    for name in ("a", "a_confidence", "a_depth", "a_right", "b_depth"):
+        data = encode_disparity(np.full((64, 96), 8.0, np.float32), ".tif").data
+        Path(f"maps/{name}.tif").write_bytes(data)
+    run = pam("depth", "maps", *HAND, "--depth", "z/")
+    assert names("z") == ["a_depth.tif", "a_right_depth.tif", "b_depth_depth.tif"]
+    assert "left out, as they are no disparities by their names: maps/a_confidence.tif, maps/a_depth.tif" in (
+        run.stderr
+    )

@@ -101,3 +101,11 @@ def test_what_is_kept_is_what_is_read(here: Path, suffix: str) -> None:
     disparity = np.array([[0.001, 1.2345, 300, np.nan], [0, 17.3, np.inf, 255.99]], np.float32)
     Path(f"one{suffix}").write_bytes(encode_disparity(disparity, suffix).data)
     np.testing.assert_array_equal(as_stored(disparity, suffix), read_disparity(Path(f"one{suffix}")))
+
+
+def test_no_disparity_falls_below_what_is_searched(noisy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What recedes with the common change of its surroundings can be taken beyond infinity."""
+    monkeypatch.setattr("pamcli.batch.steadiness.steadied", lambda disparity, *_: disparity - 100)
+    assert run("disparity left.mkv right.mkv -o out.mkv --steady --count 2").lines == ["out.mkv"]
+    assert run("disparity left.mkv right.mkv -o p --steady --count 2 --min-disparity -3").code == 0
+    assert maps("p")[1].min() == -3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pam_program import pam, refuse
 from PIL import Image
+from video_files import write_video
 
 import pamcli
 from pamcli.errors import UsageError
@@ -111,3 +112,13 @@ def test_from_python() -> None:
     assert "input" not in outcome.facts
     with pytest.raises(UsageError, match=r"`input` 'raw' .one of clean, camera, auto"):
         pamcli.enlarge_files(*JPG, output="-", input="raw")  # type: ignore[arg-type]
+
+
+def test_a_video_has_one_network_wherever_a_run_begins() -> None:
+    pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+    noisy, clean, right = (np.asarray(Image.open(f"{name}.png")) for name in ("noisy", "left", "right"))
+    write_video(Path("left.mkv"), [noisy, clean, clean])
+    write_video(Path("right.mkv"), [right] * 3)
+    for part in ("1/3", "2/3", "3/3"):
+        run = pam("superres", "left.mkv", "right.mkv", "-o", "out/", "--shard", part, "--jsonl")
+        assert [record["input"] for record in run.records] == ["camera"]

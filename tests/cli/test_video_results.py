@@ -7,6 +7,7 @@ import importlib
 import json
 import pickle
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -258,3 +259,21 @@ def test_what_no_video_can_be(words: str, said: str, clips: Views, pair: Path) -
 def test_records_name_the_video(clips: Views, here: Path) -> None:
     made = run("disparity left.mkv right.mkv -o out.mkv --count 2 --jsonl")
     assert [json.loads(line)["outputs"] for line in made.lines] == [{"disparity": "out.mkv"}] * 2
+
+
+def test_frames_that_wait_to_replace_a_video_do(clips: Views, here: Path) -> None:
+    assert run("disparity left.mkv right.mkv -o out.mkv --max-disparity 16").code == 0
+    assert run("disparity left.mkv right.mkv -o out.mkv --overwrite --shard 1/2").code == 0
+    made = run("disparity left.mkv right.mkv -o out.mkv --skip-existing")
+    assert (made.lines, "3 ok, 3 skipped" in made.stderr) == (["out.mkv"], True)
+    assert run("disparity left.mkv right.mkv -o whole.mkv").code == 0
+    np.testing.assert_array_equal(disparities("out.mkv"), disparities("whole.mkv"))
+
+
+def test_threads_decode_one_video_in_turn(clips: Views, here: Path) -> None:
+    one, shared = Video(here / "left.mkv"), Video(here / "left.mkv")
+    wanted = [5, 0, 3, 1, 4, 2] * 4
+    with ThreadPoolExecutor(4) as threads:
+        found = threads.map(shared.frame, wanted)
+        for number, frame in zip(wanted, found, strict=True):
+            np.testing.assert_array_equal(frame.pixels, one.frame(number).pixels)

@@ -10,7 +10,7 @@ import pytest
 
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
-from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate
+from pamcli.evaluation.disparity_metrics import METRICS, DisparityMeter, Estimate, disparity_metrics
 from pamcli.evaluation.figures import Figures
 from pamcli.evaluation.protocols import DisparityProtocol, usual_protocol
 from pamcli.evaluation.regions import REGIONS
@@ -130,6 +130,15 @@ def test_regions() -> None:
     assert set(figures) == {*expected, "0-100"}
     assert "a50" in figures["noc"]
     assert "a50" not in figures["fg"]
+
+
+@pytest.mark.parametrize("white", [1, 255])
+def test_a_mask_may_be_a_picture(white: int) -> None:
+    estimate, truth = np.array([[11.0, 22, 33]]), np.array([[10.0, 20, 30]])
+    mask = np.array([[white, 0, white]], np.uint8)
+    assert disparity_metrics(estimate, truth, visible=mask) == disparity_metrics(
+        estimate, truth, visible=mask > 0
+    )
 
 
 def test_all_occluded() -> None:

@@ -188,3 +188,22 @@ class TestOnPosix:
         write_atomically(pipe, b"through the pipe")
         reader.join()
         assert received == [b"through the pipe"]
+
+    def test_the_second_of_two_pipes_keeps_its_reader(self, tmp_path: Path) -> None:
+        pipes = [tmp_path / "one", tmp_path / "two"]
+        received: dict[Path, bytes] = {}
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        readers = [
+            threading.Thread(target=lambda pipe=pipe: received.update({pipe: pipe.read_bytes()}))  # type: ignore[misc]
+            for pipe in pipes
+        ]
+        for reader in readers:
+            reader.start()
+        for pipe in pipes:
+            check_writable(pipe)
+        write_atomically(pipes[0], b"first")
+        readers[0].join()
+        write_atomically(pipes[1], b"second")
+        readers[1].join()
+        assert received == {pipes[0]: b"first", pipes[1]: b"second"}
