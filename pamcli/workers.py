@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pamcli.errors import DeviceError, InputError
 
@@ -36,9 +36,10 @@ def done_in_processes(
         return
     # Not forked: threads of this program (the decoders', torch's) would be missing in the copies.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_begin)
+    count = min(workers, len(items))
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(work,))
     with deaf_to_ctrl_c():
-        waiting = {pool.submit(_attempted, work, item): item for item in items}
+        waiting = {pool.submit(_attempted_there, item): item for item in items}
     try:
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -72,9 +73,19 @@ def _attempted(work: Callable[[Item], Result], item: Item) -> Result | InputErro
         return error
 
 
-def _begin() -> None:
+_work: Callable[[Any], Any]
+"""What this process does with each item, which it is sent once."""
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
     """A process that is deaf to Ctrl-C ends with the main one, however that does."""
+    global _work
+    _work = work
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _attempted_there(item: Item) -> Any:
+    return _attempted(_work, item)
 
 
 def _end_with_parent() -> None:

@@ -136,9 +136,9 @@ class _Enlarging(NetworkOperation[_Larger]):
         return {name: value for name, value in super().__getstate__().items() if name != "for_cameras"}
 
     def check(self, name: str, place: Path, pair: StereoPair) -> None:
-        view = pair.right if name == "right" else pair.left
+        views = {"left": [pair.left], "right": [pair.right]}.get(name, [pair.left, pair.right])
         height, width = self.network.size_of(pair.height, pair.width)
-        alpha = view.alpha is not None
+        alpha = any(view.alpha is not None for view in views)
         if name == "packed":
             height, width = packed_size(height, width, self.packing)
             alpha = alpha and self.packing != RED_CYAN
@@ -146,7 +146,7 @@ class _Enlarging(NetworkOperation[_Larger]):
             place.suffix,
             height=height,
             width=width,
-            bits=8 * view.pixels.itemsize,
+            bits=8 * max(view.pixels.itemsize for view in views),
             alpha=alpha,
             name=str(place),
             quality=self.quality,

@@ -81,7 +81,9 @@ def rectified_calibration(
                 f"{named(files)} describes cameras whose pictures are not rectified",
                 "`pam rectify` makes rectified ones, and their calibration.yaml",
             )
-        calibration = found.replaced(**by_hand)
+        calibration = found.with_pixels(focal_length=focal, offset=doffs)
+        if baseline is not None:
+            calibration = calibration.replaced(baseline=baseline)
     elif not by_hand:
         return None
     elif focal is None or baseline is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -110,6 +111,11 @@ def _rig(
     return rig
 
 
+def _first(job: Job) -> Path | None:
+    """The file of the first result, the left picture's if that is asked for; None: it goes to stdout."""
+    return next((job.videos.get(name, path) for name, path in job.files.items()), None)
+
+
 def _angles(field_of_view: tuple[float, float]) -> str:
     return " x ".join(f"{angle:.0f}" for angle in field_of_view) + " degrees"
 
@@ -117,6 +123,8 @@ def _angles(field_of_view: tuple[float, float]) -> str:
 @dataclass(frozen=True)
 class _Result:
     pictures: Mapping[str, Picture]
+    first: str
+    """The result with which warnings come."""
     matches: int | None = None
     """Found between them; None: the pair was not checked."""
     offset: float | None = None
@@ -148,9 +156,7 @@ class _Rectifying(Operation[_Result]):
 
     def begin(self, job: Job, pair: StereoPair) -> None:
         self._for(pair)
-        for name in job.places:
-            if name == LEFT.name:
-                self._write_calibration(job.files.get(name))
+        self._write_calibration(_first(job))
         self.rectification = None  # whoever needs it makes it of `size`: it is large
 
     def note(self, facts: Mapping[str, Any]) -> None:
@@ -172,8 +178,7 @@ class _Rectifying(Operation[_Result]):
 
     def apply(self, job: Job, pair: StereoPair) -> _Result:
         rectification = self._for(pair)
-        if LEFT.name in job.places:
-            self._write_calibration(job.files.get(LEFT.name))
+        self._write_calibration(_first(job))
         sides = {"left": (pair.left, rectification.left), "right": (pair.right, rectification.right)}
         pictures = {
             name: Picture(
@@ -184,12 +189,13 @@ class _Rectifying(Operation[_Result]):
             )
             for name, (view, warp) in sides.items()
         }
+        first = next(iter(job.places))
         self.count += 1
         if self.rig is not None and self.count > CHECKED and self.count % THEN_EVERY:
-            return _Result(pictures)
+            return _Result(pictures, first)
         check = check_pair(*(each.pixels for each in pictures.values()))
         measured = check.matches >= ENOUGH_MATCHES and check.vertical_error > 0
-        return _Result(pictures, check.matches, check.vertical_error if measured else None)
+        return _Result(pictures, first, check.matches, check.vertical_error if measured else None)
 
     def _for(self, pair: StereoPair) -> Rectification:
         size = (pair.width, pair.height)
@@ -212,9 +218,11 @@ class _Rectifying(Operation[_Result]):
             if self.size is None and rig.stated and not any(each is not None for each in self.view.values()):
                 LOG.info("rectified as the calibration says, by its own R and P")
             self.rectification = rig.rectification(**self.view)
-            if rig.left.fisheye and self.size is None and self.rectification.calibration:
+            seen = rig.left.field_of_view(first)
+            known = rig.left.fisheye and all(map(math.isfinite, seen))
+            if known and self.size is None and self.rectification.calibration:
                 LOG.info(
-                    f"the fisheye sees {_angles(rig.left.field_of_view(first))}, the rectified pictures "
+                    f"the fisheye sees {_angles(seen)}, the rectified pictures "
                     f"{_angles(self.rectification.calibration.field_of_view)}: `fov` takes more or less"
                 )
             self.size = first
@@ -249,7 +257,7 @@ class _Rectifying(Operation[_Result]):
 
     def encode(self, name: str, place: Path, pair: StereoPair, result: _Result) -> Encoded:
         data = encode_picture(result.pictures[name], place.suffix, name=str(place))
-        return Encoded(data, self._checked(result) if name == LEFT.name else ())
+        return Encoded(data, self._checked(result) if name == result.first else ())
 
     def _checked(self, result: _Result) -> list[str]:
         if result.matches is None:
@@ -263,10 +271,10 @@ class _Rectifying(Operation[_Result]):
         why = "pam doctor LEFT RIGHT --calibration FILE tells why" if self.rig else "calibrate the cameras"
         return [f"matches stay {result.offset:.2f} px above or below each other: {why}"]
 
-    def _write_calibration(self, left: Path | None) -> None:
-        """Write it once. left: the left picture's file, beside which it goes, if there is one."""
+    def _write_calibration(self, picture: Path | None) -> None:
+        """Write it once. picture: a result's file, beside which it goes, if there is one."""
         calibration = self.rectification.calibration if self.rectification else None
-        path = self.place or (None if left is None else left.parent / CALIBRATION)
+        path = self.place or (None if picture is None else picture.parent / CALIBRATION)
         if self.written or calibration is None or path is None:
             return
         data = encode_calibration(calibration)

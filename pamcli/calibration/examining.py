@@ -128,6 +128,8 @@ def _size(stored: StoredCalibration, size: tuple[int, int]) -> Finding:
         return Finding("size", "ok", f"{mine}, that of the calibration")
     if stored.rig and stored.rectified and stored.rectified.size == size:
         return Finding("size", "ok", f"{mine}, that of the rectified pictures in the calibration")
+    if stored.rig and stored.rectified and stored.rectified.size and not has_aspect(exact[0], *size):
+        exact = [stored.rectified.size]  # perhaps these are the rectified ones, made smaller
     if not has_aspect(exact[0], *size):
         text = f"the pictures have {mine} pixels, the calibration is for {names}: another part of the sensor"
         return Finding("size", "wrong", text, "calibrate with pictures of this size, or take uncut ones")
@@ -141,9 +143,11 @@ def _as_meant(
     left: Pixels, right: Pixels, stored: StoredCalibration | None, size: tuple[int, int]
 ) -> tuple[_Pair, list[Finding]]:
     """Take the pair as the calibration describes it: rectified by it, or as it is. Raises InputError."""
-    plain = None
-    if stored is None or stored.rig is None or stored.rectified is not None:
-        calibration = None if stored is None or stored.rectified is None else stored.rectified.for_size(*size)
+    plain, rectified = None, None if stored is None else stored.rectified
+    if rectified and stored and stored.rig and rectified.size and not has_aspect(rectified.size, *size):
+        rectified = None  # the pictures are the cameras' own, of another size
+    if stored is None or stored.rig is None or rectified is not None:
+        calibration = None if rectified is None else rectified.for_size(*size)
         plain = _Pair(left, right, calibration, row_offsets(left, right))
     if stored is None or stored.rig is None:
         assert plain is not None

@@ -1,7 +1,7 @@
 """The geometry of a rectified pair: what turns its disparities into metres."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ SHORTEST_FOCAL_LENGTH = 50.0  # pixels below which a focal length is probably on
 EXCHANGE = "exchange the two: `cameras` 1:0"
 """What to do where the right camera stands to the left of the left one."""
 SAME_SIZE = 1.0  # pixels by which a side may be off where a picture has the aspect of its calibration
+SAME_LENS = 1.005  # times by which focal lengths may differ that stand for one lens
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Calibration:
     """Middlebury's bound on the disparities, pixels; None = not stated."""
     others: tuple["Calibration", ...] = ()
     """Calibrations for pictures of other sizes from these cameras, which are not these scaled: cut out."""
+    by_hand: tuple[tuple[str, float], ...] = ()
+    """Values in pixels of the pictures themselves, whatever their size (`with_pixels`)."""
 
     def __post_init__(self) -> None:
         for name, value in {
@@ -100,6 +103,11 @@ class Calibration:
         """Copy it with other values, at all sizes."""
         return replace(self, **values, others=tuple(replace(each, **values) for each in self.others))
 
+    def with_pixels(self, **values: float | None) -> "Calibration":
+        """Copy it with a focal length and an offset that are stated in pixels of whatever pictures come."""
+        known = {name: value for name, value in values.items() if value is not None}
+        return replace(self, by_hand=tuple(known.items()), **_square(known))
+
     def warnings(self) -> list[str]:
         """What looks wrong, a line each."""
         lines = []
@@ -120,14 +128,18 @@ class Calibration:
     def for_size(self, width: int, height: int) -> "Calibration":
         """The calibration of the same pictures in another size, with the principal point filled in.
 
-        Raises InputError: `size` has another aspect.
+        Raises InputError: `size` has another aspect, or does not tell which of several calibrations is meant.
         """
+        return replace(self._for_size(width, height), by_hand=(), **_square(dict(self.by_hand)))
+
+    def _for_size(self, width: int, height: int) -> "Calibration":
         middle = (width - 1) / 2, (height - 1) / 2
         for each in (self, *self.others):
             if each.size is None or each.size == (width, height):
                 return replace(each, size=(width, height), principal=each.principal or middle, others=())
         assert self.size is not None
         x, y = scales(self.size, width, height)
+        require_alike([(each.size, each.focal_length) for each in (self, *self.others)], width, height)
         return Calibration(
             focal_length=x * self.focal_length,
             baseline=self.baseline,
@@ -145,6 +157,7 @@ class Calibration:
         """
         return replace(
             self,
+            by_hand=(),
             focal_length=pixels(self.focal_length),
             offset=pixels(self.offset),
             ndisp=None if self.ndisp is None else pixels(self.ndisp),
@@ -208,6 +221,32 @@ def has_aspect(size: tuple[int, int], width: int, height: int) -> bool:
     """Whether a picture of `size` (width, height) may have another one by resizing, to a pixel."""
     x, y = width / size[0], height / size[1]
     return abs(x * size[1] - height) <= SAME_SIZE or abs(y * size[0] - width) <= SAME_SIZE
+
+
+def require_alike(
+    focal_lengths: Iterable[tuple[tuple[int, int] | None, float]], width: int, height: int
+) -> None:
+    """Raise InputError where calibrations of several sizes would have unlike focal lengths at another one.
+
+    Those of a camera's modes have that cut their pictures out of the sensor: any may have been made smaller.
+    """
+    scaled = {
+        size: width / size[0] * pixels
+        for size, pixels in focal_lengths
+        if size and has_aspect(size, width, height)
+    }
+    if scaled and max(scaled.values()) > SAME_LENS * min(scaled.values()):
+        sizes = " and ".join(f"{size[0]} x {size[1]} ({pixels:.0f} px)" for size, pixels in scaled.items())
+        raise InputError(
+            f"the calibration does not say which of its pictures became {width} x {height}: those of {sizes} "
+            "have other focal lengths then",
+            "give the pictures as the camera took them",
+        )
+
+
+def _square(values: dict[str, Any]) -> dict[str, Any]:
+    """The values; with a focal length goes one in y, which is not the file's any more."""
+    return {**values, "focal_length_y": None} if "focal_length" in values else values
 
 
 def scales(size: tuple[int, int], width: int, height: int) -> tuple[float, float]:

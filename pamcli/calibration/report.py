@@ -6,6 +6,7 @@ from typing import Any
 from pamcli.calibration.advice import boards_by_region, coverage, seen, tilt
 from pamcli.calibration.boards import Board
 from pamcli.calibration.making import LeftOut, Made
+from pamcli.calibration.stored import known
 from pamcli.calibration.uncertainty import FAR
 
 
@@ -34,7 +35,7 @@ def calibration_facts(
         "baseline_m": rig.baseline,
         "baseline_deviation_m": sure.baseline,
         "right_camera_turned_degrees": rig.angle,
-        "field_of_view_degrees": list(rig.left.field_of_view(size)),
+        "field_of_view_degrees": known(rig.left.field_of_view(size)),
         "far_m": FAR * rig.baseline,
         "depth_deviation": {"middle": sure.depth_middle, "corners": sure.depth_corners},
         "coverage": {side: coverage(seen(made, i), size) for i, side in enumerate(sides)},

@@ -15,6 +15,7 @@ from pamcli.calibration.rectified import (
     Floats,
     Pixels,
     has_aspect,
+    require_alike,
     scaled_point,
     scales,
 )
@@ -209,7 +210,8 @@ class Rig:
     def for_size(self, width: int, height: int) -> Rig:
         """Return these cameras with pictures of another size.
 
-        Raises InputError: another aspect, perhaps that of the pictures that the file's rectification makes.
+        Raises InputError: another aspect, perhaps that of the pictures that the file's rectification makes;
+        a size that several calibrations could be scaled to.
         """
         for each in (self, *self.others):
             if each.size is None or each.size == (width, height):
@@ -223,6 +225,8 @@ class Rig:
                 "take them as they are",
             )
         x, y = scales(self.size, width, height)
+        lenses = [(each.size, float(each.left.matrix[0, 0])) for each in (self, *self.others)]
+        require_alike(lenses, width, height)
         left, right = (replace(each, matrix=_scaled(each.matrix, x, y)) for each in (self.left, self.right))
         stated = self.stated and self.stated.for_scale(x, y)
         return replace(self, left=left, right=right, size=(width, height), others=(), stated=stated)

@@ -1,6 +1,7 @@
 """What the readers of calibration files make: a rig, the calibration of rectified pictures, or both."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -95,8 +96,13 @@ def _rig_facts(rig: Rig) -> dict[str, Any]:
         "baseline_m": rig.baseline,
         "right_camera_at_m": rig.center.tolist(),
         "right_camera_turned_degrees": rig.angle,
-        **({"field_of_view_degrees": rig.left.field_of_view(rig.size)} if rig.size else {}),
+        **({"field_of_view_degrees": known(rig.left.field_of_view(rig.size))} if rig.size else {}),
     }
+
+
+def known(angles: Iterable[float]) -> list[float | None]:
+    """The numbers, None for NaN, which JSON has not."""
+    return [None if math.isnan(angle) else angle for angle in angles]
 
 
 def _other_sizes(found: Rig | Calibration) -> dict[str, Any]:

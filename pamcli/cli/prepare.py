@@ -111,7 +111,10 @@ def command(given: Input, to: Output, messages: Quiet) -> None:
     with owned(to.output), console.progress("pictures", 0) as bar:
         places, source = given.inputs, "flickr1024"
         if given.from_stereograms:
-            damaged = _rectify(given, to, workers, console, bar)
+            rectified = _rectify(given, to, workers, console, bar)
+            if rectified is None:
+                raise typer.Exit(BATCH_FAILED)
+            damaged = rectified
             places, source = [str(to.output / "pairs")], "stereograms"
         if to.scale is not None:
             found += [pairs_at(text, given.split, source) for text in places]
@@ -145,14 +148,17 @@ def _amount(pairs: int, patches: int) -> str:
     return f"{counted(pairs, 'pair')}, {counted(patches, 'patch')}"
 
 
-def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Progress) -> bool:
-    """Make pairs of stereograms and report how many; whether some could not be read."""
+def _rectify(given: Input, to: Output, workers: int, console: Console, bar: Progress) -> bool | None:
+    """Make pairs of stereograms and report how many; whether some could not be read. None: not finished."""
     from pamcli.flickr1024.stereogram_pairs import carry_out_stereograms, plan_stereograms
 
     options = {"layout": given.layout or "auto", "infinity": given.infinity}
     plan = plan_stereograms([Path(os.path.expanduser(text)) for text in given.inputs], to.output, options)
     bar.expect(0 if plan.finished else len(plan.items))
-    counts = Counter(each.outcome for each in carry_out_stereograms(plan, workers, bar.advance))
+    outcomes = carry_out_stereograms(plan, workers, bar.advance, skip_damaged=given.skip_damaged)
+    if outcomes is None:
+        return None
+    counts = Counter(each.outcome for each in outcomes)
     place = {"kind": "pairs", "path": plan.target, "report": plan.record, "pictures": counts.total()}
     found = {"pairs": counts["pair"], "set_aside": counts["set aside"], "damaged": counts["damaged"]}
     others = f"{counts['set aside']} set aside, {counts['damaged']} damaged"

@@ -53,8 +53,6 @@ class Listed(Source):
     """Samples that are files, in natural order of their names."""
 
     of_pictures = True
-    times = 1
-    """How many times smaller the pictures are made, whose truth stays as fine as it is."""
 
     def __init__(
         self,
@@ -112,7 +110,7 @@ class Listed(Source):
 
     def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
-        pairs.spec = self.spec
+        pairs.spec, pairs.times = self.spec, self.times
         return pairs
 
 

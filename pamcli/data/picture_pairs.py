@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pamcli.data.open import names_source, open_data, parse_data
 from pamcli.errors import UsageError
+from pamcli.files.finding import shown
 from pamcli.flickr1024.archives import Location
 from pamcli.flickr1024.pairs import Pair, Pairs, published_pairs
 
@@ -29,6 +30,8 @@ def data_pairs(data: str) -> Pairs:
     if not source.of_pictures:  # packed patches, procedural scenes
         said = f"the samples of {name} are no pairs of pictures on disk"
         raise UsageError(said, "patches are cut from those")
+    if source.times != 1:
+        raise UsageError(f"{shown(data)} is of smaller pictures than those on disk", "leave out `size`")
     pairs = [
         Pair(name, each.name, Location(each.left), Location(each.right), halved=name == "middlebury")
         for each in source.files

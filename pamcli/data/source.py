@@ -84,6 +84,8 @@ class Source(ABC):
     """Training draws ever new samples (`draw`) instead of passing over those that are listed."""
     of_pictures = False
     """Every sample is two picture files."""
+    times = 1
+    """How many times smaller the pictures are made than on disk; their truth stays as fine as it is."""
     of_patches = False
     """Every sample is a window of a picture."""
 

@@ -7,6 +7,7 @@ OUT/stereograms.csv, .json            a line for every picture: made into a pair
 
 import csv
 import io
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -126,20 +127,36 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
 
 
 def carry_out_stereograms(
-    plan: StereogramPlan, workers: int, advance: Callable[[], None] = lambda: None
-) -> tuple[Report, ...]:
+    plan: StereogramPlan,
+    workers: int,
+    advance: Callable[[], None] = lambda: None,
+    *,
+    skip_damaged: bool = False,
+) -> tuple[Report, ...] | None:
     """Rectify what is not done yet, write and log the report; what became of every picture.
 
+    None: some could not be read, and another run has to finish it, unless `skip_damaged` leaves them out.
     Raises OutputError; what is done stays done.
     """
     for line in plan.outlook():
         LOG.info(line)
     outcomes = _carried_out(plan, workers, advance)
+    damaged = 0
     for each in outcomes:
         if each.outcome == "set aside":
             LOG.info("%s is set aside: %s", each.picture, each.reason)
         elif each.outcome == "damaged":
-            LOG.error("%s: %s", each.picture, each.reason)
+            damaged += 1
+            LOG.log(logging.WARNING if skip_damaged else logging.ERROR, "%s: %s", each.picture, each.reason)
+    if plan.finished:
+        return outcomes
+    if damaged and not skip_damaged:
+        LOG.info(
+            f"{len(outcomes) - damaged} of {len(outcomes)} pictures are done: mend the others and repeat the "
+            "command to finish, or add `skip_damaged` to finish without them"
+        )
+        return None
+    _finish(plan, outcomes)
     return outcomes
 
 
@@ -151,16 +168,19 @@ def _carried_out(plan: StereogramPlan, workers: int, advance: Callable[[], None]
     found = plan.results() | {
         number: Report(plan.items[number - 1].picture, "damaged", why) for number, why in failed.items()
     }
-    outcomes = tuple(found[item.number] for item in plan.items)
+    return tuple(found[item.number] for item in plan.items)
+
+
+def _finish(plan: StereogramPlan, outcomes: Sequence[Report]) -> None:
     table = io.StringIO(newline="")
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
     writer.writeheader()
     reports = [outcome.as_json() for outcome in outcomes]
     writer.writerows(reports)
-    write_atomically(plan.record.with_suffix(".csv"), table.getvalue().encode())
+    encoded = table.getvalue().encode("utf-8", "surrogateescape")  # names as they are on disk
+    write_atomically(plan.record.with_suffix(".csv"), encoded)
     write_json(plan.record, {"pictures": reports, "job": vars(plan.request)})
     plan.complete()
-    return outcomes
 
 
 def rectify(item: StereogramItem) -> None:

@@ -19,6 +19,7 @@ _GAP, _SEAM = 0.1, 0.02
 """How far from the middle a gap may lie, and a seam without a gap, as a share of the width."""
 _SHARP_SEAM = 2.5  # how much stronger than the usual difference of neighbouring columns a seam is
 _UNLIKE_SIZES = 0.75  # the smaller view has this share of the larger one in each direction, or more
+TINY = 16  # pixels of a picture below which nothing is looked for in it
 SMALLEST_SIDE = 120  # pixels a view must have in each direction
 
 _Value = TypeVar("_Value", bound=np.generic)
@@ -55,6 +56,8 @@ def find_views(picture: NDArray[np.generic]) -> tuple[Box, Box]:
     whole = _without_margins(levels, Box(0, levels.shape[0], 0, levels.shape[1]))
     if min(whole.size) < 2:
         raise SetAside("it is of one colour")
+    if min(whole.size) < TINY:
+        raise SetAside("it is too small for two views")
     halves = [((whole.left, end), (start, whole.right)) for end, start in _splits(levels, whole)]
     parted = [[_without_margins(levels, replace(whole, left=s, right=e)) for s, e in both] for both in halves]
     boxes = max(parted, key=_likeness)

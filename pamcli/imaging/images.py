@@ -25,6 +25,8 @@ from pamcli.imaging.webp import read_webp
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"
 _VIDEO = (b"\x1a\x45\xdf\xa3", b"\x00\x00\x01\xba", b"FLV\x01", b"\x30\x26\xb2\x75")  # MKV, MPEG, FLV, WMV
+MOST_NOTES = 65527
+"""Bytes of a camera's notes that a JPEG file has room for; it goes without larger ones."""
 _LARGEST_SIDE = {".jpg": 65500, ".jpeg": 65500, ".webp": 16383}
 
 
@@ -159,7 +161,7 @@ def encode_picture(picture: Picture, suffix: str, *, name: str, quality: int | N
     if suffix in (".tif", ".tiff"):
         return tiff.encode_tiff(samples, picture.icc_profile, exif)
     options: dict[str, Any] = {"icc_profile": picture.icc_profile} if picture.icc_profile else {}
-    if exif:
+    if exif and (suffix == ".webp" or len(exif) <= MOST_NOTES):
         options["exif"] = b"Exif\0\0" + exif
     if suffix == ".webp":
         # exact: keep the colours under a zero alpha

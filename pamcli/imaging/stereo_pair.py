@@ -112,15 +112,19 @@ def packed_size(height: int, width: int, packing: Packing) -> tuple[int, int]:
 
 
 def packed(left: Picture, right: Picture, packing: Packing) -> Picture:
-    """Two views of one size and depth as one picture, with the profile and the notes of the left one.
+    """Two views of one size as one picture, with the profile and the notes of the left one.
 
-    A view without alpha counts as opaque where the other one has alpha. Red-cyan: red of the left view, green
-    and blue of the right one, opaque.
+    It has 16 bits where one of them has. A view without alpha counts as opaque where the other one has alpha.
+    Red-cyan: red of the left view, green and blue of the right one, opaque.
     """
+    if left.pixels.dtype != right.pixels.dtype:
+        left, right = _of_16_bits(left), _of_16_bits(right)
+    grey = left.grey and right.grey and packing != RED_CYAN
+    profile = None if left.grey and not grey else left.icc_profile  # one of grey levels tells no colours
     if packing == RED_CYAN:
         pixels = right.pixels.copy()
         pixels[..., 0] = left.pixels[..., 0]
-        return replace(left, pixels=pixels, alpha=None, grey=False)
+        return replace(left, pixels=pixels, alpha=None, grey=grey, icc_profile=profile)
     order = (left, right) if packing in ("lr", "tb") else (right, left)
     axis = 1 if packing in ("lr", "rl") else 0
     alpha = None
@@ -131,4 +135,11 @@ def packed(left: Picture, right: Picture, packing: Packing) -> Picture:
         ]
         alpha = np.concatenate(parts, axis)
     pixels = np.concatenate([view.pixels for view in order], axis)
-    return replace(left, pixels=pixels, alpha=alpha, grey=left.grey and right.grey)
+    return replace(left, pixels=pixels, alpha=alpha, grey=grey, icc_profile=profile)
+
+
+def _of_16_bits(view: Picture) -> Picture:
+    if view.pixels.dtype == np.uint16:
+        return view
+    deep = np.uint16(257)  # 255 becomes 65535
+    return replace(view, pixels=view.pixels * deep, alpha=None if view.alpha is None else view.alpha * deep)

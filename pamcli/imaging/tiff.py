@@ -64,7 +64,8 @@ def read_tiff(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
             color = np.iinfo(color.dtype).max - color
         elif photometric == _PALETTE:
             table = page.colormap.reshape(3, 2**page.bitspersample)
-            color = (table.T >> 8).astype(np.uint8)[color[..., 0]]
+            levels = table.T if table.max() <= 255 else table.T >> 8  # some writers had 8 bits in it
+            color = levels.astype(np.uint8)[color[..., 0]]
         elif photometric == _INKS:
             color, icc_profile = _rgb_from_inks(color), None
         # Writers that say nothing about a fourth channel mean alpha; those that say "unspecified" do not.

@@ -74,12 +74,18 @@ def check_state(state: dict[str, Tensor], spec: ModelSpec, name: str) -> None:
 def save_network(state: dict[str, Tensor], spec: ModelSpec, path: Path, *, half: bool = False) -> None:
     """Write tensors, in the precision they have, and description to a safetensors file, atomically.
 
-    half: in half precision.
+    half: in half precision, but for tensors beyond its range.
     """
     if half:
-        state = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
+        state = {key: halved(value) for key, value in state.items()}
     contiguous = {key: value.detach().cpu().contiguous() for key, value in sorted(state.items())}
     write_atomically(path, _with_sorted_header(safetensors.torch.save(contiguous, spec.to_metadata())))
+
+
+def halved(value: Tensor) -> Tensor:
+    """In half precision; as it is where it holds no numbers with fractions, or some beyond that range."""
+    half = value.half() if value.is_floating_point() else value
+    return half if half.isfinite().all() else value
 
 
 def _with_sorted_header(file: bytes) -> bytes:

@@ -110,6 +110,9 @@ def label_pairs(
                 content[side] = encode_picture(Picture(view), ".png", name=name)
             for part, file in label_files(folder, name).items():
                 write_atomically(file, content[part])
+        else:  # earlier labels would be learned from
+            for file in reversed(label_files(folder, name).values()):
+                file.unlink(missing_ok=True)
         yield name, share
 
 

@@ -78,6 +78,8 @@ class OwnPairs(Source):
 def apart(source: Source, share: float, folder: Path) -> tuple[OwnPairs, OwnPairs | None]:
     """The pairs to learn from, and those kept aside, evenly spaced; None: there are too few for that.
 
+    Where there are more than are learned from, neighbours of those aside are left out first: the next frames
+    of a video are almost the same pictures.
     folder: where the labels of both are to lie.
     """
     count = len(source)
@@ -86,6 +88,10 @@ def apart(source: Source, share: float, folder: Path) -> tuple[OwnPairs, OwnPair
         most = min(MOST_ASIDE, max(1, round(share * count)))
         aside = [int((place + 0.5) * count / most) for place in range(most)]
     rest = [index for index in range(count) if index not in set(aside)]
+    if aside and len(rest) > MOST_LEARNED:
+        gap = (len(rest) - MOST_LEARNED) // (2 * len(aside))
+        near = {index + step for index in aside for step in range(-gap, gap + 1)}
+        rest = [index for index in rest if index not in near]
     if len(rest) > MOST_LEARNED:
         rest = [rest[int(place * len(rest) / MOST_LEARNED)] for place in range(MOST_LEARNED)]
     kept = OwnPairs(source, aside, folder / "aside") if aside else None

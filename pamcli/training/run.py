@@ -14,6 +14,7 @@ import torch
 
 import pamcli
 from pamcli.data.open import DataSpec, open_data, parse_data
+from pamcli.data.source import Source
 from pamcli.errors import InputError, ModelError, UsageError
 from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
@@ -227,6 +228,16 @@ _Own = list[tuple[DataSpec, OwnPairs, OwnPairs | None]]
 """A data set each: the pairs that are learned from by labels found for them, and those kept aside."""
 
 
+def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
+    """Raise UsageError where patches would have to be enlarged: what they teach would be blurred."""
+    sizes = [(recipe.crop, 1.0), *((size.crop, max(size.shares)) for size in recipe.sizes)]
+    wanted = [max(side) for side in zip(*(crop for crop, share in sizes if share), strict=True)]
+    patch = [side // (recipe.scale or 1) for side in source.load(0).left.shape[:2]]
+    if any(side < most for side, most in zip(patch, wanted, strict=True)):
+        said = f"the patches of {shown(spec.text)} have {patch[1]} x {patch[0]} px, fewer than the crop of"
+        raise UsageError(f"{said} {wanted[1]} x {wanted[0]}", f"`crop` {patch[1]}x{patch[0]}")
+
+
 def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
     """The data of a recipe, both in a sentence, and what of it needs labels.
 
@@ -258,6 +269,9 @@ def _examples(recipe: Recipe, folder: RunFolder) -> tuple[Examples, str, _Own]:
                     if recipe.task == "disparity"
                     else "charbonnier, or another term that needs none, learns from pairs alone",
                 )
+    for spec, source in sources:
+        if source.of_patches:
+            _check_patches(recipe, spec, source)
     examples = Examples(
         [(source, spec.weight) for spec, source in sources],
         recipe.task,

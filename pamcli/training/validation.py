@@ -24,8 +24,9 @@ from pamcli.imaging.images import eight_bits, write_picture
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
-from pamcli.registry.load import empty_network
+from pamcli.registry.load import empty_network, halved
 from pamcli.registry.spec import ModelSpec
+from pamcli.training.own_pairs import OwnPairs
 
 SAMPLES = 2  # pictures of each set that are kept at a validation
 CROP = (160, 240)  # height and width of the cut that a super-resolution picture shows, at high resolution
@@ -57,11 +58,7 @@ class Validated:
 
 def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copies in half precision, as weights files have them; a tensor beyond its range stays in float32."""
-    stored = {}
-    for key, value in state.items():
-        half = value.half() if value.is_floating_point() else value
-        stored[key] = (half if half.isfinite().all() else value).detach().clone()
-    return stored
+    return {key: halved(value).detach().clone() for key, value in state.items()}
 
 
 class Validator:
@@ -82,7 +79,7 @@ class Validator:
 
     @classmethod
     def open(cls, texts: Sequence[str], scale: int | None) -> "Validator":
-        """Raises UsageError, InputError: no such data, or for disparity no truth in its first pair."""
+        """Raises UsageError, InputError: no such data, or a first pair without truth, or without figures."""
         sets = []
         for text in texts:
             spec = parse_data(text)
@@ -91,6 +88,8 @@ class Validator:
                 raise InputError(
                     f"{text} has no true disparity", "validate on a set that comes with ground truth"
                 )
+            if scale is not None:
+                Superres(scale).case(source.load(0))
             sets.append((spec, source))
         return cls(sets, scale)
 
@@ -118,7 +117,9 @@ class Validator:
             label = data.label + self.remark
             label = label if label not in found else data.text + self.remark
             if spec.row.task == "disparity":
-                matcher = StereoMatcher(network, spec, exactly, spec.max_disparity)
+                # Pairs that are kept aside are in their size already.
+                size = 1.0 if isinstance(source, OwnPairs) else spec.row.match_size
+                matcher = StereoMatcher(network, spec, exactly, spec.max_disparity, match_size=size)
                 found[label], shown = _disparity(matcher, source, advance)
             else:
                 found[label], shown = _superres(StereoUpscaler(network, spec, exactly), source, advance)

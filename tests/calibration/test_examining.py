@@ -204,3 +204,13 @@ def test_pictures_of_two_scenes(rig: Rig, taken: Views) -> None:
     found = examine(taken[0], room(rig, 50)[1], of(rig))
     assert wrong(found) == ["matches"]
     assert "do they show one scene" in (found[-1].do or "")
+
+
+def test_pictures_of_the_cameras_beside_a_rectification_of_another_aspect(rig: Rig, taken: Views) -> None:
+    stated = rig.rectification(size=(600, 300)).calibration
+    assert stated is not None
+    found = examine(*taken, of(rig, stated))
+    assert wrong(found) == []
+    assert named(found)["size"].text == "640 x 400, that of the calibration"
+    half = [cv2.resize(view, (300, 150)) for view in taken]
+    assert named(examine(*half, of(rig, stated)))["size"].verdict == "look"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from pamcli.calibration.files import StoredCalibration, encode_calibration, read_calibration
 from pamcli.calibration.rectified import Calibration
+from pamcli.calibration.rig import Camera, Rig
 from pamcli.errors import InputError, PamError
 
 
@@ -318,3 +320,13 @@ def test_300_random_damages_are_explained_or_harmless(name: str, tmp_path: Path)
     assert len(refused) > 50
     assert {error.exit_code for error in refused} == {3}
     assert all(name in str(error) and "\n" not in str(error) for error in refused)
+
+
+def test_angles_that_a_fisheye_does_not_tell_are_none() -> None:
+    """Its model ends within the picture."""
+    camera = Camera(np.array([[200.0, 0, 640], [0, 200, 360], [0, 0, 1]]), np.array([-0.1, 0, 0, 0]), True)
+    rig = Rig(camera, camera, np.eye(3), np.array([-0.1, 0, 0]), (1280, 720))
+    assert rig.left.field_of_view((1280, 720))[0] != rig.left.field_of_view((1280, 720))[0]  # NaN
+    facts = StoredCalibration("a fisheye", rig).facts()
+    json.dumps(facts, allow_nan=False)
+    assert facts["rig"]["field_of_view_degrees"][0] is None

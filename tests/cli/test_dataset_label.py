@@ -196,3 +196,13 @@ def test_a_network_that_enlarges_is_refused(mine: Path) -> None:
     assert run.code == 4
     assert "finds no disparity" in run.stderr
     assert not Path("labelled").exists()
+
+
+def test_a_pair_that_is_labelled_too_little_now_loses_its_labels(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = ["dataset", "label", "pairs:mine?first=2", "-o", "labelled", "--device", "cpu"]
+    assert pam(*label).code == 0
+    monkeypatch.setattr("pamcli.training.labels.LEAST", 1.01)
+    assert "too few, left out" in pam(*label, "--overwrite").stdout.decode()
+    assert not any(path.is_file() for path in Path("labelled").rglob("*"))

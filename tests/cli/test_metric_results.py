@@ -271,3 +271,11 @@ def test_what_lies_beside_disparities_is_none(here: Path) -> None:
     assert "left out, as they are no disparities by their names: maps/a_confidence.tif, maps/a_depth.tif" in (
         run.stderr
     )
+
+
+def test_pixels_by_hand_are_those_of_the_pictures(calib: Path) -> None:
+    """Whatever the size that the calibration is of."""
+    Path("calib.txt").write_text(CALIB.replace("96", "192").replace("64", "128"))
+    Path("d.pfm").write_bytes(encode_disparity(np.full((64, 96), 8.0, np.float32), ".pfm").data)
+    pam("depth", "d.pfm", "--calibration", "calib.txt", "--focal", "80", "--doffs", "3", "--depth", "z.npy")
+    np.testing.assert_allclose(np.load("z.npy"), 80 * 0.5 / (8 + 3), rtol=1e-6)

@@ -285,3 +285,10 @@ def test_refusals_write_nothing(
     Path("small.yaml").write_text(small)
     with unchanged():
         refuse(pam("rectify", "left.png", "right.png", "-o", "l.png", "-q", *arguments), code, *texts)
+
+
+def test_the_right_picture_alone_has_its_calibration_too(rig: Path) -> None:
+    run = pam("rectify", "left.png", "right.png", "--calibration", "rig.yaml", "--output-right", "out/r.png")
+    assert run.code == 0, run.stderr
+    assert names("out") == ["calibration.yaml", "r.png"]
+    assert "median vertical offset" in run.stderr

@@ -66,3 +66,12 @@ def test_patches_of_another_enlargement_are_refused(published: Path, tmp_path: P
     assert run.code == 2
     assert "x2" in run.stderr
     assert "x4" in run.stderr
+
+
+def test_patches_smaller_than_the_crop_are_not_enlarged(published: Path, tmp_path: Path) -> None:
+    patches = str(tmp_path / "patches")
+    assert pam("dataset", "prepare-flickr1024", str(published), "-o", patches, "--scale", "2").code == 0
+    run = ["train", "superres", "--scale", "2", "--network", "passrnet2", "--data", f"flickr1024:{patches}"]
+    refused = pam(*run, "--steps", "1", "-o", str(tmp_path / "run"))
+    assert refused.code == 2
+    assert "have 90 x 30 px, fewer than the crop of 96 x 32 (--crop 90x30)" in refused.stderr

@@ -125,6 +125,8 @@ def test_middlebury_2001_and_2003(
     size = (375, 8) if factor == 4 else (HEIGHT, WIDTH)
     pair(folder / left, folder / right, size)
     levels(folder / truth, [100, 0], size=size)
+    if scene == "map":  # which tells nothing of visible pixels
+        levels(folder / "disp1.pgm", [90, 0], size=size)
     if scene == "cones":  # the archive holds nine views
         pair(folder / "im0.png", folder / "im1.png", size)
     sample = open_data(f"middlebury:{tmp_path}").load(0)
@@ -132,6 +134,7 @@ def test_middlebury_2001_and_2003(
     assert sample.disparity is not None
     assert sample.disparity[0, 0] == 100 / factor
     assert np.isnan(sample.disparity[0, 1])
+    assert sample.visible is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from source_trees import HEIGHT, TREES, WIDTH, pair
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.listing import Listed
 from pamcli.data.open import open_data, parse_data
+from pamcli.data.picture_pairs import data_pairs
 from pamcli.data.source import Source
 from pamcli.data.sources import SOURCES
 from pamcli.errors import InputError, UsageError
@@ -279,6 +280,9 @@ def test_booster_of_smaller_pictures_keeps_its_whole_truth(tmp_path: Path) -> No
     assert sample.fine[0, :3].tolist() == [22.25, pytest.approx(NAN, nan_ok=True), 0.5]
     assert sample.fine_visible is not None
     assert sample.fine_visible.shape == (HEIGHT, WIDTH)
+    assert open_data(f"booster:{tmp_path}?size=H").without_truth().load(0).left.shape == (2, 3, 3)
+    with pytest.raises(UsageError, match="smaller pictures than those on disk"):
+        data_pairs(f"booster:{tmp_path}?size=H")
     with pytest.raises(InputError, match="no multiple of 4 pixels"):
         open_data(f"booster:{tmp_path}?size=Q").load(0)
 

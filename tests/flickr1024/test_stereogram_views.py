@@ -65,6 +65,7 @@ def test_a_dark_sky_in_one_view_alone_does_not_make_the_views_unequal() -> None:
     ("picture", "reason"),
     [
         (np.zeros((300, 600, 3), np.uint8), "it is of one colour"),
+        (np.random.default_rng(0).integers(0, 256, (8, 3, 3), np.uint8), "it is too small for two views"),
         (side_by_side(*two_textures(100, 110)), "its views are too small: 106 x 96 pixels"),
         (side_by_side(two_textures()[0], half_a_view()), "no side-by-side picture"),
     ],

@@ -79,3 +79,12 @@ def test_a_tiff_with_notes_is_the_same_picture(depth: type) -> None:
     again = Image.Exif()
     again.load(read.exif)
     assert (again[0x013B], again.get_ifd(GPS)[1]) == ("Jose", "N")
+
+
+def test_notes_that_a_jpeg_has_no_room_for_cost_no_picture() -> None:
+    exif = camera_notes()
+    exif.get_ifd(EXIF)[0x927C] = bytes(70_000)
+    picture = read_picture(photograph("PNG", exif.tobytes()))
+    assert len(picture.exif) > 70_000
+    assert read_picture(encode_picture(picture, ".jpg", name="x")).exif == b""
+    assert len(read_picture(encode_picture(picture, ".webp", name="x")).exif) > 70_000

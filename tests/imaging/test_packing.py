@@ -38,3 +38,19 @@ def test_red_cyan() -> None:
     assert packed_size(6, 8, "red-cyan") == (6, 8)
     assert np.array_equal(both.pixels[..., 0], grey.pixels[..., 0])
     assert np.array_equal(both.pixels[..., 1:], RIGHT.pixels[..., 1:])
+
+
+@pytest.mark.parametrize("packing", ["lr", "red-cyan"])
+@pytest.mark.parametrize("deep", ["left", "right"])
+def test_views_of_unlike_depth_become_16_bits(packing: Packing, deep: str) -> None:
+    views = {"left": LEFT, "right": RIGHT}
+    views[deep] = Picture(views[deep].pixels.astype(np.uint16) * 257)
+    both = packed(views["left"], views["right"], packing)
+    assert np.array_equal(both.pixels, packed(LEFT, RIGHT, packing).pixels.astype(np.uint16) * 257)
+
+
+def test_a_profile_of_grey_levels_stays_with_them() -> None:
+    grey = Picture(np.repeat(LEFT.pixels[..., :1], 3, axis=2), grey=True, icc_profile=b"levels")
+    assert packed(grey, grey, "lr").icc_profile == b"levels"
+    assert packed(grey, grey, "red-cyan").icc_profile is None
+    assert packed(grey, RIGHT, "lr").icc_profile is None

@@ -54,6 +54,15 @@ def test_the_same_network_is_always_the_same_file(tmp_path: Path) -> None:
     assert header.spec == spec
 
 
+def test_half_precision_leaves_what_is_beyond_its_range(tmp_path: Path) -> None:
+    state = state_of("pasmnet2")
+    name = next(key for key in state if key.endswith("running_var"))
+    state[name] = torch.full_like(state[name].float(), 1e6)
+    save_network(state, ModelSpec("pasmnet2"), tmp_path / "half", half=True)
+    stored = load_network(tmp_path / "half")[0].state_dict()
+    assert torch.equal(stored[name], state[name])
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_any_stored_precision_loads_into_fp32_and_is_written_as_it_is(
     kind: torch.dtype, tmp_path: Path

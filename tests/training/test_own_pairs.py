@@ -47,7 +47,8 @@ def test_of_many_pairs_some_are_learned_from_and_none_of_those_kept_aside(tmp_pa
     assert kept is not None
     assert (len(found), len(kept)) == (own_pairs.MOST_LEARNED, own_pairs.MOST_ASIDE)
     assert not set(found.names) & set(kept.names)
-    assert max(np.diff(found.indices)) <= 4
+    assert max(np.diff(found.indices)) <= 11
+    assert min(abs(one - other) for one in found.indices for other in kept.indices) == 5, "frames are alike"
     assert said_of(found, kept)[1] == "learned from: 100 of the others, evenly spaced"
     assert apart(Stored(*numbered(250)), 0.0, tmp_path)[1] is None
 

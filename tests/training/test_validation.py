@@ -21,6 +21,7 @@ from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
+from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
 from pamcli.registry.load import save_network
 from pamcli.registry.spec import ModelSpec
@@ -128,7 +129,7 @@ def test_pictures_show_the_view_above_its_disparity(kitti: str, tmp_path: Path) 
 def test_data_without_a_truth_is_refused_before_it_is_needed(tmp_path: Path) -> None:
     for side in ("left", "right"):
         (tmp_path / side).mkdir()
-        Image.new("RGB", (64, 32)).save(tmp_path / side / "a.png")
+        Image.new("RGB", (80, 32)).save(tmp_path / side / "a.png")
     with pytest.raises(InputError, match="no true disparity"):
         Validator.open([f"pairs:{tmp_path}"], None)
     assert len(Validator.open([f"pairs:{tmp_path}"], 2).sets) == 1
@@ -152,3 +153,28 @@ def test_weights_are_kept_in_half_precision_where_they_fit() -> None:
     assert stored["running_var"].item() == 1e6
     state["num_batches_tracked"] += 1
     assert stored["num_batches_tracked"].item() == 7
+
+
+@pytest.mark.parametrize(("name", "size"), [("pasmnet2", "auto"), ("pasmnet", 1.0)])
+def test_pairs_are_matched_in_the_size_of_pam_disparity(
+    name: str, size: object, kitti: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = []
+
+    def noted(matcher: StereoMatcher, *_: object) -> tuple[dict[str, float], list[np.ndarray]]:
+        found.append(matcher.match_size)
+        return {"D1": 0.0}, []
+
+    monkeypatch.setattr("pamcli.training.validation._disparity", noted)
+    network = PASMnet2() if name == "pasmnet2" else PASMnet()
+    weights = stored_weights(network.state_dict())
+    Validator.open([kitti], None).measure(weights, ModelSpec(name), CPU, nothing)
+    assert found == [size]
+
+
+def test_pairs_that_have_no_figures_are_refused_before_the_run(tmp_path: Path) -> None:
+    for side in ("left", "right"):
+        (tmp_path / side).mkdir()
+        Image.fromarray(np.zeros((40, 40, 3), np.uint8)).save(tmp_path / side / "a.png")
+    with pytest.raises(InputError, match="too small to measure"):
+        Validator.open([f"pairs:{tmp_path}"], 2)

@@ -113,9 +113,8 @@ def _elsewhere(path: Path, home: Path, trees: Sequence[Path]) -> Path:
 
 def _mask(mask: Path, truth: Path | None) -> Path:
     """Return what tells visible pixels: the mask, else the left truth where the right one is beside it."""
-    if not mask.is_file() and truth is not None and truth.is_file() and _of_right(truth).is_file():
-        return truth
-    return mask
+    both = truth is not None and truth.suffix == ".pfm" and truth.is_file() and _of_right(truth).is_file()
+    return truth if truth is not None and both and not mask.is_file() else mask
 
 
 def _of_right(truth: Path) -> Path:
