@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
@@ -37,7 +36,6 @@ InputKind = Literal["clean", "camera", "auto"]
 LEFT = OutputKind("left", "`output`", PICTURE_OUTPUT_SUFFIXES, "_left")
 RIGHT = OutputKind("right", "`output_right`", PICTURE_OUTPUT_SUFFIXES, "_right", joins_main_folder=True)
 PACKED = OutputKind("packed", "`output_packed`", PICTURE_OUTPUT_SUFFIXES, "_packed")
-LOOKED_AT = 8  # frames of a video that are tried until one can be decoded
 
 
 def enlarge_files(
@@ -90,7 +88,7 @@ def enlarge_files(
     chosen = None if weights is not None else input or "auto"
     operation = _Enlarging(load, chosen, packing, quality)
     if chosen == "auto" and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
-        operation.first_frames = list(islice(batch.pairing.pairs, LOOKED_AT))
+        operation.frames = batch.pairing.pairs
     return batch.working(operation, gpus=device != "cpu")
 
 
@@ -121,7 +119,7 @@ class _Enlarging(NetworkOperation[_Larger]):
         super().__init__(partial(load, camera=chosen == "camera"))
         self.load_for_cameras = partial(load, camera=True)
         self.chosen, self.packing, self.quality = chosen, packing, quality
-        self.first_frames: Sequence[PairName] = ()
+        self.frames: Iterable[PairName] = ()
         """Those of a video: the first one that can be decoded says what it shows of its camera."""
         self.of_video: tuple[str | None] | None = None
         """What that is. The network must not change, wherever a run, a shard or a machine begins."""
@@ -167,7 +165,8 @@ class _Enlarging(NetworkOperation[_Larger]):
         return _Larger(dict(zip(("left", "right"), larger, strict=True)), facts)
 
     def read(self, job: Job, layout: PackedLayout | None, max_pixels: int | None) -> StereoPair:
-        for name in () if self.of_video else self.first_frames:
+        frames, self.frames = self.frames, ()
+        for name in frames:
             with suppress(InputError):  # it will be said of that frame
                 self.of_video = (_fault(self._frames(name, layout, max_pixels)),)
                 break

@@ -32,7 +32,7 @@ from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness, check_steady
 from pamcli.batch.video_results import StoredFrames
 from pamcli.calibration.rectified import Calibration
-from pamcli.errors import UsageError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import (
@@ -223,7 +223,10 @@ class _Matching(NetworkOperation["StereoResult"]):
         return self.first_of_all and self.colors is None
 
     def begin(self, job: Job, pair: StereoPair) -> None:
-        self._match(job, pair)
+        try:
+            self._match(job, pair)
+        except UsageError as error:  # of a size that this pair cannot be matched at
+            raise InputError(error.message, error.hint) from error
 
     def passed(self, job: Job) -> None:
         if self.steadiness is not None:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self, TypedDict, TypeVar
 
@@ -213,6 +214,14 @@ class Plan:
             return None
         return len(range(len(self.pairing.pairs))[self.request.part])
 
+    @cached_property
+    def whole_videos(self) -> frozenset[str]:
+        """The videos that stay as they are: they exist, and no frames wait to replace them."""
+        if not self.request.skip_existing:
+            return frozenset()
+        there = {name for name, video in self.videos.items() if video.exists()}
+        return frozenset(name for name in there if not frames_folder(self.videos[name]).exists())
+
     @property
     def outputs(self) -> Iterator[Path]:
         """All results that are known before the work."""
@@ -258,9 +267,8 @@ class Plan:
         return Job(pair, places, returned, skip, line=pair.line, videos=self.videos)
 
     def _exists(self, name: str, path: Path) -> bool:
-        """Whether a result exists: a frame, too, in a video that none waits to replace."""
-        video = self.videos.get(name)
-        return path.exists() or (video is not None and video.exists() and not frames_folder(video).exists())
+        """Whether a result exists: a frame, too, in a video that stays."""
+        return path.exists() or name in self.whole_videos
 
 
 def _path(place: Place | None) -> Path | None:

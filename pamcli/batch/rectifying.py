@@ -77,9 +77,10 @@ def rectify_files(
         raise UsageError("`calibration` and `uncalibrated` are both missing", hint)
     request, read = Request(inputs=inputs, **options), calibration or ()
     batch = Batch.asked(request, {LEFT: output, RIGHT: output_right}, format, read=read)
-    first = batch.videos.get(LEFT.name) or next(batch.outputs, None)
+    main = next(iter(batch.names.templates), LEFT.name)
+    first = batch.videos.get(main) or next(batch.outputs, None)
     place = output_calibration or (first.parent / CALIBRATION if first else None)
-    if LEFT.name in batch.videos:  # beside it, not beside its frames
+    if main in batch.videos:  # beside it, not beside its frames
         output_calibration = place
     if place is not None and read:
         known = batch.jobs if batch.total is not None else ()

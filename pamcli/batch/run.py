@@ -16,7 +16,7 @@ from pamcli.batch.operation import Bar, Operation
 from pamcli.batch.overlapped import run_overlapped
 from pamcli.batch.plan import Plan
 from pamcli.batch.ray_cluster import run_on_ray
-from pamcli.batch.video_results import StoredFrames, clock_of, put_together, remove_frames
+from pamcli.batch.video_results import StoredFrames, clock_of, frames_folder, put_together, remove_frames
 from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError
 from pamcli.files.atomic import GoneError, Kept, check_writable
 from pamcli.files.finding import listed
@@ -62,7 +62,7 @@ class Batch(Plan):
             return "results of the whole batch come at its end: begin anew"
         if not self.request.overwrite:
             return "the same command with `skip_existing` goes on"
-        if self.names.templates.keys() <= self.videos.keys():
+        if self.videos and self.names.templates.keys() <= self.videos.keys():
             return "the same command with `skip_existing` instead of `overwrite` goes on"
         return "begin anew: `skip_existing` would keep what was there before"
 
@@ -75,6 +75,8 @@ class Batch(Plan):
         remote, shard = self.request.remote, self.request.shard
         constants = {"device": None, "precision": None} if remote else self.operation.constants
         self.operation.bar = None if remote else self.bar
+        if self.request.overwrite:
+            self._forget_frames()
         failed, unwritten, waiting = False, False, []
         remarks: set[str] = set()
         try:
@@ -106,6 +108,11 @@ class Batch(Plan):
         finally:
             self.operation.close()
 
+    def _forget_frames(self) -> None:
+        """Remove what another run left, which could not be told from frames of this one if it is stopped."""
+        if any(frames_folder(video).exists() for video in self.videos.values()):
+            remove_frames(job.files[name] for job in self.jobs for name in self.videos if name in job.files)
+
     def _end(self, failed: bool) -> None:
         try:
             self.operation.end_batch()
@@ -135,8 +142,8 @@ class Batch(Plan):
             for name in self.videos
         }
         for name, video in self.videos.items():
-            if not any(path.exists() for _, path in stored[name].places):
-                continue  # all failed, or the video was there
+            if name in self.whole_videos or not any(path.exists() for _, path in stored[name].places):
+                continue  # it was there, or all failed
             put_together(video, self.operation.for_video(name, stored[name]), clock, name)
             made.append(video)
         self.made = made
@@ -190,6 +197,8 @@ class _Steps:
     def begin(self, jobs: Iterator[Job]) -> Iterator[Job]:
         """Let the operation see the first pair that can be read, then yield all jobs as they came."""
         taken: list[Job] = []
+        if self.operation.same_for_all:
+            self.start()  # what is wrong with the network is wrong for all
         for job in jobs if self.operation.same_for_all else ():
             taken.append(job)
             if not self.operation.same_for_all:  # another part of the batch has decided
@@ -199,7 +208,7 @@ class _Steps:
             except PamError:
                 continue
             if pair is not None:
-                with suppress(InputError, DeviceError, UsageError):  # it fails alone, when it is its turn
+                with suppress(InputError, DeviceError):  # it fails alone, when it is its turn
                     self.operation.begin(job, pair)
                     break
         return itertools.chain(taken, jobs)

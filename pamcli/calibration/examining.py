@@ -130,6 +130,7 @@ def _size(stored: StoredCalibration, size: tuple[int, int]) -> Finding:
         return Finding("size", "ok", f"{mine}, that of the rectified pictures in the calibration")
     if stored.rig and stored.rectified and stored.rectified.size and not has_aspect(exact[0], *size):
         exact = [stored.rectified.size]  # perhaps these are the rectified ones, made smaller
+        names = f"{exact[0][0]} x {exact[0][1]}"
     if not has_aspect(exact[0], *size):
         text = f"the pictures have {mine} pixels, the calibration is for {names}: another part of the sensor"
         return Finding("size", "wrong", text, "calibrate with pictures of this size, or take uncut ones")

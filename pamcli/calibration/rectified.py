@@ -104,9 +104,9 @@ class Calibration:
         return replace(self, **values, others=tuple(replace(each, **values) for each in self.others))
 
     def with_pixels(self, **values: float | None) -> "Calibration":
-        """Copy it with a focal length and an offset that are stated in pixels of whatever pictures come."""
-        known = {name: value for name, value in values.items() if value is not None}
-        return replace(self, by_hand=tuple(known.items()), **_square(known))
+        """Copy it with a focal length and an offset that are those of whatever size `for_size` is told."""
+        known = tuple((name, value) for name, value in values.items() if value is not None)
+        return replace(self, by_hand=known)
 
     def warnings(self) -> list[str]:
         """What looks wrong, a line each."""
@@ -139,7 +139,8 @@ class Calibration:
                 return replace(each, size=(width, height), principal=each.principal or middle, others=())
         assert self.size is not None
         x, y = scales(self.size, width, height)
-        require_alike([(each.size, each.focal_length) for each in (self, *self.others)], width, height)
+        if "focal_length" not in dict(self.by_hand):
+            require_alike([(each.size, each.focal_length) for each in (self, *self.others)], width, height)
         return Calibration(
             focal_length=x * self.focal_length,
             baseline=self.baseline,

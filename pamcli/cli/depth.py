@@ -51,7 +51,7 @@ def command(
 ) -> None:
     """Make depth in metres, and point clouds, of disparities that are there already.
 
-    $ pam depth disp.pfm --calibration calib.txt --depth depth.tif
+    $ pam depth disp.pfm --calibration calib.txt --depth metres.tif
     $ pam depth disparities/ --calibration calib.txt --picture lefts/ --point-cloud clouds/
     """
     from pamcli.batch.metres import depth_files

@@ -67,7 +67,7 @@ def command(
     pixel in twenty or more is off by more than 3 px. Act on confident pixels only: --min-confidence (pam
     guide confidence).
 
-    $ pam disparity left.png right.png -o disp.pfm --color-map disp.png --confidence conf.tif
+    $ pam disparity left.png right.png -o map.pfm --color-map map.png --confidence conf.tif
     $ pam disparity lefts/ rights/ -o out/ --skip-existing
     """
     from pamcli.batch.matching import match_files

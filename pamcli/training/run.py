@@ -230,9 +230,12 @@ _Own = list[tuple[DataSpec, OwnPairs, OwnPairs | None]]
 
 def _check_patches(recipe: Recipe, spec: DataSpec, source: Source) -> None:
     """Raise UsageError where patches would have to be enlarged: what they teach would be blurred."""
+    sample = source.load(0)
+    if sample.low_left is None or len(sample.low_left) * (recipe.scale or 0) != len(sample.left):
+        return  # patches of another scale are refused as such
     sizes = [(recipe.crop, 1.0), *((size.crop, max(size.shares)) for size in recipe.sizes)]
     wanted = [max(side) for side in zip(*(crop for crop, share in sizes if share), strict=True)]
-    patch = [side // (recipe.scale or 1) for side in source.load(0).left.shape[:2]]
+    patch = sample.low_left.shape[:2]
     if any(side < most for side, most in zip(patch, wanted, strict=True)):
         said = f"the patches of {shown(spec.text)} have {patch[1]} x {patch[0]} px, fewer than the crop of"
         raise UsageError(f"{said} {wanted[1]} x {wanted[0]}", f"`crop` {patch[1]}x{patch[0]}")

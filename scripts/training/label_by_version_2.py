@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.data.open import open_data
+from pamcli.errors import InputError
 from pamcli.training.labels import label_pairs, to_label
 
 COMMIT = "b6df427"
@@ -89,7 +90,8 @@ def main() -> None:
     with version_2() as matcher:
         matching: Any = matcher
         for name, share in label_pairs(matching, source, wanted, asked.labelled):
-            print(f"{name}: {share:.0%} of the pixels have a label", flush=True)
+            said = share if isinstance(share, InputError) else f"{share:.0%} of the pixels have a label"
+            print(f"{name}: {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -213,4 +213,6 @@ def test_pictures_of_the_cameras_beside_a_rectification_of_another_aspect(rig: R
     assert wrong(found) == []
     assert named(found)["size"].text == "640 x 400, that of the calibration"
     half = [cv2.resize(view, (300, 150)) for view in taken]
-    assert named(examine(*half, of(rig, stated)))["size"].verdict == "look"
+    size = named(examine(*half, of(rig, stated)))["size"]
+    assert size.verdict == "look"
+    assert "0.5 times the calibration's 600 x 300" in size.text

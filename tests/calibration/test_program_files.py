@@ -153,6 +153,7 @@ def test_realsense_viewer_has_a_calibration_for_each_resolution(tmp_path: Path) 
     assert small.baseline == pytest.approx(0.0500648)
     assert found.replaced(baseline=0.1).for_size(1280, 720).baseline == 0.1
     assert found.for_size(640, 360).focal_length == pytest.approx(957.204 / 3)
+    assert found.with_pixels(focal_length=500, offset=3).for_size(640, 360).focal_length == 500
 
 
 def test_colmap_says_that_its_unit_is_not_known(tmp_path: Path) -> None:

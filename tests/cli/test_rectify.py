@@ -10,6 +10,7 @@ import pytest
 import yaml
 from pam_program import names, pam, refuse, unchanged
 from unrectified import Photographs, photographs, sample
+from video_files import write_video
 
 from pamcli.calibration.files import read_calibration
 from pamcli.imaging.images import read_picture
@@ -292,3 +293,15 @@ def test_the_right_picture_alone_has_its_calibration_too(rig: Path) -> None:
     assert run.code == 0, run.stderr
     assert names("out") == ["calibration.yaml", "r.png"]
     assert "median vertical offset" in run.stderr
+
+
+def test_a_right_video_alone_has_its_calibration_beside_it(rig: Path) -> None:
+    pytest.importorskip("av", reason="av is not installed (pip install 'pamcli[video]')")
+    for side in ("left", "right"):
+        write_video(Path(f"{side}.mkv"), [read_picture(Path(f"{side}.png")).pixels] * 2)
+    Path("rig.yaml").rename("calibration.yaml")
+    command = ["rectify", "left.mkv", "right.mkv", "--calibration", "calibration.yaml", "--overwrite"]
+    with unchanged():
+        refuse(pam(*command, "--output-right", "out.mkv"), 2, "calibration.yaml")
+    assert pam(*command, "--output-right", "out/r.mkv").code == 0
+    assert names("out") == ["calibration.yaml", "r.mkv"]

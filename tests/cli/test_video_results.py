@@ -270,6 +270,33 @@ def test_frames_that_wait_to_replace_a_video_do(clips: Views, here: Path) -> Non
     np.testing.assert_array_equal(disparities("out.mkv"), disparities("whole.mkv"))
 
 
+def test_a_video_that_is_there_stays_beside_one_that_is_not_finished(clips: Views, here: Path) -> None:
+    assert run("disparity left.mkv right.mkv -o out.mkv").code == 0
+    before = Path("out.mkv").read_bytes()
+    assert run("disparity left.mkv right.mkv --confidence c.mkv --shard 1/2").code == 0
+    made = run("disparity left.mkv right.mkv -o out.mkv --confidence c.mkv --skip-existing")
+    assert made.lines == ["c.mkv"], made.stderr
+    assert Path("out.mkv").read_bytes() == before
+    assert not list(here.glob("*.frames"))
+
+
+def test_frames_of_other_runs_go_before_an_overwriting_one(
+    clips: Views, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("disparity left.mkv right.mkv -o out.mkv --max-disparity 16 --shard 1/2").code == 0
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pamcli.batch.matching._Matching.encode", stopped)
+    made = run("disparity left.mkv right.mkv -o out.mkv --overwrite")
+    assert made.code == 130
+    assert "the same command with --skip-existing instead of --overwrite goes on" in made.stderr
+    assert not list(Path("out.mkv.frames").glob("*"))
+    made = run("disparity left.mkv right.mkv -o out.mkv --color-map c/ --overwrite")
+    assert "begin anew: --skip-existing would keep what was there before" in made.stderr
+
+
 def test_threads_decode_one_video_in_turn(clips: Views, here: Path) -> None:
     one, shared = Video(here / "left.mkv"), Video(here / "left.mkv")
     wanted = [5, 0, 3, 1, 4, 2] * 4
