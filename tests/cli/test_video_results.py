@@ -8,6 +8,7 @@ import json
 import pickle
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -280,21 +281,17 @@ def test_a_video_that_is_there_stays_beside_one_that_is_not_finished(clips: View
     assert not list(here.glob("*.frames"))
 
 
-def test_frames_of_other_runs_go_before_an_overwriting_one(
-    clips: Views, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run("disparity left.mkv right.mkv -o out.mkv --max-disparity 16 --shard 1/2").code == 0
-
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pamcli.batch.matching._Matching.encode", stopped)
-    made = run("disparity left.mkv right.mkv -o out.mkv --overwrite")
-    assert made.code == 130
-    assert "the same command with --skip-existing instead of --overwrite goes on" in made.stderr
-    assert not list(Path("out.mkv.frames").glob("*"))
-    made = run("disparity left.mkv right.mkv -o out.mkv --color-map c/ --overwrite")
-    assert "begin anew: --skip-existing would keep what was there before" in made.stderr
+def test_frames_of_other_runs_go_before_an_overwriting_one(clips: Views, here: Path) -> None:
+    Path("out.mkv.frames").mkdir()
+    Path("out.mkv.frames/000005.png").write_bytes(b"of another run")
+    batch = match_files("left.mkv", "right.mkv", output="out.mkv", overwrite=True)
+    assert batch.going_on == "the same command with `skip_existing` instead of `overwrite` goes on"
+    with closing(iter(batch)) as outcomes:
+        next(outcomes)
+    last = Path("out.mkv.frames/000005.png")
+    assert not last.exists() or last.read_bytes() != b"of another run"
+    batch = match_files("left.mkv", "right.mkv", output="out/", overwrite=True)
+    assert batch.going_on == "begin anew: `skip_existing` would keep what was there before"
 
 
 def test_threads_decode_one_video_in_turn(clips: Views, here: Path) -> None:
