@@ -219,13 +219,11 @@ class _Rectifying(Operation[_Result]):
             if self.size is None and rig.stated and not any(each is not None for each in self.view.values()):
                 LOG.info("rectified as the calibration says, by its own R and P")
             self.rectification = rig.rectification(**self.view)
-            seen = rig.left.field_of_view(first)
-            known = rig.left.fisheye and all(map(math.isfinite, seen))
-            if known and self.size is None and self.rectification.calibration:
-                LOG.info(
-                    f"the fisheye sees {_angles(seen)}, the rectified pictures "
-                    f"{_angles(self.rectification.calibration.field_of_view)}: `fov` takes more or less"
-                )
+            if rig.left.fisheye and self.size is None and self.rectification.calibration:
+                seen = rig.left.field_of_view(first)
+                fov = f"{_angles(self.rectification.calibration.field_of_view)}: `fov` takes more or less"
+                if all(map(math.isfinite, seen)):
+                    LOG.info(f"the fisheye sees {_angles(seen)}, the rectified pictures {fov}")
             self.size = first
         if size != self.size:
             assert self.size is not None

@@ -52,14 +52,14 @@ def check_writable(path: Path) -> None:
 
 def _hold(path: Path) -> None:
     """Open a pipe until it is written to. Raises OSError: within a second no process has begun to read it."""
+    if path in _HELD:
+        return
     for _ in range(20):
-        if path not in _HELD:
-            with suppress(OSError):
-                _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-                return
-            time.sleep(0.05)
-    if path not in _HELD:
-        _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        with suppress(OSError):
+            _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            return
+        time.sleep(0.05)
+    _HELD[path] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
