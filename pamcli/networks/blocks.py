@@ -3,6 +3,8 @@
 The attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
 """
 
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -42,7 +44,46 @@ def pointwise_dilation(x: Tensor) -> int:
 
 def upsample(x: Tensor, factor: int = 2) -> Tensor:
     """Bilinear enlargement (B, C, H, W) -> (B, C, factor H, factor W)."""
+    if learns_on_cpu(x):
+        return enlarged_by_products(x, factor)
     return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
+
+
+def upsample_cost(cost: Tensor) -> Tensor:
+    """Trilinear enlargement over rows and both views' columns: (B, h, w, v) to (B, 2h, 2w, 2v)."""
+    if learns_on_cpu(cost):
+        wide = enlarged_by_products(cost)
+        return first_enlarged(wide.flatten(2), 2).view(len(cost), -1, *wide.shape[2:])
+    return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
+
+
+def learns_on_cpu(x: Tensor) -> bool:
+    """Whether a gradient will be asked for there, which takes torch longer than products of matrices do."""
+    return x.requires_grad and x.device.type == "cpu"
+
+
+def enlarged_by_products(x: Tensor, factor: int = 2) -> Tensor:
+    """Linear enlargement of the last two axes, by products of matrices, in the precision of `x`.
+
+    With its gradient it takes a third of the time of `F.interpolate`, as long as the axes are short.
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        wide = x @ enlarging(x.shape[-1], factor, x.dtype)
+    return first_enlarged(wide.flatten(0, 1), factor).view(*x.shape[:2], -1, wide.shape[-1])
+
+
+def first_enlarged(x: Tensor, factor: int) -> Tensor:
+    """Linear enlargement of the first axis behind the batch: (B, n, m) to (B, factor n, m)."""
+    weights = enlarging(x.shape[1], factor, x.dtype).T
+    with torch.autocast(x.device.type, enabled=False):
+        return torch.bmm(weights.expand(len(x), -1, -1), x)
+
+
+@lru_cache(maxsize=64)
+def enlarging(size: int, factor: int, dtype: torch.dtype) -> Tensor:
+    """What each of `size` values counts in each of `factor` times as many: (size, factor size)."""
+    alone = torch.eye(size)[None]
+    return F.interpolate(alone, scale_factor=factor, mode="linear", align_corners=False)[0].to(dtype)
 
 
 class ResidualBlock(nn.Module):

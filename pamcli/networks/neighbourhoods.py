@@ -39,7 +39,6 @@ def convex_enlarged(disparity: Tensor, mixture: Tensor) -> Tensor:
     (B, h + 2, w + 2), disparities and their edges, and (B, 9 * 16, h, w), weights before the softmax, to
     (B, 1, 4h, 4w).
     """
-    weights = mixture.float().permute(0, 2, 3, 1)  # (B, h, w, 9 * 16)
-    weights = weights.view(*weights.shape[:3], 9, 16).softmax(-2)
-    around = neighbours(4 * disparity, 1, 1).permute(0, 2, 3, 1)[..., None]
-    return F.pixel_shuffle((weights * around).sum(-2).permute(0, 3, 1, 2), 4)
+    weights = mixture.float().view(len(mixture), 9, 16, *mixture.shape[2:]).softmax(1)  # (B, 9, 16, h, w)
+    around = neighbours(4 * disparity, 1, 1)[:, :, None]
+    return F.pixel_shuffle((weights * around).sum(1), 4)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample
+from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample, upsample_cost
 from pamcli.networks.parallax import (
     ParallaxMaps,
     fill_occlusions,
@@ -181,15 +180,10 @@ class CascadedParallaxAttention(nn.Module):
         """Features of both views to the costs of the stages, and stage 3's features (2B, 64, H/4, W/4)."""
         views, *cost1 = self.stage1(f1)
         views, *cost2 = self.stage2(self.b2(torch.cat((upsample(views), f2), 1)))
-        cost2 = [fine + _upsample_cost(coarse) for fine, coarse in zip(cost2, cost1, strict=True)]
+        cost2 = [fine + upsample_cost(coarse) for fine, coarse in zip(cost2, cost1, strict=True)]
         views, *cost3 = self.stage3(self.b3(torch.cat((upsample(views), f3), 1)))
-        cost3 = [fine + _upsample_cost(coarse) for fine, coarse in zip(cost3, cost2, strict=True)]
+        cost3 = [fine + upsample_cost(coarse) for fine, coarse in zip(cost3, cost2, strict=True)]
         return [(cost[0], cost[1]) for cost in (cost1, cost2, cost3)], views
-
-
-def _upsample_cost(cost: Tensor) -> Tensor:
-    """Trilinear enlargement over rows and both views' columns: (B, H, W, V) to (B, 2H, 2W, 2V)."""
-    return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
 
 
 class Refinement(nn.Module):

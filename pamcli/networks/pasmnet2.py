@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample
+from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample, upsample_cost
 from pamcli.networks.error_scale import SURROUNDINGS, ErrorScale, confidence_of, with_surroundings
 from pamcli.networks.neighbourhoods import convex_enlarged, edged, mixed, neighbours, signed_log
 from pamcli.networks.parallax import (
@@ -152,8 +152,8 @@ class PASMnet2(nn.Module):
         v1, cost1 = self.st1(F1)
         v2, cost2 = self.st2(self.b2(torch.cat((upsample(v1), F2), 1)))
         v3, cost3 = self.st3(self.b3(torch.cat((upsample(v2), F3), 1)))
-        cost2 = cost2 + enlarged_cost(cost1)
-        cost3 = cost3 + enlarged_cost(cost2)
+        cost2 = cost2 + upsample_cost(cost1)
+        cost3 = cost3 + upsample_cost(cost2)
 
         limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
         only = slice(len(left))  # the left view of both
@@ -315,11 +315,6 @@ class Update(nn.Module):
         x = self.mix(torch.cat((self.enc(seen), context, hidden), 1))
         hidden = F.relu(x + self.b(self.a(x)))
         return hidden, self.out(hidden)
-
-
-def enlarged_cost(cost: Tensor) -> Tensor:
-    """Trilinear enlargement over rows and both views' columns: (B, h, w, w) to (B, 2h, 2w, 2w)."""
-    return F.interpolate(cost[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
 
 
 def attention_logs(cost: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:

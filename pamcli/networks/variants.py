@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import SLOPE, conv, conv_unit, upsample
+from pamcli.networks.blocks import SLOPE, conv, conv_unit, upsample, upsample_cost
 from pamcli.networks.parallax import ParallaxMaps, parallax_maps
 from pamcli.networks.pasmnet import (
     STAGE_STRIDES,
@@ -99,9 +99,9 @@ class CostVolumes(CascadedParallaxAttention):
     def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
         volume1 = self.stage1(f1)
         views = self.b2(torch.cat((upsample(f1), f2), 1))
-        volume2 = self.stage2(views) + _upsampled_volume(volume1)
+        volume2 = self.stage2(views) + upsample_cost(volume1)
         views = self.b3(torch.cat((upsample(views), f3), 1))
-        volume3 = self.stage3(views) + _upsampled_volume(volume2)
+        volume3 = self.stage3(views) + upsample_cost(volume2)
         return [_volume_costs(volume) for volume in (volume1, volume2, volume3)], views
 
 
@@ -136,11 +136,6 @@ def _conv3d(inputs: int, outputs: int) -> nn.Conv3d:
 def _shifted(right: Tensor, disparity: int) -> Tensor:
     """What the right view shows at j - d, in column j: zero where that is outside."""
     return F.pad(right, (disparity, 0))[..., : right.shape[-1]]
-
-
-def _upsampled_volume(volume: Tensor) -> Tensor:
-    """(B, D, H, W) to (B, 2D, 2H, 2W)."""
-    return F.interpolate(volume[:, None], scale_factor=2, mode="trilinear", align_corners=False)[:, 0]
 
 
 def _volume_costs(volume: Tensor) -> tuple[Tensor, Tensor]:

@@ -92,7 +92,7 @@ class Trainer:
         self.measures = measures or bool(recipe.validation)
         self.recipe, self.steps, self.network, self.loss = recipe, steps, network, loss
         self.compute, self.processes, self.about = compute, processes, about
-        if compute.device.type == "cpu" and compute.precision == "fp32":
+        if compute.device.type == "cpu":
             make_faster(network)
         self.step, self.pairs, self.rate = 0, 0, 0.0
         self.optimizer = make_optimizer(recipe, network)

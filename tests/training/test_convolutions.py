@@ -52,6 +52,20 @@ def test_results_and_gradients_are_those_of_torch(
         assert (found - wanted).abs().max() <= 1e-4 * max(1.0, float(wanted.abs().max()))
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_1x1_convolution_in_bf16_is_that_of_torch(bias: bool) -> None:
+    torch.manual_seed(0)
+    theirs = nn.Conv2d(24, 40, 1, bias=bias)
+    ours = copy.deepcopy(theirs)
+    make_faster(ours)
+    x = torch.randn(3, 24, 9, 14)
+    with torch.autocast("cpu", torch.bfloat16):
+        computed = gradients(ours, x)
+        assert computed[0].dtype == torch.bfloat16
+    for found, wanted in zip(computed, gradients(theirs.double(), x.double()), strict=True):
+        assert (found - wanted).abs().max() <= 2**-6 * max(1.0, float(wanted.abs().max()))
+
+
 @compiled
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_gradient_of_the_weights_is_one_for_any_number_of_threads(threads: int) -> None:
