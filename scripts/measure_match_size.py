@@ -7,7 +7,7 @@ Without --data, scenes are drawn with textures that have details of a pixel: the
 with everything in them enlarged, and with the finest details of other textures. Every result is brought
 back to full size. off: the share of the pixels whose error is above 1/1500 and 1/375 of the pictures' width
 (4 and 16 px of 6000). Times are those of the processor, for matching and bringing back. The numbers behind
-`matched_size` of pamcli/inference/pictures.py were chosen with this; another network may want others.
+`matched_size` of pamcli/inference/match_size.py were chosen with this; another network may want others.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pamcli.cli import app
 from pamcli.cli.ames import match
 
 ROOT = Path(__file__).parents[1]
-BEGINNING = re.compile(r"\W*(Of|As|The same|For|From|With|By|Until)\b")
+BEGINNING = re.compile(r"\W*(Of|As|The same|For|From|With|By|Until|On|Raises|That|Those)\b")
 """How a first line does not begin: a verb or a noun comes first."""
 
 SOURCES = [

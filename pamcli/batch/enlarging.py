@@ -120,7 +120,7 @@ class _Enlarging(NetworkOperation[_Larger]):
         self.load_for_cameras = partial(load, camera=True)
         self.chosen, self.packing, self.quality = chosen, packing, quality
         self.frames: Iterable[PairName] = ()
-        """Those of a video: the first one that can be decoded says what it shows of its camera."""
+        """Frames of a video: the first one that can be decoded says what it shows of its camera."""
         self.of_video: tuple[str | None] | None = None
         """What that is. The network must not change, wherever a run, a shard or a machine begins."""
         self.told = False

@@ -59,7 +59,7 @@ class Operation(ABC, Generic[Result]):
     """The first pair decides what is done with all: it is looked at before others work on the rest."""
 
     first_of_all = False
-    """That is the first of the whole batch, also where only a part of it is worked on."""
+    """The pair that decides for all is the first of the whole batch, even where a shard leaves it out."""
 
     @property
     def constants(self) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ class Worker:
         self.computing = threading.Lock()
 
     def start(self) -> None:
-        """Raises PamError."""
+        """Go to the folder and load. Raises PamError."""
         try:
             os.chdir(self.folder)  # names of pictures may be relative
         except OSError as error:

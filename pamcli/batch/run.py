@@ -18,7 +18,7 @@ from pamcli.batch.plan import Plan
 from pamcli.batch.ray_cluster import run_on_ray
 from pamcli.batch.video_results import StoredFrames, clock_of, frames_folder, put_together, remove_frames
 from pamcli.errors import DeviceError, InputError, OutputError, PamError, UsageError
-from pamcli.files.atomic import GoneError, Kept, check_writable
+from pamcli.files.atomic import GoneError, ResultFolders, check_writable
 from pamcli.files.finding import listed
 from pamcli.files.outputs import Encoded
 from pamcli.files.suffixes import PackedLayout
@@ -188,7 +188,7 @@ class _Steps:
     layout: PackedLayout | None
     max_pixels: int | None
     operation: Operation[Any]
-    kept: Kept = field(default_factory=Kept)
+    kept: ResultFolders = field(default_factory=ResultFolders)
 
     def start(self) -> None:
         """Load the network, which else the first pair would do."""

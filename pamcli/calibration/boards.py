@@ -38,7 +38,8 @@ DICTIONARIES = {
     "APRILTAG_36H10": (),
     "APRILTAG_36H11": (),
 }
-"""OpenCV's, the larger of each family, and how many markers the smaller ones have, which begin as it does."""
+"""Dictionaries of OpenCV, the larger of each family, and how many markers the smaller ones have, which begin
+as it does."""
 
 
 NOTHING = np.zeros(0, np.intp), np.zeros((0, 2))

@@ -179,7 +179,7 @@ class Console:
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Progress]:
-        """On stderr a bar with rate and time left, or a line a minute where that is no terminal.
+        """Show progress on stderr: a bar with rate and time left, or a line a minute where it is no terminal.
 
         Nothing with `quiet`.
         """

@@ -92,7 +92,10 @@ class Listed(Source):
         return tuple(lines)
 
     def load(self, index: int) -> Sample:
-        """Raises InputError naming the file: missing, damaged, or of another size than the left picture."""
+        """Load a pair and what is known of it.
+
+        Raises InputError naming the file: missing, damaged, or of another size than the left picture.
+        """
         files = self.files[index]
         left, right = (read_picture(path).pixels for path in (files.left, files.right))
         known: dict[str, Any] = {"calibration": self._calibration}

@@ -27,7 +27,7 @@ class DataSpec:
     path: Path | None
     """None where a data set that needs no folder was given without one."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Those of the source itself, defaults not filled in."""
+    """Keys of the source itself, defaults not filled in."""
     first: int | None = None
     weight: float = 1.0
 

@@ -8,7 +8,8 @@
 | the call, and the one loop: methods on data sets -> an `Evaluation` | `run` |
 | what is measured of a sample, and in which table its figures stand | `disparity`, `superres` |
 | the figures | `disparity_metrics`, `superres_metrics`, `error_distributions`; `figures`: what they share |
-| the rules of benchmarks and papers, a row each | `protocols`; `preparing`: what they do before measuring |
+| the rules of benchmarks and papers, a row each | `protocols` |
+| holes that are filled, finer grids, errors and D1's outliers | `preparing` |
 | parts of a picture | `regions` |
 | whose results are measured: a network's, or files', found by name | `methods`; `opencv_methods`: OpenCV's |
 | several methods: differences, their intervals, errors by part | `comparison`; `costs`: the memory of each |

@@ -1,9 +1,10 @@
 """Errors of disparity maps as KITTI and Middlebury define them, of each picture and of a whole set.
 
-Counted is every pixel whose truth is known and above 0. Figures have names (`METRICS`) and are given for
-parts of the picture (`REGIONS`). Of a set there are two kinds, which differ: pooled, over all pixels of all
-pictures, as KITTI 2015 ranks and as everything in pam's documentation is stated; and means of the pictures'
-figures, as KITTI 2012 and Middlebury rank (there weighted, see `protocols`).
+Counted is what `DisparityProtocol.counts` says: by default every pixel whose truth is known and above 0.
+Which of them are D1's outliers is found in `preparing.errors_of`. Figures have names (`METRICS`) and are
+given for parts of the picture (`REGIONS`). Of a set there are two kinds, which differ: pooled, over all
+pixels of all pictures, as KITTI 2015 ranks and as everything in pam's documentation is stated; and means of
+the pictures' figures, as KITTI 2012 and Middlebury rank (there weighted, see `protocols`).
 
 Holes of a result: KITTI fills them first (`interpolate_background`) and states the density before. Anywhere
 else they stay: wrong by every threshold, and left out of means and quantiles, which have no value for them.
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 from pamcli.data.source import Sample
 from pamcli.errors import InputError
 from pamcli.evaluation.error_distributions import ConfidenceCurve, ConfidenceTally, ErrorHistogram
-from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, flat, mean_figures
-from pamcli.evaluation.preparing import compared, interpolate_background, on_fine_grid, repeated
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, flat, mean_figures, size_of
+from pamcli.evaluation.preparing import errors_of, interpolate_background, on_fine_grid, repeated
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.regions import REGIONS, found_regions, range_regions, region_masks
 from pamcli.files.finding import counted as amount
@@ -128,8 +129,8 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         for kind, values in maps.items():
             if values is not None and values.shape != case.disparity.shape:
                 raise InputError(
-                    f"{case.name}: the {kind} has {_size(values)} pixels, the true disparity "
-                    f"{_size(case.disparity)}",
+                    f"{case.name}: the {kind} has {size_of(values.shape)} pixels, the true disparity "
+                    f"{size_of(case.disparity.shape)}",
                     "results are measured at the size of the truth; nothing is resized silently",
                 )
         for meter in self._beside.values():
@@ -152,7 +153,7 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         if protocol.fill:
             estimated &= estimate >= 0
             estimate = interpolate_background(np.where(estimated, estimate, np.nan).astype(np.float32))
-        truth, error, outliers = compared(estimate, sample, nearest=protocol.fine == "nearest")
+        truth, error, outliers = errors_of(estimate, sample, nearest=protocol.fine == "nearest")
         counted = protocol.counts(truth)
         curve = None
         if confidence is not None:
@@ -268,10 +269,6 @@ def _typical_ratio(disparity: NDArray[np.floating], truth: NDArray[np.float32]) 
     with np.errstate(invalid="ignore"):
         both = (truth > 0) & np.isfinite(truth) & np.isfinite(disparity)
     return float(np.median(disparity[both] / truth[both])) if both.any() else math.nan
-
-
-def _size(values: NDArray[np.generic]) -> str:
-    return " x ".join(map(str, reversed(values.shape)))
 
 
 def _counters(

@@ -1,7 +1,7 @@
 """What figures are: by the part of the pictures that they are about; and the meters that take them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -83,6 +83,11 @@ def mean_figures(images: Iterable[ImageFigures], weights: Mapping[str, float] | 
         return float(np.average([value for value, _ in values], weights=[weight for _, weight in values]))
 
     return {part: {metric: mean(values) for metric, values in each.items()} for part, each in found.items()}
+
+
+def size_of(shape: Sequence[int]) -> str:
+    """Columns and rows of a shape (H, W), for messages, and whatever else it has."""
+    return " x ".join(map(str, (*shape[1::-1], *shape[2:])))
 
 
 def flat(figures: Figures) -> dict[str, float]:

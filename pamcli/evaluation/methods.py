@@ -21,6 +21,7 @@ from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity_metrics import Estimate
+from pamcli.evaluation.figures import size_of
 from pamcli.evaluation.results import Fact
 from pamcli.evaluation.superres_metrics import Enlarged, SuperresPair
 from pamcli.files.finding import entries_of, listed, shown
@@ -278,7 +279,8 @@ def load_disparity(path: Path, name: str, shape: tuple[int, ...], scale: float =
     disparity = read_disparity(path)
     if disparity.shape != tuple(shape[:2]):
         raise InputError(
-            f"{shown(path)} is {_size(disparity.shape)} pixels, the sample {shown(name)} {_size(shape)}",
+            f"{shown(path)} is {size_of(disparity.shape)} pixels, "
+            f"the sample {shown(name)} {size_of(shape[:2])}",
             "a prediction has the size of the left picture; nothing is resized silently",
         )
     return np.asarray(disparity * np.float32(scale), np.float32)
@@ -298,12 +300,8 @@ def load_views(paths: Iterable[Path], shape: tuple[int, ...]) -> tuple[NDArray[n
             )
         if pixels.shape[:2] != tuple(shape[:2]):
             raise InputError(
-                f"{shown(path)} is {_size(pixels.shape)} pixels, the truth is {_size(shape)}",
+                f"{shown(path)} is {size_of(pixels.shape[:2])} pixels, the truth is {size_of(shape[:2])}",
                 "the truth is cut at the right and the bottom to a multiple of the scale",
             )
     left, right = (pixels.astype(np.uint8) for pixels in views.values())
     return left, right
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return f"{shape[1]} x {shape[0]}"

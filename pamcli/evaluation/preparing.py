@@ -1,4 +1,4 @@
-"""What rules do to truth and estimate before measuring: holes filled, another size, a finer grid of truth."""
+"""What rules do to truth and estimate before measuring: holes filled, a finer grid of truth; errors."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -68,7 +68,7 @@ def on_fine_grid(sample: Sample) -> tuple[Sample, int]:
     return finer, times
 
 
-def compared(
+def errors_of(
     estimate: NDArray[np.floating], sample: Sample, *, nearest: bool = False
 ) -> tuple[NDArray[np.float32], NDArray[np.float64], tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """Compare an estimate with a sample's truth, pixel by pixel: the truth, the error, and what D1 counts.

@@ -118,7 +118,7 @@ class Protocol:
     source: str
     """Where the rules were read."""
     rules: DisparityProtocol
-    """Those of any data set without others in `by_data`."""
+    """Rules for any data set without others in `by_data`."""
     by_data: Mapping[str, DisparityProtocol] = field(default_factory=dict)
     """Others, by the names of the sources of data."""
 

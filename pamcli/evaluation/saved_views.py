@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pamcli.data.source import Source
 from pamcli.errors import UsageError
-from pamcli.files.atomic import Kept, check_writable
+from pamcli.files.atomic import ResultFolders, check_writable
 from pamcli.files.outputs import check_collisions, check_existing, require_apart
 from pamcli.files.pairing import PairName
 from pamcli.imaging.images import Picture, encode_picture
@@ -28,7 +28,7 @@ class SavedViews:
                 f"`save` goes with one data set, {len(sets)} are given", "measure each by itself"
             )
         (source,) = sets
-        self.folder, self.kept = folder, Kept()
+        self.folder, self.kept = folder, ResultFolders()
         outputs = [self._files(name) for name in source.names]
         pairs = [PairName(files.left, files.right, files.name) for files in source.files]
         check_collisions(pairs, outputs, files_behind(weights))

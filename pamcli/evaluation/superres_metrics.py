@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
-from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures
+from pamcli.evaluation.figures import Figures, ImageFigures, Meter, Summary, mean_figures, size_of
 from pamcli.imaging.resize import imresize
 
 LEFT_MARGIN = 64
@@ -123,11 +123,13 @@ def superres_pair(
                 "convert the pictures to 8 bits first",
             )
     if left.shape != right.shape:
-        raise InputError(f"{name}: the views differ in size, {_size(left)} and {_size(right)} pixels")
+        raise InputError(
+            f"{name}: the views differ in size, {size_of(left.shape[:2])} and {size_of(right.shape[:2])} pixels"
+        )
     height, width = (side - side % scale for side in left.shape[:2])
     if width < LEFT_MARGIN + _WINDOW or height < _WINDOW:
         raise InputError(
-            f"{name} is too small to measure: {_size(left)} pixels",
+            f"{name} is too small to measure: {size_of(left.shape[:2])} pixels",
             f"the smallest is {LEFT_MARGIN + _WINDOW} x {_WINDOW}",
         )
     views = [np.ascontiguousarray(view[:height, :width]).astype(np.uint8) for view in (left, right)]
@@ -144,8 +146,8 @@ def superres_figures(pair: SuperresPair, left: NDArray[np.generic], right: NDArr
     for result in (left, right):
         if result.shape != pair.left.shape or result.dtype != np.uint8:
             raise InputError(
-                f"{pair.name}: a result is {_size(result)} pixels of {result.dtype}, "
-                f"the truth {_size(pair.left)} of uint8",
+                f"{pair.name}: a result is {size_of(result.shape[:2])} pixels of {result.dtype}, "
+                f"the truth {size_of(pair.left.shape[:2])} of uint8",
                 f"the truth is cut at the right and the bottom to a multiple of {pair.scale}",
             )
     whole = [_measured(pair.left, left), _measured(pair.right, right)]
@@ -259,7 +261,3 @@ def _sums(values: NDArray[_Number], height: int = _WINDOW, width: int = _WINDOW)
 
 def _resized(picture: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
     return imresize(picture, scale).astype(np.uint8, copy=False)
-
-
-def _size(picture: NDArray[np.generic]) -> str:
-    return f"{picture.shape[1]} x {picture.shape[0]}"

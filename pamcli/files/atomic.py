@@ -117,7 +117,7 @@ class GoneError(OutputError):
     """A folder has gone, and with it results of this run."""
 
 
-class Kept:
+class ResultFolders:
     """The folders that hold results of a run: none may go before its end."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def owned(folder: Path) -> Iterator[None]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Raises OSError, UsageError."""
+    """Lock a folder. Raises OSError, UsageError."""
     if sys.platform == "win32":
         return None
     import fcntl

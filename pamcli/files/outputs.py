@@ -29,7 +29,8 @@ class OutputKind:
     name: str
     """Key of the result, also in JSON: "disparity", "right_disparity", "color_map" ..."""
     option: str
-    """The option that asks for it, for messages: "--output", "--color-map" ..."""
+    """What asks for it, for messages, in backticks: "`output`", "`color_map`" ...; of these the command line
+    makes options (`cli.console.as_options`)."""
     suffixes: tuple[str, ...]
     """What such a file may be called, lower case with dot; the first is the default inside a folder."""
     folder_tag: str = ""

@@ -240,7 +240,7 @@ class Index:
 
 
 def read_index(path: Path) -> Index:
-    """Raises InputError: missing, damaged, or of a later version."""
+    """Read the index of a store. Raises InputError: missing, damaged, or of a later version."""
     found = read_json(path, ANEW)
     version = found.get("format") if isinstance(found, dict) else None
     if isinstance(version, int) and version > FORMAT:

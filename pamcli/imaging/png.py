@@ -25,7 +25,7 @@ _LARGEST_CHUNK = 1 << 30  # bytes; the format ends at twice of it
 
 
 def read_png(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    """Raises InputError: too many pixels, animated, damaged, truncated."""
+    """Decode a PNG. Raises InputError: too many pixels, animated, damaged, truncated."""
     import imagecodecs
 
     pixels = [SIGNATURE]

@@ -95,7 +95,7 @@ def decoding(name: str) -> Iterator[None]:
 
 
 def check_size(width: int, height: int, name: str, max_pixels: int | None) -> None:
-    """Raises InputError: no pixels at all, or more than `max_pixels`. To be asked before decoding."""
+    """Check a size before decoding. Raises InputError: no pixels at all, or more than `max_pixels`."""
     if width < 1 or height < 1:
         raise InputError(f"{name} has no pixels: its header says {width} x {height}")
     if max_pixels is not None and width * height > max_pixels:

@@ -13,7 +13,7 @@ _ANIMATION = 0x02  # flag in the extended header
 
 
 def read_webp(stream: BinaryIO, name: str, max_pixels: int | None) -> Raster:
-    """Raises InputError: too many pixels, animated, damaged, truncated."""
+    """Decode a WebP. Raises InputError: too many pixels, animated, damaged, truncated."""
     import imagecodecs
 
     with decoding(name):

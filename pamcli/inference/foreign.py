@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
-from pamcli.inference.pictures import MatchSize
+from pamcli.inference.match_size import MatchSize
 from pamcli.inference.runners import Runner, Session, open_runner
 from pamcli.inference.tiling import tiles
 from pamcli.registry.description import Description, read_description

@@ -17,18 +17,10 @@ from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignMatching, ForeignNetwork
 from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
+from pamcli.inference.match_size import SMALLEST_SIDE, MatchSize, check_match_size, matched_size, resized
 from pamcli.inference.memory import GivingBack, memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
-from pamcli.inference.pictures import (
-    SMALLEST_SIDE,
-    MatchSize,
-    PairRows,
-    Pixels,
-    check_match_size,
-    matched_size,
-    moved,
-    resized,
-)
+from pamcli.inference.pictures import PairRows, Pixels, moved
 from pamcli.networks.blocks import upsample
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.catalog import DEFAULT_MATCHING
@@ -158,18 +150,18 @@ class StereoMatcher(NetworkOnDevice):
 
         `weights`: a registered name, a path (of an .onnx file or the description of a network, too), or
         hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
-        cuda:N, mps; of .onnx files also tensorrt. `precision`: auto, fp32, bf16, fp16, int8.
-        `max_disparity`: a number of pixels, which is rounded up to a multiple of 16 (the attention looks a
-        little further where its network needs that to find all below it), None for no limit, or "stored" for
-        the prior that the weights were trained with. `max_memory`: bytes that the program may take in all, on
-        the device; None: what is comfortable. `match_size`: in which size pictures are matched: a factor from
-        1/16 to 4, a width in pixels, or "auto" (see `inference.pictures`); by default what suits the network:
-        "auto" for pasmnet2, 1 for the paper's. `min_disparity`: where the search begins, pixels of any sign;
-        below 0 for views of which one was shifted, or that converge. `network_from`: "module:function" that
-        makes the PyTorch network which `weights` describes; its code runs.
+        cuda:N, mps; of .onnx files also tensorrt, openvino, coreml. `precision`: auto, fp32, bf16, fp16,
+        int8. `max_disparity`: a number of pixels, which is rounded up to a multiple of 16 (the attention
+        looks a little further where its network needs that to find all below it), None for no limit, or
+        "stored" for the prior that the weights were trained with. `max_memory`: bytes that the program may
+        take in all, on the device; None: what is comfortable. `match_size`: in which size pictures are
+        matched: a factor from 1/16 to 4, a width in pixels, or "auto" (see `match_size.matched_size`); by
+        default what suits the network: "auto" for pasmnet2, 1 for the paper's. `min_disparity`: where the
+        search begins, pixels of any sign; below 0 for views of which one was shifted, or that converge.
+        `network_from`: "module:function" that makes the PyTorch network which `weights` describes; its code
+        runs.
         Raises ModelError, DeviceError, UsageError.
         """
-        # scripts/compare_precisions.py: D1 and bad-2 within 0.1 point of fp32, disparities within 0.05 px.
         network, spec, compute = load(weights, device, precision, network_from=network_from)
         if spec.row.task != "disparity":
             what = f"{weights} is a {spec.architecture}, which finds no disparity"

@@ -19,13 +19,11 @@ from torch import Tensor, nn
 
 from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
+from pamcli.inference.match_size import MatchSize
 from pamcli.inference.memory import HINT, free_memory, readable
-from pamcli.inference.pictures import MatchSize
 from pamcli.inference.providers import ON_CPU, library, open_session, running
 from pamcli.inference.whole import whole_footprint
-from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
-from pamcli.networks.pasmnet2 import ScaledMatching
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ModelSpec
@@ -54,7 +52,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def require_as_sealed(path: Path) -> None:
-    """Raises ModelError where a file has been sealed, and is not as it was then."""
+    """Check the seal of a file. Raises ModelError where it has one, and is not as it was then."""
     data = path.read_bytes()
     if _SEAL in data[-100:] and data != sealed(data[: data.rindex(_SEAL)]):
         raise ModelError(
@@ -75,7 +73,7 @@ class OnnxNetwork:
     """A network of `export`; `match` and `enlarge` are those of the streamed networks."""
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:
-        """`model`: a file, or its bytes. `device`: auto, cpu, cuda, cuda:N, tensorrt, tensorrt:N.
+        """`model`: a file, or its bytes. `device`: auto, or one of ONNX Runtime's, see `providers`.
 
         `precision`: auto, or that of the file. Raises ModelError, DeviceError, UsageError.
         """
@@ -181,10 +179,7 @@ class _Matching(nn.Module):
     def forward(self, left: Tensor, right: Tensor) -> tuple[Tensor, ...]:
         views = [(view - self.mean) / self.std for view in (left, right)]
         found = self.network(*views, self.max_disparity)
-        if isinstance(found, ScaledMatching):
-            return found.disparity, found.scales[-1].received, found.confidence
-        maps = found.maps[-1]
-        return found.disparity, received_mass(maps.left_to_right), cycle_confidence(found.disparity, maps)
+        return found.disparity, found.received, found.confidence
 
 
 class _Enlarging(nn.Module):

@@ -41,9 +41,10 @@ class Session:
 
     @classmethod
     def load(cls, path: Path, device: str, precision: str = "auto") -> "Session":
-        """Raises ModelError, DeviceError, UsageError as `open_session`; a file may name others beside it.
+        """Open an .onnx file, which may name others beside it.
 
-        precision: auto, or its own. UsageError: another one.
+        precision: auto, or its own. Raises ModelError, DeviceError, UsageError as `open_session`, and
+        UsageError: another precision.
         """
         session, where = open_session(path, device)
         inputs, outputs = (

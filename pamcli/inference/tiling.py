@@ -1,4 +1,7 @@
-"""Pictures larger than what a network takes: cut into tiles that overlap, the results laid together again."""
+"""Pictures larger than what a network by others takes: cut into tiles that overlap, and laid together again.
+
+Our own networks go down a picture in strips instead, see `pamcli.streaming`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

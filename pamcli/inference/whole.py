@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pamcli.inference.device import Compute
-from pamcli.networks.parallax import cycle_confidence, received_mass
 from pamcli.registry.load import build_network
 from pamcli.registry.spec import ModelSpec
 from pamcli.streaming.footprint import LIBRARIES, Footprint
@@ -87,12 +86,7 @@ class WholeNetwork:
         views = rows(0, height).contiguous(memory_format=MEMORY_FORMAT)
         with self.compute.autocast():
             found = self.network(views[:1], views[1:], max_disparity)
-        maps = found.maps[-1]
-        sure = None
-        if confidence:
-            made = getattr(found, "confidence", None)
-            sure = cycle_confidence(found.disparity, maps) if made is None else made
-        return StreamedMatching(found.disparity, received_mass(maps.left_to_right), sure)
+        return StreamedMatching(found.disparity, found.received, found.confidence if confidence else None)
 
     def enlarge(
         self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pamcli.losses.unsupervised import Quotient, masked
 from pamcli.networks.parallax import VISIBLE_THRESHOLD, ParallaxMaps, consistent
-from pamcli.networks.pasmnet2 import IMPOSSIBLE, ScaleMatching
+from pamcli.networks.pasmnet2 import IMPOSSIBLE, FoundAtScale
 
 SMALLEST_PROBABILITY = 1e-30
 """Below this, attention is taken as impossible. So small, because the gradient of a logarithm that is cut off
@@ -96,7 +96,7 @@ def match_likelihood(
 
 
 def attention_likelihood(
-    maps: ParallaxMaps | ScaleMatching,
+    maps: ParallaxMaps | FoundAtScale,
     stride: int,
     left: tuple[Tensor, Tensor] | None,
     right: tuple[Tensor, Tensor] | None,
@@ -107,7 +107,7 @@ def attention_likelihood(
     view). Column x of the full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches
     the right column j - d / stride, and right column k the left column k + d / stride.
     """
-    logarithmic = isinstance(maps, ScaleMatching)
+    logarithmic = isinstance(maps, FoundAtScale)
     return (
         _towards("left", maps.right_to_left, stride, left, logarithmic),
         _towards("right", maps.left_to_right, stride, right, logarithmic),

@@ -1,4 +1,4 @@
-"""The sums of the loss terms that are minimised, for both networks (Equations 12, 16 and 18).
+"""The sums of the loss terms that are minimised, for both tasks (Equations 12, 16 and 18).
 
 Shapes: B batch, H rows, W columns of the pictures that the network is given.
 """
@@ -34,10 +34,10 @@ from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.pasmnet import Matching as PASMnetMatching
-from pamcli.networks.pasmnet2 import ScaledMatching, ScaleMatching
+from pamcli.networks.pasmnet2 import FoundAtScale, PASMnet2Matching
 from pamcli.networks.passrnet import SuperResolution
 
-Matching = PASMnetMatching | ScaledMatching
+Matching = PASMnetMatching | PASMnet2Matching
 
 STAGE_WEIGHTS = (0.2, 0.3, 0.5)  # shares of the three stages in the PAM loss (Equation 16)
 
@@ -90,7 +90,7 @@ class Truth(NamedTuple):
 def matching_terms(
     matching: Matching, left: Tensor, right: Tensor, weights: LossWeights, truth: Truth | None = None
 ) -> Terms:
-    """PASMnet's terms: those of L_unsup (Equation 16) and the supervised ones, as `weights` says.
+    """Terms of a matcher: those of L_unsup (Equation 16) and the supervised ones, as `weights` says.
 
     `left`, `right` (B, 3, H, W) as the network was given them; `matching` with the maps of all three stages
     where an attention term is asked for. V_left of L_p is the mask of stage 3, enlarged by nearest. Which
@@ -237,7 +237,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
     beyond = weights.logarithmic_beyond
     if weights.refined:
         yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts, beyond),)
-    if weights.updates and isinstance(matching, ScaledMatching):
+    if weights.updates and isinstance(matching, PASMnet2Matching):
         for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=True):
             disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
             middle = slice(stride // 2, None, stride)
@@ -245,14 +245,14 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
                 error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], beyond)
                 yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
     stride = STAGE_STRIDES[-1]
-    if weights.confidence and isinstance(matching, ScaledMatching):
+    if weights.confidence and isinstance(matching, PASMnet2Matching):
         middle = slice(stride // 2, None, stride)
         at = [
             values[:, middle, middle] for values in (matching.disparity[:, 0], truth.disparity, truth.known)
         ]
         yield "confidence", weights.confidence, (error_likelihood(matching.error_scale, *at),)
     if weights.estimate:
-        if isinstance(matching, ScaledMatching) or matching.estimate is None:
+        if isinstance(matching, PASMnet2Matching) or matching.estimate is None:
             raise ValueError("the network makes no estimate of its own")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
@@ -261,8 +261,8 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
     if weights.likelihood:
-        stages: Iterable[tuple[ParallaxMaps | ScaleMatching, int, float]]
-        if isinstance(matching, ScaledMatching):
+        stages: Iterable[tuple[ParallaxMaps | FoundAtScale, int, float]]
+        if isinstance(matching, PASMnet2Matching):
             stages = zip(matching.scales, STAGE_STRIDES, weights.likelihood_shares, strict=True)
         else:
             stages = _stages(matching, weights.likelihood_shares)
@@ -272,7 +272,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
 
 
 def _likelihood(
-    maps: ParallaxMaps | ScaleMatching,
+    maps: ParallaxMaps | FoundAtScale,
     stride: int,
     weight: float,
     weights: LossWeights,

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample, upsample_cost
 from pamcli.networks.parallax import (
     ParallaxMaps,
+    cycle_confidence,
     fill_occlusions,
     matching_cost,
     parallax_maps,
+    received_mass,
     regress_disparity,
 )
 
@@ -45,6 +47,16 @@ class Matching:
     estimate: Tensor | None = None
     """What PASMnet's refinement estimates by itself (B, 1, H, W), pixels, before it is blended with
     `initial`, where what is below 0 is taken as 0."""
+
+    @property
+    def received(self) -> Tensor:
+        """Attention that each left pixel receives (B, H/4, W/4), detached."""
+        return received_mass(self.maps[-1].left_to_right)
+
+    @property
+    def confidence(self) -> Tensor:
+        """(B, H/4, W/4) in [0, 1], see `cycle_confidence`."""
+        return cycle_confidence(self.disparity, self.maps[-1])
 
 
 class PASMnet(nn.Module):

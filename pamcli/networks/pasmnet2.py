@@ -3,8 +3,9 @@
 The coarsest scale settles walls and occlusions, where 64 pixels of the pictures are four of its own; finer
 ones take its answer as one more candidate and put the edges right. At each scale one symmetric matrix of
 costs serves both directions of the attention. A first disparity is regressed in a window around its peak, and
-then updated: each pixel looks up how well the disparities near its own match, and takes a weighted mean of
-those of its neighbours and of the coarser scale. A convex mixture enlarges the last one (as in RAFT).
+then updated: each pixel looks up how well the disparities near its own match; a hidden state, which that
+changes, gives weights for a mean of its neighbours' disparities and the coarser scale's, and a correction
+that is added (`neighbourhoods.mixed`). A convex mixture enlarges the last one (as in RAFT).
 
 Shapes: B batch, C channels, h rows, w columns of a scale, which is 1/16, 1/8 or 1/4 of the pictures' size
 (H, W); `views` holds both views joined in the batch, left first: (2B, C, h, w). Columns of the left view are
@@ -57,7 +58,7 @@ BORDER = 8
 """Received attention is cut off at the first; the left border of the row shows within so many pixels."""
 
 
-class ScaleMatching(NamedTuple):
+class FoundAtScale(NamedTuple):
     """What is found out at one scale."""
 
     right_to_left: Tensor
@@ -78,12 +79,12 @@ class ScaleMatching(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ScaledMatching:
+class PASMnet2Matching:
     """What PASMnet 2 finds out about a batch of pairs."""
 
     disparity: Tensor
     """Disparity of the left view (B, 1, H, W), pixels of the pictures, >= 0."""
-    scales: tuple[ScaleMatching, ...]
+    scales: tuple[FoundAtScale, ...]
     """What is found at 1/16, 1/8 and 1/4 of the size."""
     error_scale: Tensor
     """Logarithm of how far off the disparity is likely to be (B, H/4, W/4), see `ErrorScale`."""
@@ -92,6 +93,11 @@ class ScaledMatching:
     def confidence(self) -> Tensor:
         """(B, H/4, W/4) in [0, 1], see `confidence_of`; detached."""
         return confidence_of(self.error_scale.detach())
+
+    @property
+    def received(self) -> Tensor:
+        """Attention that each left pixel receives at the finest scale (B, H/4, W/4), detached."""
+        return self.scales[-1].received
 
     @property
     def initial(self) -> Tensor:
@@ -134,7 +140,7 @@ class PASMnet2(nn.Module):
 
     def forward(
         self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = True
-    ) -> ScaledMatching:
+    ) -> PASMnet2Matching:
         """`left`, `right` (B, 3, H, W), RGB less ImageNet's mean and over its deviation.
 
         Sides are multiples of 32. `max_disparity`, a multiple of 16, in pixels: the attention then considers
@@ -169,7 +175,7 @@ class PASMnet2(nn.Module):
         near = attention_near(fine.right_to_left, d)
         own = self.error_scale(hidden.detach(), near.detach(), d.detach(), [x.detach() for x in told])
         error_scale = with_surroundings(edged(own, SURROUNDINGS))
-        return ScaledMatching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), error_scale)
+        return PASMnet2Matching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), error_scale)
 
 
 class Stage(nn.Module):
@@ -211,7 +217,7 @@ class Coarser(NamedTuple):
     """Its log M_right->left (B, h/2, w/2, w/2)."""
 
 
-def coarser_of(found: ScaleMatching, hidden: Tensor) -> Coarser:
+def coarser_of(found: FoundAtScale, hidden: Tensor) -> Coarser:
     """What the next scale is told of this one."""
     return Coarser(2 * upsample(found.updates[-1][:, None])[:, 0], upsample(hidden), found.right_to_left)
 
@@ -233,7 +239,7 @@ class Scale(nn.Module):
 
     def forward(
         self, described: Tensor, right_to_left: Tensor, left_to_right: Tensor, coarser: Coarser | None = None
-    ) -> tuple[ScaleMatching, Tensor]:
+    ) -> tuple[FoundAtScale, Tensor]:
         """What is found out at this scale, and the last hidden state (B, 48, h, w).
 
         `described` (B, C, h, w): features of the left view; `right_to_left`, `left_to_right`: see
@@ -258,7 +264,7 @@ class Scale(nn.Module):
             )
             d = mixed(self.candidates(edged(d, self.reach), theirs), mixing)
             updates.append(d)
-        return ScaleMatching(right_to_left, left_to_right, received, initial, tuple(updates)), hidden
+        return FoundAtScale(right_to_left, left_to_right, received, initial, tuple(updates)), hidden
 
     def seen(self, d: Tensor, theirs: Tensor | None, logs: Sequence[Tensor], trust: Tensor) -> Tensor:
         """What an update sees at the disparity `d`: (B, 36 or 57, h, w).
@@ -294,7 +300,7 @@ class Scale(nn.Module):
 
 
 class Update(nn.Module):
-    """Hidden state and mixing weights from what is seen; the weights serve all updates of a scale."""
+    """Hidden state, mixing weights and correction from what is seen; one serves all updates of a scale."""
 
     def __init__(self, seen: int, candidates: int) -> None:
         super().__init__()
@@ -304,14 +310,15 @@ class Update(nn.Module):
         norm = nn.BatchNorm2d(WIDTH)
         self.b = nn.Sequential(conv(WIDTH, WIDTH), norm)
         self.out = conv(WIDTH, candidates + 1, bias=True)
-        # Training begins with an update that keeps a pixel's own disparity, the middle of its 3 x 3.
+        # Training begins with an update in which a pixel's own disparity, amid its 3 x 3, counts about half.
         for weight in (norm.weight, *self.out.parameters()):
             nn.init.zeros_(weight)
         assert self.out.bias is not None
         nn.init.constant_(self.out.bias[4:5], 3)
 
     def forward(self, seen: Tensor, context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, 36 or 57, h, w), (B, 48, h, w) twice to the new hidden state and the mixing weights."""
+        """(B, 36 or 57, h, w), (B, 48, h, w) twice to the new hidden state, and the mixing weights with
+        the correction as their last channel."""
         x = self.mix(torch.cat((self.enc(seen), context, hidden), 1))
         hidden = F.relu(x + self.b(self.a(x)))
         return hidden, self.out(hidden)

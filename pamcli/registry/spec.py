@@ -18,7 +18,7 @@ OTHERS = "any other network: pam guide own-network"
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A network's description, stored as metadata inside its safetensors file.
+    """What a weights file of pam says of its network, as metadata inside the safetensors file.
 
     Raises ModelError when the fields contradict each other.
     """
@@ -76,7 +76,7 @@ class ModelSpec:
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, str]) -> "ModelSpec":
-        """Raises ModelError when the metadata are not pam's or not understood."""
+        """Read the metadata of a file. Raises ModelError when they are not pam's or not understood."""
         if metadata.get("pam_format") != "1":
             what = "the file does not say which network it holds"
             raise ModelError(what, f"the authors' checkpoints: pam weights import; {OTHERS}")

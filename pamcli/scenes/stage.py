@@ -29,7 +29,7 @@ class Stage:
     """Disparity of the nearest things, pixels."""
     camera: Camera
     cases: frozenset[str] = frozenset()
-    """Those of `hard_cases.CASES` that the scene has."""
+    """Names from `hard_cases.CASES`: what the scene has of them."""
     layers: list[Layer] = field(default_factory=list)
 
     def uniform(self, low: float, high: float) -> float:

@@ -1,7 +1,10 @@
 """The networks for inference: row by row, in bounded memory, with the result of their plain form.
 
+`pasmnet2`, `passrnet2`, `pasmnet` and `passrnet` are the networks, `matching` what both matchers share.
 `rolling` holds a few rows of each feature map, and makes batch norm part of the convolutions; `attention`
-holds a few epipolar lines of each map; `pasmnet` and `passrnet` are the networks. What an equation of the
+holds a few epipolar lines of each map, `symmetric_attention` those of PASMnet 2's one cost; `waiting` keeps
+rows in 16 bits until they are asked for; `eight_bits` computes convolutions in int8; `footprint` counts what
+a strip of rows takes, by which `pamcli.inference.memory` chooses how many there are. What an equation of the
 paper says is imported from `pamcli.networks`.
 
 They are written by hand. That `torch.fx` turns a plain graph of convolutions, rectifiers, sums,

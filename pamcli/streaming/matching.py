@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from pamcli.networks.blocks import SLOPE, Decoder, Encoder, ResidualBlock
 from pamcli.networks.parallax import valid_mask
-from pamcli.streaming.footprint import Pays
 from pamcli.streaming.rolling import (
     Convolution,
     Enlarged,
@@ -25,8 +24,6 @@ from pamcli.streaming.rolling import (
     residual,
 )
 
-PAYS = Pays(120_000, whole=500_000, multiple=32)
-
 
 @dataclass(frozen=True)
 class StreamedMatching:
@@ -37,7 +34,7 @@ class StreamedMatching:
     received: Tensor
     """Attention that each left pixel receives (1, H/4, W/4)."""
     confidence: Tensor | None = None
-    """(1, H/4, W/4) in [0, 1], see `pasmnet`."""
+    """(1, H/4, W/4) in [0, 1], see `pasmnet` and `networks.error_scale`."""
 
     @property
     def valid_left(self) -> Tensor:

@@ -39,9 +39,8 @@ from pamcli.streaming.attention import (
     stage_cost,
     stream,
 )
-from pamcli.streaming.footprint import Footprint, in_strips
+from pamcli.streaming.footprint import Footprint, Pays, in_strips
 from pamcli.streaming.matching import (
-    PAYS,
     Progress,
     StreamedMatching,
     Telling,
@@ -64,6 +63,8 @@ from pamcli.streaming.rolling import (
     number_size,
     strips,
 )
+
+PAYS = Pays(120_000, whole=500_000, multiple=32)
 
 TOWARDS: tuple[Towards, Towards] = ("left", "right")
 

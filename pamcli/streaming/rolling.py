@@ -325,7 +325,7 @@ def convolution(source: RollingMap, layer: nn.Module, slope: float | None = None
 
 
 def residual(source: RollingMap, body: nn.Sequential, slope: float | None = None) -> RollingMap:
-    """source + body(source), a residual block of either network (batch norm folded), and a rectifier."""
+    """source + body(source), a residual block (batch norm folded), and a rectifier."""
     first, second = (layer for layer in body if isinstance(layer, nn.Conv2d))
     return added(convolution(convolution(source, first, SLOPE), second), source, slope)
 
@@ -380,12 +380,12 @@ def folded(network: Network) -> Network:
         for place in range(len(module) - 1):
             conv, norm = module[place], module[place + 1]
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                module[place] = _joined(conv, norm)
+                module[place] = _with_norm(conv, norm)
                 module[place + 1] = nn.Identity()
     return network
 
 
-def _joined(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
+def _with_norm(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> nn.Conv2d:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()

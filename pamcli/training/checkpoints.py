@@ -45,7 +45,7 @@ class Checkpoint:
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 class _Checked(Checkpoint):
-    """Raises ValidationError, a ValueError, where a value is of another type."""
+    """A checkpoint that is checked: a value of another type raises ValidationError, a ValueError."""
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint, *, keep: int) -> Path:

@@ -25,7 +25,7 @@ class Crops:
 
     @classmethod
     def of(cls, recipe: Recipe, steps: int) -> "Crops":
-        """Those of a recipe in a run of so many steps."""
+        """Make the crops of a recipe in a run of so many steps."""
         return cls(recipe.crop, recipe.sizes, recipe.phases, steps, recipe.seed)
 
     def at(self, step: int) -> tuple[int, int]:

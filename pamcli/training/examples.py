@@ -56,7 +56,7 @@ _CHOICE, _ORDER, _CHANGES = 1, 2, 3
 _REACH = 2  # pixels of the reduced picture around one, beyond which `imresize` does not look when it reduces
 
 
-class Batch(NamedTuple):
+class StepBatch(NamedTuple):
     """Pairs for one step. Pictures are uint8 until `to`, which makes them float32 in [0, 1]."""
 
     left: Tensor
@@ -70,14 +70,14 @@ class Batch(NamedTuple):
     prepared: float = 0.0
     """Seconds of a processor that it took to make."""
 
-    def parts(self, count: int) -> Iterator[Batch]:
+    def parts(self, count: int) -> Iterator[StepBatch]:
         """Batches with the pairs of this one, equally large as far as they go up."""
         for pairs in torch.arange(len(self.left)).tensor_split(min(count, len(self.left))):
             first, last = int(pairs[0]), int(pairs[-1])
             yield self._each(lambda values, a=first, b=last + 1: values[a:b])  # type: ignore[misc]
 
     @classmethod
-    def of(cls, examples: Sequence[Example]) -> Batch:
+    def of(cls, examples: Sequence[Example]) -> StepBatch:
         """Examples of one size."""
 
         def stacked(name: str) -> Tensor:
@@ -92,8 +92,8 @@ class Batch(NamedTuple):
         batch = cls(views("left"), views("right"), *high)
         return batch._replace(truth=truth) if labelled else batch
 
-    def to(self, device: torch.device | str) -> Batch:
-        """Batch on a device, pictures as numbers; does not wait for the device."""
+    def to(self, device: torch.device | str) -> StepBatch:
+        """Bring it to a device, pictures as numbers; does not wait for the device."""
 
         def moved(values: Tensor) -> Tensor:
             values = values.to(device, non_blocking=True)
@@ -101,14 +101,14 @@ class Batch(NamedTuple):
 
         return self._each(moved)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+    def _each(self, change: Callable[[Tensor], Tensor]) -> StepBatch:
         """Change every tensor, also those of the truth."""
 
         def changed(values: Tensor | None) -> Tensor | None:
             return None if values is None else change(values)
 
         truth = None if self.truth is None else Truth._make(map(changed, self.truth))
-        return Batch._make((*map(changed, self[:4]), truth, self.prepared))
+        return StepBatch._make((*map(changed, self[:4]), truth, self.prepared))
 
 
 class Examples(Dataset[Example]):
@@ -154,7 +154,7 @@ class Examples(Dataset[Example]):
         return sum(map(len, self.sources))
 
     def __getitem__(self, position: int) -> Example:
-        """Raises InputError naming a file that is damaged."""
+        """Make the example of the recipe's crop. Raises InputError naming a file that is damaged."""
         return self.at(position, self.crop)
 
     def at(self, position: int, size: tuple[int, int]) -> Example:
@@ -281,7 +281,7 @@ def _truths(
 
 
 @dataclass
-class _Steps(Dataset["Batch | PamError"]):
+class _Steps(Dataset["StepBatch | PamError"]):
     """Whole batches by step. An error for a person is a result: DataLoader would wrap it in a traceback."""
 
     examples: Examples
@@ -290,13 +290,13 @@ class _Steps(Dataset["Batch | PamError"]):
     world: int
     crops: Crops
 
-    def __getitem__(self, step: int) -> Batch | PamError:
+    def __getitem__(self, step: int) -> StepBatch | PamError:
         begun = time.process_time()
         start = (step * self.world + self.rank) * self.crops.most(self.batch)
         size = self.crops.at(step)
         try:
             pairs = [self.examples.at(start + i, size) for i in range(self.crops.pairs(self.batch, size))]
-            return Batch.of(pairs)._replace(prepared=time.process_time() - begun)
+            return StepBatch.of(pairs)._replace(prepared=time.process_time() - begun)
         except PamError as error:
             return error
 
@@ -310,7 +310,7 @@ def loader(
     rank: int = 0,
     world: int = 1,
     crops: Crops | None = None,
-) -> abc.Generator[Batch, None, None]:
+) -> abc.Generator[StepBatch, None, None]:
     """The batches of the steps start, start + 1 ... steps - 1, for one of `world` processes.
 
     batch: pairs of this process, of the examples' own crop. Step s takes the positions from s * most * world

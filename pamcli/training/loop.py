@@ -1,4 +1,4 @@
-"""The training loop, one for both networks.
+"""The training loop, one for both tasks.
 
 A step is a function of the state and of its number alone: the data and the learning rate follow from the
 number, the state is what a checkpoint holds. So a run that was stopped, or killed, goes on bit for bit.
@@ -32,7 +32,7 @@ from pamcli.training.checkpoints import (
 )
 from pamcli.training.convolutions import make_faster
 from pamcli.training.distributed import Loss, Processes
-from pamcli.training.examples import Batch
+from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, Observer, RunFolder
 from pamcli.training.recipe import Recipe, learning_rate
 from pamcli.training.tasks import averaged, make_optimizer, model_spec, taken_up, training_mode
@@ -135,7 +135,7 @@ class Trainer:
             restore_random_states(checkpoint.random)
         self.step, self.pairs = checkpoint.step, checkpoint.pairs
 
-    def take_step(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+    def take_step(self, batch: StepBatch) -> tuple[dict[str, Tensor], Tensor]:
         """One step; returns this process's shares of the terms and the gradient's norm, on the device.
 
         Raises DeviceError where the batch does not fit into memory.
@@ -174,7 +174,7 @@ class Trainer:
 
     def run(
         self,
-        batches: Iterator[Batch],
+        batches: Iterator[StepBatch],
         folder: RunFolder,
         journal: Journal | None,
         validator: Validator | None,
@@ -237,7 +237,7 @@ class _Writer:
     observer: Observer
 
     def log(self, sums: "_Sums") -> None:
-        """Raises PamError where a loss or the gradient was not finite: nothing of it has been kept."""
+        """Log the steps. Raises PamError where loss or gradient was not finite: nothing of it is kept."""
         trainer, recipe = self.trainer, self.trainer.recipe
         broken = sums.broken(count_gradient=not trainer.scaler.is_enabled())
         if trainer.processes.any_of(broken is not None):
@@ -266,7 +266,7 @@ class _Writer:
         self.observer.logged(entry)
 
     def checkpoint(self) -> None:
-        """Raises PamError where a weight is not finite, OutputError."""
+        """Save the state and its weights. Raises PamError where a weight is not finite, OutputError."""
         if self.journal is None:
             return
         state = self.trainer.state()
@@ -354,7 +354,7 @@ class _Sums:
     def seconds(self) -> float:
         return max(time.monotonic() - self._since, 1e-9)
 
-    def timed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def timed(self, batches: Iterator[StepBatch]) -> Iterator[StepBatch]:
         """The batches; what each has to be waited for is added up."""
         while True:
             asked = time.monotonic()
@@ -368,7 +368,7 @@ class _Sums:
         """Steps."""
         return len(self._figures)
 
-    def add(self, step: int, batch: Batch, values: dict[str, Tensor], norm: Tensor) -> None:
+    def add(self, step: int, batch: StepBatch, values: dict[str, Tensor], norm: Tensor) -> None:
         self._names = [*values, "gradient"]
         self._figures[step] = torch.stack([*values.values(), norm.detach()]).float()
         self.pairs += len(batch.left)

@@ -18,7 +18,7 @@ from pamcli.files.finding import listed, shown
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import agreed_disparity, grey
-from pamcli.inference.pictures import matched_size, resized
+from pamcli.inference.match_size import matched_size, resized
 
 FEWEST = 5
 MOST_ASIDE, MOST_LEARNED = 16, 100
@@ -60,7 +60,7 @@ class OwnPairs(Source):
         return eight_bits(views[0]), eight_bits(views[1])
 
     def load(self, index: int) -> Sample:
-        """Raises InputError also where a file of disparities is gone or damaged."""
+        """Load a pair with its label. Raises InputError also where that is gone or damaged."""
         left, right = self.views(index)
         path = self.label_of(index)
         try:

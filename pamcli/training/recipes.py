@@ -48,7 +48,7 @@ RECIPES: Mapping[str, Recipe] = _recipes()
 
 
 def named_recipe(name: str, task: Task) -> Recipe:
-    """Raises UsageError: no such recipe, or one of the other task."""
+    """Return the recipe of a name. Raises UsageError: there is none, or it is of the other task."""
     recipe = RECIPES.get(name)
     if recipe is not None and recipe.task == task:
         return recipe

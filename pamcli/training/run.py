@@ -101,7 +101,7 @@ def resume(
 
 
 def recipe_of(folder: RunFolder) -> Recipe:
-    """Raises InputError: no run's folder, or a recipe that cannot be read."""
+    """Read the recipe of a run's folder. Raises InputError: it is none, or the recipe cannot be read."""
     folder.require_run()
     try:
         return read_recipe(folder.recipe)
@@ -148,7 +148,7 @@ def _run(
     compute = training_compute(processes.device(machine.device), recipe.precision)
     keep_all_memory()
 
-    def take_steps() -> RunEnd:
+    def set_up_and_run() -> RunEnd:
         with ExitStack() as stack:
             processes.require_same(f"{recipe_json(recipe)} {checkpoint.step if checkpoint else 0}")
             # What a checkpoint replaces need not be there any more.
@@ -199,7 +199,7 @@ def _run(
         return replace(end, gained=gained or None)
 
     with processes.connected(compute.device):
-        return take_steps()  # whose network and its gradients' exchange are gone before the processes part
+        return set_up_and_run()  # its network and its gradients' exchange are gone before they part
 
 
 def _check_beginning(recipe: Recipe) -> None:

@@ -29,7 +29,9 @@ SMOOTHING = {
 
 
 def starting_network(recipe: Recipe) -> Network:
-    """On the CPU, in float32; what learns requires gradients. Sets torch's generators to the recipe's seed.
+    """Make the network that a run begins with: on the CPU, in float32; what learns requires gradients.
+
+    Sets torch's generators to the recipe's seed.
 
     Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale that
     they cannot be brought to.

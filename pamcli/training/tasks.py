@@ -1,4 +1,4 @@
-"""The two networks in training: what one does with a batch, its average, and what its weights file says."""
+"""The two tasks in training: what one does with a batch, its average, and what its weights file says."""
 
 import math
 
@@ -12,18 +12,18 @@ from pamcli.registry.architectures import ARCHITECTURES, IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.spec import ModelSpec
 from pamcli.registry.variants import PAPER
 from pamcli.training.distributed import Loss, Processes
-from pamcli.training.examples import Batch
+from pamcli.training.examples import StepBatch
 from pamcli.training.recipe import Recipe
 
 
 def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Loss:
-    """Loss of a network and a `Batch` on its device: this process's share of it, and its terms' values."""
+    """Loss of a network and a `StepBatch` on its device: this process's share of it, and its terms."""
 
-    def loss(network: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(network: nn.Module, batch: StepBatch) -> tuple[Tensor, dict[str, Tensor]]:
         terms = _superres(network, batch) if recipe.task == "superres" else _disparity(network, batch)
         return total_loss(terms, processes.sum_counts)
 
-    def _disparity(network: nn.Module, batch: Batch) -> Terms:
+    def _disparity(network: nn.Module, batch: StepBatch) -> Terms:
         left, right = batch.left, batch.right
         if ARCHITECTURES[recipe.architecture].normalised:
             left, right = normalised(left), normalised(right)
@@ -31,7 +31,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
             matching = network(left, right, recipe.max_disparity, all_stages=True)
         return matching_terms(matching, left, right, recipe.losses, truth_of(batch))
 
-    def _superres(network: nn.Module, batch: Batch) -> Terms:
+    def _superres(network: nn.Module, batch: StepBatch) -> Terms:
         assert batch.left_high is not None
         # Channels side by side, as the weights are: a step takes half to three quarters of the time on a CPU.
         views = [view.contiguous(memory_format=torch.channels_last) for view in (batch.left, batch.right)]
@@ -43,7 +43,7 @@ def loss_function(recipe: Recipe, compute: Compute, processes: Processes) -> Los
     return loss
 
 
-def truth_of(batch: Batch) -> Truth:
+def truth_of(batch: StepBatch) -> Truth:
     """Truth of a batch; nothing is known where it has no labels, so that all steps have the same terms."""
     if batch.truth is not None:
         return batch.truth

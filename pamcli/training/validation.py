@@ -79,7 +79,7 @@ class Validator:
 
     @classmethod
     def open(cls, texts: Sequence[str], scale: int | None) -> "Validator":
-        """Raises UsageError, InputError: no such data, or a first pair without truth, or without figures."""
+        """Open sets to measure on. Raises UsageError, InputError: no such data, or one without truth."""
         sets = []
         for text in texts:
             spec = parse_data(text)

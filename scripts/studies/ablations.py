@@ -128,7 +128,7 @@ def train(given: argparse.Namespace, row: Row, folder: Path, more: Sequence[str]
 
 
 def steps_of(folder: Path) -> int:
-    """That a run has taken, as its weights say."""
+    """Steps that a run has taken, as its weights say."""
     weights = folder / "last.safetensors"
     return int(read_header(weights).spec.training.split("; ")[1].split()[0]) if weights.exists() else 0
 

@@ -24,7 +24,7 @@ from pamcli.data.open import open_data
 from pamcli.inference.device import training_compute
 from pamcli.inference.memory import keep_all_memory, without_denormals
 from pamcli.training.distributed import Processes, wrap
-from pamcli.training.examples import Batch, Examples, loader
+from pamcli.training.examples import Examples, StepBatch, loader
 from pamcli.training.loop import Trainer
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import named_recipe
@@ -114,7 +114,7 @@ def _trainer(recipe: Recipe, device: str) -> Trainer:
     return Trainer(recipe, recipe.steps, network, loss, compute, processes, "")
 
 
-def _speed(recipe: Recipe, batches: Iterator[Batch], trainer: Trainer | None) -> Speed:
+def _speed(recipe: Recipe, batches: Iterator[StepBatch], trainer: Trainer | None) -> Speed:
     """The first steps left out."""
     done, start, begun = 0, time.perf_counter(), time.process_time()
     for number, batch in enumerate(batches):

@@ -52,7 +52,7 @@ COMMANDS = {
     "export": "weights export passrnet-x2 -o out/net.onnx",
 }
 MANY = [*BATCHES, "train", "eval --save", "prepare", "prepare folders", "stereograms"]
-"""Those that write more than one result into a folder, one after the other."""
+"""Commands that write more than one result into a folder, one after the other."""
 
 pytestmark = pytest.mark.usefixtures("networks", "inputs")
 

@@ -13,8 +13,8 @@ from pamcli.errors import UsageError
 from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
 from pamcli.inference import loading
+from pamcli.inference.match_size import AUTO_LARGEST, AUTO_PIXELS, matched_size, resized
 from pamcli.inference.matcher import EXTRAS, StereoMatcher
-from pamcli.inference.pictures import AUTO_LARGEST, AUTO_PIXELS, matched_size, resized
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 

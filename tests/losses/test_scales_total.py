@@ -8,10 +8,10 @@ from torch.nn.functional import smooth_l1_loss
 
 from pamcli.losses.total import matching_terms
 from pamcli.losses.weights import LossWeights
-from pamcli.networks.pasmnet2 import ScaledMatching, ScaleMatching, attention_logs
+from pamcli.networks.pasmnet2 import FoundAtScale, PASMnet2Matching, attention_logs
 
 
-def example_matching() -> ScaledMatching:
+def example_matching() -> PASMnet2Matching:
     """Disparities and attention by chance."""
     torch.manual_seed(0)
     scales = []
@@ -19,8 +19,8 @@ def example_matching() -> ScaledMatching:
         h, w = HEIGHT // stride, WIDTH // stride
         d = [torch.rand(1, h, w) * 36 / stride for _ in range(1 + updates)]
         logs = attention_logs(torch.randn(1, h, w, w), None)
-        scales.append(ScaleMatching(*logs, torch.ones(1, h, w), d[0], tuple(d[1:])))
-    return ScaledMatching(36 * torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), torch.randn(1, h, w))
+        scales.append(FoundAtScale(*logs, torch.ones(1, h, w), d[0], tuple(d[1:])))
+    return PASMnet2Matching(36 * torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), torch.randn(1, h, w))
 
 
 def test_the_expected_error_is_held_against_that_of_the_pixel_next_to_each_cells_centre() -> None:

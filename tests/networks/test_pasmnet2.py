@@ -15,7 +15,7 @@ from pamcli.networks.pasmnet2 import (
     REACH,
     UPDATES,
     PASMnet2,
-    ScaledMatching,
+    PASMnet2Matching,
     Stage,
     attention_logs,
     attention_near,
@@ -125,7 +125,7 @@ def test_every_weight_learns_and_the_matching_learns_through_the_updates() -> No
 def test_the_likelihood_of_either_direction_teaches_the_matching() -> None:
     network = disturbed().train()
     for direction in ("right_to_left", "left_to_right"):
-        found: ScaledMatching = network(*pictures(small=True))
+        found: PASMnet2Matching = network(*pictures(small=True))
         for scale in found.scales:
             network.zero_grad()
             logs: Tensor = getattr(scale, direction)

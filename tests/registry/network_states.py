@@ -15,7 +15,7 @@ NAMES = (
     *("passrnet2-camera-x2", "passrnet2-camera-x4", "passrnet-x2", "passrnet-x4"),
 )
 IMPORTED = ("pasmnet2", "pasmnet", "passrnet-x2", "passrnet-x4")
-"""Those that there are checkpoints of in the authors' layout."""
+"""Networks that there are checkpoints of in the authors' layout."""
 
 
 @cache

@@ -161,7 +161,7 @@ def test_the_dark_the_sun_and_rain_leave_the_truth_as_it_is() -> None:
 
 
 def test_rain_and_noise_are_unlike_in_both_views() -> None:
-    """On an even wall, where the views are alike."""
+    """An even wall, where the views are alike."""
     from pamcli.scenes.weather import rainy, underexposed
 
     even = np.full((64, 128, 3), 100, np.uint8)

@@ -12,7 +12,7 @@ from random_networks import normalised, pasmnet2, picture_pair
 from torch import Tensor, nn
 
 from pamcli.networks.pasmnet import ParallaxAttentionBlock
-from pamcli.networks.pasmnet2 import ScaledMatching
+from pamcli.networks.pasmnet2 import PASMnet2Matching
 from pamcli.streaming.matching import lowered
 from pamcli.streaming.pasmnet2 import Attended, StreamedPASMnet2, product
 from pamcli.streaming.rolling import Given, folded
@@ -32,10 +32,10 @@ def views_of(height: int, width: int) -> Tensor:
 
 
 @cache
-def plain(height: int, width: int, prior: int | None) -> ScaledMatching:
+def plain(height: int, width: int, prior: int | None) -> PASMnet2Matching:
     views = views_of(height, width)
     with torch.inference_mode():
-        found: ScaledMatching = pasmnet2()(views[:1], views[1:], prior)
+        found: PASMnet2Matching = pasmnet2()(views[:1], views[1:], prior)
     return found
 
 

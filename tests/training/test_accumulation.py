@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pamcli.inference.device import Compute
 from pamcli.training.distributed import Processes
-from pamcli.training.examples import Batch
+from pamcli.training.examples import StepBatch
 from pamcli.training.loop import Trainer
 from pamcli.training.recipes import RECIPES
 
@@ -23,7 +23,7 @@ def taken(accumulate: int) -> tuple[dict[str, float], list[Tensor]]:
     torch.manual_seed(5)
     network = nn.Conv2d(3, 3, 1)
 
-    def loss(batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(batch: StepBatch) -> tuple[Tensor, dict[str, Tensor]]:
         error = (network(batch.left) - batch.right).square().mean()
         return error, {"error": error.detach()}
 
@@ -31,7 +31,7 @@ def taken(accumulate: int) -> tuple[dict[str, float], list[Tensor]]:
     compute = Compute(torch.device("cpu"), "fp32")
     trainer = Trainer(recipe, 1, network, loss, compute, Processes(), "about")
     left, right = torch.rand(2, PAIRS, 3, 4, 4, generator=torch.Generator().manual_seed(1)).unbind()
-    figures, _ = trainer.take_step(Batch(left, right))
+    figures, _ = trainer.take_step(StepBatch(left, right))
     gradients = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
     return {name: value.item() for name, value in figures.items()}, gradients
 

@@ -26,7 +26,7 @@ from example_pairs import (
 from pamcli.data.open import open_data
 from pamcli.data.source import Sample
 from pamcli.errors import DeviceError, InputError
-from pamcli.training.examples import Batch, Examples, loader
+from pamcli.training.examples import Examples, StepBatch, loader
 
 
 def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> None:
@@ -60,7 +60,7 @@ def test_batches_hold_bytes_that_become_numbers_and_masks_of_what_is_known() -> 
 def test_a_batch_without_any_label_has_no_truth_and_one_of_numbers_stays_as_it_is() -> None:
     (batch,) = loader(examples(unlabelled(pair())), 0, 1, 2, workers=0)
     assert batch.truth is None
-    made = Batch(torch.full((1, 3, 4, 4), 0.3), torch.full((1, 3, 4, 4), 0.6))
+    made = StepBatch(torch.full((1, 3, 4, 4), 0.3), torch.full((1, 3, 4, 4), 0.6))
     assert torch.equal(made.to("cpu").left, made.left)
 
 
@@ -76,7 +76,7 @@ def test_batches_of_super_resolution_hold_both_sizes() -> None:
     assert batch.truth.disparity.shape == (3, 6, 10)
 
 
-def colours(batches: Iterator[Batch]) -> list[list[int]]:
+def colours(batches: Iterator[StepBatch]) -> list[list[int]]:
     return [batch.left[:, 0, 0, 0].tolist() for batch in batches]
 
 

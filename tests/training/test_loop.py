@@ -18,7 +18,7 @@ from pamcli.inference.device import Compute, reproducible
 from pamcli.training import checkpoints
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint
 from pamcli.training.distributed import Processes
-from pamcli.training.examples import Batch
+from pamcli.training.examples import StepBatch
 from pamcli.training.journal import Journal, NoObserver, RunFolder
 from pamcli.training.loop import RunEnd, Stop, Trainer
 from pamcli.training.recipe import Recipe, learning_rate
@@ -30,13 +30,13 @@ RECIPE = replace(RECIPES["scenes"], steps=STEPS, batch=2, log_every=2, checkpoin
 Values = dict[str, Tensor]
 
 
-def plain_loss(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+def plain_loss(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
     picture = network(batch.left)
     terms = {"refined": picture.square().mean(), "likelihood": (picture - batch.right).abs().mean()}
     return torch.stack(list(terms.values())).sum(), {name: value.detach() for name, value in terms.items()}
 
 
-Loss = Callable[[nn.Module, Batch], tuple[Tensor, Values]]
+Loss = Callable[[nn.Module, StepBatch], tuple[Tensor, Values]]
 
 
 class Run:
@@ -70,12 +70,12 @@ class Run:
         """before: called with the number of the step (from 1) that is about to be taken."""
         trainer = trainer or self.trainer()
 
-        def batches() -> Iterator[Batch]:
+        def batches() -> Iterator[StepBatch]:
             for step in range(trainer.step, STEPS):
                 generator = torch.Generator().manual_seed(step)
                 left, right = torch.rand(2, 2, 3, 4, 4, generator=generator).unbind()
                 before(step + 1)
-                yield Batch(left, right)
+                yield StepBatch(left, right)
 
         with Journal(self.folder, trainer.step) as journal, reproducible(torch.device("cpu")):
             return trainer.run(
@@ -116,7 +116,7 @@ def test_the_log_has_the_means_of_its_steps_and_the_rate(tmp_path: Path) -> None
     run = Run(tmp_path / "run")
     each: list[Values] = []
 
-    def loss(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+    def loss(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         share, values = plain_loss(network, batch)
         each.append(values)
         return share, values
@@ -156,7 +156,7 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path: Path, killed: int) 
 def test_chance_goes_on_where_it_was_too(tmp_path: Path) -> None:
     """What a network or a loss draws of torch's generator while it learns."""
 
-    def drawing(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+    def drawing(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         return plain_loss(network, batch._replace(left=batch.left + torch.rand(batch.left.shape)))
 
     whole, parted = Run(tmp_path / "whole", loss=drawing), Run(tmp_path / "parted", loss=drawing)
@@ -201,7 +201,7 @@ def test_a_loss_that_is_not_finite_is_named_and_never_kept(tmp_path: Path, bad: 
     run = Run(tmp_path / "run")
     steps = 0
 
-    def diverging(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+    def diverging(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         nonlocal steps
         steps += 1
         share, values = plain_loss(network, batch)
@@ -221,7 +221,7 @@ def test_a_loss_that_is_not_finite_is_named_and_never_kept(tmp_path: Path, bad: 
 def test_a_gradient_that_is_not_finite_is_named(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
 
-    def rooted(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+    def rooted(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         share, values = plain_loss(network, batch)
         # The square root of zero has a value, and no derivative.
         return share + (0 * network(batch.left)).sum().sqrt(), values
@@ -264,7 +264,7 @@ def test_a_batch_that_does_not_fit_is_one_line(tmp_path: Path, error: Exception)
     run = Run(tmp_path / "run")
     steps = 0
 
-    def huge(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+    def huge(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         nonlocal steps
         steps += 1
         if steps == 5:
@@ -278,7 +278,7 @@ def test_a_batch_that_does_not_fit_is_one_line(tmp_path: Path, error: Exception)
 
 
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
-    def wrong(network: nn.Module, batch: Batch) -> tuple[Tensor, Values]:
+    def wrong(network: nn.Module, batch: StepBatch) -> tuple[Tensor, Values]:
         raise RuntimeError("shapes do not fit")
 
     with pytest.raises(RuntimeError, match="shapes do not fit"):
@@ -305,7 +305,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path, monkeypatch
 def test_the_gradient_is_clipped(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", replace(RECIPE, clip=1e-3))
     trainer = run.trainer()
-    _, norm = trainer.take_step(Batch(torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4)))
+    _, norm = trainer.take_step(StepBatch(torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4)))
     after = torch.stack([p.grad.norm() for p in trainer.network.parameters() if p.grad is not None]).norm()
     assert norm.item() > 1e-3
     assert after.item() == pytest.approx(1e-3, rel=1e-3)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pamcli.inference.device import Compute
 from pamcli.training.distributed import Processes
-from pamcli.training.examples import Batch
+from pamcli.training.examples import StepBatch
 from pamcli.training.loop import Trainer
 from pamcli.training.recipes import RECIPES
 
@@ -18,7 +18,7 @@ def trainer() -> Trainer:
     torch.manual_seed(5)
     network = nn.Conv2d(3, 3, 1)
 
-    def loss(batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(batch: StepBatch) -> tuple[Tensor, dict[str, Tensor]]:
         return (network(batch.left) - batch.right).square().mean(), {}
 
     compute = Compute(torch.device("cpu"), "fp16")
@@ -27,7 +27,7 @@ def trainer() -> Trainer:
 
 def test_the_scale_of_the_gradients_goes_on_where_it_was() -> None:
     one, other = trainer(), trainer()
-    one.take_step(Batch(*torch.rand(2, 2, 3, 4, 4)))
+    one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
     one.scaler.update(1024.0)
     assert other.scaler.get_scale() != 1024
     other.restore(one.state())
@@ -36,10 +36,10 @@ def test_the_scale_of_the_gradients_goes_on_where_it_was() -> None:
 
 def test_a_checkpoint_from_before_there_were_several_rates_is_taken() -> None:
     one, other = trainer(), trainer()
-    one.take_step(Batch(*torch.rand(2, 2, 3, 4, 4)))
+    one.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
     checkpoint = one.state()
     for group in checkpoint.optimizer["param_groups"]:
         del group["factor"]
     other.restore(checkpoint)
-    other.take_step(Batch(*torch.rand(2, 2, 3, 4, 4)))
+    other.take_step(StepBatch(*torch.rand(2, 2, 3, 4, 4)))
     assert other.step == 2

@@ -13,17 +13,17 @@ from pamcli.losses.total import Truth
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.training.distributed import Processes
-from pamcli.training.examples import Batch
+from pamcli.training.examples import StepBatch
 from pamcli.training.recipes import RECIPES
 from pamcli.training.tasks import loss_function, model_spec, normalised, training_mode
 
 CPU = Compute(torch.device("cpu"), "fp32")
 
 
-def pair(truth: Truth | None = None) -> Batch:
+def pair(truth: Truth | None = None) -> StepBatch:
     torch.manual_seed(0)
     left, right = torch.rand(2, 2, 3, 32, 64).unbind()
-    return Batch(left, right, truth=truth)
+    return StepBatch(left, right, truth=truth)
 
 
 def test_pasmnet_is_given_normalised_views() -> None:
