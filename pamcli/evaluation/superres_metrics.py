@@ -123,9 +123,8 @@ def superres_pair(
                 "convert the pictures to 8 bits first",
             )
     if left.shape != right.shape:
-        raise InputError(
-            f"{name}: the views differ in size, {size_of(left.shape[:2])} and {size_of(right.shape[:2])} pixels"
-        )
+        sizes = " and ".join(size_of(view.shape[:2]) for view in (left, right))
+        raise InputError(f"{name}: the views differ in size, {sizes} pixels")
     height, width = (side - side % scale for side in left.shape[:2])
     if width < LEFT_MARGIN + _WINDOW or height < _WINDOW:
         raise InputError(
