@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +15,8 @@ from pamcli.cli.groups import OptionGroup, flag, option, set_options
 from pamcli.cli.network import Matching, Upscaling
 from pamcli.cli.options import DATA, FORM, PRECISION, Compute, Precision, at_most_one
 from pamcli.errors import UsageError
-from pamcli.files.outputs import check_new_file
+from pamcli.files.finding import shown as shown_path
+from pamcli.files.outputs import check_beside, check_new_file
 from pamcli.registry.catalog import DEFAULT_SCALE, keep_networks
 
 if TYPE_CHECKING:
@@ -97,17 +99,25 @@ class Shown(options.NewFile):
     )
     compare: bool = flag("Show published figures for these sets beside it.")
 
-    def check(self, *weights: str | None) -> None:
+    def check(self, data: Iterable[str], *weights: str | None) -> None:
         """Check the files that are to be written, before any work. Raises UsageError, OutputError.
 
-        weights: what networks are read from.
+        data: sets, as of --data, which may be lists in files. weights: what networks are read from.
         """
+        lists = [place for each in data if os.path.isfile(place := each.partition(":")[2].partition("?")[0])]
         files = [("--per-image", self.per_image, [".csv"]), ("--report", self.report, [".html"])]
         files += [("--table", path, [".tex", ".md", ".csv"]) for path in self.table or ()]
         for name, path, suffixes in files:
             if path is not None:
                 check_new_file(path, *suffixes, overwrite=self.overwrite, option=name)
-        keep_networks([path for _, path, _ in files], *weights)
+        paths = [path for _, path, _ in files if path is not None]
+        keep_networks(paths, *weights)
+        places = [os.path.realpath(path) for path in paths]
+        for path, place in zip(paths, places, strict=True):
+            if places.count(place) > 1:
+                raise UsageError(f"{shown_path(path)} is asked for twice", "give each file its own name")
+        for path in paths:
+            check_beside(path, [*lists])
 
 
 def measured(
@@ -120,13 +130,16 @@ def measured(
     how: dict[str, Any] = {"compare": shown.compare, "worst": WORST if shown.report else 0}
     with console.progress("pairs", sum(map(len, sets))) as bar:
         found = evaluate(task, sets, methods, **how, advance=bar.advance, watch=bar.watch)
-    found.write(per_image=shown.per_image, report=shown.report, tables=shown.table or ())
-    for warning in found.warnings:
-        console.warn(warning)
-    # On stdout, too: a table that was kept without them cannot be compared with anything.
-    lines = [*(f"{name}: {value}" for name, value in found.facts), *(f"note: {note}" for note in found.notes)]
-    tables = found.text(shutil.get_terminal_size().columns).split("\n")
-    console.answer(found.json(), *tables, "", *lines)
+    try:
+        found.write(per_image=shown.per_image, report=shown.report, tables=shown.table or ())
+    finally:  # what was measured for hours is printed, whatever became of the files
+        for warning in found.warnings:
+            console.warn(warning)
+        # On stdout, too: a table that was kept without them cannot be compared with anything.
+        lines = [f"{name}: {value}" for name, value in found.facts]
+        lines += [f"note: {note}" for note in found.notes]
+        tables = found.text(shutil.get_terminal_size().columns).split("\n")
+        console.answer(found.json(), *tables, "", *lines)
 
 
 def _protocols() -> Iterable[str]:
@@ -208,7 +221,7 @@ def disparity(
 
     console = messages.console(jsonl=shown.as_json)
     given.check(network)
-    shown.check(network.weights, *(what for _, what in given.method or ()))
+    shown.check(given.data, network.weights, *(what for _, what in given.method or ()))
     comparing = len(given.method or ()) > 1
     rules = tuple(given.protocol or ())
     task = Disparity(given.max_gt, given.resize, given.study, comparing, rules)
@@ -260,7 +273,7 @@ def superres(
         raise UsageError("--right-view and --save are about a network, and none is run")
     if predictions is not None and given.degrade is not None:
         raise UsageError("--degrade: the pictures in --predictions were made of others")
-    shown.check(network.weights)
+    shown.check(given.data, network.weights)
     sets, keep = given.opened(console), None
     if save is not None:
         from pamcli.evaluation.saved_views import SavedViews

@@ -111,6 +111,11 @@ class Listed(Source):
         sample = Sample(files.name, left, right, **known)
         return sample if self.times == 1 else reduced(sample, self.times)
 
+    def has_truth(self) -> bool:
+        """Whether any pair has disparities to learn from: by its files, or as its first sample says."""
+        truths = {"disparity", "right_disparity"}
+        return any(truths & each.parts.keys() for each in self.files) or super().has_truth()
+
     def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)
         pairs.spec, pairs.times = self.spec, self.times
@@ -284,6 +289,7 @@ class Patterns:
             *(parts, places, [f"no {name} {each}" for name, each in lacking], self.calibration),
         )
         found.times = self.sizes.get(said.get("size", ""), 1)
+        found.full_size = bool(self.sizes) and found.times == 1
         return found
 
 

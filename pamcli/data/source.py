@@ -86,6 +86,8 @@ class Source(ABC):
     """Every sample is two picture files."""
     times = 1
     """How many times smaller the pictures are made than on disk; their truth stays as fine as it is."""
+    full_size = False
+    """The pictures are known to be of the size that a benchmark measures in."""
     of_patches = False
     """Every sample is a window of a picture."""
 
@@ -156,7 +158,7 @@ class Source(ABC):
         return found[1] if found else name
 
     def has_truth(self) -> bool:
-        """Whether there are disparities to learn from: in its first sample. Raises InputError."""
+        """Whether there are disparities to learn from, in its first sample at least. Raises InputError."""
         sample = self.load(0)
         return sample.disparity is not None or sample.right_disparity is not None
 

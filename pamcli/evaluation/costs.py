@@ -5,24 +5,28 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import torch
 
 Result = TypeVar("Result")
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def peak_of(run: Callable[[], Result], *, cuda: bool = False) -> tuple[Result, int | None]:
+def peak_of(run: Callable[[], Result], *, gpu: "torch.device | None" = None) -> tuple[Result, int | None]:
     """Run something: what it returns, and the bytes that it took at most beyond those held before.
 
-    cuda: of the GPU's memory, else of this process's. None: this system does not tell (it is not Linux).
+    gpu: of this GPU's memory, else of this process's. None: this system does not tell (it is not Linux).
     """
-    if cuda:
-        from pamcli.inference.memory import gpu_peak_of
+    from pamcli.inference.memory import gpu_peak_of, remember_peak
 
-        return gpu_peak_of(run)
+    if gpu is not None:
+        return gpu_peak_of(run, gpu)
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)  # what is free but kept would be taken again unseen
+    remember_peak()
     try:
         _RESET.write_text("5")  # the peak becomes what is held now
         held = _status("VmRSS")

@@ -118,11 +118,13 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
         if self.comparing:
             asked |= {"parts": True, "ranges": comparison.DISTANCES}
         if not self.protocols:
-            return DisparityMeter(usual_protocol(name, max_gt=self.max_gt, **asked))
+            usual = usual_protocol(name, max_gt=self.max_gt, **asked)
+            return DisparityMeter(usual, full_size=source.full_size)
         rules = {each: named_protocol(each, name, resize=self.resize) for each in self.protocols}
-        if own := rules[self.protocols[0]].ranges:
+        if (own := rules[self.protocols[0]].ranges) and self.study != "range":
             asked["ranges"] = own
-        return DisparityMeter(named_protocol(self.protocols[0], name, **asked), rules)
+        first = named_protocol(self.protocols[0], name, **asked)
+        return DisparityMeter(first, rules, full_size=source.full_size)
 
     def ready(self, method: Method | None, source: Source) -> Estimates:
         assert method is not None
@@ -144,7 +146,7 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
     def shown(
         self, case: Sample, answers: Mapping[str, Estimate], images: Sequence[ImageFigures]
     ) -> ShownPair:
-        """Draw a pair; of one network with maps of where it contradicts itself: left-right, in a cycle."""
+        """Draw a pair; of one network with maps of where its views differ, and where it doubts."""
         assert case.disparity is not None
         said = [
             f"D1 {image.figures['all']['d1']:.1f} %, end-point error {image.figures['all']['epe']:.2f} px"

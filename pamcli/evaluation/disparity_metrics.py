@@ -105,11 +105,19 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         self,
         protocol: DisparityProtocol | None = None,
         beside: Mapping[str, DisparityProtocol] | None = None,
+        *,
+        full_size: bool = False,
     ) -> None:
-        """beside: other rules by which the same estimates are measured, by name."""
+        """beside: other rules by which the same estimates are measured, by name.
+
+        full_size: the pictures are of the size that the benchmark measures in.
+        """
         self._images: list[ImageFigures] = []
         self.protocol = protocol or DisparityProtocol()
-        self._beside = {name: DisparityMeter(rules) for name, rules in (beside or {}).items()}
+        self.full_size = full_size
+        self._beside = {
+            name: DisparityMeter(rules, full_size=full_size) for name, rules in (beside or {}).items()
+        }
         self._counters: dict[str, Counter[str]] = {}
         self._histograms = {"all": ErrorHistogram(), "noc": ErrorHistogram()}
         self._confidence = ConfidenceTally()
@@ -180,7 +188,7 @@ class DisparityMeter(Meter[Sample, Estimate, DisparitySummary]):
         image = ImageFigures(sample.name, regions, answer.seconds, answer.memory)
         self._images.append(image)
         self._ratios.append(_typical_ratio(answer.disparity, case.disparity))
-        self._without_fine += bool(protocol.fine and case.fine is None)
+        self._without_fine += bool(protocol.fine and case.fine is None and not self.full_size)
         self._clipped += bool(bounded)
         return image
 

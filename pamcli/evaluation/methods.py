@@ -121,9 +121,10 @@ class NetworkMethod(Method):
         """Match one pair, and take the time. extras: what is asked for beside the disparity."""
         self._note_departure(left)
         run = partial(self.network, left, right)
-        on_gpu = self.network.compute.describe()["device"].startswith("cuda")
+        device = self.network.compute.device
+        gpu = device if device.type == "cuda" else None
         start = time.perf_counter()
-        found, memory = peak_of(partial(run, extras=extras, **self._watched(left)), cuda=on_gpu)
+        found, memory = peak_of(partial(run, extras=extras, **self._watched(left)), gpu=gpu)
         seconds = time.perf_counter() - start
         return Estimate(found.disparity, found.visible, found.confidence, seconds, memory, run)
 

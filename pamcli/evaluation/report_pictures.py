@@ -99,10 +99,10 @@ def shown_methods(
 def consistency_panels(
     disparity: NDArray[np.float32], right: NDArray[np.float32], confidence: NDArray[np.float32]
 ) -> tuple[Panel, Panel]:
-    """Draw where a network contradicts itself: between the views, and on the way to the right view and back.
+    """Draw where a network contradicts itself between the views, and where it doubts.
 
     disparity, right: (H, W) of the left and the right view, pixels, positive. confidence: (H, W) in [0, 1],
-    of the attention's cycle (Equation 3). A match outside the right view has no left-right difference.
+    as the network means it. A match outside the right view has no left-right difference.
     """
     width = disparity.shape[1]
     match = np.arange(width) - disparity
@@ -110,10 +110,10 @@ def consistency_panels(
     nearest = np.rint(np.clip(match, 0, width - 1)).astype(np.intp)
     difference = np.abs(disparity - np.take_along_axis(right, nearest, axis=1))
     difference = np.where(inside, difference, np.nan).astype(np.float32)
-    cycle = (1 - confidence).astype(np.float32)
+    doubt = (1 - confidence).astype(np.float32)
     return (
         Panel("Left-right difference, dark 0 to bright 3 px", colorize(difference, 0.0, 3.0), "map"),
-        Panel("Cycle error, dark 0 to bright 1", colorize(cycle, 0.0, 1.0), "map"),
+        Panel("Doubt (1 - confidence), dark 0 to bright 1", colorize(doubt, 0.0, 1.0), "map"),
     )
 
 

@@ -32,6 +32,8 @@ class MeasuredSet(Generic[Total]):
     """What methods reach on a data set."""
 
     source: Source
+    label: str
+    """Its name in tables."""
     methods: Mapping[str, Total]
     """Summaries by the names of the methods, the one in question last."""
     variants: Mapping[float, Total]
@@ -41,11 +43,6 @@ class MeasuredSet(Generic[Total]):
     """Samples for which one of the methods has nothing: they are measured for none."""
     worst: tuple[Callable[[], ShownPair], ...]
     """Each draws one of the worst pairs, the worst first."""
-
-    @property
-    def label(self) -> str:
-        """Its name in tables."""
-        return self.source.label
 
     @property
     def last(self) -> Total:
@@ -157,14 +154,14 @@ def evaluate(
     measured: list[MeasuredSet[Total]] = []
     notes: list[str] = []
     pairs: list[ShownPair] = []
-    for source in sets:
+    for source, label in zip(sets, _labels(sets), strict=True):
         runs = {each: task.ready(one, source) for each, one in named.items()}
         found = measure(task, source, runs, variants=task.variants(method), worst=worst, advance=advance)
         if found.left_out:
             notes.append(f"{len(found.left_out)} without a prediction, left out: {listed(found.left_out)}")
         notes += [note for one in methods for note in one.notes()]
         pairs += [draw() for draw in found.worst]
-        measured.append(found)
+        measured.append(replace(found, label=label))
     several = len(named) > 1 or bool(task.baseline)
     about = [("method", f"{name} alone")] if method is None else [*method.facts(), *task.facts(method)]
     title = about[0][1]
@@ -248,12 +245,20 @@ def measure(
         notes.append(f"{missing}, left out: {listed(without_truth)}")
     return MeasuredSet(
         source,
+        source.label,
         totals,
         {key: meter.summary() for key, meter in varied.items()},
         tuple(notes),
         tuple(left_out),
         tuple(draw for _, draw in bad),
     )
+
+
+def _labels(sets: Sequence[Source]) -> list[str]:
+    """Name each set in tables: as a whole, where that can be said of more than one."""
+    labels = [source.label for source in sets]
+    texts = [source.spec.text if source.spec else source.label for source in sets]
+    return [text if labels.count(label) > 1 else label for label, text in zip(labels, texts, strict=True)]
 
 
 def opened(data: Iterable[str | Source]) -> list[Source]:
@@ -355,7 +360,7 @@ def _cost(
     if not known or network is None:
         return [], {"seconds_per_pair": None, "peak_memory_bytes": None}
     mean, memory = sum(known) / len(known), network.compute.peak_memory()
-    where = "on the GPU" if network.compute.describe()["device"].startswith("cuda") else "in all"
+    where = "on the GPU" if network.compute.device.type == "cuda" else "in all"
     facts = [("time", f"{mean:.3f} s a pair, {what}"), ("peak memory", f"{memory / 1e9:.2f} GB {where}")]
     return facts, {"seconds_per_pair": mean, "peak_memory_bytes": memory}
 
@@ -363,11 +368,13 @@ def _cost(
 def _with_published(page: Evaluation, sets: Sequence[AnySet], method: str, scale: int | None) -> Evaluation:
     """Add the published rows of every set that has some, below the row of the method in question."""
     tables, rows, notes = {}, {}, [*page.notes]
-    for name, one in {one.source.spec.info.name: one for one in sets if one.source.spec}.items():
+    known = [(one.source.spec.info.name, one) for one in sets if one.source.spec]
+    for name, one in known:
+        place = name if [each for each, _ in known].count(name) == 1 else one.label
         if published := published_rows(name, scale):
-            tables[name] = published_table(published, name, one.last.headline, method)
-            rows[name] = [json_row(row) for row in tables[name].rows[1:]]
+            tables[place] = published_table(published, name, one.last.headline, method)
+            rows[place] = [json_row(row) for row in tables[place].rows[1:]]
         else:
-            notes.append(f"no published rows are known for {name}")
+            notes.append(f"no published rows are known for {place}")
     numbers = {**page.numbers, "published": rows}
     return replace(page, published=tables, notes=tuple(notes), numbers=numbers)

@@ -192,19 +192,29 @@ def taken_memory(device: torch.device) -> int:
         return peak_memory(device)
 
 
+_PEAKS: dict[torch.device, int] = {}  # what was the most before a device's count of it began anew
+
+
 def peak_memory(device: torch.device) -> int:
     """Bytes: the most that this process has held, of the GPU's memory where it computes there."""
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+        return max(torch.cuda.max_memory_allocated(device), _PEAKS.get(device, 0))
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    return max(most if sys.platform == "darwin" else most * 1024, _PEAKS.get(torch.device("cpu"), 0))
 
 
-def gpu_peak_of(run: Callable[[], Result]) -> tuple[Result, int]:
+def remember_peak(device: torch.device | None = None) -> None:
+    """Keep what `peak_memory` says, before the count of it begins anew. None: of this process's memory."""
+    device = device or torch.device("cpu")
+    _PEAKS[device] = peak_memory(device)
+
+
+def gpu_peak_of(run: Callable[[], Result], device: torch.device) -> tuple[Result, int]:
     """Run something: what it returns, and the bytes of the GPU that it took beyond those held before."""
-    torch.cuda.reset_peak_memory_stats()
-    held = torch.cuda.memory_allocated()
-    return run(), torch.cuda.max_memory_allocated() - held
+    remember_peak(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    held = torch.cuda.memory_allocated(device)
+    return run(), torch.cuda.max_memory_allocated(device) - held
 
 
 def _left_in_groups() -> Iterator[int]:

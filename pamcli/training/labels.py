@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from pamcli.data.source import Source
+from pamcli.data.source import Sample, Source
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import counted, shown
 from pamcli.files.outputs import require_apart
 from pamcli.imaging.disparity_files import encode_disparity
-from pamcli.imaging.images import Picture, eight_bits, encode_picture
+from pamcli.imaging.images import Picture, eight_bits, encode_picture, read_picture
 from pamcli.imaging.matching import grey, match_densely
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.registry.catalog import files_behind
@@ -33,6 +33,7 @@ LEAST = 0.3  # share of the pixels that must have a label, or the pair is left o
 MIRRORED = "-mirrored"  # what is added to the names of mirrored pairs
 PARTS = {"disparity": ".npy", "left": ".png", "right": ".png"}  # folders, and suffixes of the files in them
 LOG = logging.getLogger("pamcli")
+SAME = 8.0  # of 255, by which small copies of a picture and of its labelled one differ at most, in the mean
 CONTRADICTION = 2.0  # pixels by which the two differ where there is no label
 
 
@@ -55,7 +56,8 @@ def to_label(
     With each go its place in the source, and whether it is mirrored.
     mirrored: each pair a second time, left for right, its views exchanged. overwrite: those, too, that are
     there. networks: what they are read from.
-    Raises UsageError: pairs with a truth at every pixel, of two names that become one, or in that folder.
+    Raises UsageError: pairs with a truth at every pixel, of two names that become one, in that folder, or in
+    which others of their names are labelled; InputError.
     """
     if source.endless:
         raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
@@ -73,10 +75,25 @@ def to_label(
         if (other := named.setdefault(label_files(folder, name)["right"], name)) != name:
             said = f"{shown(other)} and {shown(name)} would have their labels in one file"
             raise UsageError(said, "rename one of them")
-    there = {name for name in wanted if not overwrite and label_files(folder, name)["right"].exists()}
+    there = [name for name in wanted if label_files(folder, name)["right"].exists()]
+    for name in there[:1] + there[-1:]:
+        _require_same(source.load(wanted[name][0]), wanted[name][1], label_files(folder, name)["left"])
+    if overwrite:
+        return wanted
     if there:
         LOG.info(f"{counted(len(there), 'pair')} of {len(wanted)} labelled there already")
     return {name: pair for name, pair in wanted.items() if name not in there}
+
+
+def _require_same(sample: Sample, mirrored: bool, labelled: Path) -> None:
+    """Raise UsageError where a labelled left picture is not that of a pair, but another of its name."""
+    left = sample.right[:, ::-1] if mirrored else sample.left
+    both = (eight_bits(each) for each in (left, read_picture(labelled).pixels))
+    small = [Image.fromarray(np.ascontiguousarray(each)).resize((32, 24)) for each in both]
+    one, other = (np.asarray(each, np.float32) for each in small)
+    if np.abs(one - other).mean() > SAME:
+        said = f"{shown(labelled)} is not the picture of {shown(sample.name)}: other pairs are labelled there"
+        raise UsageError(said, "give another folder")
 
 
 def label_pairs(

@@ -18,6 +18,7 @@ from pamcli.files.finding import listed, shown
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import eight_bits
 from pamcli.imaging.matching import agreed_disparity, grey
+from pamcli.imaging.resize import nearest
 from pamcli.inference.match_size import matched_size, resized
 
 FEWEST = 5
@@ -25,6 +26,8 @@ MOST_ASIDE, MOST_LEARNED = 16, 100
 """Pairs. Of fewer than the first none are kept aside; the others bound the time of labels and measuring."""
 
 SEARCHED = 0.25  # of the width, by block matching
+BLOCK_PIXELS = 1_000_000
+"""Pixels of the pictures that block matching alone looks at, which takes up to 2 GB of memory so."""
 
 REMARK = " kept aside, against block matching"
 
@@ -112,6 +115,12 @@ def said_of(learned: OwnPairs, aside: OwnPairs | None) -> list[str]:
     return lines
 
 
+def any_label(pairs: OwnPairs) -> bool:
+    """Whether any pixel of them has a label that counts. Raises InputError: a file is gone or damaged."""
+    truths = (pairs.load(index).disparity for index in range(len(pairs)))
+    return any(truth is not None and bool((truth > 0).any()) for truth in truths)
+
+
 Find = Callable[[NDArray[np.uint8], NDArray[np.uint8]], NDArray[np.float32]]
 """Finds the disparities (H, W) of both views (H, W, 3), NaN where there are none."""
 
@@ -131,5 +140,13 @@ def write_labels(labelled: OwnPairs, find: Find, indices: Iterable[int], go_on: 
 
 
 def sure_disparity(left: NDArray[np.uint8], right: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Disparities (H, W) of a pair (H, W, 3) where block matching is sure of them, pixels; NaN elsewhere."""
-    return agreed_disparity(grey(left), grey(right), max(16, int(SEARCHED * left.shape[1])))
+    """Disparities (H, W) of a pair (H, W, 3) where block matching is sure of them, pixels; NaN elsewhere.
+
+    It is searched in pictures of at most `BLOCK_PIXELS`: it takes four bytes for every pixel and disparity.
+    """
+    height, width = left.shape[:2]
+    times = max(1.0, (height * width / BLOCK_PIXELS) ** 0.5)
+    rows, columns = round(height / times), round(width / times)
+    one, other = (grey(eight_bits(resized(view, rows, columns))) for view in (left, right))
+    found = agreed_disparity(one, other, max(16, int(SEARCHED * columns)))
+    return nearest(found, width, height).astype(np.float32) * np.float32(width / columns)

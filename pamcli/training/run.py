@@ -32,7 +32,16 @@ from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder
 from pamcli.training.labels import find_labels
 from pamcli.training.loop import RunEnd, Stop, Trainer
-from pamcli.training.own_pairs import CLEARLY, REMARK, OwnPairs, apart, said_of, sure_disparity, write_labels
+from pamcli.training.own_pairs import (
+    CLEARLY,
+    REMARK,
+    OwnPairs,
+    any_label,
+    apart,
+    said_of,
+    sure_disparity,
+    write_labels,
+)
 from pamcli.training.recipe import Recipe
 from pamcli.training.recipes import read_made_with, read_recipe, recipe_json
 from pamcli.training.starting import check_start, starting_network
@@ -180,6 +189,10 @@ def _run(
             for _, learned, kept in own:
                 for line in said_of(learned, kept) if not recipe.validation else ():
                     observer.informed(line)
+            if recipe.losses.need_truth:
+                for each in examples.sources:
+                    for line in each.absent:
+                        observer.informed(f"{each.label}: {line}")
             if not (recipe.validation or aside):
                 observer.informed("no data to validate on, so no best: the last weights are the result")
             if trainer.step == steps:
@@ -188,10 +201,15 @@ def _run(
                 observer.informed(f"goes on after step {trainer.step}")
             if checkpoint is None and not _labelled(own, network, recipe, compute, processes, stop, observer):
                 return RunEnd(0, stop.reason or "terminated")
+            measuring = validator
+            if aside and not any(any_label(kept) for _, kept in aside):
+                said = "block matching is sure of nothing in the pairs that are kept aside"
+                observer.informed(f"{said}, so nothing tells whether the new weights are better")
+                trainer.measures, measuring = False, None
             stack.enter_context(reproducible(compute.device))
             stack.enter_context(without_denormals())
-            end = trainer.run(batches, folder, journal, validator, stop, observer)
-            gained = journal and validator and end.stopped is None and gain(journal.entries, validator)
+            end = trainer.run(batches, folder, journal, measuring, stop, observer)
+            gained = journal and measuring and end.stopped is None and gain(journal.entries, measuring)
             if gained:
                 observer.informed(gained.said(folder.best, folder.last))
         if processes.is_main and end.stopped is None:

@@ -84,12 +84,15 @@ class Validator:
         for text in texts:
             spec = parse_data(text)
             source = open_data(spec)
-            if scale is None and source.load(0).disparity is None:
-                raise InputError(
-                    f"{text} has no true disparity", "validate on a set that comes with ground truth"
-                )
-            if scale is not None:
-                Superres(scale).case(source.load(0))
+            # Each is looked at now: after hours a damaged one would end the run, and every one that goes on.
+            for index in range(1 if source.endless else len(source)):
+                sample = source.load(index)
+                if scale is not None:
+                    Superres(scale).case(sample)
+                elif index == 0 and sample.disparity is None:
+                    raise InputError(
+                        f"{text} has no true disparity", "validate on a set that comes with ground truth"
+                    )
             sets.append((spec, source))
         return cls(sets, scale)
 

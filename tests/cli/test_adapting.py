@@ -97,6 +97,17 @@ def test_a_run_that_stops_before_its_labels_are_found_goes_on(mine: Path) -> Non
     refuse(pam(*more, "9", "--quiet"), 3, str(label), "there is no such file", "begin a new run")
 
 
+def test_a_pair_aside_that_block_matching_knows_nothing_of_is_not_measured_on(mine: Path) -> None:
+    for side in ("left", "right"):
+        Image.new("RGB", (96, 64)).save(f"mine/{side}/2.png")
+    run = pam(*ADAPT, "--steps", "1", "-o", "run")
+    assert run.code == 0, run.stderr
+    assert "sure of nothing in the pairs that are kept aside" in run.stderr
+    assert run.lines == ["run/last.safetensors"]
+    more = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps", "2")
+    assert more.code == 0, more.stderr
+
+
 def test_of_too_few_pairs_none_is_kept_aside_and_that_is_said(mine: Path) -> None:
     for side in ("left", "right"):
         Path(f"mine/{side}/4.png").unlink()

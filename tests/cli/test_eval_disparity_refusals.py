@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from pam_program import pam, refuse, refuse_options, unchanged
 
+from pamcli.errors import OutputError
+
 KITTI = "kitti2015:kitti"
 NAMES = list(eval_trees.BOXES)
 
@@ -21,6 +23,7 @@ NAMES = list(eval_trees.BOXES)
         (["--resize", "64x-48"], ["--resize"]),
         (["--per-image", "rows.txt"], ["--per-image", ".csv"]),
         (["--report", "report.pdf"], ["--report", ".html"]),
+        (["--predictions", "made", "--per-image", "t.csv", "--table", "./t.csv"], ["t.csv", "twice"]),
         (["--max-gt", "inf"], ["--max-gt"]),
         (["--max-gt", "nan"], ["--max-gt", "nan"]),
         (["--max-gt", "0"], ["--max-gt", "0"]),
@@ -80,6 +83,30 @@ def test_a_folder_that_cannot_be_written_to_is_known_first(made: dict[str, np.nd
     Path("file").write_text("not a folder")
     with unchanged():
         refuse(pam(*arguments, "--report", "file/report.html"), 7, "file")
+
+
+def test_figures_do_not_replace_the_list_that_names_the_pairs(mine: Path) -> None:
+    pair = [str(mine / side / f"{next((mine / side).iterdir()).stem}.png") for side in ("left", "right")]
+    Path("list.csv").write_text("\t".join(pair) + "\n")
+    with unchanged():
+        refuse(
+            pam("eval", "disparity", "--data", "pairs:list.csv", "--per-image", "list.csv", "--overwrite"),
+            2,
+            "list.csv",
+        )
+
+
+def test_figures_are_printed_even_where_a_file_cannot_be_written(
+    made: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: object, **files: object) -> None:
+        raise OutputError("cannot write rows.csv: no space left")
+
+    monkeypatch.setattr("pamcli.evaluation.results.Evaluation.write", full)
+    run = pam("eval", "disparity", "--data", KITTI, "--predictions", "made", "--per-image", "rows.csv")
+    assert run.code == 7
+    assert "no space left" in run.stderr
+    assert any("D1" in line for line in run.lines)
 
 
 def test_a_damaged_picture_is_named(made: dict[str, np.ndarray]) -> None:

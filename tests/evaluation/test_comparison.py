@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from test_measuring import TRUTH, Held, Network, sample
 
 from pamcli.data.source import Sample
@@ -20,6 +21,7 @@ from pamcli.evaluation.opencv_methods import SemiGlobalMethod
 from pamcli.evaluation.protocols import DisparityProtocol
 from pamcli.evaluation.regions import found_regions
 from pamcli.evaluation.run import evaluate
+from pamcli.inference.memory import peak_memory
 
 
 @pytest.mark.parametrize(("kind", "scenes"), [("normal", 20), ("skewed", 30)])
@@ -150,6 +152,9 @@ def test_memory_is_what_was_taken_beyond_what_was_held() -> None:
     else:
         assert memory is not None
         assert 190e6 < memory < 300e6, "larger than what malloc keeps for itself"
+    most = peak_memory(torch.device("cpu"))
+    peak_of(lambda: 1)
+    assert peak_memory(torch.device("cpu")) >= most, "the peak of all pairs, not of the last one"
 
 
 def test_opencv_finds_a_shift_and_says_its_settings() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pamcli.calibration.rectified import Calibration
 from pamcli.data.open import open_data
@@ -154,7 +155,7 @@ class Network:
     def __init__(self) -> None:
         self.max_disparity: int | None = None
         self.sizes: list[tuple[int, ...]] = []
-        self.compute = self
+        self.compute, self.device = self, torch.device("cpu")
 
     def describe(self) -> dict[str, str]:
         return {"device": "cpu", "precision": "fp32"}
@@ -197,7 +198,26 @@ def test_a_study_of_the_range_limits_the_search(monkeypatch: pytest.MonkeyPatch)
     assert rows["20 px", "0 to 16"]["epe"] == 0
     assert rows["20 px", "32 to 64"]["d1"] == 100
     titles = [panel.title for panel in found.worst_pairs[0].panels]
-    assert titles[-2:] == ["Left-right difference, dark 0 to bright 3 px", "Cycle error, dark 0 to bright 1"]
+    assert titles[-2:] == [
+        "Left-right difference, dark 0 to bright 3 px",
+        "Doubt (1 - confidence), dark 0 to bright 1",
+    ]
+
+
+def test_a_study_of_the_range_keeps_its_ranges_under_rules_that_have_others(files: Path) -> None:
+    task = Disparity(study="range", protocols=("spring",))
+    found = evaluate(task, [f"pairs:{files}?first=1"], [FilesMethod(files / "made")])
+    assert "0 to 16" in [row["truth"] for row in found.json()["study"]["rows"]]
+    assert found.report().startswith(b"<!doctype html>")
+
+
+def test_sets_of_one_kind_have_names_of_their_own(files: Path) -> None:
+    other = f"pairs:{files}?left=left/{{}}.png&right=right/{{}}.png&disparity=disparity/{{}}.pfm"
+    found = evaluate(Disparity(), [f"pairs:{files}", other], [NetworkMethod(Network())], compare=True)
+    assert [each["data"] for each in found.json()["sets"]] == [f"pairs:{files}", other]
+    assert [note for note in found.notes if "no published rows" in note] == [
+        f"no published rows are known for {each}" for each in (f"pairs:{files}", other)
+    ]
 
 
 def test_files_have_one_resolution(files: Path) -> None:

@@ -210,6 +210,9 @@ def test_a_truth_without_a_finer_grid_is_measured_as_it_is_and_that_is_said() ->
     meter.add(bare, Estimate(estimate))
     meter.add(sample, Estimate(estimate))
     assert any(note.startswith("1 pair without a truth of the full size") for note in meter.summary().notes)
+    whole = DisparityMeter(named_protocol("middlebury-v3", "middlebury"), full_size=True)
+    whole.add(bare, Estimate(estimate))
+    assert not any("full size" in note for note in whole.summary().notes)
 
 
 def test_a_name_that_is_none_is_refused_with_the_nearest() -> None:

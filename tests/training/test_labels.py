@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from pamcli.data.source import Sample, Source
 from pamcli.errors import UsageError
@@ -65,3 +66,28 @@ def test_pairs_whose_labels_would_be_one_file_are_refused(tmp_path: Path, names:
         "a/b-mirrored",
         "a/c-mirrored",
     ]
+
+
+class Held(Named):
+    """Pairs of evenly coloured pictures."""
+
+    def __init__(self, *colours: int) -> None:
+        super().__init__(*(f"{index:03d}" for index in range(len(colours))))
+        self.colours = colours
+
+    def load(self, index: int) -> Sample:
+        view = np.full((48, 64, 3), self.colours[index], np.uint8)
+        return Sample(self.names[index], view, view)
+
+
+def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_path: Path) -> None:
+    Path(tmp_path, "left").mkdir()
+    Path(tmp_path, "right").mkdir()
+    for side in ("left", "right"):
+        Image.new("RGB", (64, 48), (90, 90, 90)).save(tmp_path / side / "000.png")
+    first = Held(90, 20)
+    assert [*to_label(first, tmp_path, mirrored=False, overwrite=False)] == ["001"]
+    assert [*to_label(first, tmp_path, mirrored=False, overwrite=True)] == ["000", "001"]
+    for overwrite in (False, True):
+        with pytest.raises(UsageError, match="not the picture of 000: other pairs are labelled there"):
+            to_label(Held(150, 20), tmp_path, mirrored=False, overwrite=overwrite)

@@ -89,6 +89,11 @@ def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
         assert replace(recipe, network=network).losses.need_truth  # or its terms would have been refused
 
 
+def test_a_mean_of_the_end_is_of_the_moving_average() -> None:
+    with pytest.raises(UsageError, match="average_from"):
+        replace(RECIPES["pasmnet2"], ema=None)
+
+
 def test_labels_of_one_s_own_are_disparities() -> None:
     with pytest.raises(UsageError, match="super-resolution"):
         replace(RECIPES["superres"], own_labels=True)

@@ -49,6 +49,13 @@ def nothing() -> None:
     pass
 
 
+def test_every_pair_is_looked_at_before_a_run(kitti: str, tmp_path: Path) -> None:
+    assert Validator.open([kitti], None).sets
+    (tmp_path / "training/image_3/000002_10.png").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"image_3/000002_10\.png"):
+        Validator.open([kitti], None)
+
+
 def test_disparity_s_figures_are_those_of_the_stored_file(kitti: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     spec = ModelSpec("pasmnet", max_disparity=32)

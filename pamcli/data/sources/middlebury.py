@@ -96,7 +96,9 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
     compared = [name for name in lefts if places["visible"].get(name) == places["disparity"].get(name)]
     said = f"no mask0nocc.png for {counted(len(compared), 'pair')}: visible is where both truths agree"
     parts = (*(truth if split == "training" else ()), calibration)
-    return paired(lefts, rights, parts, places, [said] if compared and split == "training" else ())
+    found = paired(lefts, rights, parts, places, [said] if compared and split == "training" else ())
+    found.full_size = evaluation and shrunk == 1
+    return found
 
 
 def _first_of(folder: Path, names: str) -> Path:

@@ -59,6 +59,7 @@ INFO = SourceInfo(
         "right/NAME.png",
         "disparity/NAME.pfm  (optional; .png in 1/256 px, .npy, .tif)",
         "or a file with lines left<TAB>right[<TAB>disparity]",
+        "called as the left picture, from / on; pam disparity --root / makes results of such names",
     ),
     open_source,
     keys=tuple(
