@@ -64,7 +64,14 @@ class BoardPictures:
         if are_videos(texts):
             self.clip = self._clip([*map(Path, texts)])
             return
-        found = resolve_pairs(*texts) if self.layout is None else resolve_packed(texts, by_suffix=not packed)
+        try:
+            packed_ones = self.layout is not None
+            found = resolve_packed(texts, by_suffix=not packed) if packed_ones else resolve_pairs(*texts)
+        except UsageError as error:
+            if "`pairs`" not in (error.hint or ""):
+                raise
+            hint = "give both pictures of a pair one name, as links can (ln -s)"
+            raise UsageError(error.message, hint) from error
         if found.unpaired:
             alone = counted(len(found.unpaired), "picture")
             LOG.warning("%s without a partner: %s", alone, listed(found.unpaired))

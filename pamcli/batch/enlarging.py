@@ -77,6 +77,8 @@ def enlarge_files(
             "`input` chooses among the weights that come with pam, and `weights` names others",
             "drop one of both",
         )
+    if packing != "lr" and output_packed is None:
+        raise UsageError("`packing` is about both views in one picture", "ask for that, with `output_packed`")
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
     batch = Batch.asked(request, places, format, read=files_behind(weights))

@@ -143,6 +143,10 @@ def match_files(
         calibration = rectified_calibration(
             files, cameras=cameras, baseline=baseline, focal=focal, doffs=doffs
         )
+    elif (focal, baseline, doffs, cameras) != (None,) * 4:
+        raise UsageError(
+            "a `Calibration` has `focal`, `baseline` and `doffs` of its own", "change it by its own methods"
+        )
     metres = in_metres(metric, calibration, disparity_error, max_depth, stride)
     index = None
     if batch.many and page is not None:

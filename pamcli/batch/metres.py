@@ -34,7 +34,8 @@ DEPTH = OutputKind("depth", "`depth`", DEPTH_SUFFIXES, "_depth")
 DEPTH_ERROR = OutputKind("depth_error", "`depth_error`", DEPTH_SUFFIXES, "_depth_error")
 POINT_CLOUD = OutputKind("point_cloud", "`point_cloud`", (".ply",), "_cloud")
 BESIDE = "_confidence", "_visible", "_color", DEPTH.folder_tag, DEPTH_ERROR.folder_tag
-"""What the names of other results end with that `pam disparity` and `pam depth` write into a folder."""
+RIGHT_VIEW = "_right"
+"""What the names of other results that pam writes into a folder end with; of the right view's disparities."""
 
 
 def read_calibrations(
@@ -72,6 +73,8 @@ def rectified_calibration(
 
     baseline: metres. focal, doffs: pixels. Raises InputError, UsageError.
     """
+    if cameras is not None and not files:
+        raise UsageError("`cameras` is about a calibration, and none is given", "give `calibration` FILE")
     given = {"focal_length": focal, "baseline": baseline, "offset": doffs}
     by_hand: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if files:
@@ -153,7 +156,14 @@ def in_metres(
     max_depth: float | None,
     stride: int,
 ) -> InMetres | None:
-    """What makes results in metres; None without a calibration. Raises UsageError where it is needed."""
+    """What makes results in metres; None without a calibration.
+
+    Raises UsageError where it is needed, or something is said of such results and there are none.
+    """
+    said = {"max_depth": (max_depth, None), "stride": (stride, 1), "disparity_error": (disparity_error, 0.5)}
+    for name, (value, usual) in said.items():
+        if value != usual and not any(place is not None for place in asked.values()):
+            raise UsageError(f"`{name}` is about results in metres, and none is asked for", "as with `depth`")
     if calibration is not None:
         return InMetres(calibration, disparity_error, max_depth, stride)
     if kinds := [kind.option for kind, place in asked.items() if place is not None]:
@@ -186,10 +196,16 @@ def depth_files(
     request = Request(max_pixels=max_pixels, skip_existing=skip_existing, overwrite=overwrite)
     places = {DEPTH: depth, DEPTH_ERROR: depth_error, POINT_CLOUD: point_cloud}
     found, files = (
-        _stored(list(map(str, inputs)), None if picture is None else str(picture)),
+        _stored(list(map(str, inputs)), None if picture is None else str(picture), point_cloud is not None),
         calibration or (),
     )
-    batch = Batch.asked(request, places, found=found, read=files)
+    try:
+        batch = Batch.asked(request, places, found=found, read=files)
+    except UsageError as error:
+        if "`root`" not in (error.hint or ""):
+            raise
+        hint = "give the folder that holds them, or run it where they lie below"
+        raise UsageError(error.message, hint) from error
     by_hand = {"cameras": cameras, "baseline": baseline, "focal": focal, "doffs": doffs}
     known: Any = rectified_calibration(files, **by_hand)  # type: ignore[arg-type]
     metric = in_metres(places, known, disparity_error, max_depth, stride)
@@ -197,7 +213,7 @@ def depth_files(
     return batch.working(_Converting(metric))
 
 
-def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
+def _stored(inputs: Sequence[str], picture: str | None, cloud: bool) -> Pairing:
     """Disparities with the left pictures that they belong to (None: without).
 
     Raises UsageError where a picture has no name of its own, InputError for what does not exist.
@@ -213,7 +229,10 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
         names = [PairName(path, None, key) for key, path in found.items()]
         pairing = Pairing(tuple(sorted(names, key=lambda pair: natural(str(pair.key)))))
     else:
-        pairing = _without_others(resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES), inputs)
+        pairing = resolve_packed(inputs, suffixes=DISPARITY_SUFFIXES)
+        # A right view's have depth, but neither points in the left camera's coordinates nor its picture.
+        beside = (*BESIDE, RIGHT_VIEW) if cloud or picture is not None else BESIDE
+        pairing = _without_others(pairing, inputs, beside)
     if picture is None:
         return pairing
     if pairing.batch and not (is_template(picture) or os.path.isdir(picture)):
@@ -231,18 +250,21 @@ def _stored(inputs: Sequence[str], picture: str | None) -> Pairing:
     return replace(pairing, pairs=tuple(pairs), unpaired=())
 
 
-def _without_others(pairing: Pairing, named: Sequence[str]) -> Pairing:
-    """Leave out what is no disparity of a folder's files: pam wrote it beside one. named: files that stay."""
+def _without_others(pairing: Pairing, named: Sequence[str], beside: Sequence[str]) -> Pairing:
+    """Leave out what pam wrote beside the disparities of a folder's files.
+
+    named: files that stay. beside: what the names of the others end with.
+    """
     stems = {pair.left.with_suffix("") for pair in pairing.pairs}
 
     def is_other(pair: PairName) -> bool:
         stem = pair.left.with_suffix("")
-        names = (stem.name.removesuffix(tag) for tag in BESIDE if stem.name.endswith(tag))
+        names = (stem.name.removesuffix(tag) for tag in beside if stem.name.endswith(tag))
         return str(pair.left) not in named and any(name and stem.with_name(name) in stems for name in names)
 
     others = dict.fromkeys(pair.left for pair in pairing.pairs if is_other(pair))
     if others:
-        LOG.info(f"left out, as they are no disparities by their names: {listed(others)}")
+        LOG.info(f"left out, as they are no disparities of left views by their names: {listed(others)}")
     return replace(pairing, pairs=tuple(pair for pair in pairing.pairs if pair.left not in others))
 
 

@@ -1,6 +1,7 @@
 """What is asked for, as jobs: which pairs, and where their results go."""
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -220,7 +221,11 @@ class Plan:
         if not self.request.skip_existing:
             return frozenset()
         there = {name for name, video in self.videos.items() if video.exists()}
-        return frozenset(name for name in there if not frames_folder(self.videos[name]).exists())
+        waiting = {name for name in there if frames_folder(self.videos[name]).exists()}
+        if waiting:  # perhaps a folder alone, which something else lies in
+            places = [self.names.paths(pair) for pair in self.pairing.pairs] if self.pairing else []
+            waiting = {name for name in waiting if any(os.path.exists(each[name]) for each in places)}
+        return frozenset(there - waiting)
 
     @property
     def outputs(self) -> Iterator[Path]:
@@ -268,7 +273,7 @@ class Plan:
 
     def _exists(self, name: str, path: Path) -> bool:
         """Whether a result exists: a frame, too, in a video that stays."""
-        return path.exists() or name in self.whole_videos
+        return os.path.exists(path) or name in self.whole_videos  # of os.path: names that are too long, too
 
 
 def _path(place: Place | None) -> Path | None:

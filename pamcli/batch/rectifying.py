@@ -93,7 +93,7 @@ def rectify_files(
         )
     rig = None if uncalibrated else _rig(read, cameras, baseline, fisheye)
     view = {"alpha": alpha, "size": size, "fov": fov}
-    operation = _Rectifying(rig, view, batch.many, output_calibration, request.overwrite)
+    operation = _Rectifying(rig, view, batch.many, output_calibration, request.overwrite, read)
     if uncalibrated and batch.pairing and isinstance(batch.pairing.pairs, FramePairs):
         operation.frames = batch.pairing.pairs.spread(LOOKED_AT)
     return batch.working(operation, cores=1)
@@ -134,10 +134,20 @@ class _Result:
 
 class _Rectifying(Operation[_Result]):
     def __init__(
-        self, rig: Rig | None, view: Mapping[str, Any], many: bool, place: Path | None, overwrite: bool
+        self,
+        rig: Rig | None,
+        view: Mapping[str, Any],
+        many: bool,
+        place: Path | None,
+        overwrite: bool,
+        files: Sequence[Place],
     ) -> None:
-        """view: alpha, size and fov of `Rig.rectification`. place: of the calibration, if it was given."""
+        """view: alpha, size and fov of `Rig.rectification`. place: of the calibration, if it was given.
+
+        files: those that the rig was read from.
+        """
         self.rig, self.view, self.many, self.place, self.overwrite = rig, view, many, place, overwrite
+        self.files, self.missing = files, ""
         self.frames: Sequence[PairName] = ()
         """Frames of a video by which all are rectified where there is no calibration."""
         self.refused: InputError | None = None
@@ -160,11 +170,20 @@ class _Rectifying(Operation[_Result]):
         self._write_calibration(_first(job))
         self.rectification = None  # whoever needs it makes it of `size`: it is large
 
+    def passed(self, job: Job) -> None:
+        """Remember a calibration that is missing beside pictures that are there."""
+        path = self._calibration_of(_first(job))
+        if self.rig is not None and path is not None and not path.exists():
+            self.missing = str(path)
+
     def note(self, facts: Mapping[str, Any]) -> None:
         if facts.get("vertical_offset") is not None:
             self.offsets.append(facts["vertical_offset"])
 
     def end_batch(self) -> None:
+        if self.missing and not self.written:
+            said = f"{self.missing} is not written, as all pictures are there"
+            LOG.warning(f"{said}: leave out `skip_existing`")
         if offsets := sorted(self.offsets):
             LOG.info(
                 f"median vertical offset {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px "
@@ -270,12 +289,17 @@ class _Rectifying(Operation[_Result]):
         why = "pam doctor LEFT RIGHT --calibration FILE tells why" if self.rig else "calibrate the cameras"
         return [f"matches stay {result.offset:.2f} px above or below each other: {why}"]
 
+    def _calibration_of(self, picture: Path | None) -> Path | None:
+        """Where it goes; picture: a result's file, if there is one."""
+        return self.place or (None if picture is None else picture.parent / CALIBRATION)
+
     def _write_calibration(self, picture: Path | None) -> None:
         """Write it once. picture: a result's file, beside which it goes, if there is one."""
         calibration = self.rectification.calibration if self.rectification else None
-        path = self.place or (None if picture is None else picture.parent / CALIBRATION)
+        path = self._calibration_of(picture)
         if self.written or calibration is None or path is None:
             return
+        check_beside(path, self.files)
         data = encode_calibration(calibration)
         if path.is_file() and not self.overwrite and path.read_bytes() != data:
             raise UsageError(

@@ -111,7 +111,8 @@ class Batch(Plan):
     def _forget_frames(self) -> None:
         """Remove what another run left, which could not be told from frames of this one if it is stopped."""
         if any(frames_folder(video).exists() for video in self.videos.values()):
-            remove_frames(job.files[name] for job in self.jobs for name in self.videos if name in job.files)
+            for name, video in self.videos.items():
+                remove_frames(video, (job.files[name] for job in self.jobs if name in job.files))
 
     def _end(self, failed: bool) -> None:
         try:
@@ -147,8 +148,8 @@ class Batch(Plan):
             put_together(video, self.operation.for_video(name, stored[name]), clock, name)
             made.append(video)
         self.made = made
-        for frames in stored.values():
-            remove_frames(path for _, path in frames.places)
+        for name, frames in stored.items():
+            remove_frames(self.videos[name], (path for _, path in frames.places))
 
     def _here(self) -> Generator[Found, None, None]:
         """The outcomes of the jobs, done by this process."""

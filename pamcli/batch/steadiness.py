@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from pamcli.batch import LOG
 from pamcli.batch.job import Job
 from pamcli.batch.plan import Place, Request
 from pamcli.errors import UsageError
@@ -45,12 +46,16 @@ class Steadiness:
 
     def read_again(self, job: Job, read: Callable[[Job], StereoPair]) -> None:
         """Read what the frame before has left, where it was left out. Raises InputError."""
-        if self.left_out is None:
+        before, self.left_out = self.left_out, None
+        if before is None:
             return
-        pair = read(self.left_out)
-        disparity = read_disparity(self.left_out.places[DISPARITY], max_pixels=None)
+        place = before.places[DISPARITY]
+        if not place.exists() and before.videos:
+            LOG.warning(f"{job.pair} is not fused with the frame before, which is in a finished video alone")
+            return
+        pair = read(before)
+        disparity = read_disparity(place, max_pixels=None)
         self.found_again[str(job.pair)] = Before(pair.left.pixels, pair.right.pixels, disparity)
-        self.left_out = None
 
     def fused(self, job: Job, pair: StereoPair, disparity: Floats) -> Floats:
         """The disparities of a pair, (H, W), pixels, fused with those before."""

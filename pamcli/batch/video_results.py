@@ -145,13 +145,13 @@ def notes_of(kind: str) -> dict[str, str]:
     return {"COMMENT": "65535 for a confidence of 1"} if kind == "confidence" else {}
 
 
-def remove_frames(places: Iterable[Path]) -> None:
-    """Remove the files of frames, and the folders that this leaves empty."""
-    folders = set()
+def remove_frames(video: Path, places: Iterable[Path]) -> None:
+    """Remove the files of a video's frames, and what this leaves empty of their folder, and itself."""
+    folders = {home := frames_folder(video)}
     for path in places:
-        folders.add(path.parent)
+        folders |= {folder for folder in path.parents if folder.is_relative_to(home)}
         with suppress(OSError):
             path.unlink()
-    for folder in folders:
+    for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
         with suppress(OSError):
             folder.rmdir()

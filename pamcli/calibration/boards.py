@@ -59,10 +59,11 @@ class Board:
     """Metres: a side of a ChArUco board's marker; None = a chessboard."""
 
     def __post_init__(self) -> None:
-        if min(self.grid) < 2 or max(self.grid) < 3:
+        least = 3 if self.marker is None else 2  # of what OpenCV finds
+        if min(self.grid) < least or max(self.grid) < 3:
             raise InputError(
                 f"a board of {self.columns} x {self.rows} has {self.grid[0]} x {self.grid[1]} inner corners",
-                "it takes 3 x 2 at least",
+                f"it takes 3 x {least} at least",
             )
         if self.marker is not None and not 0 < self.marker < self.square:
             raise InputError(

@@ -45,7 +45,7 @@ def canonical(names: Mapping[str, Any]) -> dict[str, str]:
             )
             if _KNOWN.get(stem) not in _STEMS or side not in _SIDES:
                 continue
-            if np.ndim(value) == 0 and not isinstance(value, Mapping):  # k1 of a lens, not the K of a camera
+            if not isinstance(value, Mapping | list | tuple | np.ndarray):  # k1 of a lens, not a camera's K
                 continue
             key = f"{_KNOWN[stem]}{_SIDES[side]}"
         if value is not None:

@@ -87,6 +87,8 @@ class Asked:
     """What is to be checked; None: there is no description yet."""
     initial: Session | None
     """What finds the initial flow, where the network takes one."""
+    initial_name: str = ""
+    """Its file, as the description names it."""
 
     def describe(self, settings: Mapping[str, str]) -> Described:
         """Find out how the network is fed and read; what cannot be seen is tried on the sample pair.
@@ -94,6 +96,8 @@ class Asked:
         settings: values that are known, KEY and VALUE as text. Raises ModelError: no stereo network, or one
         that does not run; UsageError: settings that cannot be.
         """
+        if self.initial_name:
+            settings = {**settings, "initial": self.initial_name}
         known = self.base
         if known is None and isinstance(self.runner, Session):
             known = recognised(self.runner, self.network, settings.get("initial", ""))
@@ -134,12 +138,15 @@ def opened(
     runner = open_runner(network, network_from, device, "auto", named_by)
     first = settings.get("initial") or (base.initial if base else "")
     initial = Session.load(Path(first), device) if first else None
-    name = ""
-    if network is not None:
-        name = Path(os.path.relpath(network.resolve(), beside.parent.resolve())).as_posix()
+
+    def named(file: Path) -> str:
+        return Path(os.path.relpath(file.resolve(), beside.parent.resolve())).as_posix()
+
+    name = "" if network is None else named(network)
+    initial_name = named(Path(first)) if first else ""
     if base is not None:
-        base = base.with_values(network=name)
-    return Asked(runner, name, base, initial)
+        base = base.with_values(network=name, initial=initial_name)
+    return Asked(runner, name, base, initial, initial_name)
 
 
 def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[Description, set[str]]:
@@ -161,7 +168,8 @@ def _guess(runner: Runner, network: str, settings: Mapping[str, str]) -> tuple[D
         values = {"task": "disparity", "inputs": {"left": "left", "right": "right"}, "multiple": 32}
         values["outputs"] = {"0": "disparity"}
         if settings.get("task") == "superres":
-            values |= {"outputs": {"0": "left", "1": "right"}, "scale": int(settings.get("scale", 2))}
+            values["task"] = "superres"
+            values |= {"outputs": {"0": "left", "1": "right"}, "scale": 2}  # what was typed comes after it
         decided |= {"unit"}
     if values["task"] == "superres" or settings.get("task") == "superres":
         decided |= {"sign", "unit"}

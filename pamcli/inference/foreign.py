@@ -232,6 +232,13 @@ class ForeignNetwork:
         )
         return np.asarray((pair * np.float32(spec.white) - mean) / deviation, np.float32)
 
+    def _in_our_numbers(self, picture: NDArray[np.float32]) -> NDArray[np.float32]:
+        """A picture (3, H, W) of the network's, in [0, 1] RGB: what `_in_its_numbers` did, undone."""
+        spec = self.spec
+        mean, deviation = (np.array(each, np.float32)[:, None, None] for each in (spec.mean, spec.deviation))
+        picture = (picture * deviation + mean) / np.float32(spec.white)
+        return picture[::-1] if spec.channels == "BGR" else picture
+
     def _initial_flow(self, halved: NDArray[np.float32]) -> NDArray[np.float32]:
         assert isinstance(self.initial, Session)
         names = [port.name for port in self.initial.interface.inputs]
@@ -252,9 +259,9 @@ class ForeignNetwork:
             if self.spec.task == "superres":
                 values = self._picture(found[name], name, (scale * shape[0], scale * shape[1]))
                 if held == "left+right":
-                    maps["left"], maps["right"] = values[:3], values[3:6]
+                    maps["left"], maps["right"] = map(self._in_our_numbers, (values[:3], values[3:6]))
                 else:
-                    maps[held] = values
+                    maps[held] = self._in_our_numbers(values)
                 continue
             if held == "confidence":
                 values = self._picture(np.squeeze(found[name]), name, np.squeeze(found[name]).shape)

@@ -91,6 +91,8 @@ class Description:
             raise UsageError(f"outputs of {self.task} hold {what}, not {', '.join(held) or 'nothing'}")
         if any(held.count(each) > 1 for each in known - {"unused"}):
             raise UsageError("two of the outputs hold the same")
+        if self.task == "superres" and self.channels == "grey":
+            raise UsageError("channels grey is for matching: larger pictures have three")
         if min(self.deviation) <= 0:
             raise UsageError("deviation must be above 0")
         if (self.task == "superres") != (self.scale is not None):

@@ -124,7 +124,12 @@ def test_a_board_with_like_ends_is_numbered_alike_in_both_pictures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"), [((2, 1, 0.1), "3 x 2 at least"), ((5, 4, 0.1, 0.1), "not smaller")]
+    ("values", "message"),
+    [
+        ((7, 2, 0.1), "3 x 3 at least"),
+        ((3, 2, 0.1, 0.05), "3 x 2 at least"),
+        ((5, 4, 0.1, 0.1), "not smaller"),
+    ],
 )
 def test_boards_that_cannot_be(values: tuple[float, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import foreign_networks as made
+import numpy as np
 import pytest
 from pam_program import pam, refuse, unchanged
+
+from pamcli.errors import UsageError
+from pamcli.inference.foreign import ForeignNetwork
+from pamcli.registry.description import Description
 
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
@@ -14,6 +19,26 @@ for package in ("onnx", "onnxruntime"):
 
 DISPARITY = ["disparity", "left.png", "right.png", "-o", "x.npy", "--overwrite", "--device", "cpu"]
 SUPERRES = ["superres", "left.png", "right.png", "-o", "x.tif", "--output-right", "y.tif", "--overwrite"]
+
+
+def test_pictures_come_back_in_the_numbers_of_pictures() -> None:
+    network = object.__new__(ForeignNetwork)
+    network.spec = Description(
+        task="superres",
+        inputs={"l": "left", "r": "right"},
+        outputs={"a": "left", "b": "right"},
+        channels="BGR",
+        white=255,
+        mean=(10.0, 20.0, 30.0),
+        deviation=(2.0, 3.0, 4.0),
+        scale=2,
+    )
+    pair = np.random.default_rng(0).random((2, 3, 4, 5), np.float32)
+    given = network._in_its_numbers(pair)
+    assert given.max() > 50
+    np.testing.assert_allclose(network._in_our_numbers(given[0]), pair[0], atol=1e-6)
+    with pytest.raises(UsageError, match="grey"):
+        network.spec.with_values(channels="grey")
 
 
 @pytest.mark.parametrize(

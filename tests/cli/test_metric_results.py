@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,7 @@ def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks:
         (("--focal", "nan", "--baseline", "1"), 2, ("--focal nan",)),
         ((*HAND, "--max-depth", "0"), 2, ("--max-depth 0",)),
         ((*HAND, "--disparity-error", "inf"), 2, ("--disparity-error inf",)),
+        ((*HAND, "--cameras", "1:0"), 2, ("--cameras is about a calibration",)),
         (("--calibration", "wide.txt"), 3, ("for 96 x 60 pixels", "96 x 64")),
         (("--calibration", "empty.txt"), 3, ("empty.txt: cam0 is missing",)),
         (("--calibration", "zero.txt"), 3, ("the baseline is not known",)),
@@ -268,9 +270,27 @@ def test_what_lies_beside_disparities_is_none(here: Path) -> None:
         Path(f"maps/{name}.tif").write_bytes(data)
     run = pam("depth", "maps", *HAND, "--depth", "z/")
     assert names("z") == ["a_depth.tif", "a_right_depth.tif", "b_depth_depth.tif"]
-    assert "left out, as they are no disparities by their names: maps/a_confidence.tif, maps/a_depth.tif" in (
-        run.stderr
+    said = "left out, as they are no disparities of left views by their names: "
+    assert f"{said}maps/a_confidence.tif, maps/a_depth.tif\n" in run.stderr
+    run = pam("depth", "maps", *HAND, "--point-cloud", "cloud/", "-q")
+    assert names("cloud") == ["a_cloud.ply", "b_depth_cloud.ply"], (
+        "points are in the left camera's coordinates"
     )
+
+
+def test_disparities_from_elsewhere_are_sent_to_their_folder(here: Path) -> None:
+    for name in ("a", "b"):
+        Path(f"{name}.pfm").write_bytes(encode_disparity(np.ones((4, 6), np.float32), ".pfm").data)
+    Path("work").mkdir()
+    os.chdir("work")
+    run = pam("depth", f"{here}/a.pfm", f"{here}/b.pfm", *HAND, "-o", "z/")
+    assert "give the folder that holds them" in refuse(run, 2, "a.pfm lies above")
+
+
+def test_what_is_said_of_metres_needs_results_in_metres(calib: Path, networks: None) -> None:
+    for option in (["--max-depth", "20"], ["--stride", "2"], ["--disparity-error", "1"]):
+        with unchanged():
+            refuse(pam("disparity", "left.png", "right.png", "-o", "d.pfm", *option), 2, option[0], "--depth")
 
 
 def test_pixels_by_hand_are_those_of_the_pictures(calib: Path) -> None:

@@ -181,6 +181,13 @@ def test_a_live_producer_sees_each_result_before_it_asks_for_the_next() -> None:
     assert names("out") == ["day/1_L.pfm", "day/sub/2_L.pfm"]
 
 
+def test_a_result_whose_name_is_too_long_fails_alone() -> None:
+    content = listed("day/1", f"day/sub/2 > {'x' * 300}.pfm", "night/3")
+    Path("list.tsv").write_bytes(content)
+    run = pam("disparity", "--pairs", "list.tsv", "-o", "out", "--skip-existing")
+    assert (run.code, run.lines) == (6, ["out/day/1_L.pfm", "out/night/3_L.pfm"]), run.stderr
+
+
 def test_a_bad_line_fails_alone() -> None:
     lines = [
         listed("day/1"),

@@ -131,6 +131,20 @@ def test_a_batch_is_resumed(rig: Path, taken: Photographs) -> None:
     again = pam(*command, "--skip-existing")
     assert again.lines == ["out/b_left.jpg", "out/b_right.jpg"]
     assert names("out") == files
+    Path("out/calibration.yaml").unlink()
+    run = pam(*command, "--skip-existing")
+    assert "out/calibration.yaml is not written, as all pictures are there" in run.stderr
+
+
+def test_the_cameras_own_calibration_is_not_replaced_by_what_a_list_makes(rig: Path) -> None:
+    Path("out").mkdir()
+    Path("rig.yaml").rename("out/calibration.yaml")
+    before = Path("out/calibration.yaml").read_bytes()
+    command = ["rectify", "--pairs", "-", "--calibration", "out/calibration.yaml", "-o", "out/{}.png"]
+    run = pam(*command, "--overwrite", stdin=b"left.png\tright.png\n")
+    assert run.code == 6, run.stderr
+    assert "out/calibration.yaml would overwrite an input" in run.stderr
+    assert Path("out/calibration.yaml").read_bytes() == before
 
 
 def test_another_calibration_in_the_way_is_kept(rig: Path) -> None:

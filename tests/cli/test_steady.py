@@ -74,6 +74,15 @@ def test_videos_and_numbered_pictures(noisy: Path) -> None:
         np.testing.assert_array_equal(found.disparity(number), disparity)
 
 
+def test_behind_a_finished_video_frames_begin_anew(noisy: Path) -> None:
+    command = "disparity left.mkv right.mkv --steady -o out.mkv --depth depth/ --focal 50 --baseline 1"
+    assert run(f"{command} --count 2").code == 0
+    made = run(f"{command} --count 4 --skip-existing")
+    assert made.code == 0, made.stderr
+    assert "not fused with the frame before, which is in a finished video alone" in made.stderr
+    assert len(names("depth")) == 4
+
+
 def test_a_lost_result_of_the_frame_before_is_not_guessed(noisy: Path) -> None:
     assert run("disparity left.mkv right.mkv --steady -o out --count 2").code == 0
     Path("out/000001.pfm").write_bytes(b"damaged")

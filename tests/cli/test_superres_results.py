@@ -169,6 +169,7 @@ def test_both_in_one_picture(small_pair: Path) -> None:
     assert run.lines == ["l.png", "both.png"]
     assert np.array_equal(np.asarray(Image.open("both.png")), np.concatenate([left, right], axis=1))
     packing = ["--packing", "red-cyan"]
+    refuse(pam("superres", *PAIR, "-o", "x.png", *packing), 2, "--packing", "--output-packed")
     assert pam("superres", *PAIR, "--scale", "2", "--output-packed", "glasses.png", *packing).code == 0
     seen = np.asarray(Image.open("glasses.png"))
     assert np.array_equal(seen, np.concatenate([left[..., :1], right[..., 1:]], axis=2))

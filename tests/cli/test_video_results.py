@@ -281,6 +281,26 @@ def test_a_video_that_is_there_stays_beside_one_that_is_not_finished(clips: View
     assert not list(here.glob("*.frames"))
 
 
+def test_a_video_is_whole_whatever_else_lies_where_its_frames_were(clips: Views, here: Path) -> None:
+    assert run("disparity left.mkv right.mkv -o out.mkv").code == 0
+    before = Path("out.mkv").read_bytes()
+    Path("out.mkv.frames").mkdir()
+    Path("out.mkv.frames/.DS_Store").write_bytes(b"")
+    made = run("disparity left.mkv right.mkv -o out.mkv --skip-existing")
+    assert "6 skipped" in made.stderr
+    assert Path("out.mkv").read_bytes() == before
+
+
+def test_frames_in_folders_leave_none(clips: Views, here: Path) -> None:
+    for side in ("left", "right"):
+        Path(side, "day").mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(Video(Path(f"{side}.mkv")).frame(number).pixels).save(f"{side}/day/{number}.png")
+    made = pam("disparity", "left/{}.png", "right/{}.png", "-o", "out.mkv")
+    assert made.code == 0, made.stderr
+    assert not list(here.glob("*.frames"))
+
+
 def test_frames_of_other_runs_go_before_an_overwriting_one(clips: Views, here: Path) -> None:
     Path("out.mkv.frames").mkdir()
     Path("out.mkv.frames/000005.png").write_bytes(b"of another run")

@@ -18,6 +18,8 @@ import pytest
 from pam_program import names, pam, refuse, unchanged
 from PIL import Image
 
+from pamcli.inference.describing import opened
+
 for package in ("onnx", "onnxruntime"):
     pytest.importorskip(package, reason=f"{package} is not installed (pip install 'pamcli[onnx]')")
 
@@ -69,6 +71,21 @@ def test_a_wrong_description_is_caught(here: Path, setting: str, said: str) -> N
     (line,) = (each for each in run.complaints if each.startswith("error"))
     assert f"the sample pair says otherwise: {said}" in line
     assert names(".") == ["net.onnx"]
+
+
+def test_files_are_named_as_they_lie_from_the_description(here: Path) -> None:
+    Path("nets").mkdir()
+    for name in ("first", "second"):
+        made.block_matcher(Path(f"nets/{name}.onnx"), SIZE, reach=4)
+    settings = {"initial": "nets/first.onnx"}
+    asked = opened(Path("nets/second.onnx"), None, settings, device="cpu", beside=Path("nets/net.toml"))
+    assert (asked.network, asked.initial_name) == ("second.onnx", "first.onnx")
+
+
+def test_a_scale_that_is_no_number_is_refused(here: Path) -> None:
+    Path("net.py").write_text("def make():\n    return lambda left, right: (left, right)\n")
+    command = ["weights", "describe", "--network-from", "net:make", "-o", "n.toml", "--set", "task=superres"]
+    refuse(pam(*command, "--set", "scale=x2", "-q"), 2, "scale")
 
 
 def test_of_what_is_about_as_good_the_plainest_is_taken(here: Path) -> None:
