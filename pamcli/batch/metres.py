@@ -160,10 +160,15 @@ def in_metres(
 
     Raises UsageError where it is needed, or something is said of such results and there are none.
     """
-    said = {"max_depth": (max_depth, None), "stride": (stride, 1), "disparity_error": (disparity_error, 0.5)}
-    for name, (value, usual) in said.items():
-        if value != usual and not any(place is not None for place in asked.values()):
-            raise UsageError(f"`{name}` is about results in metres, and none is asked for", "as with `depth`")
+    said = (
+        ("max_depth", max_depth is not None, (DEPTH, DEPTH_ERROR, POINT_CLOUD)),
+        ("stride", stride != 1, (POINT_CLOUD,)),
+        ("disparity_error", disparity_error != 0.5, (DEPTH_ERROR,)),
+    )
+    for name, given, of_it in said:
+        if given and all(asked.get(kind) is None for kind in of_it):
+            of = " or ".join(kind.option for kind in of_it)
+            raise UsageError(f"`{name}` is about {of}, and none is asked for", "leave it out")
     if calibration is not None:
         return InMetres(calibration, disparity_error, max_depth, stride)
     if kinds := [kind.option for kind, place in asked.items() if place is not None]:

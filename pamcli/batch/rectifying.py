@@ -182,8 +182,8 @@ class _Rectifying(Operation[_Result]):
 
     def end_batch(self) -> None:
         if self.missing and not self.written:
-            said = f"{self.missing} is not written, as all pictures are there"
-            LOG.warning(f"{said}: leave out `skip_existing`")
+            said = f"{self.missing} is not written, as no picture was made"
+            LOG.warning(f"{said}: `overwrite` instead of `skip_existing` makes both")
         if offsets := sorted(self.offsets):
             LOG.info(
                 f"median vertical offset {offsets[len(offsets) // 2]:.2f} px, largest {offsets[-1]:.2f} px "

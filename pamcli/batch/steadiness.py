@@ -41,21 +41,22 @@ class Steadiness:
         """The last frame that was worked on."""
         self.left_out: Job | None = None
         """The last one that was not, since its results exist."""
-        self.found_again: dict[str, Before] = {}
-        """What that was, by the names of the pairs that come after it."""
+        self.found_again: dict[str, Before | None] = {}
+        """What that was, by the names of the pairs that come after it; None: it is not to be had."""
 
     def read_again(self, job: Job, read: Callable[[Job], StereoPair]) -> None:
         """Read what the frame before has left, where it was left out. Raises InputError."""
-        before, self.left_out = self.left_out, None
-        if before is None:
+        if self.left_out is None:
             return
-        place = before.places[DISPARITY]
-        if not place.exists() and before.videos:
+        place, found = self.left_out.places[DISPARITY], None
+        if not place.exists() and self.left_out.videos:
             LOG.warning(f"{job.pair} is not fused with the frame before, which is in a finished video alone")
-            return
-        pair = read(before)
-        disparity = read_disparity(place, max_pixels=None)
-        self.found_again[str(job.pair)] = Before(pair.left.pixels, pair.right.pixels, disparity)
+        else:
+            pair = read(self.left_out)
+            disparity = read_disparity(place, max_pixels=None)
+            found = Before(pair.left.pixels, pair.right.pixels, disparity)
+        self.found_again[str(job.pair)] = found
+        self.left_out = None
 
     def fused(self, job: Job, pair: StereoPair, disparity: Floats) -> Floats:
         """The disparities of a pair, (H, W), pixels, fused with those before."""

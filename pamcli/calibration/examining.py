@@ -270,7 +270,7 @@ def _lengths(pair: _Pair, calibration: Calibration, known: Sequence[KnownLength]
         (x1, y1), (x2, y2) = each.points
         name = f"known length {x1:g},{y1:g},{x2:g},{y2:g}"
         if not isinstance(found, Measured):
-            index = int(np.argmin(np.abs(points[:, 0] - found[0])))
+            index = int(np.abs(points - found).sum(axis=1).argmin())
             x, y = each.points[index]
             text = f"what lies at {x:g},{y:g} is not found in the right picture"
             do = "take points with texture, away from edges, that both cameras see"

@@ -64,7 +64,9 @@ def match(
     matcher, _ = asked.load(compute, console)
     console.detail("grey from the percentiles {:g} to {:g} of each tile".format(*PERCENTILES))
     found = match_tile(matcher, *views, occluded=occluded, min_confidence=min_confidence)
-    write_atomically(output, encode_disparity(-found, ".tif").data)
+    shift = -found  # networks search by 16 px, and so a little beyond the range
+    shift[(shift < lowest - 0.5) | (shift > highest + 0.5)] = math.nan
+    write_atomically(output, encode_disparity(shift, ".tif").data)
 
 
 command(app, "pam-asp", "")(match)

@@ -133,8 +133,9 @@ class Console:
         print(one_line(str(path)) if sys.stdout.isatty() else path, flush=True)
 
     def record(self, values: dict[str, Any]) -> None:
-        """A JSON object on a line of stdout. Paths are written as text."""
-        self.result(json.dumps(values, default=os.fspath))
+        """A JSON object on a line of stdout. Paths are written as text, numbers that JSON lacks as null."""
+        text = json.dumps(values, default=os.fspath)
+        self.result(json.dumps(json.loads(text, parse_constant=lambda name: None)))
 
     def answer(self, values: dict[str, Any], *lines: str) -> None:
         """The values as JSON with `jsonl`, else the lines, which say the same to a person."""

@@ -174,7 +174,11 @@ def stats(
     for label in data:
         is_folder = Path(os.path.expanduser(label.partition("?")[0])).is_dir()
         label = label if names_source(label) or not is_folder else f"flickr1024:{label}"
-        sets.append((label, open_data(label).pictures()))
+        opened = open_data(label)
+        pictures = opened.pictures().without_truth()
+        if pictures is not opened and opened.spec and opened.spec.first is not None:
+            pictures = pictures.first(opened.spec.first)
+        sets.append((label, pictures))
     from pamcli.data.statistics import set_figures
     from pamcli.evaluation.published import table_of_sets
     from pamcli.evaluation.tables import json_row, text_table
@@ -244,7 +248,8 @@ def label(
     console = messages.console(jsonl=to.jsonl)
     from pamcli.data.open import open_data
 
-    source, failed, kept = open_data(data).without_truth(), 0, 0
+    given, failed, kept = open_data(data), 0, 0
+    source = given.without_truth()
     with owned(to.output):
         with console.starting(network.name):
             from pamcli.training.labels import LEAST, label_pairs, to_label
@@ -254,6 +259,7 @@ def label(
             mirrored=to.mirrored,
             overwrite=to.overwrite,
             networks=[network.weights, to.agree_with],
+            truths=[path for each in given.files for path in each.parts.values()],
         )
         matcher, second = _labelling(network, to.agree_with, compute, console) if wanted else (None, None)
         labelled = label_pairs(matcher, source, wanted, to.output, second=second) if matcher else ()

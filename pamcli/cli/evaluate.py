@@ -104,7 +104,10 @@ class Shown(options.NewFile):
 
         data: sets, as of --data, which may be lists in files. weights: what networks are read from.
         """
-        lists = [place for each in data if os.path.isfile(place := each.partition(":")[2].partition("?")[0])]
+        from pamcli.data.open import parse_data
+
+        named = (parse_data(each).path for each in data)
+        lists = [place for place in named if place is not None and place.is_file()]
         files = [("--per-image", self.per_image, [".csv"]), ("--report", self.report, [".html"])]
         files += [("--table", path, [".tex", ".md", ".csv"]) for path in self.table or ()]
         for name, path, suffixes in files:
@@ -117,7 +120,7 @@ class Shown(options.NewFile):
             if places.count(place) > 1:
                 raise UsageError(f"{shown_path(path)} is asked for twice", "give each file its own name")
         for path in paths:
-            check_beside(path, [*lists])
+            check_beside(path, lists)
 
 
 def measured(

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import shown
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
@@ -45,13 +45,13 @@ def read_mask(path: Path, white: int = 1) -> NDArray[np.bool_]:
 def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
     """A disparity in HDF5 (.dsp5), the array "disparity": (H, W), pixels, NaN = unknown.
 
-    Raises InputError: damaged, without that array, or the package h5py is not there.
+    Raises InputError: damaged, without that array, UsageError: the package h5py is not there.
     """
     try:
         import h5py
     except ImportError:
         said = f"{shown(path)} is HDF5, which the package h5py reads"
-        raise InputError(said, "pip install 'pamcli[hdf5]'") from None
+        raise UsageError(said, "pip install 'pamcli[hdf5]'") from None
     try:
         with h5py.File(path, "r") as file:
             values = np.asarray(file["disparity"], np.float32)

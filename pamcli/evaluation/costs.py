@@ -5,20 +5,18 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    import torch
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def peak_of(run: Callable[[], Result], *, gpu: "torch.device | None" = None) -> tuple[Result, int | None]:
+def peak_of(run: Callable[[], Result], *, gpu: Any = None) -> tuple[Result, int | None]:
     """Run something: what it returns, and the bytes that it took at most beyond those held before.
 
-    gpu: of this GPU's memory, else of this process's. None: this system does not tell (it is not Linux).
+    gpu: a torch.device, whose memory counts instead of this process's. None: this system does not tell it, as
+    others than Linux.
     """
     from pamcli.inference.memory import gpu_peak_of, remember_peak
 

@@ -117,14 +117,15 @@ class Disparity(Task[Sample, Estimate, DisparitySummary]):
             asked["ranges"] = studies.RANGES
         if self.comparing:
             asked |= {"parts": True, "ranges": comparison.DISTANCES}
+        full_size = source.full_size and self.resize is None
         if not self.protocols:
             usual = usual_protocol(name, max_gt=self.max_gt, **asked)
-            return DisparityMeter(usual, full_size=source.full_size)
+            return DisparityMeter(usual, full_size=full_size)
         rules = {each: named_protocol(each, name, resize=self.resize) for each in self.protocols}
         if (own := rules[self.protocols[0]].ranges) and self.study != "range":
             asked["ranges"] = own
         first = named_protocol(self.protocols[0], name, **asked)
-        return DisparityMeter(first, rules, full_size=source.full_size)
+        return DisparityMeter(first, rules, full_size=full_size)
 
     def ready(self, method: Method | None, source: Source) -> Estimates:
         assert method is not None

@@ -123,6 +123,8 @@ def plan_preparation(
     for pair in pairs:
         try:
             given = pair.left.size()
+            if max(given) > stores.LARGEST_SIDE:
+                raise InputError(f"{pair.left} is {given[0]} x {given[1]}: too large")
         except InputError as error:
             if not skip_damaged:
                 raise InputError(error.message, "mend it, or leave it out with `skip_damaged`") from None
@@ -131,6 +133,9 @@ def plan_preparation(
             continue
         pictures.append([str(pair), *given])
         width, height = stores.cut_size(*given, scale, pair.halved)
+        if not (width and height):
+            LOG.warning(f"{shown(str(pair))} is too small for a patch: {given[0]} x {given[1]}")
+            continue
         count = len(stores.boxes(height // scale, width // scale))
         picture = PackedPicture(pair.source, pair.name, width, height, first, count, offset)
         items.append(PairItem(len(items) + 1, folder, pair, picture, scale, store))

@@ -50,7 +50,7 @@ class OrderEvidence:
 
     @property
     def log_odds(self) -> float:
-        """Probability that the first view is the left one."""
+        """Log-odds that the first view is the left one."""
         return float(np.dot(_WEIGHTS, (self.vote, self.agreement, self.rows)))
 
     @property

@@ -29,8 +29,10 @@ from pamcli.flickr1024.stereogram_views import SetAside
 from pamcli.flickr1024.unfinished import Item, Request, Unfinished, check_space, write_json
 from pamcli.imaging.png import encode_png
 
-SUFFIXES = (*PICTURE_SUFFIXES, ".jps", ".pns")
-"""The last two: JPEG and PNG files that are known to be stereograms."""
+SUFFIXES = (*(each for each in PICTURE_SUFFIXES if each != ".mpo"), ".jps", ".pns")
+"""The last two: JPEG and PNG files that are known to be stereograms. An .mpo has its views one by one."""
+
+LARGER = 6  # times, PNG of what came as JPEG or WebP, or in an archive
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -121,7 +123,8 @@ def plan_stereograms(places: Sequence[Path], out: Path, options: Mapping[str, An
     plan = Unfinished(folder, out / "pairs", out / "stereograms.json", request, tuple(items))
     if not plan.finished:
         files = {item.location.path for item in items if item.number not in plan.done}
-        needed = 6 * sum(file.stat().st_size for file in files)  # PNG of what came as JPEG
+        plain = (".png", ".pns", ".tif", ".tiff", ".bmp", ".ppm")
+        needed = sum(file.stat().st_size * (1 if file.suffix.lower() in plain else LARGER) for file in files)
         check_space(out / "pairs", needed, 2 * (len(items) - len(plan.done)))
     return plan
 

@@ -61,7 +61,8 @@ MANIFEST_COLUMNS = ("patch", "source", "picture", "row", "column", "height", "wi
 
 StoreName = Literal["packed", "folders"]
 Pixels = NDArray[np.uint8]
-Side = Annotated[int, Field(strict=True, ge=1, le=65_536)]
+LARGEST_SIDE = 65_536
+Side = Annotated[int, Field(strict=True, ge=1, le=LARGEST_SIDE)]
 """Pixels of a picture's width or height."""
 
 ANEW = "remove what was prepared and prepare it anew"

@@ -104,7 +104,8 @@ def read_disparity(path: str | Path, *, max_pixels: int | None = DEFAULT_MAX_PIX
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _READERS:
-        _unknown_suffix(suffix, DISPARITY_SUFFIXES)
+        hint = f"take {', '.join(DISPARITY_SUFFIXES)}"
+        raise UsageError(f"{path}: {suffix or 'a name without suffix'} is no known format", hint)
     signatures, kind, read = _READERS[suffix]
     with open_source(path, str(path)) as stream:
         if not stream.read(8).startswith(signatures):

@@ -18,10 +18,11 @@ def agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[
     that do not say how sure they are.
     """
     width = left.shape[1]
-    there = np.arange(width, dtype=np.float32) - left
+    there = np.nan_to_num(np.arange(width, dtype=np.float32) - left, nan=-1)  # of networks by others
     inside = (there >= 0) & (there <= width - 1)
     place = np.clip(np.rint(there), 0, width - 1).astype(np.intp)
     apart = left - np.take_along_axis(right, place, axis=1)
+    inside &= np.isfinite(apart)
     return np.where(inside, np.exp2(-np.square(np.minimum(np.abs(apart), 10))), 0).astype(np.float32)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from pamcli.errors import DeviceError, UsageError
-from pamcli.inference.memory import peak_memory
+from pamcli.inference.memory import first_line, peak_memory
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -122,9 +122,12 @@ def hardware_precision(device: torch.device) -> str:
 
 def _device(text: str) -> torch.device:
     if text == "auto":
-        if torch.cuda.is_available():
+        if not torch.cuda.is_available():  # an Apple GPU is taken where it is named: nobody tried one
+            return torch.device("cpu")
+        try:
             return torch.device("cuda", torch.cuda.current_device())
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        except RuntimeError as error:  # it is held by another program, say
+            raise DeviceError(f"the GPU: {first_line(error)}", "use `device` cpu") from error
     if not re.fullmatch(r"cpu|mps|cuda(:(0|[1-9][0-9]?))?", text):
         hint = "one of auto, cpu, cuda, cuda:N, mps; tensorrt, openvino and coreml run .onnx files alone"
         raise UsageError(f"no device {text!r}", hint)

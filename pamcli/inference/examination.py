@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pamcli import __version__
-from pamcli.errors import PamError, missing_package
+from pamcli.errors import DeviceError, PamError, missing_package
 from pamcli.registry.catalog import REGISTERED, locate
 
 PACKAGES = (
@@ -33,6 +33,11 @@ def examined() -> dict[str, Any]:
             found[name] = error
         except ImportError as error:
             found[name] = PamError(missing_package(error))
+        except (RuntimeError, OSError, TypeError) as error:  # of a GPU that is held, or too old
+            from pamcli.inference.memory import first_line
+
+            said = f"{type(error).__name__}: {first_line(error)}"
+            found[name] = DeviceError(said, "see whether `device` cpu works")
     return found
 
 

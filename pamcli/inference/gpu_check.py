@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pamcli.errors import PamError
 from pamcli.inference.device import Compute, processor_has_bf16
 from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.memory import first_line
 from pamcli.inference.sample_pair import sample_pair
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.registry.architectures import ARCHITECTURES, Task
@@ -106,8 +107,8 @@ def _measured(
         return Row(name, device, precision, f"left out: {why}"), None
     try:
         found, seconds, memory = _run(name, task, device, precision)
-    except (PamError, RuntimeError, MemoryError) as error:
-        reason = str(error).strip().partition("\n")[0]
+    except (PamError, RuntimeError, MemoryError, TypeError) as error:
+        reason = first_line(error)
         return Row(name, device, precision, f"FAILED: {reason}"), None
     apart = np.abs(found - (found if reference is None else reference))
     mean = float(apart.mean())

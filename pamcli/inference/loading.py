@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from pamcli import winograd
-from pamcli.errors import UsageError
+from pamcli.errors import DeviceError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignNetwork
-from pamcli.inference.memory import choose_strip, free_memory, keep_freed_memory, taken_memory
+from pamcli.inference.memory import (
+    choose_strip,
+    free_memory,
+    keep_freed_memory,
+    memory_errors,
+    taken_memory,
+)
 from pamcli.inference.onnx_file import SUFFIX, OnnxNetwork, is_exported
 from pamcli.inference.pictures import PairRows, Pixels
 from pamcli.inference.whole import WholeNetwork
@@ -89,7 +95,11 @@ class NetworkOnDevice:
             self.size = network.size
         else:
             assert isinstance(spec, ModelSpec)
-            self.network = folded(network).to(compute.device)
+            if compute.device.type == "mps":
+                said = "an Apple GPU has no float64, in which networks of pam are made ready"
+                raise DeviceError(said, "use `device` cpu")
+            with memory_errors(f"the network does not fit into the memory of {compute.device}"):
+                self.network = folded(network).to(compute.device)
             self.streamed = _streamed(self.network, spec, compute)
             if spec.streamed:
                 winograd.make_ready(self.network)

@@ -17,7 +17,14 @@ from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.device import Compute
 from pamcli.inference.foreign import ForeignMatching, ForeignNetwork
 from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
-from pamcli.inference.match_size import SMALLEST_SIDE, MatchSize, check_match_size, matched_size, resized
+from pamcli.inference.match_size import (
+    NARROWEST,
+    SMALLEST_SIDE,
+    MatchSize,
+    check_match_size,
+    matched_size,
+    resized,
+)
 from pamcli.inference.memory import GivingBack, memory_errors
 from pamcli.inference.onnx_file import OnnxNetwork
 from pamcli.inference.pictures import PairRows, Pixels, moved
@@ -181,7 +188,7 @@ class StereoMatcher(NetworkOnDevice):
         rows, columns = self._matched_size(*views)
         if isinstance(self.network, ForeignNetwork):
             return self.network.departure(rows, columns)
-        wanted = matched_size(self._asked_size, *views)
+        wanted = matched_size(self._for_wider(self._asked_size, views[1]), *views)
         multiple = self.spec.row.multiple
         full = tuple(-(-side // multiple) * multiple for side in (rows, columns))
         said = []
@@ -242,7 +249,13 @@ class StereoMatcher(NetworkOnDevice):
         """Rows and columns in which pictures are matched; `auto` is what fits, for a foreign network."""
         if isinstance(self.network, ForeignNetwork) and self.match_size == "auto":
             return self.network.fitting(height, width)
-        return matched_size(self.match_size, height, width, self.size)
+        return matched_size(self._for_wider(self.match_size, width), height, width, self.size)
+
+    def _for_wider(self, size: MatchSize, width: int) -> MatchSize:
+        """A width to match pictures at, as that of views that `min_disparity` has made wider."""
+        if size == "auto" or size < NARROWEST:
+            return size
+        return size * width / (width - abs(self.min_disparity))
 
     def _found(
         self,

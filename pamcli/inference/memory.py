@@ -37,10 +37,12 @@ HINT = "reduce the pictures, or use a device with more memory"
 
 @contextmanager
 def memory_errors(message: str, hint: str = HINT) -> Iterator[None]:
-    """Where memory runs out all the same, raise DeviceError."""
+    """Where memory runs out all the same, or a GPU fails, raise DeviceError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
+        if str(error).startswith("CUDA error") and not is_memory_error(error):
+            raise DeviceError(f"the GPU fails: {first_line(error)}", "try `device` cpu") from error
         if not is_memory_error(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the network's tensors
@@ -247,6 +249,11 @@ def _left_in_group(group: Path, limit: str, current: str, prefix: str) -> int | 
     except (OSError, ValueError):  # no such group, or one without a limit ("max")
         return None
     return most - used + int(kinds.get(f"{prefix}inactive_file", 0))  # copies of files give way
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first."""
+    return str(error).strip().partition("\n")[0]
 
 
 def is_memory_error(error: Exception) -> bool:

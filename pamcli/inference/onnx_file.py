@@ -102,7 +102,8 @@ class OnnxNetwork:
                 f"{name} does not say which network it holds", "pam weights export does"
             ) from error
         if precision not in ("auto", stored):
-            raise UsageError(f"{name} computes in {stored}, not in {precision}", "export it anew")
+            said = f"{name} computes in {stored}, not in {precision}"
+            raise UsageError(said, "`precision` auto takes that of the file")
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
 
     def checked(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:

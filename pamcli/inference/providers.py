@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import io
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -77,6 +78,15 @@ def _options(name: str, number: str, engines: Path | None) -> dict[str, str]:
     return {**({"device_id": number} if name in ("cuda", "tensorrt") else {}), **kept}
 
 
+def _content(model: Path) -> bytes:
+    """What tells a file from others: its bytes, and when the weights beside it were written, if they are."""
+    weights = model.with_name(f"{model.name}.data")
+    with suppress(OSError):
+        said = weights.stat()
+        return model.read_bytes() + f"{said.st_size} {said.st_mtime_ns}".encode()
+    return model.read_bytes()
+
+
 def engines_of(network: bytes) -> Path:
     """Folder for what providers build of a network: another one, once the network changes."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -95,7 +105,7 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
     engines = None
     try:
         if device.partition(":")[0] in BUILDING:
-            engines = engines_of(model if isinstance(model, bytes) else model.read_bytes())
+            engines = engines_of(model if isinstance(model, bytes) else _content(model))
         elif isinstance(model, Path):
             model.open("rb").close()
     except FileNotFoundError:
@@ -116,9 +126,13 @@ def open_session(model: Path | bytes, device: str, *, name: str | None = None) -
     except Exception as error:  # its own classes
         if is_memory_error(error):
             raise DeviceError(f"not enough memory for {name}", HINT) from error
+        if re.search(r"external data|no such file|file_size", str(error), re.IGNORECASE):
+            hint = "copy that, too; mostly it is called like it, with .data behind"
+            raise ModelError(f"a file that {name} takes its weights from is missing", hint) from error
         raise ModelError(f"{name} is no ONNX file, or is damaged", "export it again") from error
     if session.get_providers()[0] != providers[0][0]:
         raise DeviceError(f"ONNX Runtime cannot use {where} here", "use `device` cpu")
+    session.disable_fallback()  # in the middle of a run it would go on elsewhere, and print so on stdout
     return session, where
 
 

@@ -57,7 +57,8 @@ class Session:
         half = any(port.type == "tensor(float16)" for port in inputs)
         compute = Compute(torch.device("cpu"), "fp16" if half else "fp32", f"onnxruntime {where}")
         if precision not in ("auto", compute.precision):
-            raise UsageError(f"{path} takes {compute.precision}, not {precision}", "export it anew")
+            said = f"{path} takes {compute.precision}, not {precision}"
+            raise UsageError(said, "`precision` auto takes that of the file")
         return cls(str(path), compute, Interface(inputs, outputs), session)
 
     @property
@@ -82,7 +83,8 @@ class Session:
         found = self.run(given)
         outputs = tuple(replace(port, shape=found[port.name].shape) for port in self.interface.outputs)
         first = next(iter(given.values())), next(iter(found.values()))
-        return replace(self.interface, outputs=outputs), first[1].shape[-1] // first[0].shape[-1]
+        larger = first[1].shape[-1] // first[0].shape[-1] if first[1].ndim else 0
+        return replace(self.interface, outputs=outputs), larger
 
     def run(self, given: Mapping[str, NDArray[np.float32]]) -> Arrays:
         """Run it. Raises ModelError, MemoryError."""
@@ -94,6 +96,8 @@ class Session:
         shapes = ", ".join(f"{name} {'x'.join(map(str, values.shape))}" for name, values in ready.items())
         with running(f"{self.name} on {shapes}", "pam guide own-network"):
             found = self.session.run(None, ready)
+        if not all(isinstance(each, np.ndarray) for each in found):
+            raise ModelError(f"{self.name} gives something other than arrays", "pam guide own-network")
         return dict(zip((port.name for port in self.interface.outputs), found, strict=True))
 
 
@@ -118,17 +122,19 @@ class Module:
             raise UsageError(f"`network_from` {source!r} is no place of a network", "MODULE:FUNCTION")
         if "" not in sys.path and str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+        if compute.precision == "int8":
+            raise UsageError("`precision` int8 is for networks of pam", "auto, fp32, bf16 or fp16")
         try:
-            make = getattr(importlib.import_module(module), function)
+            home = importlib.import_module(module)
         except ModuleNotFoundError as error:
             hint = "it is looked for in the current folder and among the installed packages"
             raise UsageError(f"`network_from` {source}: no module {error.name}", hint) from None
-        except AttributeError:
-            raise UsageError(f"`network_from` {source}: {module} has no {function}") from None
         except Exception as error:
             raise ModelError(f"{source} fails: {type(error).__name__}: {error}") from error
+        if not hasattr(home, function):
+            raise UsageError(f"`network_from` {source}: {module} has no {function}")
         try:
-            network = make()
+            network = getattr(home, function)()
         except Exception as error:
             raise ModelError(f"{source} fails: {type(error).__name__}: {error}") from error
         if not callable(network):

@@ -59,7 +59,7 @@ def upsample_cost(cost: Tensor) -> Tensor:
 
 def learns_on_cpu(x: Tensor) -> bool:
     """Whether a gradient will be asked for there, which takes torch longer than products of matrices do."""
-    return x.requires_grad and x.device.type == "cpu"
+    return x.requires_grad and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def enlarged_by_products(x: Tensor, factor: int = 2) -> Tensor:
@@ -82,7 +82,7 @@ def first_enlarged(x: Tensor, factor: int) -> Tensor:
 @lru_cache(maxsize=64)
 def enlarging(size: int, factor: int, dtype: torch.dtype) -> Tensor:
     """What each of `size` values counts in each of `factor` times as many: (size, factor size)."""
-    alone = torch.eye(size)[None]
+    alone = torch.eye(size, device="cpu")[None]
     return F.interpolate(alone, scale_factor=factor, mode="linear", align_corners=False)[0].to(dtype)
 
 

@@ -163,7 +163,7 @@ def consistent(left: Tensor, right: Tensor, threshold: float = VISIBLE_THRESHOLD
     3.2, Equation 1) holds between pictures, and is learned.
     """
     width = left.shape[-1]
-    position = torch.arange(width, device=left.device) - left
+    position = (torch.arange(width, device=left.device) - left).nan_to_num(nan=-1)
     low = position.floor().clamp(0, width - 1).long()
     high = (low + 1).clamp(max=width - 1)
     share = (position - low).clamp(0, 1)

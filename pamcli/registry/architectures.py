@@ -35,8 +35,8 @@ class Architecture:
     plain: str
     """Class, or function that makes one, for training and export; called with the scale for super-resolution,
     and with the fields of a variant where there are such. Called with two views, `max_disparity` and
-    `all_stages`, it gives what `pasmnet.Matching` has; for super-resolution, with two views and `both`, what
-    `passrnet.SuperResolution` has."""
+    `all_stages`, it gives `disparity`, `initial`, `maps`, `received` and `confidence`; for super-resolution,
+    with two views and `both`, what `passrnet.SuperResolution` has."""
     streamed: str
     """Class that runs a plain network row by row, by `match` or `enlarge`, and counts what that takes, by
     `footprint`; called with it and with the precision to compute in."""

@@ -184,12 +184,11 @@ def to_toml(described: Description) -> str:
 def as_setting(value: Any) -> str:
     """A value as it stands in a file, and as `with_settings` takes it."""
     if isinstance(value, dict):
-        return (
-            "{ " + ", ".join(f"{json.dumps(key)} = {as_setting(each)}" for key, each in value.items()) + " }"
-        )
+        pairs = (f"{as_setting(key)} = {as_setting(each)}" for key, each in value.items())
+        return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(as_setting, value)) + "]"
-    return json.dumps(value)  # strings and numbers are TOML's
+    return json.dumps(value, ensure_ascii=False)  # strings and numbers are TOML's
 
 
 def read_description(path: Path) -> Description:

@@ -25,7 +25,7 @@ def make_faster(network: nn.Module) -> None:
             continue
         if layer.kernel_size == (1, 1):
             layer.dilation = 2, 2  # of no effect, but that torch leaves it to oneDNN
-            if layer.stride == (1, 1):
+            if layer.stride == (1, 1) and layer.padding == (0, 0) and layer.groups == 1:
                 layer.__class__ = _Pointwise
         elif can_run(layer) and layer.padding == layer.dilation:
             layer.__class__ = _WinogradConv2d
@@ -35,7 +35,7 @@ class _Pointwise(nn.Conv2d):
     """A layer of 1x1."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if not torch.is_autocast_enabled("cpu"):
+        if not torch.is_autocast_enabled("cpu") or not x.is_contiguous():  # channels side by side stay so
             return super().forward(x)
         weight = self.weight.flatten(1).expand(len(x), -1, -1)
         out = torch.bmm(weight, x.flatten(2)).view(len(x), -1, *x.shape[2:])

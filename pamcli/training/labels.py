@@ -6,7 +6,8 @@ can be asked instead of block matching, which then must have found about the sam
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -50,12 +51,13 @@ def to_label(
     mirrored: bool,
     overwrite: bool,
     networks: Sequence[str | Path | None] = (),
+    truths: Iterable[Path] = (),
 ) -> dict[str, tuple[int, bool]]:
     """Names of the pairs that are to be labelled into a folder; logs how many are there already.
 
     With each go its place in the source, and whether it is mirrored.
     mirrored: each pair a second time, left for right, its views exchanged. overwrite: those, too, that are
-    there. networks: what they are read from.
+    there. networks: what they are read from. truths: what the source knows beside its pictures.
     Raises UsageError: pairs with a truth at every pixel, of two names that become one, in that folder, or in
     which others of their names are labelled; InputError.
     """
@@ -63,7 +65,7 @@ def to_label(
         raise UsageError(f"{source.label} has a truth at every pixel", "label pairs that have none")
     require_apart(
         (folder / part for part in PARTS),
-        [*source.view_files, *chain.from_iterable(map(files_behind, networks))],
+        [*source.view_files, *truths, *chain.from_iterable(map(files_behind, networks))],
     )
     wanted = {name: (index, False) for index, name in enumerate(source.names)}
     turned = {name + MIRRORED: (index, True) for name, (index, _) in wanted.items()} if mirrored else {}
@@ -75,9 +77,16 @@ def to_label(
         if (other := named.setdefault(label_files(folder, name)["right"], name)) != name:
             said = f"{shown(other)} and {shown(name)} would have their labels in one file"
             raise UsageError(said, "rename one of them")
+    # A run that is killed leaves one such pair; more are files of somebody else.
+    files = [label_files(folder, name) for name in wanted]
+    half = [each for each in files if not each["right"].exists() and any(map(Path.exists, each.values()))]
+    if len(half) > 1 and not overwrite:
+        found = next(path for path in half[0].values() if path.exists())
+        raise UsageError(f"{shown(found)} and others are there, and no labels", "give another folder")
     there = [name for name in wanted if label_files(folder, name)["right"].exists()]
     for name in there[:1] + there[-1:]:
-        _require_same(source.load(wanted[name][0]), wanted[name][1], label_files(folder, name)["left"])
+        with suppress(InputError):  # of pictures that cannot be read it will be said
+            _require_same(source.load(wanted[name][0]), wanted[name][1], label_files(folder, name)["left"])
     if overwrite:
         return wanted
     if there:

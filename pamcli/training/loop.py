@@ -41,6 +41,12 @@ from pamcli.training.validation import Gain, Validated, Validator, measured, sav
 Reason = Literal["interrupted", "terminated", "time"]
 
 
+def reason_of(stop: "Stop", processes: Processes) -> Reason:
+    """Why all processes end, one of which was asked to: asked of all, whose clocks differ by a moment."""
+    signalled = processes.any_of(stop.reason in ("interrupted", "terminated"))
+    return stop.reason or ("terminated" if signalled else "time")
+
+
 class Stop:
     """A wish to end, by signal or clock, that is looked at between steps."""
 
@@ -193,7 +199,7 @@ class Trainer:
             if self.processes.any_of(journal is not None and not measured):
                 writer.validate()
                 if self.processes.any_of(stop.reason is not None):
-                    return RunEnd(self.step, stop.reason or "terminated")
+                    return RunEnd(self.step, reason_of(stop, self.processes))
         sums = _Sums()
         observer.started(self.step, self.steps)
         for batch in sums.timed(batches):
@@ -216,7 +222,7 @@ class Trainer:
                 if asked and not keep:
                     writer.checkpoint()
             if asked and (measure or not end):
-                return RunEnd(self.step, stop.reason or "terminated")
+                return RunEnd(self.step, reason_of(stop, self.processes))
             sums.begin()
         return RunEnd(self.step, None)
 

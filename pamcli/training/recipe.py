@@ -199,7 +199,9 @@ class Recipe:
         if (self.steps is None) == (self.epochs is None):
             raise UsageError("a run has a number of steps or of epochs", "give one of them")
         if self.average_from is not None and self.ema is None:
-            raise UsageError("`average_from` is about the moving average, and there is none", "give `ema`")
+            raise UsageError(
+                "`average_from` is about the moving average, and there is none", "give `ema`, or none of both"
+            )
         _ = self.form
         if self.batch % self.accumulate:
             raise UsageError(f"a batch of {self.batch} pairs has no {self.accumulate} equal parts")

@@ -197,6 +197,8 @@ def _brought_up_to_date(values: dict[str, Any]) -> None:
     losses = values.get("losses")
     if isinstance(losses, dict) and "refine_occluded" in losses:
         losses["occluded"] = float(bool(losses.pop("refine_occluded")))
+    if "ema" in values and values["ema"] is None:
+        values.pop("average_from", None)  # which was of no effect
     wide = values.pop("wide", None)
     if isinstance(wide, dict) and "sizes" not in values:
         values["sizes"] = [{"crop": wide.get("crop"), "shares": [wide.get("share")]}]

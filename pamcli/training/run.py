@@ -31,7 +31,7 @@ from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
 from pamcli.training.journal import Journal, NoObserver, Observer, RunFolder
 from pamcli.training.labels import find_labels
-from pamcli.training.loop import RunEnd, Stop, Trainer
+from pamcli.training.loop import RunEnd, Stop, Trainer, reason_of
 from pamcli.training.own_pairs import (
     CLEARLY,
     REMARK,
@@ -200,12 +200,16 @@ def _run(
             elif trainer.step:
                 observer.informed(f"goes on after step {trainer.step}")
             if checkpoint is None and not _labelled(own, network, recipe, compute, processes, stop, observer):
-                return RunEnd(0, stop.reason or "terminated")
+                return RunEnd(0, reason_of(stop, processes))
             measuring = validator
-            if aside and not any(any_label(kept) for _, kept in aside):
-                said = "block matching is sure of nothing in the pairs that are kept aside"
-                observer.informed(f"{said}, so nothing tells whether the new weights are better")
+            known = [(spec, kept) for spec, kept in aside if any_label(kept)]
+            for spec, _ in (each for each in aside if each not in known):
+                observer.informed(f"{spec.label}: block matching is sure of nothing in what is kept aside")
+            if aside and not known:
+                observer.informed("so nothing tells whether the new weights are better")
                 trainer.measures, measuring = False, None
+            elif measuring is not None and aside:
+                measuring = Validator(known, None, remark=REMARK, clearly=CLEARLY)
             stack.enter_context(reproducible(compute.device))
             stack.enter_context(without_denormals())
             end = trainer.run(batches, folder, journal, measuring, stop, observer)

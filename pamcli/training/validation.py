@@ -61,6 +61,9 @@ def stored_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: halved(value).detach().clone() for key, value in state.items()}
 
 
+LOOKED_AT = 100  # pairs of a set, before a run begins
+
+
 class Validator:
     """The sets to validate on, listed once."""
 
@@ -84,8 +87,8 @@ class Validator:
         for text in texts:
             spec = parse_data(text)
             source = open_data(spec)
-            # Each is looked at now: after hours a damaged one would end the run, and every one that goes on.
-            for index in range(1 if source.endless else len(source)):
+            # They are looked at now: after hours a damaged one would end the run, and every one that goes on.
+            for index in source.spread(1 if source.endless else LOOKED_AT):
                 sample = source.load(index)
                 if scale is not None:
                     Superres(scale).case(sample)

@@ -102,7 +102,7 @@ def test_a_pair_aside_that_block_matching_knows_nothing_of_is_not_measured_on(mi
         Image.new("RGB", (96, 64)).save(f"mine/{side}/2.png")
     run = pam(*ADAPT, "--steps", "1", "-o", "run")
     assert run.code == 0, run.stderr
-    assert "sure of nothing in the pairs that are kept aside" in run.stderr
+    assert "pairs: block matching is sure of nothing in what is kept aside" in run.stderr
     assert run.lines == ["run/last.safetensors"]
     more = pam("train", "disparity", "--resume", "run", "--workers", "0", "--device", "cpu", "--steps", "2")
     assert more.code == 0, more.stderr

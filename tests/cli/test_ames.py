@@ -69,8 +69,10 @@ def test_the_contract(truth: np.ndarray) -> None:
 def test_the_range_is_kept(truth: np.ndarray) -> None:
     assert run("-r", "-5", "-R", "30", "-occluded", "left.tif", "right.tif", "shift.tif").code == 0
     shift = tifffile.imread("shift.tif")
-    assert np.nanmin(shift) >= -16.5  # the search ends at a multiple of 16 beyond the range
+    assert np.nanmin(shift) >= -5.5
     assert np.nanmax(shift) <= 30.5
+    assert run("-r", "10", "-R", "30", "-occluded", "left.tif", "right.tif", "far.tif").code == 0
+    assert np.nanmin(tifffile.imread("far.tif")) >= 9.5
     before = np.isfinite(shift).sum()
     assert (
         run("-m", "-5", "-M", "30", "-min_confidence", "0.5", "left.tif", "right.tif", "sure.tif").code == 0

@@ -172,7 +172,7 @@ def test_a_calibration_of_another_size_is_scaled_and_said(calib: Path, networks:
         (("--focal", "-1", "--baseline", "1"), 2, ("--focal -1 is no number above 0",)),
         (("--focal", "nan", "--baseline", "1"), 2, ("--focal nan",)),
         ((*HAND, "--max-depth", "0"), 2, ("--max-depth 0",)),
-        ((*HAND, "--disparity-error", "inf"), 2, ("--disparity-error inf",)),
+        ((*HAND, "--depth-error", "e.tif", "--disparity-error", "inf"), 2, ("--disparity-error inf",)),
         ((*HAND, "--cameras", "1:0"), 2, ("--cameras is about a calibration",)),
         (("--calibration", "wide.txt"), 3, ("for 96 x 60 pixels", "96 x 64")),
         (("--calibration", "empty.txt"), 3, ("empty.txt: cam0 is missing",)),
@@ -290,7 +290,8 @@ def test_disparities_from_elsewhere_are_sent_to_their_folder(here: Path) -> None
 def test_what_is_said_of_metres_needs_results_in_metres(calib: Path, networks: None) -> None:
     for option in (["--max-depth", "20"], ["--stride", "2"], ["--disparity-error", "1"]):
         with unchanged():
-            refuse(pam("disparity", "left.png", "right.png", "-o", "d.pfm", *option), 2, option[0], "--depth")
+            command = ["disparity", "left.png", "right.png", "-o", "d.pfm", *option]
+            refuse(pam(*command), 2, option[0], "none is asked for")
 
 
 def test_pixels_by_hand_are_those_of_the_pictures(calib: Path) -> None:

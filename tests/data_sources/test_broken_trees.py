@@ -10,7 +10,7 @@ from source_trees import HEIGHT, TREES, WIDTH, picture
 
 from pamcli.data.open import open_data, parse_data
 from pamcli.data.source import Files, Source
-from pamcli.errors import InputError
+from pamcli.errors import InputError, UsageError
 
 WITH_TRUTH = [data for data in TREES if data not in ("flickr1024", "holopix50k/val")]
 
@@ -70,6 +70,25 @@ def test_pictures_are_paired_by_name_and_never_by_position(data: str, tmp_path: 
             opened(data, tmp_path)
     else:
         assert opened(data, tmp_path).names == whole.names[2:]
+
+
+@pytest.mark.parametrize("data", [data for data in TREES if data.startswith("middlebury")])
+def test_the_current_folder_may_be_called_so(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TREES[data](tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert len(opened(data, Path())) == len(opened(data, tmp_path))
+
+
+def test_a_truth_of_a_format_that_is_not_known_is_refused_when_pairs_are_listed(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png", "truth.exr"):
+        (tmp_path / name).touch()
+    (tmp_path / "list.tsv").write_text(
+        "\t".join(f"{tmp_path}/{each}" for each in ("a.png", "b.png", "truth.exr"))
+    )
+    with pytest.raises(UsageError, match=r"truth\.exr is of no format"):
+        open_data(f"pairs:{tmp_path}/list.tsv")
 
 
 @pytest.mark.parametrize("data", WITH_TRUTH)

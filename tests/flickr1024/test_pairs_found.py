@@ -126,3 +126,9 @@ def test_two_pairs_of_one_source_and_name_are_refused(tmp_path: Path) -> None:
     pairs = published_pairs(tree(tmp_path, {"0001": SMALL}), "train").pairs
     with pytest.raises(UsageError, match="two pairs are both called flickr1024/0001"):
         plan_preparation(pairs + pairs, tmp_path / "out", 2)
+
+
+def test_pictures_smaller_than_a_pixel_of_low_resolution_hold_up_nothing(tmp_path: Path) -> None:
+    pairs = published_pairs(tree(tmp_path, {"0001": (800, 600), "0002": (3, 3)}), "train").pairs
+    plan = plan_preparation(pairs, tmp_path / "out", 4)
+    assert [item.pair.name for item in plan.items] == ["0001"]

@@ -17,6 +17,7 @@ from pamcli.imaging.images import read_picture
 from pamcli.inference import device
 from pamcli.inference.device import Compute
 from pamcli.inference.matcher import StereoMatcher
+from pamcli.inference.memory import memory_errors
 from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.passrnet import PASSRnet
@@ -44,10 +45,25 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_auto_takes_what_the_machine_has(machine: Callable[..., None]) -> None:
     assert Compute.choose().describe() == {"device": "cpu", "precision": "fp32"}
-    machine(mps=True)
-    assert Compute.choose().describe() == {"device": "mps", "precision": "fp32"}
+    machine(mps=True)  # nobody tried one
+    assert Compute.choose().describe() == {"device": "cpu", "precision": "fp32"}
+    assert Compute.choose("mps").describe() == {"device": "mps", "precision": "fp32"}
     machine(gpus=2, mps=True)
     assert Compute.choose().describe() == {"device": "cuda:0", "precision": "fp32"}
+
+
+def test_a_gpu_that_is_held_or_too_old_is_one_line(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held() -> int:
+        raise RuntimeError("CUDA error: all devices are busy\nand what to set for more")
+
+    machine(gpus=1)
+    monkeypatch.setattr(torch.cuda, "current_device", held)
+    with pytest.raises(DeviceError, match=r"the GPU: CUDA error: all devices are busy \(use `device` cpu"):
+        Compute.choose()
+    with pytest.raises(DeviceError, match="the GPU fails: CUDA error: no kernel"), memory_errors("little"):
+        raise RuntimeError("CUDA error: no kernel image is available\nCompile with ...")
 
 
 def test_a_gpu_is_taken_by_its_number(machine: Callable[..., None]) -> None:

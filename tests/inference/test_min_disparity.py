@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pamcli.errors import InputError, UsageError
 from pamcli.imaging.disparity_files import encode_disparity, read_disparity
 from pamcli.imaging.images import read_picture
+from pamcli.inference.consistency import agreement, seen_by_both
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.pictures import moved
 
@@ -71,6 +73,21 @@ def test_it_is_what_the_moved_views_give(sample: tuple[np.ndarray, np.ndarray, n
         if field.name != "matched_size"
     )
     assert result.disparity.min() >= -24
+
+
+def test_a_width_to_match_at_is_that_of_the_pictures() -> None:
+    one = StereoMatcher.load("pasmnet", device="cpu", match_size=100, min_disparity=-50)
+    assert one._matched_size(60, 200 + 50) == (30, 125), "half of their size, the wider views, too"
+    assert StereoMatcher.load("pasmnet", device="cpu", match_size=0.5)._matched_size(60, 200) == (30, 100)
+
+
+def test_what_a_network_leaves_unknown_is_neither_seen_nor_sure() -> None:
+    left, right = np.full((2, 8), 2, np.float32), np.full((2, 8), 2, np.float32)
+    left[0, 5] = right[1, 3] = np.nan
+    sure = agreement(left, right)
+    assert (sure[0, 5], sure[1, 5], sure[0, 4]) == (0, 0, 1)
+    seen = seen_by_both(left, right, torch.ones(1, 2, dtype=torch.bool), 0)
+    assert (seen[0, 5], seen[1, 5], seen[0, 4]) == (False, False, True)
 
 
 def test_nothing_to_search_and_views_that_are_no_pair() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -42,6 +44,14 @@ def test_learned_costs_are_enlarged_as_others_are(size: tuple[int, int, int]) ->
     for found, expected in zip(value_and_gradient(upsample_cost(cost), cost), wanted, strict=True):
         assert torch.allclose(found, expected, atol=1e-5)
     assert torch.allclose(upsample_cost(cost.detach()), wanted[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("enlarge", [upsample, upsample_cost])
+def test_what_is_rounded_stays_as_near(enlarge: Callable[[Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 7, 12, requires_grad=True)
+    made = enlarge(x.bfloat16())
+    assert (made - enlarge(x)).detach().abs().max() < 2**-6 * x.detach().abs().max()
 
 
 def test_disparities_stay_exact_where_the_rest_is_rounded() -> None:

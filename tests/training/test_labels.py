@@ -91,3 +91,16 @@ def test_labels_of_other_pairs_of_the_same_names_are_not_taken_for_these(tmp_pat
     for overwrite in (False, True):
         with pytest.raises(UsageError, match="not the picture of 000: other pairs are labelled there"):
             to_label(Held(150, 20), tmp_path, mirrored=False, overwrite=overwrite)
+
+
+def test_disparities_of_somebody_else_are_not_taken_for_half_a_label(tmp_path: Path) -> None:
+    (tmp_path / "disparity").mkdir()
+    for name in ("000", "001"):
+        (tmp_path / f"disparity/{name}.npy").write_bytes(b"mine")
+    with pytest.raises(UsageError, match=r"000\.npy and others are there, and no labels"):
+        to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)
+    (tmp_path / "disparity/001.npy").unlink()  # what a run that was killed leaves
+    assert len(to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=False)) == 2
+    truth = [tmp_path / "disparity/000.npy"]
+    with pytest.raises(UsageError, match="is read"):
+        to_label(Held(90, 20), tmp_path, mirrored=False, overwrite=True, truths=truth)

@@ -76,6 +76,17 @@ def test_labels_are_found_once_and_not_when_the_run_is_to_stop(tmp_path: Path) -
     assert np.unique(sample.disparity) == 5.5
 
 
+def test_block_matching_of_large_pictures_is_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = pair(height=96, width=240)
+    whole = sure_disparity(sample.left, sample.right)
+    monkeypatch.setattr(own_pairs, "BLOCK_PIXELS", 48 * 120)
+    found = sure_disparity(sample.left, sample.right)
+    assert found.shape == whole.shape
+    both = np.isfinite(found) & np.isfinite(whole)
+    assert both.mean() > 0.3
+    assert np.median(np.abs(found - whole)[both]) < 0.5
+
+
 def test_block_matching_is_right_where_it_is_sure() -> None:
     sample = pair(height=96, width=240)
     found = sure_disparity(np.asarray(sample.left, np.uint8), np.asarray(sample.right, np.uint8))

@@ -89,6 +89,12 @@ def test_adapting_finds_labels_of_its_own_for_any_matcher() -> None:
         assert replace(recipe, network=network).losses.need_truth  # or its terms would have been refused
 
 
+def test_runs_without_an_average_that_named_its_end_go_on(tmp_path: Path) -> None:
+    values = json.loads(recipe_json(RECIPES["pasmnet2"])) | {"ema": None, "average_from": 0.9}
+    (tmp_path / "recipe.json").write_text(json.dumps(values))
+    assert read_recipe(tmp_path / "recipe.json").average_from is None
+
+
 def test_a_mean_of_the_end_is_of_the_moving_average() -> None:
     with pytest.raises(UsageError, match="average_from"):
         replace(RECIPES["pasmnet2"], ema=None)

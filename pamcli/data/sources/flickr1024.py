@@ -6,6 +6,7 @@ folders 000001 with hr0.png, hr1.png (left and right, high resolution), lr0.png,
 
 import bisect
 import itertools
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
@@ -172,11 +173,14 @@ def _patches(root: Path, split: str, keys: Mapping[str, str]) -> Source | None:
     elif (root / "pixels.npy").is_file():
         paths = StorePaths(root, root / "manifest.csv", root / "index.json")
     else:
-        paths = StorePaths(root, root.with_name(f"{root.name}.csv"), root.with_name(f"{root.name}.json"))
+        store = Path(os.path.abspath(root))
+        paths = StorePaths(root, *(store.parent / f"{store.name}{suffix}" for suffix in (".csv", ".json")))
         if unfinished := sorted(root.glob("*x[24].unfinished")):
             raise InputError(f"{shown(unfinished[0])} is unfinished", "repeat the command that began it")
     whole = keys.get("view") == "pictures"
     index = stores.read_index(paths.index) if paths.index.is_file() else None
+    if index is not None and keys.get("scale") not in (None, str(index.scale)):
+        raise InputError(f"{shown(paths.store)} holds patches of x{index.scale}, not x{keys['scale']}")
     if index is not None and split not in (index.split, "train"):
         raise InputError(f"{shown(paths.store)} holds patches of the split {shown(index.split)}, not {split}")
     if (paths.store / "pixels.npy").is_file():

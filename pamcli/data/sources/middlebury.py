@@ -18,6 +18,7 @@ if it is there: Middlebury's figures are of its pixels.
 A sample is called by the path of its folder, as MiddEval3 wants its results ("trainingQ/Adirondack").
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         top = f"{split}{size}"
         scenes = {f"{top}/{name}": folder for name, folder in folders(home / top).items()}
     elif split == "training":
-        scenes = {below or root.name: folder for below, folder, _ in folders_below(root, depth=4)}
+        alone = os.path.basename(os.path.abspath(root))
+        scenes = {below or alone: folder for below, folder, _ in folders_below(root, depth=4)}
     read = partial(_disparity, size=size)
     shrunk = _SHRUNK.get(size or "F", 1) if evaluation else 1
     truth = (
@@ -80,7 +82,8 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
             if each[0].is_file() or each[1].is_file():
                 lefts[name], rights[name], truths[name], right_truths[name] = each
                 break
-    gts = [home, *(home.with_name(name) for name in _GT_TREES), *(home / name for name in _GT_TREES)]
+    beside = Path(os.path.abspath(home)).parent
+    gts = [home, *(beside / name for name in _GT_TREES), *(home / name for name in _GT_TREES)]
     places = {
         "disparity": {name: _elsewhere(path, home, gts) for name, path in truths.items()},
         "right_disparity": {name: _elsewhere(path, home, gts) for name, path in right_truths.items()},

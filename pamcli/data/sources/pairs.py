@@ -33,6 +33,10 @@ def open_source(root: Path, split: str, keys: Mapping[str, str]) -> Listed:
         sides = (root / "left", root / "right")
         lefts, rights = (pictures_by_stem(side) if side.is_dir() else {} for side in sides)
         truth = by_stem(root / "disparity", DISPARITY_SUFFIXES)
+    for path in truth.values():
+        if path.suffix.lower() not in DISPARITY_SUFFIXES:
+            known = ", ".join(DISPARITY_SUFFIXES)
+            raise UsageError(f"the truth {shown(path)} is of no format that is known", f"take {known}")
     parts = [Part("disparity", "truth (disparity)", read_disparity)]
     return paired(lefts, rights, parts, {"disparity": truth})
 

@@ -123,7 +123,12 @@ def _of_channels(path: Path, red: float, green: float, blue: float) -> NDArray[n
 def _not_hidden(occlusions: Path) -> NDArray[np.bool_] | None:
     """None where what lies out of the frame is not known."""
     out_of_frame = occlusions.parents[2] / "outofframe" / occlusions.parent.name / occlusions.name
-    return ~(read_mask(occlusions) | read_mask(out_of_frame)) if out_of_frame.is_file() else None
+    if not out_of_frame.is_file():
+        return None
+    hidden, beyond = read_mask(occlusions), read_mask(out_of_frame)
+    if hidden.shape != beyond.shape:
+        raise InputError(f"{shown(occlusions)} and {shown(out_of_frame)} differ in size")
+    return ~(hidden | beyond)
 
 
 # README of the training archive. Disparity is spread over the channels of an 8-bit PNG: 4 R + G / 64 + B /
