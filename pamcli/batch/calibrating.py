@@ -70,7 +70,7 @@ class BoardPictures:
         except UsageError as error:
             if "`pairs`" not in (error.hint or ""):
                 raise
-            hint = "give both pictures of a pair one name, as links can (ln -s)"
+            hint = "give both pictures of a pair one name, by links (ln -s)"
             raise UsageError(error.message, hint) from error
         if found.unpaired:
             alone = counted(len(found.unpaired), "picture")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 import re
@@ -298,3 +299,10 @@ def test_100_random_damages_are_explained_or_harmless(name: str, tmp_path: Path)
     assert len(refused) > 5
     assert {error.exit_code for error in refused} == {3}
     assert all("file0" in str(error) and "\n" not in str(error) for error in refused)
+
+
+def test_a_matrix_that_lost_a_number_is_named(tmp_path: Path) -> None:
+    lost = {"mtx_l": [[700, 0, 320], [0, 700], [0, 0, 1]], "dist_l": [0] * 5}
+    (tmp_path / "cal.json").write_text(json.dumps(lost | {"mtx_r": [[0] * 3] * 3, "dist_r": [0] * 5}))
+    with pytest.raises(InputError, match="mtx_l"):
+        read_calibration(tmp_path / "cal.json")

@@ -186,6 +186,14 @@ def test_refusals_write_nothing(
         refuse(pam("calibration", "make", *arguments, "-o", "rig.yaml", "-q"), code, *texts)
 
 
+def test_cameras_that_count_differently_are_told_what_can_be_done(folders: Path) -> None:
+    for number, path in enumerate(sorted(Path("rights").iterdir()), 813):
+        path.rename(f"rights/R_{number:04}.png")
+    said = refuse(pam("calibration", "make", "lefts", "rights", *BOARD, "-o", "rig.yaml"), 2)
+    assert "ln -s" in said
+    assert "pairs.txt" not in said, "there is no --pairs"
+
+
 def test_pictures_without_a_partner_are_named(folders: Path) -> None:
     Path("lefts/03.png").rename("lefts/other.png")
     run = pam("calibration", "make", "lefts", "rights", *BOARD, "-o", "rig.yaml", "--json")
