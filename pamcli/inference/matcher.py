@@ -35,7 +35,7 @@ from pamcli.streaming.matching import Progress, StreamedMatching
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of 37 real
-pairs at least 40 % were; of views of different scenes fewer than DOUBTFUL in 35 cases of 37, at most 33 %
+pairs at least 38 % were; of views of different scenes fewer than DOUBTFUL in 35 cases of 37, at most 33 %
 (scripts/measure_confidence.py)."""
 EXTRAS = frozenset({"right_disparity", "visible", "confidence"})
 """What can be computed beside the disparity of the left view."""
