@@ -112,9 +112,9 @@ class Listed(Source):
         return sample if self.times == 1 else reduced(sample, self.times)
 
     def has_truth(self) -> bool:
-        """Whether any pair has disparities to learn from: by its files, or as its first sample says."""
+        """Whether any pair has disparities to learn from: as its first sample says, or by its files."""
         truths = {"disparity", "right_disparity"}
-        return any(truths & each.parts.keys() for each in self.files) or super().has_truth()
+        return super().has_truth() or any(truths & each.parts.keys() for each in self.files)
 
     def without_truth(self) -> "Listed":
         pairs = Listed(Files(files.name, files.left, files.right) for files in self.files)

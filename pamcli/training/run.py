@@ -191,7 +191,7 @@ def _run(
                     observer.informed(line)
             if recipe.losses.need_truth:
                 for each in examples.sources:
-                    for line in each.absent:
+                    for line in (line for line in each.absent if line.startswith("no truth")):
                         observer.informed(f"{each.label}: {line}")
             if not (recipe.validation or aside):
                 observer.informed("no data to validate on, so no best: the last weights are the result")

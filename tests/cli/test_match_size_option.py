@@ -9,7 +9,7 @@ import pytest
 from pam_program import pam, refuse
 from PIL import Image
 
-from pamcli.inference import pictures
+from pamcli.inference import match_size
 
 pytestmark = pytest.mark.usefixtures("networks", "pair")
 
@@ -17,7 +17,7 @@ DISPARITY = ["disparity", "left.png", "right.png", "--device", "cpu", "-o", "d.n
 
 
 def test_large_pictures_are_matched_reduced_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "AUTO_LARGEST", 48 * 32)
+    monkeypatch.setattr(match_size, "AUTO_LARGEST", 48 * 32)
     run = pam(*DISPARITY, "--jsonl")
     (said,) = run.complaints
     assert said.startswith("pictures of 96 x 64 px are matched at 48 x 32, and the result is brought back")
@@ -39,7 +39,7 @@ def test_large_pictures_are_matched_reduced_and_it_is_said(monkeypatch: pytest.M
 
 
 def test_each_size_of_a_batch_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "AUTO_LARGEST", 48 * 32)
+    monkeypatch.setattr(match_size, "AUTO_LARGEST", 48 * 32)
     for side in ("left", "right"):
         Path(side).mkdir()
         view = Image.open(f"{side}.png")

@@ -303,6 +303,21 @@ def test_learning_from_pairs_alone_opens_no_truth(here: Path) -> None:
     }
 
 
+def test_pairs_of_which_some_have_a_truth_are_counted(here: Path) -> None:
+    view = np.random.default_rng(0).integers(0, 256, (40, 80, 3), np.uint8)
+    for side in ("left", "right", "disparity"):
+        Path("mine", side).mkdir(parents=True)
+    for name in ("a", "b"):
+        for side in ("left", "right"):
+            Image.fromarray(view).save(f"mine/{side}/{name}.png")
+    np.save("mine/disparity/b.npy", np.full((40, 80), 4, np.float32))
+    run = pam(
+        "train", "disparity", "--data", "pairs:mine", "--crop", "64x32", *COMMON, "--steps", "1", "-o", "r"
+    )
+    assert run.code == 0, run.stderr
+    assert "pairs: no truth (disparity) for 1 of 2 pairs: a" in run.stderr
+
+
 def test_super_resolution_begins_with_x4_weights_and_validates(here: Path) -> None:
     rng = np.random.default_rng(0)
     for side in ("left", "right"):
