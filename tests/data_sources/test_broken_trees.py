@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import source_trees
+from PIL import Image
 from source_trees import HEIGHT, TREES, WIDTH, picture
 
 from pamcli.data.open import open_data, parse_data
@@ -180,3 +181,13 @@ def test_a_colour_picture_is_no_truth(tmp_path: Path) -> None:
     source_trees.rgb(tmp_path / "train/part1/000000/left_disp.png", [(255, 0, 0)])
     with pytest.raises(InputError, match="is a colour picture"):
         opened("instereo2k", tmp_path).load(0)
+
+
+def test_masks_of_two_sizes_are_named(tmp_path: Path) -> None:
+    TREES["sintel"](tmp_path)
+    mask = next(tmp_path.rglob("outofframe/*/*.png"))
+    Image.new("L", (3, 2)).save(mask)
+    source = opened("sintel", tmp_path)
+    damaged = next(index for index, name in enumerate(source.names) if name.endswith(mask.stem))
+    with pytest.raises(InputError, match="differ in size"):
+        source.load(damaged)

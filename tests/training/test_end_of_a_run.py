@@ -12,7 +12,8 @@ import torch
 from test_loop import RECIPE, STEPS, Run, raises_at
 
 from pamcli.training.checkpoints import list_checkpoints, newest_checkpoint, read_checkpoint
-from pamcli.training.loop import RunEnd
+from pamcli.training.distributed import Processes
+from pamcli.training.loop import RunEnd, Stop, reason_of
 
 
 def test_the_statistics_of_batch_norm_stand_from_a_part_of_the_run_on_also_after_a_stop(
@@ -59,3 +60,15 @@ def test_the_kept_weights_are_the_mean_of_the_end_where_it_is_asked_for(tmp_path
         assert found is not None
         kept.append(found.average["0.weight"])
     assert not torch.equal(*kept)
+
+
+@pytest.mark.parametrize(("others", "said"), [(False, "time"), (True, "terminated")])
+def test_processes_whose_clocks_differ_by_a_moment_end_alike(others: bool, said: str) -> None:
+    class Two(Processes):
+        def any_of(self, condition: bool) -> bool:
+            return condition or others
+
+    assert reason_of(Stop(), Two()) == said
+    asked = Stop()
+    asked.ask("interrupted")
+    assert reason_of(asked, Two()) == "interrupted"
