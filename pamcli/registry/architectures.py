@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Literal, get_args, get_type_hints
 
 from pamcli.errors import UsageError, did_you_mean
-from pamcli.registry.variants import PAPER, PASMnetVariant, PASSRnetVariant, Variant
+from pamcli.registry.variants import PAPER, PASMnetVariant, PASSRnet2Variant, PASSRnetVariant, Variant
 
 Task = Literal["disparity", "superres"]
 
@@ -144,6 +144,7 @@ _ROWS = (
         parts=("first", "blocks", "exchanges", "detail", "last"),
         other_terms=OF_MATCHING,
         recipe="passrnet2",
+        variants=PASSRnet2Variant,
         shipped={
             "passrnet2-x2": "both views enlarged 2 times (the default)",
             "passrnet2-x4": "both views enlarged 4 times (the default)",

@@ -1,4 +1,4 @@
-"""Variants of the paper's two networks, as its ablation tables have them: plain values. No torch here."""
+"""Variants of the networks, such as the paper's ablation tables have: plain values. No torch here."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -79,3 +79,11 @@ class PASSRnetVariant(Variant):
         others = {"pyramid=cascaded", "pyramid=plain", "views=twice"}
         if len({*self.changes} - others) > 1:
             raise UsageError("views=left, matching, transition and volume exclude each other")
+
+
+@dataclass(frozen=True)
+class PASSRnet2Variant(Variant):
+    """Depths of PASSRnet 2."""
+
+    blocks: Literal[16, 32] = 16
+    """Gated blocks. 32 take 1.7 times as long as 16, and may start from weights of 16."""

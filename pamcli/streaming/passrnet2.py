@@ -9,8 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pamcli.networks.passrnet2 import (
-    DETAIL_BEHIND,
-    EXCHANGES,
     WIDTH,
     Exchange,
     GatedBlock,
@@ -38,8 +36,6 @@ from pamcli.streaming.rolling import (
     strips,
 )
 
-AHEAD = 17  # rows of a map that wait for those below them, in all layers together
-
 CUBIC_REACH = 2  # rows above and below that a bicubic enlargement looks at
 
 SMALLER = 2  # times as few lines as elsewhere: their attention is passed over many times
@@ -56,12 +52,14 @@ class StreamedPASSRnet2:
         """Take a network, and bring its convolutions to a `precision`; None: as they are."""
         self.blocks = [Layers.of(block, precision) for block in network.blocks]
         self.exchanges = {
-            depth: Exchanging.of(network.exchanges[str(depth)], precision) for depth in EXCHANGES
+            depth: Exchanging.of(network.exchanges[str(depth)], precision)
+            for depth in network.exchange_behind
         }
         self.network = network if precision is None else network.to(dtype=precision)
 
     def footprint(self, width: int, height: int, *, both: bool) -> Footprint:
         """What a pair takes at the peak: both views are enlarged in any case."""
+        ahead = len(self.blocks) + 1  # rows of a map that wait for those below them, in all layers together
         each = 760 * number_size(self.network)
         enlarged = 84 * self.network.scale**2  # of both views, before and after they are float32, and a base
         return in_strips(
@@ -70,10 +68,10 @@ class StreamedPASSRnet2:
             Pays(30_000),
             picture=0,
             strip=max(each, enlarged),
-            waiting=[(each, AHEAD)],
+            waiting=[(each, ahead)],
             line=line_bytes(width, ordered=False),
             lines=_lines_at_once(width),
-            ahead=AHEAD,
+            ahead=ahead,
         )
 
     def enlarge(
@@ -86,8 +84,8 @@ class StreamedPASSRnet2:
         x: RollingMap = convolution(given, network.first)
         for depth, block in enumerate(self.blocks):
             x = Gated(x, block)
-            if depth in EXCHANGES:
-                detail = network.detail if depth == DETAIL_BEHIND else None
+            if depth in network.exchange_behind:
+                detail = network.detail if depth == network.detail_behind else None
                 sources = (x,) if detail is None else (x, given)
                 x = Mapped(_exchanged(self.exchanges[depth], detail), *sources)
         scale = network.scale

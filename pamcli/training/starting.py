@@ -14,6 +14,7 @@ from pamcli.registry.architectures import variant_of
 from pamcli.registry.catalog import locate
 from pamcli.registry.load import Network, build_network, load_network
 from pamcli.registry.spec import ModelSpec
+from pamcli.registry.variants import PASSRnet2Variant
 from pamcli.training.recipe import Recipe
 from pamcli.training.tasks import model_spec
 
@@ -65,11 +66,14 @@ def _fresh(recipe: Recipe) -> Network:
 def _from_weights(weights: str, recipe: Recipe) -> Network:
     network, spec = load_network(locate(weights))
     check_start(weights, spec, recipe)
+    state = network.state_dict()
     if recipe.scale is not None and spec.scale != recipe.scale:
-        smaller = build_network(model_spec(recipe, ""))
-        smaller.load_state_dict(halved_scale(network.state_dict()))
-        network = smaller
-    return network.requires_grad_(True)
+        state = halved_scale(state)
+    begun = build_network(model_spec(recipe, ""))
+    if variant_of(spec.architecture, spec.variant) != recipe.form:
+        state = deepened(state, begun.state_dict())
+    begun.load_state_dict(state)
+    return begun.eval()
 
 
 def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
@@ -77,10 +81,11 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     wanted = recipe.architecture
     if spec.architecture != wanted:
         raise ModelError(f"{weights} is a {spec.architecture}, and a {wanted} is trained", "another `from`")
-    if variant_of(spec.architecture, spec.variant) != recipe.form:
+    form = variant_of(spec.architecture, spec.variant)
+    if form != recipe.form and (form, recipe.form) != (PASSRnet2Variant(16), PASSRnet2Variant(32)):
         raise UsageError(
             f"{weights} is a {spec.architecture} in the variant {spec.variant}, not {recipe.form}",
-            "weights begin a run of their own variant alone",
+            "weights begin a run of their own variant alone, but for those of 16 blocks one of 32",
         )
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
         raise UsageError(
@@ -97,6 +102,26 @@ def halved_scale(state: dict[str, Tensor]) -> dict[str, Tensor]:
         groups = last.reshape(-1, 2, 2, 2, 2, *last.shape[1:])  # channel, row // 2, row % 2, column // 2, ...
         halved[key] = groups.mean((2, 4)).flatten(0, 2)
     return halved
+
+
+def deepened(state: dict[str, Tensor], fresh: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A PASSRnet 2 of more blocks, which does what `state` does: new ones behind each block add nothing yet.
+
+    fresh: tensors of the deeper network, of which the new blocks are.
+    """
+    blocks, before = (
+        1 + max(int(key.split(".")[1]) for key in one if key.startswith("blocks.")) for one in (fresh, state)
+    )
+    times = blocks // before
+    deeper = {key: torch.zeros_like(value) if ".scale" in key else value for key, value in fresh.items()}
+    for key, value in state.items():
+        part, *rest = key.split(".", 2)
+        if part == "blocks":
+            key = f"blocks.{times * int(rest[0])}.{rest[1]}"
+        elif part == "exchanges":
+            key = f"exchanges.{times * (int(rest[0]) + 1) - 1}.{rest[1]}"
+        deeper[key] = value
+    return deeper
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from pamcli.registry.spec import ModelSpec
 from pamcli.registry.variants import PAPER
 from pamcli.training.distributed import Loss, Processes
 from pamcli.training.examples import StepBatch
+from pamcli.training.muon import Muon
 from pamcli.training.recipe import Recipe
 
 
@@ -64,8 +65,12 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
     for key, parameter in network.named_parameters():
         if parameter.requires_grad:
             groups.setdefault(recipe.rate_of(key), []).append(parameter)
-    kind = torch.optim.AdamW if recipe.optimizer == "adamw" else torch.optim.Adam
-    return kind(
+    kinds: dict[str, type[torch.optim.AdamW] | type[torch.optim.Adam]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "muon": Muon,
+    }
+    return kinds[recipe.optimizer](
         [{"params": parameters, "factor": factor} for factor, parameters in groups.items()],
         recipe.learning_rate,
         betas=recipe.betas,

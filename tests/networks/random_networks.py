@@ -45,10 +45,10 @@ def passrnet(scale: int) -> PASSRnet:
 
 
 @cache
-def passrnet2(scale: int) -> PASSRnet2:
+def passrnet2(scale: int, blocks: int = 16) -> PASSRnet2:
     """A fresh one, disturbed: nothing of it is zero."""
     torch.manual_seed(scale)
-    network = PASSRnet2(scale)
+    network = PASSRnet2(scale, blocks)
     for parameter in network.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
     return network.eval().requires_grad_(False)

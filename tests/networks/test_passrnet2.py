@@ -10,7 +10,6 @@ from pamcli.losses.total import Truth, superres_terms, total_loss
 from pamcli.losses.weights import LossWeights
 from pamcli.networks.passrnet2 import (
     DETAIL_GAIN,
-    EXCHANGES,
     PHASES,
     PASSRnet2,
     _between,
@@ -99,4 +98,11 @@ def test_the_papers_losses_reach_every_weight() -> None:
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 0, name
-    assert len(network.exchanges) == len(EXCHANGES)
+    assert len(network.exchanges) == 4
+
+
+@pytest.mark.parametrize(("blocks", "behind"), [(16, [3, 7, 11, 15]), (32, [7, 15, 23, 31])])
+def test_views_are_exchanged_four_times_whatever_the_depth(blocks: int, behind: list[int]) -> None:
+    network = PASSRnet2(4, blocks)
+    assert network.exchange_behind == behind == [*map(int, network.exchanges)]
+    assert (len(network.blocks), network.detail_behind) == (blocks, behind[1])

@@ -203,3 +203,29 @@ def test_a_head_begins_anew_behind_the_matching_of_other_weights(tmp_path: Path)
     assert not torch.equal(network.s1.ctx[0].weight, trained.s1.ctx[0].weight)
     with pytest.raises(ModelError, match="pasmnet2 is trained"):
         starting_network(replace(recipe, start=str(weights(tmp_path / "p.safetensors", PASMnet()))))
+
+
+def test_a_deeper_network_begins_as_the_one_it_comes_from(tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    network = PASSRnet2(4)
+    for parameter in network.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    path = tmp_path / "weights.safetensors"
+    save_network(network.state_dict(), ModelSpec("passrnet2", scale=4), path)
+    recipe = replace(RECIPES["passrnet2"], variant="blocks=32", start=str(path))
+    left, right = torch.rand(2, 1, 3, 9, 20).unbind()
+    deeper = starting_network(recipe)
+    assert len(deeper.blocks) == 32
+    expected, found = network(left, right, both=True), deeper(left, right, both=True)
+    assert torch.equal(found.left, expected.left)
+    assert torch.equal(found.right, expected.right)
+    found.left.square().mean().backward()
+    assert deeper.blocks[1].scale2.grad.abs().min() > 0  # what is silent learns
+    halved = starting_network(replace(recipe, scale=2))(left, right)
+    assert torch.allclose(F.avg_pool2d(expected.left, 2), halved.left, atol=0.1)
+
+
+def test_no_other_variant_begins_with_weights_of_another_one() -> None:
+    recipe = replace(RECIPES["passrnet2"], scale=4)
+    with pytest.raises(UsageError, match=r"in the variant blocks=32, not paper"):
+        check_start("w", ModelSpec("passrnet2", scale=4, variant="blocks=32"), recipe)
