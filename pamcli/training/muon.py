@@ -13,7 +13,7 @@ from torch import Tensor
 
 MOMENTUM = 0.95
 SMALLEST = 16
-"""Inputs or outputs of a layer below which it is AdamW's: depthwise layers, and those of pictures."""
+"""Rows or columns of a matrix of weights below which it is AdamW's, as depthwise layers are."""
 OF_ADAMW = 0.2
 """Root mean square of AdamW's changes, in learning rates: so that one rate suits both."""
 ITERATIONS = 5

@@ -59,8 +59,9 @@ def test_passrnet2_ends_with_what_psnr_measures() -> None:
     assert (recipe.after, recipe.network, recipe.losses.charbonnier) == ("passrnet2", "passrnet2", 0)
     assert recipe.losses.psnr > 0
     assert recipe.learns_without_truth
+    assert recipe.optimizer == "muon"
     assert replace(recipe, losses=before.losses, learning_rate=before.learning_rate) == replace(
-        before, name=recipe.name, after=recipe.after, schedule=recipe.schedule
+        before, name=recipe.name, after=recipe.after, schedule=recipe.schedule, optimizer=recipe.optimizer
     )
 
 
