@@ -3,7 +3,7 @@
 python scripts/peak_memory.py pasmnet 384x1248 [--strip 64] [--precision bf16] [--extras visible,confidence]
 python scripts/peak_memory.py passrnet-x4 93x310 [--plain]
 
-The weights are made up, so none are needed. `loaded`: resident bytes of the program with the network, after a
+The weights are made up. `loaded`: resident bytes of the program with the network, after a
 run on a tiny pair; `peak`: the most of the whole run, of which `above` is the pair's.
 """
 
@@ -29,9 +29,9 @@ from pamcli.inference.upscaler import StereoUpscaler
 from pamcli.networks.pasmnet import PASMnet
 from pamcli.networks.pasmnet2 import PASMnet2
 from pamcli.networks.passrnet import PASSRnet
-from pamcli.networks.passrnet2 import PASSRnet2
-from pamcli.registry.load import Network
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.catalog import locate
+from pamcli.registry.load import Network, build_network
+from pamcli.registry.spec import ModelSpec, read_header
 
 CPU = torch.device("cpu")
 NETWORKS = ["pasmnet2", "pasmnet", "passrnet2-x2", "passrnet2-x4", "passrnet-x2", "passrnet-x4"]
@@ -76,13 +76,13 @@ def random_pair(width: int, height: int) -> tuple[Any, Any]:
 
 
 def empty_network(name: str) -> Network:
+    """A network of the form that the shipped weights of this name have."""
     torch.manual_seed(0)
-    network: Network
-    if name.startswith("pasm"):
-        network = PASMnet2() if name == "pasmnet2" else PASMnet()
-    else:
-        network = (PASSRnet2 if name.startswith("passrnet2") else PASSRnet)(int(name[-1]))
-    return network.eval().requires_grad_(False)
+    return build_network(form_of(name)).eval().requires_grad_(False)
+
+
+def form_of(name: str) -> ModelSpec:
+    return read_header(locate(name)).spec
 
 
 def our_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], object]:
@@ -91,11 +91,10 @@ def our_network(options: argparse.Namespace) -> Callable[[tuple[Any, Any]], obje
     if options.strip:
         loading.choose_strip = lambda *_, **__: options.strip  # type: ignore[attr-defined]
     if isinstance(made, PASMnet | PASMnet2):
-        matcher = StereoMatcher(made, ModelSpec(options.network), compute)
+        matcher = StereoMatcher(made, form_of(options.network), compute)
         extras = [name for name in options.extras.split(",") if name]
         return lambda pair: matcher(*pair, extras=extras)
-    scale = int(options.network[-1])
-    upscaler = StereoUpscaler(made, ModelSpec(options.network[:-3], scale=scale), compute)
+    upscaler = StereoUpscaler(made, form_of(options.network), compute)
     return lambda pair: upscaler(*pair)
 
 

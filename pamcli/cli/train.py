@@ -91,7 +91,7 @@ class Start(OptionGroup, panel="Network"):
         **(WEIGHTS | {"metavar": "WEIGHTS"}),
     )
     variant: str | None = option(
-        "Train a network with parts unlike the paper's, as in blocks=2,refinement=none.",
+        "Train a network of other parts, as in blocks=2,refinement=none.",
         metavar="KEY=VALUE,...",
     )
 

@@ -58,7 +58,7 @@ def upsample_cost(cost: Tensor) -> Tensor:
 
 
 def learns_on_cpu(x: Tensor) -> bool:
-    """Whether a gradient will be asked for there, which takes torch longer than products of matrices do."""
+    """Whether a gradient will be asked for on a processor, where other ways are fast than elsewhere."""
     return x.requires_grad and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 

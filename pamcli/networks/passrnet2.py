@@ -33,6 +33,7 @@ class PASSRnet2(nn.Module):
     """Enlarges both views of a rectified pair by `scale`: their bicubic enlargement, and what is learned."""
 
     def __init__(self, scale: int, blocks: int = BLOCKS) -> None:
+        """blocks: a multiple of `EXCHANGES`."""
         super().__init__()
         self.scale = scale
         self.first = conv(3, WIDTH, bias=True)
@@ -104,7 +105,7 @@ class GatedBlock(nn.Module):
 
     def _gate(self, x: Tensor, widen: nn.Conv2d, mix: nn.Conv2d | None = None) -> Tensor:
         """The product of two halves (B, C, H, W) of what one or two layers make of x."""
-        # On a processor each half lies by itself: a step takes a tenth less time.
+        # Where a processor learns, each half lies by itself: a step takes a tenth less time.
         parts = 2 if learns_on_cpu(x) else 1
         made: list[Tensor] = []
         for part in range(parts):
@@ -122,7 +123,7 @@ def pointwise(
 ) -> Tensor:
     """scale (C, 1, 1) times what a 1x1 convolution makes of x: its weights are scaled, which is less work.
 
-    Of the channels that it makes, one of so many equal parts.
+    Of `parts` equal parts of the channels that it makes, `part` alone is made.
     """
     weight, bias = _part(layer, part, parts)
     if scale is not None:
@@ -133,6 +134,8 @@ def pointwise(
 def _part(layer: nn.Conv2d, part: int, parts: int) -> tuple[Tensor, Tensor]:
     """Weight and bias of one of so many equal parts of the channels that a layer makes."""
     assert layer.bias is not None
+    if parts == 1:
+        return layer.weight, layer.bias
     return layer.weight.chunk(parts)[part], layer.bias.chunk(parts)[part]
 
 

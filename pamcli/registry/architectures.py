@@ -201,7 +201,7 @@ def variant_of(architecture: str, text: str) -> Variant | None:
     if text == PAPER:
         return None if kind is None else kind()
     if kind is None:
-        varied = " and ".join(name for name, one in ARCHITECTURES.items() if one.variants is not None)
+        varied = ", ".join(name for name, one in ARCHITECTURES.items() if one.variants is not None)
         raise UsageError(f"{architecture} has no variants", f"those of {varied} are known")
     known = {name: get_args(hint) for name, hint in get_type_hints(kind).items()}
     values: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pamcli.errors import UsageError
 
-PAPER = "paper"  # the published network, of which every other variant is a change
+PAPER = "paper"  # the published network, or the usual one, of which every other variant is a change
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PASSRnetVariant(Variant):
 
 @dataclass(frozen=True)
 class PASSRnet2Variant(Variant):
-    """Depths of PASSRnet 2."""
+    """Depths of PASSRnet 2, which is not the paper's; the usual one has 16 blocks."""
 
     blocks: Literal[16, 32] = 16
     """Gated blocks. 32 take 1.7 times as long as 16, and may start from weights of 16."""

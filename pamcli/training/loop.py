@@ -136,6 +136,8 @@ class Trainer:
                     moment.expand_as(parameter)  # a count of steps fits, too
             for group in self.optimizer.param_groups:
                 group.setdefault("factor", 1.0)  # a checkpoint from before there were several groups
+                if group.setdefault("muon", False) != (self.recipe.optimizer == "muon"):
+                    raise KeyError("moments of another optimizer")
             if checkpoint.scaler and self.scaler.is_enabled():
                 self.scaler.load_state_dict(checkpoint.scaler)
             restore_random_states(checkpoint.random)

@@ -164,7 +164,7 @@ class Recipe:
     scenes: Drawing = field(default_factory=Drawing)
     """How data sets are drawn that are drawn as they are needed."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
-    """muon: matrices of weights are moved alike in all directions, the others by adamw."""
+    """muon: matrices of weights move alike in all directions, whatever `betas` are; the others by adamw."""
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: FromZero = 0.0
     schedule: Schedule = field(default_factory=Schedule)

@@ -170,7 +170,12 @@ def asked_recipe(
             changes.setdefault("max_disparity", stored.max_disparity)
         elif task == "superres" and stored.scale is not None and not file:
             changes.setdefault("scale", stored.scale)
-        if variant is None and stored.variant != recipe.variant and asked is None and not file:
+        if (
+            variant is None
+            and stored.variant != recipe.variant
+            and asked in (None, stored.architecture)
+            and not file
+        ):
             texts["variant"] = stored.variant
     recipe = replace(recipe, **changes)
     if texts or settings:

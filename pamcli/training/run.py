@@ -178,7 +178,7 @@ def _run(
             batches = loader(examples, trainer.step, steps, batch, workers, *place, Crops.of(recipe, steps))
             stack.enter_context(closing(batches))  # ends the workers with the run, whatever ends it
             millions = sum(parameter.numel() for parameter in network.parameters()) / 1e6
-            form = "" if recipe.form is None else f", variant {recipe.form}"
+            form = f", variant {recipe.form}" if recipe.form is not None and recipe.form.changes else ""
             observer.informed(f"{recipe.architecture}{form}: {millions:.2f}M parameters")
             observer.informed(f"{about}; on {compute.device} in {compute.precision}")
             if compute.device.type == "cpu" and compute.precision == "bf16" and not processor_has_bf16():

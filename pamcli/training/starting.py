@@ -34,8 +34,8 @@ def starting_network(recipe: Recipe) -> Network:
 
     Sets torch's generators to the recipe's seed.
 
-    Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale that
-    they cannot be brought to.
+    Raises ModelError for weights that are missing, damaged or another network's, UsageError for a scale or
+    a variant that they cannot be brought to.
     """
     torch.manual_seed(recipe.seed)
     network = _fresh(recipe) if recipe.start is None else _from_weights(recipe.start, recipe)
@@ -85,7 +85,7 @@ def check_start(weights: str, spec: ModelSpec, recipe: Recipe) -> None:
     if form != recipe.form and (form, recipe.form) != (PASSRnet2Variant(16), PASSRnet2Variant(32)):
         raise UsageError(
             f"{weights} is a {spec.architecture} in the variant {spec.variant}, not {recipe.form}",
-            "weights begin a run of their own variant alone, but for those of 16 blocks one of 32",
+            f"`variant` {spec.variant}, as these weights; a passrnet2 of 16 blocks may become one of 32",
         )
     if spec.scale != recipe.scale and (spec.scale, recipe.scale) != (4, 2):
         raise UsageError(

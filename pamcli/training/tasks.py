@@ -71,7 +71,10 @@ def make_optimizer(recipe: Recipe, network: nn.Module) -> torch.optim.Optimizer:
         "muon": Muon,
     }
     return kinds[recipe.optimizer](
-        [{"params": parameters, "factor": factor} for factor, parameters in groups.items()],
+        [
+            {"params": parameters, "factor": factor, "muon": recipe.optimizer == "muon"}
+            for factor, parameters in groups.items()
+        ],
         recipe.learning_rate,
         betas=recipe.betas,
         weight_decay=recipe.weight_decay,

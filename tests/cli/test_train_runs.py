@@ -23,6 +23,7 @@ from pamcli.training.loop import Trainer
 from pamcli.training.recipes import read_recipe
 
 STEPS = 4
+PATCHES = ["--scale", "2", "--crop", "24x16", "--data", "procedural"]
 NO_PAM = ["--set", "losses.pam=0", "--set", "losses.likelihood=0"]
 COMMON = ["--batch", "2", "--workers", "0", "--device", "cpu", "--seed", "3"]
 SMALL = ["--data", "procedural", "--crop", "64x32", "--variant", "scales=1,blocks=1,refinement=none", *COMMON]
@@ -87,11 +88,8 @@ def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair
     ("task", "options", "parameters"),
     [
         ("disparity", ["--variant", "scales=1,blocks=1", "--crop", "64x32", "--data", "procedural"], "5.48M"),
-        (
-            "superres",
-            ["--variant", "views=left", "--scale", "2", "--crop", "24x16", "--data", "procedural", *NO_PAM],
-            "1.27M",
-        ),
+        ("superres", ["--variant", "views=left", *PATCHES, *NO_PAM], "1.27M"),
+        ("superres", ["--variant", "blocks=32", "--network", "passrnet2", *PATCHES], "0.90M"),
     ],
 )
 def test_a_variant_is_trained_stored_and_used_like_any_network(

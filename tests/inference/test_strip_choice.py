@@ -19,9 +19,10 @@ from pamcli.inference.device import processor_has_int8
 from pamcli.inference.matcher import StereoMatcher
 from pamcli.inference.memory import choose_strip, readable
 from pamcli.inference.whole import AliveTensors
-from pamcli.registry.architectures import loaded
+from pamcli.registry.architectures import ARCHITECTURES, loaded
+from pamcli.registry.catalog import locate
 from pamcli.registry.load import build_network
-from pamcli.registry.spec import ModelSpec
+from pamcli.registry.spec import ModelSpec, read_header
 from pamcli.streaming.footprint import LIBRARIES, Footprint
 from pamcli.streaming.rolling import folded
 from pamcli.winograd import make_ready
@@ -97,9 +98,16 @@ def test_sizes_are_rounded_up(count: int, text: str) -> None:
 
 @cache
 def streamed(name: str, item: int = 4, *, eight_bits: bool = False) -> Any:
-    """A network row by row, "passrnet-x4" with its scale, in a precision of so many bytes."""
-    architecture, _, scale = name.partition("-x")
-    spec = ModelSpec(architecture, scale=int(scale) if scale else None)
+    """A network row by row, in a precision of so many bytes: "passrnet-x4", also "passrnet2-x4,blocks=32".
+
+    Without a variant, that of the shipped weights of the name.
+    """
+    weights, _, variant = name.partition(",")
+    architecture, _, scale = weights.partition("-x")
+    if not variant:
+        shipped = weights in ARCHITECTURES[architecture].shipped
+        variant = read_header(locate(weights)).spec.variant if shipped else "paper"
+    spec = ModelSpec(architecture, scale=int(scale) if scale else None, variant=variant)
     torch.manual_seed(0)
     network = folded(build_network(spec))
     how = {"eight_bits": True} if eight_bits else {}
@@ -125,7 +133,7 @@ def test_what_matching_takes_at_large_sizes(width: int, height: int, item: int, 
         assert footprint.peak(footprint.rows[1]) < most * 10**6
 
 
-@pytest.mark.parametrize("name", ["passrnet-x4", "passrnet2-x4"])
+@pytest.mark.parametrize("name", ["passrnet-x4", "passrnet2-x4,blocks=32"])
 def test_what_super_resolution_takes_at_large_sizes(name: str) -> None:
     footprint = counted(name, 1920, 1080)
     assert footprint.peak(footprint.rows[1]) < 3 * 10**9
@@ -145,6 +153,7 @@ def test_what_super_resolution_takes_at_large_sizes(name: str) -> None:
         ("passrnet2-x4", 96, 16, (2, 16)),
         ("passrnet2-x4", 160, 16, (8, 16)),
         ("passrnet2-x8", 48, 24, (4, 24)),
+        ("passrnet2-x4,blocks=32", 96, 36, (2, 36)),
     ],
 )
 def test_the_count_of_memory_is_close_to_the_tensors(

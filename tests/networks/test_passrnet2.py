@@ -11,6 +11,7 @@ from pamcli.losses.weights import LossWeights
 from pamcli.networks.passrnet2 import (
     DETAIL_GAIN,
     PHASES,
+    GatedBlock,
     PASSRnet2,
     _between,
     bicubic,
@@ -18,9 +19,23 @@ from pamcli.networks.passrnet2 import (
 )
 
 
-@pytest.mark.parametrize(("scale", "parameters"), [(2, 469_836), (3, 478_491), (4, 490_608)])
-def test_its_size(scale: int, parameters: int) -> None:
-    assert sum(p.numel() for p in PASSRnet2(scale).parameters()) == parameters
+@pytest.mark.parametrize(
+    ("scale", "blocks", "parameters"),
+    [(2, 16, 469_836), (3, 16, 478_491), (4, 16, 490_608), (2, 32, 895_820), (4, 32, 916_592)],
+)
+def test_its_size(scale: int, blocks: int, parameters: int) -> None:
+    assert sum(p.numel() for p in PASSRnet2(scale, blocks).parameters()) == parameters
+
+
+def test_what_learns_and_what_does_not_compute_the_same() -> None:
+    """Halves of a gate are computed by themselves where there is a gradient."""
+    torch.manual_seed(0)
+    block, x = GatedBlock(), torch.randn(2, 64, 9, 11)
+    for parameter in block.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    learning = block(x.clone().requires_grad_())
+    with torch.no_grad():
+        torch.testing.assert_close(learning.detach(), block(x.clone()))
 
 
 def test_a_fresh_one_is_bicubic_enlargement_and_looks_at_one_view_alone() -> None:

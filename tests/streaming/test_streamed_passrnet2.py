@@ -39,13 +39,6 @@ def test_a_deeper_one_in_strips_gives_its_own_pictures(strip: int | None) -> Non
     assert (found - torch.cat((plain.left, plain.right))).abs().max() < 1e-5
 
 
-def test_a_deeper_one_has_more_rows_waiting() -> None:
-    one, other = (
-        StreamedPASSRnet2(passrnet2(4, blocks)).footprint(500, 300, both=True) for blocks in (16, 32)
-    )
-    assert other.peak(20) > one.peak(20)
-
-
 def test_few_lines_of_attention_at_a_time_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     views = picture_pair(21, 17, shift=3)
     expected = run(2, views, None)
