@@ -243,6 +243,15 @@ def test_nothing_given_is_the_recipe_for_the_task() -> None:
     assert recipe("superres") == RECIPES["superres"]
 
 
+@pytest.mark.parametrize("network", [None, "passrnet2"])
+def test_weights_of_a_variant_begin_a_run_of_theirs_whatever_is_said_of_the_network(
+    network: str | None,
+) -> None:
+    found = recipe("superres", start="passrnet2-x4", network=network, scale=2)
+    assert (found.architecture, found.variant, found.scale) == ("passrnet2", "blocks=32", 2)
+    assert recipe("superres", start="passrnet2-x2").variant == "paper"
+
+
 def test_a_recipe_s_file_can_be_changed_by_options(here: Path) -> None:
     (here / "mine.json").write_text(recipe_json(replace(RECIPES["adapt"], name="mine", batch=2, seed=4)))
     found = recipe("disparity", recipe="mine.json", batch=6)

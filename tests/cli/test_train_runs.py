@@ -89,7 +89,6 @@ def test_the_weights_can_be_used_at_once_and_say_what_they_are(whole: Path, pair
     [
         ("disparity", ["--variant", "scales=1,blocks=1", "--crop", "64x32", "--data", "procedural"], "5.48M"),
         ("superres", ["--variant", "views=left", *PATCHES, *NO_PAM], "1.27M"),
-        ("superres", ["--variant", "blocks=32", "--network", "passrnet2", *PATCHES], "0.90M"),
     ],
 )
 def test_a_variant_is_trained_stored_and_used_like_any_network(
