@@ -10,6 +10,7 @@ import math
 import signal
 import threading
 import time
+import traceback
 import warnings
 from collections import abc
 from collections.abc import Callable, Iterator, Sequence
@@ -281,8 +282,8 @@ def _truths(
 
 
 @dataclass
-class _Steps(Dataset["StepBatch | PamError"]):
-    """Whole batches by step. An error for a person is a result: DataLoader would wrap it in a traceback."""
+class _Steps(Dataset["StepBatch | Exception"]):
+    """Whole batches by step. An error is a result: DataLoader would make another one of it."""
 
     examples: Examples
     batch: int
@@ -290,7 +291,7 @@ class _Steps(Dataset["StepBatch | PamError"]):
     world: int
     crops: Crops
 
-    def __getitem__(self, step: int) -> StepBatch | PamError:
+    def __getitem__(self, step: int) -> StepBatch | Exception:
         begun = time.process_time()
         start = (step * self.world + self.rank) * self.crops.most(self.batch)
         size = self.crops.at(step)
@@ -298,6 +299,9 @@ class _Steps(Dataset["StepBatch | PamError"]):
             pairs = [self.examples.at(start + i, size) for i in range(self.crops.pairs(self.batch, size))]
             return StepBatch.of(pairs)._replace(prepared=time.process_time() - begun)
         except PamError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - raised where the batch is wanted
+            error.add_note(f"(where it came from)\n{traceback.format_exc()}")
             return error
 
 
@@ -336,7 +340,7 @@ def loader(
             batches = iter(loaded)
     try:
         for found in batches:
-            if isinstance(found, PamError):
+            if isinstance(found, Exception):
                 raise found
             yield found
     except RuntimeError as error:

@@ -26,6 +26,7 @@ from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network
 from pamcli.registry.spec import read_header
 from pamcli.training.checkpoints import Checkpoint, list_checkpoints, newest_checkpoint
+from pamcli.training.compiled import compile_blocks
 from pamcli.training.crops import Crops
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, loader
@@ -57,6 +58,8 @@ class Machine:
     workers: int | None = None
     """Processes that make examples, beside each training process; 0: made in between the steps. None: one,
     and beside a GPU as many as there are cores for."""
+    compile: bool = False
+    """Compile the network's blocks first (`compiled`)."""
 
     def workers_beside(self, device: torch.device, processes: int) -> int:
         if self.workers is not None:
@@ -163,6 +166,8 @@ def _run(
             # What a checkpoint replaces need not be there any more.
             begins = recipe if checkpoint is None else replace(recipe, start=None)
             network = starting_network(begins).to(compute.device)
+            if machine.compile:
+                compile_blocks(network, compute.device)
             loss = wrap(network, loss_function(recipe, compute, processes), processes, compute.device)
             trainer = Trainer(recipe, steps, network, loss, compute, processes, about, measures=bool(aside))
             if checkpoint is not None:

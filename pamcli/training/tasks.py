@@ -1,6 +1,7 @@
 """The two tasks in training: what one does with a batch, its average, and what its weights file says."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -118,15 +119,18 @@ def averaged(
     if decay is None:
         return None
 
-    def mixed(average: Tensor, live: Tensor, steps: Tensor | int) -> Tensor:
-        if not average.is_floating_point():
-            return live
-        kept = min(decay, (1 + int(steps)) / (10 + int(steps)))
-        if steps > remembers_from:
-            kept = 1 - 1 / (int(steps) - remembers_from + 1 / (1 - decay))
-        return torch.lerp(average, live, 1 - kept)
+    def mix(averages: Sequence[Tensor], lives: Sequence[Tensor], steps: Tensor | int) -> None:
+        count = int(steps)  # asked once a step: a GPU has to be waited for
+        kept = min(decay, (1 + count) / (10 + count))
+        if count > remembers_from:
+            kept = 1 - 1 / (count - remembers_from + 1 / (1 - decay))
+        for average, live in zip(averages, lives, strict=True):
+            if average.is_floating_point():
+                average.lerp_(live, 1 - kept)
+            else:
+                average.copy_(live)
 
-    model = AveragedModel(network, avg_fn=mixed, use_buffers=True)
+    model = AveragedModel(network, multi_avg_fn=mix, use_buffers=True)
     taken_up(model, 0)
     return model
 

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # One call's whole work on a GPU machine that is lent for minutes, with torch, numpy and safetensors alone.
 #   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [MEGABYTES [LABELLED]]]]
-#       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed;
-#       with PAIRS (folders left and right) with pairs.zip, which super-resolution needs (of at most 25); with
-#       LABELLED, of `pam dataset label`, with labelled.zip, for disparity ("" for PAIRS: none).
+#       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed, for
+#       the Python that is there (PYTHON_THERE, 3.12); with PAIRS (folders left and right, and perhaps labels as
+#       `pairs_there.py` says) with pairs.zip, which super-resolution needs (of at most 25); with LABELLED, of
+#       `pam dataset label`, with labelled.zip, for disparity ("" for PAIRS: none).
+#   scripts/training/gpu.sh unpack
+#       There: what lies in gpu/ is unpacked, pairs for super-resolution are made; several calls may bring it.
 #   scripts/training/gpu.sh MINUTES [superres-x2 | superres-x4] [option of pam train ...]
 #       There, in a checkout with its gpu/: PASMnet 2, or PASSRnet 2, for so long, scenes drawn on all cores.
 #       Goes on with the machine's last call, else from gpu/start-*.safetensors, else from the shipped weights.
@@ -13,16 +16,38 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
+unpack() {
+    for wheel in gpu/wheels/*.whl; do
+        [ ! -e "$wheel" ] || [ -e "runs/site/$(basename "$wheel")" ] || {
+            "$python" -m zipfile -e "$wheel" runs/site
+            touch "runs/site/$(basename "$wheel")"
+        }
+    done
+    for data in textures pairs labelled; do
+        [ -d "runs/$data" ] || [ ! -e "gpu/$data.zip" ] || {
+            "$python" -m zipfile -e "gpu/$data.zip" "runs/$data"
+            case $data in
+            textures) "$python" scripts/training/pairs_there.py - runs/textures runs/sr ;;
+            pairs) "$python" scripts/training/pairs_there.py runs/pairs - runs/sr ;;
+            esac
+        }
+    done
+}
 case $1 in
 pack)
     mkdir -p gpu/wheels
     "$python" scripts/training/pack_textures.py "$2" gpu/textures.zip "${3:-28}"
     [ -z "${4:-}" ] || "$python" scripts/training/pack_textures.py "$4" gpu/pairs.zip "${5:-25}"
     [ -z "${6:-}" ] || "$python" -m zipfile -c gpu/labelled.zip "$6"/{left,right,disparity}
-    "$python" -m pip download --quiet --only-binary :all: --no-deps --dest gpu/wheels typer rich pydantic \
-        pydantic-core annotated-types annotated-doc typing-inspection typing-extensions shellingham markdown-it-py \
-        mdurl pygments imageio tifffile pillow tensorboardX protobuf packaging safetensors huggingface-hub
+    there=(--python-version "${PYTHON_THERE:-3.12}" --implementation cp)
+    for platform in manylinux_2_28 manylinux_2_17 manylinux2014; do there+=(--platform "${platform}_x86_64"); done
+    "$python" -m pip download --quiet --only-binary :all: --no-deps --dest gpu/wheels "${there[@]}" typer rich \
+        pydantic pydantic-core annotated-types annotated-doc typing-inspection typing-extensions shellingham \
+        markdown-it-py mdurl pygments imageio tensorboardX
     du -sh gpu
+    exit ;;
+unpack)
+    unpack
     exit ;;
 keep)
     what=${3:-disparity}
@@ -41,31 +66,34 @@ results() {
     done
 }
 trap results EXIT
-for wheel in gpu/wheels/*.whl; do
-    [ ! -e "$wheel" ] || "$python" -m zipfile -e "$wheel" runs/site
-done
-for data in textures pairs labelled; do
-    [ -d "runs/$data" ] || [ ! -e "gpu/$data.zip" ] || "$python" -m zipfile -e "gpu/$data.zip" "runs/$data"
-done
+unpack
 export PYTHONPATH="$PWD:$PWD/runs/site${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1
 # Half a minute is left for the last checkpoint.
 left=$("$python" -c "print(max($minutes - ($SECONDS + 30) / 60, $minutes / 2))")
-task=${what%-x*}
+task=${what%-x*} faster=()
+if [ "$task" = superres ] && "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+    faster=(--compile)
+fi
 if [ -e "$run/recipe.json" ]; then
-    "$python" -m pamcli train "$task" --resume "$run" --max-minutes "$left"
+    "$python" -m pamcli train "$task" --resume "$run" --max-minutes "$left" "${faster[@]}"
     exit
 fi
 if [ "$task" = disparity ]; then
     start=pasmnet2
     # Without an end there are no phases: the shares of the middle of a run.
     sizes='[{"crop": [192, 384], "shares": [0.3]}, {"crop": [256, 768], "shares": [0.25]}]'
-    given=(--network pasmnet2 --batch 32 --set phases=[] --set "sizes=$sizes")
+    given=(--network pasmnet2 --batch 32 --set phases=[] --set "sizes=$sizes" --data procedural:runs/textures)
     [ ! -d runs/labelled ] || given+=(--data 'pairs:runs/labelled?weight=0.28')
 else
     start=passrnet2-${what#superres-}
-    given=(--recipe passrnet2-psnr --scale "${what#superres-x}" --batch 64 --data 'pairs:runs/pairs?weight=2')
+    given=(--recipe passrnet2-psnr --scale "${what#superres-x}" --batch 64 --set augmentation.smallest=0.5
+        --set 'scenes.sizes=[[256, 1152], [384, 768]]' --set scenes.uses=16 --set scenes.kept=64
+        --data 'procedural:runs/textures?weight=0.2')
+    for data in real:0.1 labelled:0.45 moved:0.25; do
+        [ ! -d "runs/sr/${data%:*}" ] || given+=(--data "pairs:runs/sr/${data%:*}?weight=${data#*:}")
+    done
 fi
 [ ! -e "gpu/start-$what.safetensors" ] || start=gpu/start-$what.safetensors
-"$python" -m pamcli train "$task" --from "$start" --data procedural:runs/textures "${given[@]}" \
+"$python" -m pamcli train "$task" --from "$start" "${given[@]}" \
     --learning-rate 1e-3 --set schedule.kind=constant --precision bf16 --steps 1000000 \
-    --set checkpoint_every=200 --set keep=1 --max-minutes "$left" -o "$run" "$@"
+    --set checkpoint_every=200 --set keep=1 --max-minutes "$left" -o "$run" "${faster[@]}" "$@"

@@ -154,6 +154,24 @@ def test_an_error_leaves_no_worker_behind() -> None:
     assert multiprocessing.active_children() == []
 
 
+class Lacking(Stored):
+    """Its reader takes a package that is not installed."""
+
+    def load(self, index: int) -> Sample:
+        raise ModuleNotFoundError("No module named 'elsewhere'", name="elsewhere")
+
+
+def test_an_error_that_nobody_expects_is_the_same_one_outside_of_a_worker() -> None:
+    made = Examples([(Lacking(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        next(loader(made, 0, 2, 1, workers=1))
+    assert caught.value.name == "elsewhere"
+    assert "in load" in caught.value.__notes__[0], "where it came from"
+    for worker in multiprocessing.active_children():
+        worker.join(60)
+    assert multiprocessing.active_children() == [], "with one left, the program would wait for it"
+
+
 def test_a_killed_worker_is_one_line() -> None:
     made = Examples([(Deadly(*numbered(2)), 1.0)], "disparity", CROP, 0, NOTHING)
     with pytest.raises(DeviceError, match="was killed") as caught:

@@ -1,0 +1,91 @@
+"""Pairs for super-resolution on a lent machine, decoded once: labelled ones, mirrored ones, photographs.
+
+    python scripts/training/pairs_there.py PACKED TEXTURES FOLDER
+
+Either of the first two may be - for none. PACKED holds `left` and `right`, and perhaps labels of the left
+views in `disparity` and those of the mirrored pairs in `disparity_mirrored` (16-bit PNG, sized as they are).
+Below FOLDER come to lie `real` (all pairs), `labelled` (those with labels, as they are and mirrored) and
+`moved`: photographs below TEXTURES beside themselves, moved by whole pixels, so that both views are as sharp.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+SIDES = ("left", "right", "disparity")
+LEAST, MOST = 3, 0.12  # moved by so many pixels at least, and at most by this share of the width
+SMALLEST = 256  # of the longer side: smaller photographs say little
+
+
+def main() -> None:
+    """Write all of it, on all cores."""
+    packed, textures, folder = map(Path, sys.argv[1:4])
+    photos = sorted(path for path in textures.rglob("*") if path.suffix.lower() in {".webp", ".jpg", ".png"})
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        tasks = [pool.submit(pair, packed, folder, path.stem) for path in sorted((packed / "left").glob("*"))]
+        tasks += [pool.submit(moved, path, folder, f"{number:04d}") for number, path in enumerate(photos)]
+        for task in tasks:
+            task.result()
+    for made in sorted(folder.glob("*")):
+        print(f"{made}: {len(list((made / 'left').iterdir()))} pairs")
+
+
+def pair(packed: Path, folder: Path, name: str) -> None:
+    """One pair, and as it is labelled."""
+    left, right = (picture(next((packed / side).glob(f"{name}.*"))) for side in SIDES[:2])
+    write(folder / "real", name, left, right)
+    labelled(packed / f"disparity/{name}.png", folder, left, right)
+    turn = Image.Transpose.FLIP_LEFT_RIGHT
+    label = packed / f"disparity_mirrored/{name}.png"
+    labelled(label, folder, right.transpose(turn), left.transpose(turn), "-mirrored")
+
+
+def labelled(label: Path, folder: Path, left: Image.Image, right: Image.Image, ending: str = "") -> None:
+    """A pair with its labels, where there are some."""
+    if label.exists():
+        with Image.open(label) as opened:
+            levels = np.asarray(opened, np.float32)
+        disparity = np.where(levels > 0, levels / 256, np.inf)
+        write(folder / "labelled", label.stem + ending, left, right, disparity)
+
+
+def moved(path: Path, folder: Path, name: str) -> None:
+    """A photograph beside itself."""
+    with Image.open(path) as opened:
+        if opened.has_transparency_data or max(opened.size) < SMALLEST:
+            return
+    photo = picture(path)
+    width, height = photo.size
+    by = int(np.random.default_rng(int(name)).integers(LEAST, int(MOST * width)))
+    left, right = photo.crop((0, 0, width - by, height)), photo.crop((by, 0, width, height))
+    write(folder / "moved", name, left, right, np.full((height, width - by), by))
+
+
+def write(
+    folder: Path, name: str, left: Image.Image, right: Image.Image, disparity: NDArray[Any] | None = None
+) -> None:
+    """Write a pair in the formats that are read fastest."""
+    for side, view in zip(SIDES, (left, right), strict=False):
+        (folder / side).mkdir(parents=True, exist_ok=True)
+        view.save(folder / side / f"{name}.ppm")
+    if disparity is not None:
+        (folder / SIDES[2]).mkdir(exist_ok=True)
+        np.save(folder / SIDES[2] / f"{name}.npy", disparity.astype(np.float32))
+
+
+def picture(path: Path) -> Image.Image:
+    """RGB, 8 bits."""
+    with Image.open(path) as opened:
+        return opened.convert("RGB")
+
+
+if __name__ == "__main__":
+    main()
