@@ -249,7 +249,7 @@ def test_weights_of_a_variant_begin_a_run_of_theirs_whatever_is_said_of_the_netw
 ) -> None:
     found = recipe("superres", start="passrnet2-x4", network=network, scale=2)
     assert (found.architecture, found.variant, found.scale) == ("passrnet2", "blocks=32", 2)
-    assert recipe("superres", start="passrnet2-x2").variant == "paper"
+    assert recipe("superres", start="passrnet2-camera-x2").variant == "paper"
 
 
 def test_a_recipe_s_file_can_be_changed_by_options(here: Path) -> None:
