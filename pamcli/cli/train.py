@@ -147,7 +147,7 @@ class UpscalerTraining(Training):
     network: str | None = _network("superres")
     scale: int | None = option("Learn to enlarge 2, 3, 4 or 8 times on each side.", metavar="2|3|4|8")
     compile: bool = flag(
-        "On a GPU: compile PASSRnet 2 first, which then learns half as fast again or more.",
+        "Compile PASSRnet 2 first, for a GPU: it then learns half as fast again or more.",
         rich_help_panel="Performance",
     )
 
