@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# One call's whole work on a GPU machine that is lent for minutes, with torch, numpy and safetensors alone.
-#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [MEGABYTES [LABELLED]]]]
+# One call's whole work on a GPU machine that is lent for minutes and has torch, numpy, OpenCV, Pillow and safetensors.
+#   scripts/training/gpu.sh pack TEXTURES [MEGABYTES [PAIRS [LABELLED]]]
 #       Before, here: fills gpu/ with textures.zip (of at most MEGABYTES, 28) and wheels of what else is needed, for
 #       the Python that is there (PYTHON_THERE, 3.12); with PAIRS (folders left and right, and perhaps labels as
-#       `pairs_there.py` says) with pairs.zip, which super-resolution needs (of at most 25); with LABELLED, of
-#       `pam dataset label`, with labelled.zip, for disparity ("" for PAIRS: none).
+#       `pairs_there.py` says) with pairs.zip, for super-resolution; with LABELLED, of `pam dataset label`, with
+#       labelled.zip, for disparity ("" for PAIRS: none). Both stay as they are, whatever their size.
 #   scripts/training/gpu.sh unpack
 #       There: what lies in gpu/ is unpacked, pairs for super-resolution are made; several calls may bring it.
 #   scripts/training/gpu.sh MINUTES [superres-x2 | superres-x4] [option of pam train ...]
@@ -37,8 +37,12 @@ case $1 in
 pack)
     mkdir -p gpu/wheels
     "$python" scripts/training/pack_textures.py "$2" gpu/textures.zip "${3:-28}"
-    [ -z "${4:-}" ] || "$python" scripts/training/pack_textures.py "$4" gpu/pairs.zip "${5:-25}"
-    [ -z "${6:-}" ] || "$python" -m zipfile -c gpu/labelled.zip "$6"/{left,right,disparity}
+    if [ -n "${4:-}" ]; then
+        folders=("$4"/left "$4"/right)
+        for labels in "$4"/disparity "$4"/disparity_mirrored; do [ ! -d "$labels" ] || folders+=("$labels"); done
+        "$python" -m zipfile -c gpu/pairs.zip "${folders[@]}"
+    fi
+    [ -z "${5:-}" ] || "$python" -m zipfile -c gpu/labelled.zip "$5"/{left,right,disparity}
     there=(--python-version "${PYTHON_THERE:-3.12}" --implementation cp)
     for platform in manylinux_2_28 manylinux_2_17 manylinux2014; do there+=(--platform "${platform}_x86_64"); done
     "$python" -m pip download --quiet --only-binary :all: --no-deps --dest gpu/wheels "${there[@]}" typer rich \
