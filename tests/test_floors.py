@@ -20,7 +20,7 @@ FLOORS: dict[str, tuple[set[str], set[str]]] = {
     "errors": (set(), set()),
     "checked": ({"errors"}, {"pydantic"}),
     "workers": ({"errors"}, set()),
-    "files": ({"errors", "checked"}, {"pydantic"}),
+    "files": ({"errors", "checked"}, {"pydantic", "numpy", "yaml"}),
     "imaging": ({"errors", "files"}, {"numpy", "imageio", "PIL", "tifffile", "imagecodecs", "cv2", "av"}),
     "calibration": ({"errors", "files", "imaging"}, {"numpy", "cv2", "yaml", "plyfile"}),
     "networks": (set(), {"torch"}),

@@ -16,12 +16,12 @@ from pamcli.batch import LOG
 from pamcli.batch.frames import FramePairs
 from pamcli.errors import UsageError
 from pamcli.files.finding import counted, shown
+from pamcli.files.guarded import open_source
 from pamcli.files.outputs import OutputKind, names_folder
 from pamcli.files.pairing import Pairing, PairName, is_template
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES, VIDEO_OUTPUT_SUFFIXES, VIDEO_SUFFIXES
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_METRE, PNG_UNITS_PER_PIXEL
 from pamcli.imaging.png import read_png
-from pamcli.imaging.raster import open_source
 from pamcli.imaging.video_writing import write_video
 from pamcli.imaging.videos import DISPARITY_SCALE, Video, video_library
 

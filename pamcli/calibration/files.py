@@ -29,7 +29,6 @@ from pamcli.calibration.parsing import (
     matrix,
     number,
     numbers,
-    read_bytes,
     size_of,
     text_of,
     tree_of,
@@ -38,6 +37,7 @@ from pamcli.calibration.rectified import Calibration, Floats
 from pamcli.calibration.rig import Rig, StatedRectification
 from pamcli.calibration.stored import StoredCalibration, camera_of, projected, rig_of
 from pamcli.errors import InputError, UsageError
+from pamcli.files.guarded import read_bytes
 
 KNOWN = "`pam guide calibration` lists the programs whose files can be read"
 NUMBERED = "leave out `cameras`, or exchange the two with 1:0"

@@ -4,6 +4,7 @@ Numbers, texts, structs and cells, which is all that a calibration needs; object
 does not document how it stores them.
 """
 
+import math
 import struct
 import zlib
 from dataclasses import dataclass
@@ -11,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from pamcli.calibration.parsing import LARGEST_ARRAYS
 from pamcli.errors import InputError
+from pamcli.files.guarded import DEEPEST, LARGEST_ARRAYS
 
 _HEADER = 128
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _TEXTS = {16: "utf-8", 17: "utf-16", 18: "utf-32"}
 _MATRIX, _COMPRESSED = 14, 15
 _CELL, _STRUCT, _OBJECT, _CHAR, _SPARSE, _FUNCTION, _OPAQUE = 1, 2, 3, 4, 5, 16, 17
-_DEEPEST = 12  # structs inside structs
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,15 @@ class _Elements:
 
     def variables(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        left = LARGEST_ARRAYS
         while self.at + 8 <= len(self.data):
             kind, content = self.element()
             if kind == _COMPRESSED:
                 inflater = zlib.decompressobj()
-                content = inflater.decompress(content, LARGEST_ARRAYS)
+                content = inflater.decompress(content, max(left, 1))
+                left -= len(content)
                 if inflater.unconsumed_tail:
-                    raise InputError(f"holds a variable of more than {LARGEST_ARRAYS >> 20} MB")
+                    raise InputError(f"holds variables of more than {LARGEST_ARRAYS >> 20} MB")
                 kind, content = _Elements(content, self.order).element()
             if kind == _MATRIX:
                 name, value = _Elements(content, self.order).matrix()
@@ -99,15 +101,19 @@ class _Elements:
             return name, Unread(class_name)
         shape = tuple(int(side) for side in self.numbers())
         name = self.text()
-        if kind in (_OBJECT, _FUNCTION, _SPARSE) or depth > _DEEPEST:
+        if kind in (_OBJECT, _FUNCTION, _SPARSE) or depth > DEEPEST:
             return name, Unread(self.text() if kind == _OBJECT else "an array that pam does not read")
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         if kind == _CELL:
+            self._require(count)
             return name, [self._inner(depth) for _ in range(count)]
         if kind == _STRUCT:
             length = int(self.numbers()[0])
             names = self.element()[1]
             keys = [names[i : i + length].split(b"\0")[0].decode() for i in range(0, len(names), length)]
+            if not keys:
+                return name, {}
+            self._require(count * len(keys))
             values = [{key: self._inner(depth) for key in keys} for _ in range(count)]
             return name, values[0] if count == 1 else values
         if kind == _CHAR:
@@ -117,6 +123,11 @@ class _Elements:
                 encoding += "-le" if self.order == "<" else "-be"
             return name, content.decode(encoding)
         return name, self.numbers().reshape(shape, order="F")
+
+    def _require(self, count: int) -> None:
+        """Raise ValueError where fewer bytes are left than so many elements take, of 8 bytes at least."""
+        if 8 * count > len(self.data) - self.at:
+            raise ValueError("ends early")
 
     def _inner(self, depth: int) -> Any:
         kind, content = self.element()

@@ -1,46 +1,33 @@
 """Calibration files as trees of names and values, and numbers out of them; errors name the key."""
 
-import io
-import json
 import math
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pamcli.errors import InputError
-from pamcli.imaging.raster import open_source
+from pamcli.files.guarded import LARGEST_SETTINGS, parse_json, parse_npz, parse_xml, parse_yaml
 
 Tree = Mapping[str, Any]
 
-LARGEST_FILE = 1 << 20  # bytes; calibrations have a few thousand
-LARGEST_ARRAYS = 1 << 26  # bytes; those of MATLAB and NumPy may hold all corners of all boards
-_LINE = re.compile(r"^\s*([A-Za-z]\w*)\s*([=:])(.*)$", re.MULTILINE)
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a file whole. Raises InputError: unreadable, empty, too long to be a calibration."""
-    with open_source(path, str(path)) as stream:
-        data = stream.read(LARGEST_ARRAYS + 1)
-    if len(data) > LARGEST_ARRAYS:
-        raise InputError(f"has more than {LARGEST_ARRAYS >> 20} MB, and is no calibration")
-    return data
+_LINE = re.compile(r"^[ \t]*([A-Za-z]\w*)[ \t]*([=:])(.*)$", re.MULTILINE)
 
 
 def text_of(data: bytes) -> str:
-    """Decode a text. Raises InputError: no text, or too long to be a calibration."""
-    if len(data) > LARGEST_FILE or b"\0" in data:
+    """Decode a text, without its blank lines. Raises InputError: no text, or too long to be a calibration.
+
+    Blank lines mean nothing, and patterns that begin with white space would look through them repeatedly.
+    """
+    if len(data) > LARGEST_SETTINGS or b"\0" in data:
         raise InputError("is no text file of numbers")
     try:
-        return data.decode("utf-8-sig")
+        lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise InputError("is not a text file") from None
+    return "".join(f"{line}\n" for line in lines if line and not line.isspace())
 
 
 def lines_of(text: str, mark: str) -> dict[str, str]:
@@ -59,20 +46,13 @@ def tree_of(text: str) -> Tree:
     """
     try:
         if text.lstrip().startswith("<"):
-            tree: Any = {child.tag: _element(child) for child in ElementTree.fromstring(text)}
+            tree: Any = parse_xml(text)
         elif text.lstrip().startswith(("{", "[{", "[\n", "[\r", "[ ")):
-            tree = json.loads(text)
+            tree = parse_json(text)
         else:
-            tree = _yaml(text)
-    except (
-        ElementTree.ParseError,
-        ValueError,
-        RecursionError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        raise InputError(f"is damaged: {' '.join(str(error).split())[:120]}") from error
+            tree = parse_yaml(text)
+    except ValueError as error:
+        raise InputError(f"is damaged: {error}") from error
     if isinstance(tree, list) and tree and isinstance(tree[0], dict):
         return {"list": tree}
     if not isinstance(tree, dict):
@@ -83,40 +63,12 @@ def tree_of(text: str) -> Tree:
 def arrays_of(data: bytes) -> Tree:
     """The arrays of an .npz. Raises InputError: damaged, Python's objects inside, too large."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(each.file_size for each in archive.infolist()) > LARGEST_ARRAYS:
-                raise InputError(f"holds more than {LARGEST_ARRAYS >> 20} MB, and is no calibration")
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, LookupError) as error:
+        return parse_npz(data)
+    except ValueError as error:
         raise InputError(
-            "is no .npz of plain arrays",
+            f"is no .npz of plain arrays: {error}",
             "numpy.savez('rig.npz', K1=..., D1=..., K2=..., D2=..., R=..., T=...)",
         ) from error
-
-
-def _element(element: ElementTree.Element) -> Any:
-    if len(element):
-        return {child.tag: _element(child) for child in element}
-    words = (element.text or "").split()
-    return words[0] if len(words) == 1 else words
-
-
-def _yaml(text: str) -> Any:
-    import yaml
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """YAML's loader with OpenCV's matrices beside plain values."""
-
-    Loader.add_multi_constructor(  # opencv-matrix, and opencv-nd-matrix of OpenCV 5
-        "tag:yaml.org,2002:opencv-", lambda loader, _, node: loader.construct_mapping(node, deep=True)
-    )
-    try:
-        # OpenCV up to 4 begins its files with "%YAML:1.0", and reads "data:[1, 2]", which are no YAML.
-        text = re.sub(r"^(\s*[\w.]+):\[", r"\1: [", re.sub(r"\A%YAML.*", "", text), flags=re.MULTILINE)
-        return yaml.load(text, Loader)
-    except yaml.YAMLError as error:
-        raise ValueError(error) from error
 
 
 def numbers(value: Any, key: str, *counts: int) -> NDArray[np.float64]:

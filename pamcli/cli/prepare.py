@@ -17,7 +17,8 @@ from pamcli.cli.groups import OptionGroup, argument, flag, option
 from pamcli.cli.options import JSONL, WORKERS, Quiet
 from pamcli.cli.progress import Progress
 from pamcli.errors import BATCH_FAILED, UsageError
-from pamcli.files.finding import counted, read_text, shown
+from pamcli.files.finding import counted, shown
+from pamcli.files.guarded import read_text
 
 if TYPE_CHECKING:
     from pamcli.flickr1024.pairs import Pairs

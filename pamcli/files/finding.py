@@ -59,8 +59,7 @@ def require_file(path: Path) -> None:
         raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(mode):
         raise InputError(f"{shown(path)} is a folder, not a picture")
-    if not stat.S_ISREG(mode):
-        raise InputError(f"{shown(path)} is not a regular file")
+    check_regular(path)
     if path.suffix.lower() in VIDEO_SUFFIXES:
         raise video_error(path)
 
@@ -72,20 +71,8 @@ def check_regular(path: Path, error: type[PamError] = InputError) -> None:
     except (OSError, ValueError):  # opening it says what is wrong
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise error(f"{shown(path)} is not a regular file")
-
-
-def read_text(path: Path) -> str:
-    """A text file in UTF-8. Raises InputError: unreadable, not a regular file, or no text."""
-    check_regular(path)
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeError:
-        raise InputError(f"{shown(path)} is not a text file") from None
-    except OSError as error:
-        raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None
-    except ValueError as error:  # a NUL character in the path
-        raise InputError(f"cannot read {shown(path)}: {error}") from None
+        kind = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
+        raise error(f"{shown(path)} is not a regular file: it is {kind}")
 
 
 def pictures_in(folder: Path, suffixes: tuple[str, ...] = PICTURE_SUFFIXES) -> list[Path]:

@@ -3,7 +3,6 @@
 A type is a pydantic dataclass, or a list of what it has fields of; a text is not taken for a number.
 """
 
-import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -12,7 +11,8 @@ from pydantic import AfterValidator, Field, Strict, TypeAdapter, ValidationError
 
 from pamcli.checked import first_wrong
 from pamcli.errors import InputError
-from pamcli.files.finding import read_text, shown
+from pamcli.files.finding import shown
+from pamcli.files.guarded import parse_json, read_text
 
 Kind = TypeVar("Kind")
 
@@ -21,6 +21,8 @@ def _of_a_file(text: str) -> str:
     text.encode("utf-8", "surrogateescape")  # names need not be UTF-8, but be of bytes
     if len(text) > 4096:
         raise ValueError("it is longer than a path can be")
+    if "\0" in text:
+        raise ValueError("it holds a NUL character")
     return text
 
 
@@ -50,8 +52,8 @@ def read_json(path: Path, hint: str) -> Any:
 def parsed(text: str, path: Path | str, hint: str) -> Any:
     """Whatever a JSON text says. path, hint: as of `read_stored`. Raises InputError."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         raise InputError(f"{shown(path)} is damaged: it is no JSON", hint) from None
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.finding import folders_below, shown
+from pamcli.files.guarded import open_source
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.imaging import png
 from pamcli.imaging.images import Picture, read_picture
-from pamcli.imaging.raster import decoding, open_source
+from pamcli.imaging.raster import decoding
 
 LARGEST_MEMBER = 1 << 30  # bytes to which a picture in an archive may unpack
 LARGEST_RATIO = 100

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import counted, listed, natural, read_text, shown
+from pamcli.files.finding import counted, listed, natural, shown
+from pamcli.files.guarded import read_text
 from pamcli.flickr1024.archives import Found, Location, pictures_below
 
 LOG = logging.getLogger("pamcli")

@@ -21,10 +21,11 @@ import numpy as np
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
+from pamcli.files.guarded import open_source
 from pamcli.files.outputs import Encoded, check_new_file
 from pamcli.files.suffixes import CONFIDENCE_SUFFIXES, DEPTH_SUFFIXES, DISPARITY_SUFFIXES
 from pamcli.imaging import png, tiff
-from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, open_source, quiet
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size, decoding, quiet
 
 PNG_UNITS_PER_PIXEL, PNG_UNITS_PER_METRE = 256, 1000
 NEGATIVE = "a disparity PNG cannot hold negative disparities"

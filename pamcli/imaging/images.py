@@ -16,11 +16,12 @@ from PIL.PpmImagePlugin import PpmImageFile
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.finding import video_error
+from pamcli.files.guarded import open_source
 from pamcli.files.suffixes import PICTURE_OUTPUT_SUFFIXES
 from pamcli.imaging import png, raster, tiff
 from pamcli.imaging.camera_faults import jpeg_quality
 from pamcli.imaging.jpeg_views import mpo_views
-from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, open_source, quiet
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, Raster, check_size, decoding, quiet
 from pamcli.imaging.webp import read_webp
 
 _READABLE = "PNG, JPEG, TIFF, WebP, BMP and PPM can be read"

@@ -1,22 +1,18 @@
 """What the readers of every format share: opening, the pixel limit, EXIF data, plain words for damage."""
 
-import errno
-import io
 import struct
 import threading
 import warnings
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from PIL import ExifTags
 from PIL.Image import Exif
 
 from pamcli.errors import InputError, PamError
-from pamcli.files.finding import check_regular
 
 DEFAULT_MAX_PIXELS = 400_000_000  # width x height of the largest picture that is read without being asked to
 
@@ -34,34 +30,6 @@ class Raster:
     """EXIF orientation, 1..8, where the file says it outside of `exif`."""
     jpeg_quality: int | None = None
     """Quality by the quantisation of a JPEG file, 1 to 100."""
-
-
-@contextmanager
-def open_source(source: Path | bytes, name: str) -> Iterator[BinaryIO]:
-    """A seekable stream over a regular file or the bytes themselves.
-
-    Raises InputError: missing, a folder, a pipe or a device, no permission, empty.
-    """
-    if isinstance(source, Path):
-        check_regular(source)
-    try:
-        stream: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {_reason(error)}") from error
-    except ValueError as error:  # a NUL character in the path
-        raise InputError(f"cannot read {name!r}: {error}") from error
-    with stream:
-        if not stream.read(1):
-            raise InputError(f"{name} is empty")
-        stream.seek(0)
-        yield stream
-
-
-def _reason(error: OSError) -> str:
-    known = {errno.ENOENT: "there is no such file", errno.EISDIR: "it is a folder"}
-    known[errno.EACCES] = "no permission"
-    reason = error.strerror or str(error)
-    return known.get(error.errno or 0, f"{reason[:1].lower()}{reason[1:]}")
 
 
 _filter_lock = threading.Lock()

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from pamcli.errors import InputError
+from pamcli.files.guarded import open_source
 from pamcli.files.suffixes import JPS_SUFFIX, PackedLayout, Packing
 from pamcli.imaging.images import Picture, decode_picture, read_picture
 from pamcli.imaging.jpeg_views import jps_layout, mpo_views
-from pamcli.imaging.raster import open_source
 from pamcli.imaging.resize import imresize_to
 
 RED_CYAN = "red-cyan"

@@ -4,7 +4,6 @@ Every file of the description is one record, `Description`; the guide's page own
 """
 
 import json
-import tomllib
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +12,8 @@ from pydantic import Field, ValidationError
 
 from pamcli.checked import checked, first_wrong, from_json
 from pamcli.errors import ModelError, UsageError
+from pamcli.files.guarded import LARGEST_SETTINGS, parse_toml, read_text
+from pamcli.files.stored import Text
 from pamcli.registry.architectures import Architecture, Task
 
 SUFFIX = ".toml"
@@ -38,7 +39,7 @@ class Description:
     """What each input is given, by its name."""
     outputs: dict[str, Held]
     """What each output holds, by its name."""
-    network: str = ""
+    network: Text = ""
     """File of the network, beside the description; none: `network_from` makes it."""
     family: str = ""
     """Published network by whose interface it was recognised; for people alone."""
@@ -69,7 +70,7 @@ class Description:
     """Matching: of the pictures; of the output, which may be smaller; or shares of the width."""
     scale: Annotated[int, Field(ge=2, le=16)] | None = None
     """Super-resolution: how many times larger both sides become."""
-    initial: str = ""
+    initial: Text = ""
     """File of the network that finds the initial flow, for an input flow/2."""
 
     def __post_init__(self) -> None:
@@ -197,20 +198,15 @@ def read_description(path: Path) -> Description:
     Raises ModelError: unreadable, not TOML, unknown keys, values that cannot be.
     """
     hint = "pam weights describe NET.onnx -o NET.toml writes one"
+    text = read_text(path, LARGEST_SETTINGS, ModelError, hint)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        made = from_json(Description, json.dumps(table))
-    except FileNotFoundError:
-        raise ModelError(f"no description {path}", hint) from None
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeError, TypeError, RecursionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{path} is no description of a network: {reason}", hint) from None
+        made = from_json(Description, json.dumps(parse_toml(text)))
     except ValidationError as error:
         raise ModelError(f"{path}: {first_wrong(error, Description)}", "pam guide own-network") from None
     except UsageError as error:
         raise ModelError(f"{path}: {error.message}", "pam guide own-network") from None
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{path} is no description of a network: {error}", hint) from None
     beside = {
         key: str(path.parent / getattr(made, key)) for key in ("network", "initial") if getattr(made, key)
     }
@@ -231,6 +227,6 @@ def with_settings(described: Description, settings: dict[str, str]) -> Descripti
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from pamcli.errors import InputError, OutputError, UsageError
 from pamcli.files.atomic import check_writable, write_atomically
-from pamcli.files.finding import read_text, shown
+from pamcli.files.finding import shown
+from pamcli.files.guarded import read_text
 from pamcli.files.stored import Number, Whole, parsed, understood
 
 if TYPE_CHECKING:

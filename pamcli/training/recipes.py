@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from pamcli.checked import first_wrong, from_json, unknown
 from pamcli.errors import InputError, UsageError, did_you_mean
-from pamcli.files.finding import read_text, shown
+from pamcli.files.finding import shown
+from pamcli.files.guarded import parse_json, read_text
 from pamcli.files.stored import Text, understood
 from pamcli.registry.architectures import ARCHITECTURES, TRAINED, Task, names_of
 from pamcli.registry.catalog import DEFAULT_MATCHING, locate
@@ -191,7 +192,7 @@ def asked_recipe(
 
 def _value(text: str, switch: bool) -> Any:
     try:
-        value = None if text.lower() == "none" else json.loads(text)
+        value = None if text.lower() == "none" else parse_json(text)
     except ValueError:
         value = {"true": True, "false": False}.get(text.lower(), text)
     return bool(value) if switch and value in (0, 1) else value
@@ -211,6 +212,6 @@ def _brought_up_to_date(values: dict[str, Any]) -> None:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_text(path))
+    except ValueError as error:
         raise InputError(f"{shown(path)} is not JSON: {str(error).splitlines()[0]}") from error

@@ -94,7 +94,7 @@ def test_weights_that_have_no_end(name: str) -> None:
 def test_a_checkpoint_that_is_a_pipe() -> None:
     with process("weights", "import", "pipe", "-o", "net.safetensors") as running:
         _, said = running.communicate()
-    assert (running.returncode, said) == (4, b"pam: error: pipe is not a regular file\n")
+    assert (running.returncode, said) == (4, b"pam: error: pipe is not a regular file: it is a pipe\n")
 
 
 def test_a_pipe_that_nobody_reads_is_said_before_the_work() -> None:

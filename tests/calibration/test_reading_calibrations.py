@@ -249,7 +249,7 @@ def test_middlebury_with_nonsense(old: str, new: str, message: str, tmp_path: Pa
         ({"M2": None}, "M2 is missing"),
         ({"R": None, "T": None}, "R and T are missing"),
         ({"D1": np.zeros(7)}, "D1 has 7 coefficients of distortion"),
-        ({"D2": np.array([np.nan] * 5)}, "D2 holds '.Nan' where a number belongs"),
+        ({"D2": np.array([np.nan] * 5)}, "D2 holds nan, which is no number"),
         ({"R": np.ones((3, 3))}, "R is no rotation"),
         ({"R": np.diag([1.0, 1.0, -1.0])}, "R is no rotation"),
         ({"T": np.zeros(3)}, "T is zero"),

@@ -1,6 +1,5 @@
 """Rendered data sets whose files are found by patterns of their paths alone; photographed: `patterned`."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from pamcli.data.decoding import disparity_of_depth, read_hdf5_disparity, read_l
 from pamcli.data.listing import Part, Patterns, truths
 from pamcli.data.source import Key
 from pamcli.errors import InputError
-from pamcli.files.finding import read_text, shown
+from pamcli.files.finding import shown
+from pamcli.files.guarded import parse_json, read_text
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 
@@ -65,7 +65,7 @@ _DEPTHS = (
 
 def _focal_length(path: Path, camera: int) -> Calibration:
     try:
-        settings = json.loads(read_text(path))["camera_settings"][camera]["intrinsic_settings"]
+        settings = parse_json(read_text(path))["camera_settings"][camera]["intrinsic_settings"]
         return Calibration(float(settings["fx"]), 0.06)
     except (ValueError, LookupError, TypeError, InputError):
         raise InputError(f"{shown(path)} has no fx of camera {camera}") from None
