@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pamcli.errors import UsageError, did_you_mean
+from pamcli.errors import UsageError, closest, did_you_mean
 
 Record = TypeVar("Record")
 
@@ -16,6 +16,9 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 FromZero = Annotated[float, Field(ge=0, le=1e9)]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+FEW = 12
+"""Known names up to which all are listed."""
 
 
 def checked(kind: type[Record]) -> type[Record]:
@@ -66,7 +69,9 @@ def _short(value: Any) -> str:
 
 
 def unknown(name: str, known: Sequence[str], what: str = "value") -> str:
-    """What to say of a name that is none of the known ones."""
+    """What to say of a name that is none of the known ones: of many the closest are named."""
+    if len(known) > FEW:
+        return f"no {what} is called {name!r} (did you mean {' or '.join(closest(name, known))}?)"
     guess = did_you_mean(name.rpartition(".")[2], known)
     return f"no {what} is called {name!r} ({guess}known: {', '.join(known)})"
 

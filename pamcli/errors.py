@@ -7,7 +7,7 @@ as the library does, in backticks (`max_pixels`); the command line shows it as i
 
 import errno
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 
 class PamError(Exception):
@@ -75,6 +75,25 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """How a hint begins: "did you mean NAME? ", the known name nearest to one that is none, or ""."""
     near = get_close_matches(name.lower(), list(known), 1)
     return f"did you mean {near[0]}? " if near else ""
+
+
+def closest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """Return the known names most similar to `name`, the most similar first.
+
+    Only what follows the last "." of a known name has to be similar, and "lr" stands for "learning_rate".
+    """
+    word = name.rpartition(".")[2].lower().replace("-", "_")
+
+    def similarity(each: str) -> float:
+        last = each.rpartition(".")[2].lower()
+        letters = iter(last)
+        abbreviated = last[:1] == word[:1] and all(letter in letters for letter in word)
+        ratios = (
+            SequenceMatcher(None, *both).ratio() for both in ((word, last), (name.lower(), each.lower()))
+        )
+        return max(ratios) + 0.5 * abbreviated
+
+    return sorted(known, key=similarity, reverse=True)[:count]
 
 
 def missing_package(error: ImportError) -> str:

@@ -1,9 +1,9 @@
-"""Disparities in colours: between which of them the colours run, and what lies outside."""
+"""Colour maps of disparities: the range of their colours, and what lies outside."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -13,71 +13,77 @@ import numpy as np
 from pamcli.batch import LOG
 from pamcli.batch.video_results import StoredFrames
 from pamcli.files.outputs import Encoded
-from pamcli.imaging.colormap import colorize, count_outside
+from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import from_levels
 from pamcli.imaging.images import Picture, encode_picture
 
-ColorRange = tuple[float, float] | Literal["auto"]
-EVEN_RANGE = (0.0, 192.0)
-"""Range of the colours, where all disparities are equal, or none is known."""
+ColorRange = tuple[float, float] | Literal["shared"]
+DEFAULT_RANGE = (0.0, 192.0)
+"""Range (px) where all disparities are equal, or none is known."""
 PERCENTILES = (1, 99)
-"""Colours run from the 1st to the 99th percentile of a map, of several from the lowest to the highest of them
-all."""
-OUTSIDE = 0.1
-"""Share of a map that may lie outside of another one's range before that is said."""
-BEGINNING = 1
-"""Seconds of a video whose frames give the range of all."""
+"""Colours run from the 1st to the 99th percentile of the known disparities."""
 
 
-def range_of(disparity: np.ndarray) -> tuple[float, float] | None:
-    """The `PERCENTILES` of what is known; None where nothing is."""
-    known = disparity[np.isfinite(disparity)]
-    if not known.size:
-        return None
-    low, high = np.percentile(known, PERCENTILES).tolist()
-    return low, high
+class Range:
+    """The percentiles of one or more disparity maps, from the lowest to the highest of them all."""
+
+    def __init__(self, *maps: np.ndarray) -> None:
+        self.low, self.high = math.inf, -math.inf
+        for disparity in maps:
+            self.add(disparity)
+
+    def add(self, disparity: np.ndarray) -> None:
+        """Extend the range by a disparity map, (H, W) px, NaN = unknown."""
+        known = disparity[np.isfinite(disparity)]
+        if known.size:
+            low, high = np.percentile(known, PERCENTILES).tolist()
+            self.low, self.high = min(self.low, low), max(self.high, high)
+
+    def settled(self, whose: str, say: Callable[[str], None] = LOG.info) -> tuple[float, float]:
+        """Return the range of the colours, px, and report it. whose: the maps, for the message."""
+        if self.low >= self.high:
+            return DEFAULT_RANGE
+        say(f"colours of {whose} run from {self.low:.1f} to {self.high:.1f} px (1st to 99th percentile)")
+        return self.low, self.high
 
 
-def range_of_video(frames: StoredFrames, *, whole: bool) -> tuple[tuple[float, float] | None, str]:
-    """Range of disparities in the frames of the first second, or of all, and whose it is.
-
-    None: nothing is known there.
-    """
-    taken = itertools.takewhile(lambda frame: whole or frame[0] < BEGINNING, _disparities(frames))
-    found = [each for _, disparity in taken if (each := range_of(disparity)) is not None]
-    whose = "of all frames" if whole else "of the frames of the first second"
-    if not found:
-        return None, whose
-    return (min(low for low, _ in found), max(high for _, high in found)), whose
-
-
-def colored(disparity: np.ndarray, colors: tuple[float, float], place: Path, outside: float) -> Encoded:
-    """A picture of a map; outside: share of what is known that may be so before that is said."""
+def colored(disparity: np.ndarray, colors: tuple[float, float], place: Path, *, warn: bool) -> Encoded:
+    """Encode a colour map. warn: about disparities outside of the range, which was given."""
     data = encode_picture(Picture(colorize(disparity, *colors)), place.suffix, name=str(place))
-    known, saturated = int(np.isfinite(disparity).sum()), count_outside(disparity, *colors)
-    return Encoded(data, _said(saturated, known, colors, outside))
+    return Encoded(data, _outside([disparity], colors) if warn else ())
 
 
 def colored_frames(
-    frames: StoredFrames, colors: tuple[float, float], outside: float
+    frames: StoredFrames, colors: tuple[float, float], *, warn: bool
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """Frames of disparities in colours, (H, W, 3) uint8 RGB. outside: as of `colored`, of the whole video."""
-    known = saturated = 0
-    for seconds, disparity in _disparities(frames):
-        known += int(np.isfinite(disparity).sum())
-        saturated += count_outside(disparity, *colors)
+    """Yield disparities of a video in colours, (H, W, 3) uint8 RGB. warn: as of `colored`."""
+    for seconds, disparity in disparities(frames):
         yield seconds, colorize(disparity, *colors)
-    for warning in _said(saturated, known, colors, outside):
+    for warning in _outside((each for _, each in disparities(frames)), colors) if warn else ():
         LOG.warning(warning)
 
 
-def _disparities(frames: StoredFrames) -> Iterator[tuple[Fraction, np.ndarray]]:
+def disparities(frames: StoredFrames) -> Iterator[tuple[Fraction, np.ndarray]]:
+    """Yield the disparity maps of stored frames, each with its time in seconds."""
     for seconds, levels in frames:
         yield seconds, from_levels(levels[..., 0])
 
 
-def _said(saturated: int, known: int, colors: tuple[float, float], outside: float) -> list[str]:
-    if saturated <= outside * known:
+def _outside(maps: Iterable[np.ndarray], colors: tuple[float, float]) -> list[str]:
+    """Say how much of the maps lies outside of the colours' range, and which range holds them."""
+    low, high = colors
+    count = outside = 0
+    ends = math.inf, -math.inf
+    for disparity in maps:
+        known = disparity[np.isfinite(disparity)]
+        count += known.size
+        outside += int(np.count_nonzero((known < low) | (known > high)))
+        if known.size:
+            ends = min(ends[0], float(known.min())), max(ends[1], float(known.max()))
+    if not outside:
         return []
-    pixels = f"{saturated} pixels ({100 * saturated / known:.1f} %) of the colour map"
-    return ["{} lie outside {:g}:{:g} px (`range`)".format(pixels, *colors)]
+    share, fitting = 100 * outside / count, f"{math.floor(ends[0])}:{math.ceil(ends[1])}"
+    return [
+        f"{share:.2g} % of the disparities lie outside of the colours' range {low:g}:{high:g} px "
+        f"(`range` {fitting} holds all; without `range` the colours fit each pair)"
+    ]

@@ -26,7 +26,7 @@ from pamcli.imaging.camera_faults import camera_fault
 from pamcli.imaging.images import check_encodable, encode_picture
 from pamcli.imaging.resize import imresize_to
 from pamcli.imaging.stereo_pair import RED_CYAN, StereoPair, packed, packed_size
-from pamcli.registry.catalog import files_behind
+from pamcli.registry.catalog import DEFAULT_SCALE, files_behind
 
 if TYPE_CHECKING:
     from pamcli.inference.upscaler import StereoUpscaler
@@ -81,7 +81,9 @@ def enlarge_files(
         raise UsageError("`packing` is about both views in one picture", "ask for that, with `output_packed`")
     request = Request(inputs=inputs, **options)
     places = {LEFT: output, RIGHT: output_right, PACKED: output_packed}
-    batch = Batch.asked(request, places, format, read=files_behind(weights))
+    batch = Batch.asked(
+        request, places, format, read=files_behind(weights), tag=f"_x{scale or DEFAULT_SCALE:g}"
+    )
     settings: dict[str, Any] = {
         **{"ensemble": ensemble, "network_from": network_from},
         **{"device": device, "precision": precision, "max_memory": max_memory},

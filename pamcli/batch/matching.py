@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 
 from pamcli.batch import LOG
-from pamcli.batch.colors import (
-    EVEN_RANGE,
-    OUTSIDE,
-    ColorRange,
-    colored,
-    colored_frames,
-    range_of,
-    range_of_video,
-)
+from pamcli.batch.colors import ColorRange, Range, colored, colored_frames, disparities
 from pamcli.batch.job import Job
 from pamcli.batch.metres import DEPTH, DEPTH_ERROR, POINT_CLOUD, InMetres, in_metres, rectified_calibration
 from pamcli.batch.networks import load_matcher
@@ -32,7 +24,7 @@ from pamcli.batch.run import Batch
 from pamcli.batch.steadiness import Steadiness, check_steady
 from pamcli.batch.video_results import StoredFrames
 from pamcli.calibration.rectified import Calibration
-from pamcli.errors import InputError, UsageError
+from pamcli.errors import UsageError
 from pamcli.files.atomic import write_atomically
 from pamcli.files.outputs import Encoded, OutputKind
 from pamcli.files.suffixes import (
@@ -132,7 +124,9 @@ def match_files(
         files = [calibration]
     elif isinstance(calibration, Sequence):
         files = calibration
-    batch = Batch.asked(request, {**maps, **metric}, format, read=[*files, *files_behind(weights)])
+    batch = Batch.asked(
+        request, {**maps, **metric}, format, read=[*files, *files_behind(weights)], tag="_disparity"
+    )
     colored_video = COLOR_MAP.name in batch.videos
     _check_range(range, color_map, request, colored_video)
     if min_disparity < 0 and (OF_DISPARITIES & batch.videos.keys()):
@@ -163,8 +157,8 @@ def match_files(
     operation = _Matching(load, range, metres, index)
     operation.min_disparity, operation.steadiness = min_disparity, Steadiness() if steady else None
     operation.occluded, operation.min_confidence = unknown == "occluded", min_confidence
-    operation.first_of_all = color_map is not None and range is None and not colored_video
-    operation.whole_batch_first = range == "auto" and not colored_video
+    operation.many = batch.many
+    operation.whole_batch_first = range == "shared" and batch.many and not colored_video
     wanted = {
         "right_disparity": output_right is not None,
         "visible": visible is not None or unknown == "occluded",
@@ -179,18 +173,17 @@ def _check_range(
 ) -> None:
     if range is not None and color_map is None:
         raise UsageError("`range` is about the colours of `color_map`, which is not asked for")
+    if range != "shared" or colored_video:
+        return
     parts = {
         "`skip_existing`": request.skip_existing,
         "`pairs` -": str(request.pairs) == "-",
         "`shard`": request.shard,
         "`engine` ray": request.remote,
     }
-    if (
-        range == "auto"
-        and not colored_video
-        and (partly := [option for option, given in parts.items() if given])
-    ):
-        raise UsageError(f"`range` auto needs the whole batch, which {partly[0]} has not", "give MIN:MAX")
+    if partly := [option for option, given in parts.items() if given]:
+        hint = "give MIN:MAX, or leave `range` out: each pair has a range of its own then"
+        raise UsageError(f"`range` shared needs the whole batch, which {partly[0]} has not", hint)
 
 
 class _Matching(NetworkOperation["StereoResult"]):
@@ -200,6 +193,8 @@ class _Matching(NetworkOperation["StereoResult"]):
     """Whether pixels of the left view that the right one does not see are to be unknown."""
     min_confidence: float | None = None
     steadiness: Steadiness | None = None
+    many = False
+    """Whether there are several pairs."""
 
     def __init__(
         self,
@@ -211,26 +206,15 @@ class _Matching(NetworkOperation["StereoResult"]):
         """index: that of the pages of a batch."""
         super().__init__(load)
         self.asked_range, self.metric, self.index = color_range, metric, index
-        self.colors = None if color_range == "auto" else color_range
-        """Disparities between which the colours run; None: not yet known."""
         self.spool: tempfile.TemporaryDirectory[str] | None = None
         """Folder in which disparities wait for the range of the whole batch."""
         self.kept: dict[Path, Path] = {}
         """The files of these, by the pictures to make of them."""
-        self.low, self.high = math.inf, -math.inf
+        self.shared = Range()
+        """Range of the colours of the whole batch, until it is settled."""
+        self.colors: tuple[float, float] | None = None
         self.said: set[str] = set()
         """Sizes of pictures of which it was said that they are reduced."""
-
-    @property
-    def same_for_all(self) -> bool:  # type: ignore[override]
-        """The colours' range, which is the first pair's."""
-        return self.first_of_all and self.colors is None
-
-    def begin(self, job: Job, pair: StereoPair) -> None:
-        try:
-            self._match(job, pair)
-        except UsageError as error:  # of a size that this pair cannot be matched at
-            raise InputError(error.message, error.hint) from error
 
     def passed(self, job: Job) -> None:
         if self.steadiness is not None:
@@ -244,19 +228,13 @@ class _Matching(NetworkOperation["StereoResult"]):
         return pair
 
     def apply(self, job: Job, pair: StereoPair) -> StereoResult:
-        found = self._match(job, pair)
+        found: StereoResult = self.network(
+            pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
+        )
         if self.steadiness is not None:
             fused = self.steadiness.fused(job, pair, found.disparity)
             found = replace(found, disparity=np.maximum(fused, np.float32(self.min_disparity)))
             self.steadiness.keep(job, pair, self._shown(found))
-        return found
-
-    def _match(self, job: Job, pair: StereoPair) -> StereoResult:
-        found: StereoResult = self.network(
-            pair.left.pixels, pair.right.pixels, extras=self.extras, progress=self.watched(pair)
-        )
-        if self.same_for_all:
-            self._settle_range(range_of(self._shown(found)), f"of {job.names[0]}")
         return found
 
     def facts(self, result: StereoResult) -> Mapping[str, Any]:
@@ -314,10 +292,13 @@ class _Matching(NetworkOperation["StereoResult"]):
         if name == COLOR_MAP.name and name in self.videos:
             return encode_disparity(disparity, suffix)
         if name == COLOR_MAP.name:
-            if self.colors is not None:
-                return colored(disparity, self.colors, place, 0 if self.asked_range else OUTSIDE)
-            self._keep(disparity, place)
-            return None
+            if self.whole_batch_first:
+                self._keep(disparity, place)
+                return None
+            if isinstance(self.asked_range, tuple):
+                return colored(disparity, self.asked_range, place, warn=True)
+            colors = Range(disparity).settled(pair.title, LOG.debug if self.many else LOG.info)
+            return colored(disparity, colors, place, warn=False)
         if name == DISPARITY.name:
             return encode_disparity(disparity, suffix)
         assert self.metric is not None
@@ -326,20 +307,14 @@ class _Matching(NetworkOperation["StereoResult"]):
     def for_video(self, name: str, frames: StoredFrames) -> Iterable[tuple[Fraction, np.ndarray]]:
         if name != COLOR_MAP.name:
             return frames
-        if self.asked_range in (None, "auto"):
-            self._settle_range(*range_of_video(frames, whole=self.asked_range == "auto"))
-        assert self.colors is not None
-        return colored_frames(frames, self.colors, 0 if self.asked_range else OUTSIDE)
+        if isinstance(self.asked_range, tuple):
+            return colored_frames(frames, self.asked_range, warn=True)
+        colors = Range(*(each for _, each in disparities(frames))).settled("the video")
+        return colored_frames(frames, colors, warn=False)
 
     def _shown(self, result: StereoResult) -> Any:
         """The disparity, NaN where it is to be unknown."""
         return result.disparity_where(visible=self.occluded, min_confidence=self.min_confidence)
-
-    def _settle_range(self, found: tuple[float, float] | None, whose: str) -> None:
-        even = found is None or found[0] >= found[1]
-        self.colors = low, high = EVEN_RANGE if even or found is None else found
-        source = "" if even else f" (1st to 99th percentile {whose})"
-        LOG.info(f"colours run from {low:.2f} to {high:.2f} px{source}")
 
     def end_batch(self) -> None:
         if self.index is not None:
@@ -353,8 +328,7 @@ class _Matching(NetworkOperation["StereoResult"]):
 
     def _keep(self, disparity: Any, place: Path) -> None:
         """Store it until the range of the whole batch is known."""
-        if (found := range_of(disparity)) is not None:
-            self.low, self.high = min(self.low, found[0]), max(self.high, found[1])
+        self.shared.add(disparity)
         self.spool = self.spool or tempfile.TemporaryDirectory(prefix="pam-")
         stored = Path(self.spool.name, f"{len(self.kept)}.npy")
         write_atomically(stored, encode_disparity(disparity, ".npy").data)
@@ -364,7 +338,6 @@ class _Matching(NetworkOperation["StereoResult"]):
         if name != COLOR_MAP.name:
             return None
         if self.colors is None:
-            self._settle_range((self.low, self.high), "of the batch")
-            assert self.colors is not None
+            self.colors = self.shared.settled("the batch")
         disparity = read_disparity(self.kept[place], max_pixels=None)
-        return colored(disparity, self.colors, place, 1)
+        return colored(disparity, self.colors, place, warn=False)

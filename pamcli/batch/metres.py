@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,14 +199,12 @@ def depth_files(
 
     Raises UsageError and InputError before any work; what is wrong with a file is its outcome's `error`.
     """
-    request = Request(max_pixels=max_pixels, skip_existing=skip_existing, overwrite=overwrite)
+    request = Request(inputs=inputs, max_pixels=max_pixels, skip_existing=skip_existing, overwrite=overwrite)
     places = {DEPTH: depth, DEPTH_ERROR: depth_error, POINT_CLOUD: point_cloud}
-    found, files = (
-        _stored(list(map(str, inputs)), None if picture is None else str(picture), point_cloud is not None),
-        calibration or (),
-    )
+    files = calibration or ()
+    asked = [*map(str, inputs)], None if picture is None else str(picture), point_cloud is not None
     try:
-        batch = Batch.asked(request, places, found=found, read=files)
+        batch = Batch.asked(request, places, found=partial(_stored, *asked), read=files, tag="_depth")
     except UsageError as error:
         if "`root`" not in (error.hint or ""):
             raise

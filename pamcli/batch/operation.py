@@ -58,9 +58,6 @@ class Operation(ABC, Generic[Result]):
     same_for_all = False
     """The first pair decides what is done with all: it is looked at before others work on the rest."""
 
-    first_of_all = False
-    """The pair that decides for all is the first of the whole batch, even where a shard leaves it out."""
-
     @property
     def constants(self) -> Mapping[str, Any]:
         """Facts of every pair: device, precision. The network is loaded for them."""

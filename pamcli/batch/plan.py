@@ -2,7 +2,8 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -153,27 +154,33 @@ class Plan:
         results: Mapping[OutputKind, Place | None],
         format_name: str | None = None,
         *,
-        found: Pairing | None = None,
+        found: Callable[[], Pairing] | None = None,
         read: Iterable[Place | None] = (),
+        tag: str = "",
     ) -> Self:
         """Find the pairs and plan their results, before any work. Raises UsageError and InputError.
 
-        results: what is asked for, the main result first. found: the inputs, where they are no pairs of
-        pictures. read: other files that no result may overwrite.
+        results: what is asked for, the main result first. found: finds the inputs, where they are no pairs of
+        pictures. read: other files that no result may overwrite. tag: what a suggested name ends with.
         """
         inputs = [*map(str, request.inputs)]
         if request.packed is None and request.pairs is None and hold_both_views(inputs):
             request = replace(request, packed="auto")
         # Who spreads a list over machines does not wait until it is read, either.
         stream = request.remote or str(request.pairs) == str(STDIN)
-        pairing = found or _find_pairs(request, inputs, stream)
-        many = pairing is None or pairing.batch
         options = {kind: None if place is None else str(place) for kind, place in results.items()}
-        if not any(options.values()) and request.pairs is None:
-            kind = next(iter(options))
-            raise UsageError(
-                "no result is asked for", f"say where to, as in `output` {kind.name}{kind.suffixes[0]}"
-            )
+        named = request.pairs is not None or any(options.values())
+        main = next(iter(options))
+        alone = found is not None or request.packed is not None
+        if not named and len(inputs) > (1 if alone else 2) and not os.path.exists(inputs[-1]):
+            hint = f"if it names the result: {main.option} {shlex.quote(inputs[-1])}"
+            raise UsageError(f"no such file: {shown(inputs[-1])}, and no result is asked for", hint)
+        pairing = found() if found else _find_pairs(request, inputs, stream)
+        many = pairing is None or pairing.batch
+        if not named:
+            key = "results/" if pairing is None or many else next(iter(pairing.pairs)).key or main.name
+            example = key if many else f"{Path(key).name}{tag}{main.suffixes[0]}"
+            raise UsageError("no result is asked for", f"say where to: {main.option} {shlex.quote(example)}")
         videos = video_places(options, pairing, format_name)
         in_files = {kind: None if text == "-" else text for kind, text in options.items()}
         for kind in in_files:
@@ -239,11 +246,6 @@ class Plan:
         if self.pairing is None:
             return self.share(self._streamed())
         return map(self._job, self.share(self.pairing.pairs))
-
-    @property
-    def all_jobs(self) -> Iterator[Job]:
-        """The jobs of the whole batch, whichever part is to be done; none while a list is still arriving."""
-        return map(self._job, self.pairing.pairs if self.pairing else ())
 
     def _streamed(self) -> Iterator[Job]:
         """Jobs of a list that arrives line by line."""

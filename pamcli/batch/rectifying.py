@@ -76,7 +76,7 @@ def rectify_files(
         hint = "give `calibration` FILE, or `uncalibrated` to go by what both pictures show"
         raise UsageError("`calibration` and `uncalibrated` are both missing", hint)
     request, read = Request(inputs=inputs, **options), calibration or ()
-    batch = Batch.asked(request, {LEFT: output, RIGHT: output_right}, format, read=read)
+    batch = Batch.asked(request, {LEFT: output, RIGHT: output_right}, format, read=read, tag="_rectified")
     main = next(iter(batch.names.templates), LEFT.name)
     first = batch.videos.get(main) or next(batch.outputs, None)
     place = output_calibration or (first.parent / CALIBRATION if first else None)

@@ -153,22 +153,13 @@ class Batch(Plan):
 
     def _here(self) -> Generator[Found, None, None]:
         """The outcomes of the jobs, done by this process."""
-        jobs, request, steps = self._jobs(), self.request, self.steps
-        partly = request.skip_existing or request.shard is not None
-        if self.operation.first_of_all and partly and self.many:
-            jobs = steps.begin(jobs)
-        yield from run_overlapped(jobs, steps.load, steps.compute, steps.save)
+        steps = self.steps
+        yield from run_overlapped(self.jobs, steps.load, steps.compute, steps.save)
 
     def _there(self) -> Generator[Found, None, None]:
         """The outcomes of the jobs, done by a cluster."""
         address = self.request.ray_address
-        yield from run_on_ray(self._jobs(), self.steps, address=address, cores=self.cores, gpus=self.gpus)
-
-    def _jobs(self) -> Iterator[Job]:
-        """The jobs of a plan, after the first of the whole batch was looked at where that decides."""
-        if self.operation.first_of_all and self.request.shard is not None and self.many:
-            self.steps.begin(self.all_jobs)
-        yield from self.jobs
+        yield from run_on_ray(self.jobs, self.steps, address=address, cores=self.cores, gpus=self.gpus)
 
 
 def _whole(outcome: Outcome) -> Outcome:
@@ -202,24 +193,15 @@ class _Steps:
             self.start()  # what is wrong with the network is wrong for all
         for job in jobs if self.operation.same_for_all else ():
             taken.append(job)
-            if not self.operation.same_for_all:  # another part of the batch has decided
-                break
             try:
-                pair = self._first(job)
+                loaded = self.load(job)
             except PamError:
                 continue
-            if pair is not None:
+            if loaded is not None:
                 with suppress(InputError, DeviceError):  # it fails alone, when it is its turn
-                    self.operation.begin(job, pair)
+                    self.operation.begin(job, loaded[0])
                     break
         return itertools.chain(taken, jobs)
-
-    def _first(self, job: Job) -> StereoPair | None:
-        """A pair that is to decide for all; None: it does not count."""
-        if self.operation.first_of_all and job.pair is not None:  # whatever becomes of its results
-            return self.operation.read(job, self.layout, self.max_pixels)
-        loaded = self.load(job)
-        return None if loaded is None else loaded[0]
 
     def settled(self, job: Job) -> Outcome | None:
         """The outcome of a job that there is nothing to do for."""

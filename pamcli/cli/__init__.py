@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import warnings
+from difflib import get_close_matches
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -151,6 +152,30 @@ class _Interrupts:
         raise KeyboardInterrupt
 
 
+_MEANT = {
+    "--calibration": ("calib", "camera", "intrinsics", "rig"),
+    "--color-map": ("cmap", "colormap", "colour-map", "colormaps"),
+    "--device": ("cpu", "cuda", "gpu", "gpus", "mps", "no-cuda", "use-gpu"),
+    "--max-disparity": ("max-disp", "maxdisp", "ndisp", "num-disparities"),
+    "--max-memory": ("memory", "tile", "tile-size", "tiles"),
+    "--output": ("dest", "out", "out-dir", "outdir", "outfile", "output-dir", "save"),
+    "--overwrite": ("clobber", "force", "yes"),
+    "--precision": ("amp", "bf16", "fp16", "half"),
+    "--scale": ("factor", "outscale", "upscale"),
+    "--skip-existing": ("continue", "resume", "skip"),
+    "--weights": ("checkpoint", "ckpt", "loadckpt", "model", "restore-ckpt"),
+}
+"""What options of the same meaning are called in other programs."""
+
+
+def _no_such_option(name: str, known: list[str]) -> str:
+    """Say which options of the command may be meant."""
+    word = name.lstrip("-").replace("_", "-").lower()
+    meant = [option for option, others in _MEANT.items() if word in others and option in known]
+    meant = meant or get_close_matches(f"--{word}", known, 3, 0.75)
+    return f"no such option: {name}" + (f", did you mean {' or '.join(meant)}?" if meant else "")
+
+
 def _explain_usage(error: TyperException) -> int:
     """A mistake in the options, in one line like all other errors; help, for no arguments, as it is."""
     message = error.format_message()
@@ -159,6 +184,8 @@ def _explain_usage(error: TyperException) -> int:
     else:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "pam"
+        if (name := getattr(error, "option_name", None)) and "No such option" in message and context:
+            message = _no_such_option(name, [opt for each in context.command.params for opt in each.opts])
         # Typer passes on how its validator begins; a bare "." would end a sentence that goes on.
         complain(f"{message.replace('Value error, ', '').rstrip('.')} ({command} --help lists what there is)")
     return error.exit_code

@@ -29,12 +29,11 @@ class Maps(options.Results):
     format_name: Literal["pfm", "png", "npy", "tif"] | None = option(
         "Write disparities in this format, in a folder or on stdout; by default pfm.", "--format"
     )
-    color_range: tuple[float, float] | Literal["auto"] | None = option(
-        "Let the colours run between these disparities; by default between those of the pair, in a batch of "
-        "its first pair, in a video of its first second. auto: one range for the whole batch, which is "
-        "known, and reported, at its end.",
+    color_range: tuple[float, float] | Literal["shared"] | None = option(
+        "Range of the colours, px; by default that of each pair, in a video that of all frames. shared: one "
+        "range for the whole batch, whose colour maps are written at its end.",
         "--range",
-        metavar="MIN:MAX|auto",
+        metavar="MIN:MAX|shared",
         parse=parsing.color_range,
     )
     unknown: Literal["occluded", "none"] = option(

@@ -187,8 +187,8 @@ def _range(text: str, option: str) -> tuple[float, float]:
         low, high = map(float, text.split(":"))
         if -LARGEST_RANGE <= low < high <= LARGEST_RANGE:
             return low, high
-    raise UsageError(f"{option} {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or auto")
+    raise UsageError(f"{option} {text!r} is no range", "write MIN:MAX in pixels, as in 0:192, or shared")
 
 
-color_range = _or("auto", _range, "auto")
+color_range = _or("shared", _range, "shared")
 """Disparities between which colours run, px."""

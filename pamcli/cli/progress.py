@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, a line a minute elsewhere."""
+"""The progress of a command: a bar on a terminal; elsewhere an estimate, then a line a minute."""
 
 import datetime
 import time
@@ -11,6 +11,9 @@ SLOW = 2.0
 EVERY = 60.0
 """Seconds from one line to the next."""
 
+WORTH_SAYING = 10.0
+"""Seconds that remain from which on the estimate is printed as soon as it is known."""
+
 
 class Progress:
     """Counts what is done, and tells nobody."""
@@ -18,6 +21,8 @@ class Progress:
     def __init__(self, total: int | None = None) -> None:
         self.total, self.completed, self.rate = total, 0, ""
         self._timed, self._began = 0, time.monotonic()
+        self.remaining: float | None = None
+        """Estimated seconds until the end; None: not known."""
 
     def advance(self, *, skipped: bool = False) -> None:
         """One more. skipped: it took no time, and says nothing about speed."""
@@ -29,9 +34,14 @@ class Progress:
             self._timed += 1
             each = max(now - self._began, 1e-9) / self._timed
             self.rate = f"{1 / each:.2f} pairs/s" if each <= 1 else f"{each:.1f} s/pair"
-            if self.total is not None and (left := self.total - self.completed) > 0:
-                self.rate += f", {_seconds(left * each)} left"
+            self._expect(each, 0.0)
         self._tell()
+
+    def _expect(self, each: float, passed: float) -> None:
+        """Estimate the time that remains. each: seconds of a pair; passed: those of the current one."""
+        if self.total is not None and (left := self.total - self.completed) > 0:
+            self.remaining = max(left * each - passed, 0.0)
+            self.rate = f"{self.rate.partition(', ')[0]}, {_seconds(self.remaining)} left".removeprefix(", ")
 
     def expect(self, count: int) -> None:
         """Raise the number of pairs that are to come by `count`."""
@@ -54,7 +64,19 @@ class Progress:
 
     def within(self, rows: int) -> Callable[[float], None]:
         """What is told the share that is done of a pair of so many rows, while it is worked on."""
-        return lambda share: None
+        self.end()
+        began = time.monotonic()
+
+        def told(share: float) -> None:
+            passed = time.monotonic() - began
+            if 0 < share < 1 and passed > SLOW and not self._timed:
+                self._expect(passed / share, passed)
+            self._within(rows, share, passed)
+
+        return told
+
+    def _within(self, rows: int, share: float, passed: float) -> None:
+        """Show the share that is done of the current pair, after so many seconds."""
 
     def end(self) -> None:
         """Nothing comes any more."""
@@ -71,20 +93,14 @@ class Bar(Progress):
         self._bar, self._task = bar, bar.add_task(what, total=total, rate="")
         self._rows: Any = None
 
-    def within(self, rows: int) -> Callable[[float], None]:
-        began = time.monotonic()
-        self.end()
-
-        def told(share: float) -> None:
-            passed = time.monotonic() - began
-            if share >= 1:
-                self.end()
-            elif self._rows is not None or passed > SLOW:
-                if self._rows is None:
-                    self._rows = self._bar.add_task("rows", total=rows, rate="")
-                self._bar.update(self._rows, completed=int(share * rows), rate=_left(passed, share))
-
-        return told
+    def _within(self, rows: int, share: float, passed: float) -> None:
+        if share >= 1:
+            self.end()
+        elif self._rows is not None or passed > SLOW:
+            if self._rows is None:
+                self._rows = self._bar.add_task("rows", total=rows, rate="")
+            self._bar.update(self._rows, completed=int(share * rows), rate=_left(passed, share))
+            self._tell()
 
     def end(self) -> None:
         if self._rows is not None:
@@ -97,28 +113,25 @@ class Bar(Progress):
 
 
 class Lines(Progress):
-    """Says every `EVERY` seconds how far it is, for whoever reads the log of a long batch."""
+    """Prints an estimate as soon as it is known, and every `EVERY` seconds the progress."""
 
     def __init__(self, say: Callable[[str], None], what: str, total: int | None) -> None:
         super().__init__(total)
         self._say, self._what, self._said = say, what, time.monotonic()
+        self._estimated = False
 
-    def within(self, rows: int) -> Callable[[float], None]:
-        began = time.monotonic()
-
-        def told(share: float) -> None:
-            if share < 1:
-                self._tell(f", {share:.0%} of the next one, {_left(time.monotonic() - began, share)}")
-
-        return told
+    def _within(self, rows: int, share: float, passed: float) -> None:
+        if share < 1:
+            self._tell(f", {share:.0%} of the next one, {self.rate or _left(passed, share)}")
 
     def show(self, **_: Any) -> None:
         """Nothing: what changes so, a training, says lines of its own."""
 
     def _tell(self, more: str = "") -> None:
         now = time.monotonic()
-        if now - self._said >= EVERY and (self.total is None or self.completed < self.total):
-            self._said = now
+        first = not self._estimated and (self.remaining or 0.0) > WORTH_SAYING
+        if (first or now - self._said >= EVERY) and (self.total is None or self.completed < self.total):
+            self._said, self._estimated = now, self._estimated or first
             rate = self.rate and f", {self.rate}"
             of = "" if self.total is None else f" of {self.total}"
             self._say(f"{self._what}: {self.completed}{of}{more or rate}")

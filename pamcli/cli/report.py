@@ -79,7 +79,8 @@ class _Reporter:
         self.counts[status] += 1
         for warning in outcome.warnings:
             self.console.warn(f"{job.names[0]}: {warning}")
-        if error is not None and job.names and not any(name in str(error) for name in job.names):
+        files = [*job.names, *map(str, job.places.values())]
+        if error is not None and job.names and not any(name in str(error) for name in files):
             error.message = f"{job.names[0]}: {error.message}"
         if self.console.jsonl:
             self.console.record(outcome.record(as_options))

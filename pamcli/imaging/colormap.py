@@ -47,12 +47,6 @@ def colorize(disparity: np.ndarray, low: float, high: float) -> np.ndarray:
     return pixels
 
 
-def count_outside(disparity: np.ndarray, low: float, high: float) -> int:
-    """Count known disparities outside a range, pixels; they have the colour of its nearer end."""
-    known = disparity[np.isfinite(disparity)]
-    return int(np.count_nonzero((known < float(low)) | (known > float(high))))
-
-
 @cache
 def color_table() -> np.ndarray:
     """(256, 3) uint8, RGB: the colours from far to near, in steps of equal size to the eye."""

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
@@ -105,15 +105,16 @@ def changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     Raises UsageError: no such key, a text that its value cannot be, values that contradict each other.
     """
     values = asdict(recipe)
+    known = [*_keys(values)]
     for key, text in settings.items():
         *groups, name = key.split(".", 1) if key.startswith("rates.") else key.split(".")
         place: Any = values
         for group in groups:
             if not isinstance(place.get(group), dict):
-                raise UsageError(unknown(key, list(place)))
+                raise UsageError(unknown(key, known))
             place = place[group]
         if name not in place and groups != ["rates"]:
-            raise UsageError(unknown(key, list(place)))
+            raise UsageError(unknown(key, known))
         place[name] = _value(text, isinstance(place.get(name), bool))
     try:
         return from_json(Recipe, json.dumps(values))
@@ -188,6 +189,15 @@ def asked_recipe(
             hint += "; `recipe` unsupervised has the same losses"
         raise UsageError(f"`unsupervised` and {what} contradict each other: {why}", hint)
     return recipe
+
+
+def _keys(values: Mapping[str, Any], group: str = "") -> Iterator[str]:
+    """Yield the keys of all settings: "batch", "losses.smoothness" ..."""
+    for name, value in values.items():
+        if isinstance(value, dict) and name != "rates":
+            yield from _keys(value, f"{group}{name}.")
+        else:
+            yield f"{group}{name}"
 
 
 def _value(text: str, switch: bool) -> Any:

@@ -36,6 +36,33 @@ def test_no_result_is_asked_for(command: str) -> None:
     check(command, *PAIR, "-o", "", texts=["no result is asked for"])
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["superres", *PAIR], "--output left_x4.png"),
+        (["superres", *PAIR, "--scale", "2"], "--output left_x2.png"),
+        (["superres", "l", "r"], "--output results/"),
+        (["disparity", *PAIR], "--output left_disparity.pfm"),
+        (["rectify", *PAIR, "--uncalibrated"], "--output left_rectified.png"),
+        (
+            ["disparity", *PAIR, "out.pfm"],
+            "no such file: out.pfm, and no result is asked for (if it ",
+        ),
+        (["superres", *PAIR, "o u/x.png"], "--output 'o u/x.png')"),
+        (["superres", "l", "r", "out"], "--output out)"),
+        (["depth", "left.png", "metres.tif"], "--depth metres.tif)"),
+        (["disparity", "packed.png", "out.pfm", "--packed", "lr"], "--output out.pfm)"),
+        (["disparity", *PAIR, "--gpu"], "no such option: --gpu, did you mean --device?"),
+        (["eval", "disparity", "--cuda"], "no such option: --cuda, did you mean --device?"),
+        (["superres", *PAIR, "--outdir", "x"], "did you mean --output?"),
+        (["disparity", *PAIR, "--over-write"], "did you mean --overwrite?"),
+        (["dataset", "list", "--gpu"], "no such option: --gpu (pam dataset list --help"),
+    ],
+)
+def test_hints_that_work(command: list[str], said: str) -> None:
+    check(*command, texts=[said])
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_number_of_pictures(command: str) -> None:
     check(command, "-o", "x.png", texts=["a left and a right picture", "none given"])
@@ -172,8 +199,8 @@ def test_a_range_without_colours() -> None:
 
 
 def test_the_range_of_a_batch_that_is_not_known() -> None:
-    said = "--range auto needs the whole batch"
-    auto = ["--color-map", "c/", "--range", "auto"]
+    said = "--range shared needs the whole batch"
+    auto = ["--color-map", "c/", "--range", "shared"]
     check("disparity", "--pairs", "-", *auto, texts=[said, "--pairs -"])
     check("disparity", "l", "r", "--skip-existing", *auto, texts=[said, "--skip-existing"])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,10 @@ import pytest
 from pam_program import Run, names, pam
 from PIL import Image
 
-from pamcli.batch.job import Job
-from pamcli.batch.matching import match_files
 from pamcli.errors import OutputError
 from pamcli.files import atomic
 from pamcli.files.atomic import write_atomically
-from pamcli.files.pairing import PairName
-from pamcli.imaging.colormap import colorize, count_outside
+from pamcli.imaging.colormap import colorize
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
 from pamcli.inference.matcher import StereoMatcher, StereoResult
@@ -80,7 +77,7 @@ def test_other_results_on_stdout(pair: Path, result: StereoResult) -> None:
     disparity("--color-map", "a.png", "--range", "0:192")
     assert disparity("--color-map", "-", "--range", "0:192").stdout == Path("a.png").read_bytes()
     assert Path("a.png").read_bytes() != Path("c.png").read_bytes()
-    assert disparity("--color-map", "-", "--range", "auto").stdout == Path("c.png").read_bytes()
+    assert disparity("--color-map", "-", "--range", "shared").stdout == Path("c.png").read_bytes()
 
 
 # --- unknown pixels -------------------------------------------------------------------------------------
@@ -127,20 +124,21 @@ def test_colours_run_over_a_range_that_is_reported_where_it_does_not_suffice(
     assert disparity("--color-map", "c.png", "--range", "0:192").stderr == ""
     assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, 0, 192))
     middle = float(np.median(result.disparity))
-    outside = count_outside(result.disparity, 2.5, middle)
     run = disparity("--color-map", "c.png", "--range", f"2.5:{middle!r}")
     assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, 2.5, middle))
-    share = 100 * outside / result.disparity.size
+    outside = 100 * np.mean((result.disparity < 2.5) | (result.disparity > np.float32(middle)))
+    low, high = math.floor(result.disparity.min()), math.ceil(result.disparity.max())
     assert run.complaints == [
-        f"warning: left.png: {outside} pixels ({share:.1f} %) of the colour map lie outside "
-        f"2.5:{middle:g} px (--range)"
+        f"warning: left.png: {outside:.2g} % of the disparities lie outside of the colours' range "
+        f"2.5:{middle:g} px (--range {low}:{high} holds all; without --range the colours fit each pair)"
     ]
+    assert disparity("--color-map", "d.png", "--range", f"{low}:{high}").stderr == "", "the hint works"
 
 
 def test_colours_of_a_pair_run_over_its_own_range(pair: Path, result: StereoResult) -> None:
     low, high = np.percentile(result.disparity, (1, 99)).tolist()
     run = disparity("--color-map", "c.png")
-    said = f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of left.png)"
+    said = f"colours of left.png, right.png run from {low:.1f} to {high:.1f} px (1st to 99th percentile)"
     assert run.complaints == [said]
     assert np.array_equal(np.asarray(Image.open("c.png")), colorize(result.disparity, low, high))
     known = result.disparity_where(min_confidence=0.9)
@@ -171,70 +169,28 @@ def colour_maps(folder: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(folder, "c").iterdir()}
 
 
-def test_colours_of_a_batch_run_over_the_range_of_its_first_pair(pair: Path) -> None:
+def test_colours_of_each_pair_of_a_batch_run_over_its_own_range(pair: Path) -> None:
     put_unlike_pairs()
     run = unlike("out")
-    maps = {name: read_disparity(Path(f"out/d/{name}.pfm")) for name in "123"}
-    low, high = np.percentile(maps["1"], (1, 99)).tolist()
-    colored = {name: colorize(values, low, high) for name, values in maps.items()}
-    for name, each in colored.items():
-        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), each)
-    count = count_outside(maps["3"], low, high)
-    outside = f"{count} pixels ({100 * count / maps['3'].size:.1f} %)"
-    assert count > 0.1 * maps["3"].size
-    assert set(run.complaints) == {
-        "error: l/0.png is empty",
-        f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of l/1.png)",
-        f"warning: l/3.png: {outside} of the colour map lie outside {low:g}:{high:g} px (--range)",
-        "3 ok, 1 failed",
-    }
-
-
-def test_colours_are_the_same_after_an_interruption_and_in_shards(pair: Path) -> None:
-    put_unlike_pairs()
-    unlike("out")
+    for name in "123":
+        values = read_disparity(Path(f"out/d/{name}.pfm"))
+        own = colorize(values, *np.percentile(values, (1, 99)).tolist())
+        assert np.array_equal(np.asarray(Image.open(f"out/c/{name}.png")), own)
+    assert set(run.complaints) == {"error: l/0.png is empty", "3 ok, 1 failed"}
+    for shard in ("2/4", "4/4"):
+        unlike("part", "--shard", shard)
     whole = colour_maps("out")
-    assert sorted(whole) == ["1.png", "2.png", "3.png"]
-    os.remove("out/c/3.png")
-    assert unlike("out", "--skip-existing").code == 6
-    assert colour_maps("out") == whole
-    for shard in ("1/3", "2/3", "3/3", "4/4"):
-        unlike(f"part{shard[0]}", "--shard", shard)
-    parts = [colour_maps(f"part{number}") for number in (2, 3)]
-    assert parts == [{name: whole[name]} for name in ("1.png", "2.png")]
-    assert colour_maps("part4") == {"3.png": whole["3.png"]}
+    assert colour_maps("part") == {name: whole[name] for name in ("1.png", "3.png")}
 
 
-def test_a_first_pair_that_cannot_be_matched_fails_alone(pair: Path) -> None:
-    put_unlike_pairs()
-    for side in "lr":
-        small = Image.open(f"{side}/1.png").crop((0, 0, 40, 40))
-        small.save(f"{side}/1.png")
-    run = unlike("out", "--match-size", "192", "--skip-existing")
-    assert "error: l/1.png: " in run.stderr
-    assert sorted(colour_maps("out")) == ["2.png", "3.png"]
-
-
-def test_what_goes_to_other_machines_is_the_range_and_no_network(pair: Path) -> None:
-    here = match_files("left.png", "right.png", color_map="c/", device="cpu").operation
-    job = Job(PairName(Path("left.png"), Path("right.png"), "left"))
-    here.begin(job, here.read(job, None, None))
-    assert "network" in vars(here)
-    there = pickle.loads(pickle.dumps(here))
-    assert there.colors is not None
-    assert there.colors == vars(here)["colors"]
-    assert not there.same_for_all
-    assert "network" not in vars(there)
-
-
-def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
+def test_one_range_for_the_whole_batch(pair: Path) -> None:
     for folder, picture in (("l", "left.png"), ("r", "right.png")):
         Path(folder).mkdir()
         Image.open(picture).save(f"{folder}/near.png")
         Image.open(picture).resize((48, 32)).save(f"{folder}/small.png")
     Path("l/bad.png").write_bytes(b"")
     Path("r/bad.png").write_bytes(b"")
-    options = ["-o", "d/", "--color-map", "c/", "--range", "auto", "--device", "cpu"]
+    options = ["-o", "d/", "--color-map", "c/", "--range", "shared", "--device", "cpu"]
     run = pam("disparity", "l", "r", *options)
     assert run.code == 6
     assert run.lines == ["d/near.pfm", "c/near_color.png", "d/small.pfm", "c/small_color.png"]
@@ -246,7 +202,7 @@ def test_one_automatic_range_for_the_whole_batch(pair: Path) -> None:
         assert np.array_equal(np.asarray(Image.open(f"c/{name}_color.png")), colorize(values, low, high))
     assert run.complaints == [
         "error: l/bad.png is empty",
-        f"colours run from {low:.2f} to {high:.2f} px (1st to 99th percentile of the batch)",
+        f"colours of the batch run from {low:.1f} to {high:.1f} px (1st to 99th percentile)",
         "2 ok, 1 failed",
     ]
     assert [name for name in os.listdir() if name.startswith("pam-")] == []
@@ -266,7 +222,7 @@ def test_a_colour_map_that_cannot_be_written_fails_its_own_pair(
     for number in (1, 2, 3):
         os.link("left.png", f"{number}_L.png")
         os.link("right.png", f"{number}_R.png")
-    options = ["-o", "d/", "--color-map", "c/{}.png", "--range", "auto"]
+    options = ["-o", "d/", "--color-map", "c/{}.png", "--range", "shared"]
     run = pam("disparity", "{}_L.png", "{}_R.png", *options, "--jsonl")
     assert run.code == 6
     assert [(record["status"], record["code"]) for record in run.records] == [

@@ -26,8 +26,8 @@ def test_colours_of_a_whole_batch_need_it_in_one_place(small_pair: object) -> No
         os.mkdir(view)
         os.rename(f"{view}.png", f"{view}/0.png")
     with unchanged():
-        run = pam("disparity", "left", "right", "--color-map", "c/", "--range", "auto", "--engine", "ray")
-        refuse(run, 2, "--range auto needs the whole batch, which --engine ray has not")
+        run = pam("disparity", "left", "right", "--color-map", "c/", "--range", "shared", "--engine", "ray")
+        refuse(run, 2, "--range shared needs the whole batch, which --engine ray has not")
 
 
 @pytest.mark.parametrize("option", [("--ray-address", "local"), ("--ray-cores", "1")])

@@ -134,6 +134,29 @@ def test_more_than_was_expected_leaves_no_time(monkeypatch: pytest.MonkeyPatch) 
     assert said == [f"pairs: 1, {endless.rate}"]
 
 
+def test_the_expected_time_is_printed_after_the_first_band_and_the_first_pair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, said = 0.0, list[str]()
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    shown = progress.Lines(said.append, "pairs", 15)
+    first = shown.within(100)
+    now = 3.0
+    first(0.25)  # 12 s a pair, of which 3 have passed
+    assert said == ["pairs: 0 of 15, 25% of the next one, 0:02:57 left"]
+    now = 10.0
+    shown.advance()
+    assert len(said) == 1, "what follows comes once a minute"
+    short = progress.Lines(said.append, "pairs", 3)
+    now = 22.0
+    short.advance()
+    assert said[1:] == ["pairs: 1 of 3, 12.0 s/pair, 0:00:24 left"]
+    quick = progress.Lines(said.append, "pairs", 3)
+    now = 23.0
+    quick.advance()
+    assert len(said) == 2, "2 s are not worth a line"
+
+
 @pytest.mark.parametrize("after", [0.05 * step for step in range(1, 16)])
 @pytest.mark.usefixtures("pair")
 def test_ctrl_c_while_it_starts_says_nothing(after: float) -> None:

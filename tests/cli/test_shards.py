@@ -91,9 +91,9 @@ def test_what_is_no_shard(shard: str) -> None:
 
 
 def test_the_range_of_the_whole_batch_is_not_known_in_a_shard() -> None:
-    command = ["disparity", "--pairs", "list.tsv", "--color-map", "c/", "--range", "auto", "--shard", "1/2"]
+    command = ["disparity", "--pairs", "list.tsv", "--color-map", "c/", "--range", "shared", "--shard", "1/2"]
     with unchanged():
-        refuse(pam(*command), 2, "--range auto", "--shard")
+        refuse(pam(*command), 2, "--range shared", "--shard")
 
 
 def test_an_empty_shard_of_a_single_pair_is_said() -> None:

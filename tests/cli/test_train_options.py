@@ -47,7 +47,7 @@ def pairs(here: Path) -> Path:
         (["-o", "run", "--data", "procedural", "--set", "losses.refined"], ["refined", "KEY=VALUE"]),
         (
             ["-o", "run", "--data", "procedural", "--set", "losses.refine=1"],
-            ["refine", "did you mean refined"],
+            ["refine", "did you mean losses.refined or "],
         ),
         (["-o", "run", "--data", "procedural", "--set", "losses.refined=much"], ["refined=much"]),
         (
@@ -56,7 +56,7 @@ def pairs(here: Path) -> Path:
         ),
         (["-o", "run", "--data", "procedural", "--set", "losses.charbonnier=1"], ["no term charbonnier"]),
         (["-o", "run", "--data", "procedural", "--set", "noise"], ["noise", "KEY=VALUE"]),
-        (["-o", "run", "--data", "procedural", "--set", "augmentation.nois=1"], ["did you mean noise"]),
+        (["-o", "run", "--data", "procedural", "--set", "augmentation.nois=1"], ["augmentation.noise or "]),
         (["-o", "run", "--data", "procedural", "--set", "augmentation.noise=-1"], ["noise is -1"]),
         (["-o", "run", "--data", "procedural", "--batch", "4", "--set", "accumulate=3"], ["3 equal parts"]),
         (["-o", "run", "--data", "procedural", "--recipe", "paper-kitti"], ["paper-sceneflow"]),

@@ -99,7 +99,7 @@ def test_unwritable_results_of_a_batch() -> None:
         ("ok", 0),
     ]
     assert run.complaints == [
-        "error: l/b.png: cannot write out/b/d.pfm: a part of its folder is a file "
+        "error: cannot write out/b/d.pfm: a part of its folder is a file "
         "(name a folder, or a new one to be made)",
         "2 ok, 1 failed",
     ]
