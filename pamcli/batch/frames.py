@@ -22,6 +22,7 @@ LIKE_RATES = 0.01
 """Share by which the frame rates of both videos may differ."""
 ALIKE = 0.5
 """Share of the time between two frames by which those of a pair may lie apart."""
+_BEYOND = 10**12
 FEW = 0.5
 """Share of the frames that may be without a partner."""
 
@@ -34,7 +35,7 @@ def are_videos(inputs: Sequence[str]) -> bool:
     found = [Path(text).suffix.lower() in VIDEO_SUFFIXES for text in inputs]
     if any(found) and not all(found):
         raise UsageError(f"of {listed(inputs)} one is a video, the other one is none")
-    if missing := [text for text in inputs if any(found) and not Path(text).is_file()]:
+    if missing := [text for text in inputs if any(found) and not Path(text).exists()]:
         raise InputError(f"no such file: {shown(missing[0])}")
     return any(found)
 
@@ -81,6 +82,8 @@ def pair_frames(
     Raises UsageError: not one or two videos, PyAV is missing, nothing is left; InputError: a video that
     cannot be read, rates that differ, an offset that cannot be measured.
     """
+    first, step = min(start, _BEYOND), min(every, _BEYOND)
+    offset = offset if offset == "auto" else max(-_BEYOND, min(offset, _BEYOND))
     paths = [Path(text) for text in inputs]
     if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise UsageError(
@@ -97,8 +100,8 @@ def pair_frames(
         numbers = np.arange(len(videos[0].stamps))
         both = np.stack([numbers, numbers], axis=1)
     else:
-        both = _same_times(videos[0], videos[1], offset, start)
-    taken = both[(both[:, 0] >= start) & ((both[:, 0] - start) % every == 0)][:count]
+        both = _same_times(videos[0], videos[1], offset, first)
+    taken = both[(both[:, 0] >= first) & ((both[:, 0] - first) % step == 0)][:count]
     if not len(taken):
         last = int(both[-1, 0]) if len(both) else 0
         raise UsageError(

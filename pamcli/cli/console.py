@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from pamcli.cli.progress import Bar, Lines, Progress
 from pamcli.errors import OutputError
+from pamcli.files.finding import one_line
 
 CLOSED_PIPE = 141
 """Exit code when stdout is read no more, as of a program that SIGPIPE stops."""
@@ -78,15 +79,6 @@ def as_options(text: str) -> str:
     """What the library calls `max_pixels` is --max-pixels on the command line."""
     # A mark inside of a name of a file stays.
     return re.sub(r"(?<![\w./])`([a-z_]+)`(?![\w./])", lambda word: "--" + word[1].replace("_", "-"), text)
-
-
-def one_line(text: str) -> str:
-    """The text on one line, in which nothing of a file's name can command the terminal."""
-    return "".join(
-        # The halves of characters that stand for names in no encoding stay: they go out as they came.
-        c if c.isprintable() or "\udc80" <= c <= "\udcff" else c.encode("unicode_escape").decode()
-        for c in text
-    )
 
 
 def _say(message: str) -> None:

@@ -11,7 +11,7 @@ from pamcli.cli import parsing
 from pamcli.cli.calibration import FISHEYE, Files
 from pamcli.cli.console import Console, as_options
 from pamcli.cli.groups import argument, flag, option, set_options
-from pamcli.cli.options import JSON
+from pamcli.cli.options import JSON, Limit
 from pamcli.errors import DeviceError, InputError, PamError, UsageError
 
 
@@ -45,6 +45,7 @@ class Pair(Files, panel="Calibration"):
 
 def command(
     pair: Pair,
+    limit: Limit,
     gpu_check: bool = flag(
         "Run every network in every precision on CPU and GPU: a table to paste where GPUs are discussed.",
         rich_help_panel="Performance",
@@ -69,12 +70,12 @@ def command(
             raise UsageError("--gpu-check takes no pictures")
         _check_gpu(console)
     elif pair.inputs:
-        _examine(pair, console)
+        _examine(pair, limit.max_pixels, console)
     else:
         _examine_installation(console)
 
 
-def _examine(asked: Pair, console: Console) -> None:
+def _examine(asked: Pair, max_pixels: int | None, console: Console) -> None:
     from pamcli.batch.metres import read_calibrations
     from pamcli.calibration.examining import KnownLength, examine
     from pamcli.imaging.stereo_pair import read_pair
@@ -84,7 +85,7 @@ def _examine(asked: Pair, console: Console) -> None:
     stored = None
     if asked.calibration:
         stored = read_calibrations(asked.calibration, asked.cameras, asked.baseline, asked.fisheye)
-    pictures = read_pair(left, right, max_pixels=None)
+    pictures = read_pair(left, right, max_pixels=max_pixels)
     findings = examine(pictures.left.pixels, pictures.right.pixels, stored, known)
     told = [replace(each, do=each.do and as_options(each.do)) for each in findings]
     wrong = any(each.verdict == "wrong" for each in told)

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from pamcli.calibration.files import read_calibration
 from pamcli.calibration.rectified import Calibration
 from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import shown
+from pamcli.files.finding import check_regular, shown
 from pamcli.imaging.disparity_files import read_disparity
 from pamcli.imaging.images import read_picture
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size
 
 
 def read_positive_disparity(path: Path) -> NDArray[np.float32]:
@@ -52,13 +53,16 @@ def read_hdf5_disparity(path: Path) -> NDArray[np.float32]:
     except ImportError:
         said = f"{shown(path)} is HDF5, which the package h5py reads"
         raise UsageError(said, "pip install 'pamcli[hdf5]'") from None
+    check_regular(path)
     try:
         with h5py.File(path, "r") as file:
-            values = np.asarray(file["disparity"], np.float32)
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+            stored = file["disparity"]
+            if len(stored.shape) != 2:
+                raise InputError(f"{shown(path)} holds {len(stored.shape)} dimensions, a disparity has 2")
+            check_size(stored.shape[1], stored.shape[0], shown(path), DEFAULT_MAX_PIXELS)
+            values = np.asarray(stored, np.float32)
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
         raise InputError(f"{shown(path)} is damaged, or holds no disparity: {error}") from None
-    if values.ndim != 2:
-        raise InputError(f"{shown(path)} holds {values.ndim} dimensions, a disparity has 2")
     return np.where(np.isfinite(values), values, np.float32(np.nan))
 
 

@@ -9,6 +9,7 @@ from pamcli.evaluation.report_charts import CurveChart, Histogram
 from pamcli.evaluation.report_pictures import ShownPair
 from pamcli.evaluation.tables import Table, csv_table, latex_table, markdown_table, text_table
 from pamcli.files.atomic import write_atomically
+from pamcli.files.finding import one_line
 
 Fact = tuple[str, str]
 """Name and value."""
@@ -63,13 +64,16 @@ class Evaluation:
 
     def markdown(self) -> str:
         """Write the tables that a terminal shows in Markdown, with the notes."""
-        parts = [(f"## {one.title}", one.note, markdown_table(one)) for one in self._titled()]
-        notes = "\n".join(f"- {note}" for note in self.notes)
+        parts = [
+            (one_line(f"## {one.title}"), one_line(one.note), markdown_table(one)) for one in self._titled()
+        ]
+        notes = "\n".join(f"- {one_line(note)}" for note in self.notes)
         return "\n\n".join(filter(None, (text for part in (*parts, (notes,)) for text in part))) + "\n"
 
     def latex(self) -> str:
         """Write the tables that a terminal shows as LaTeX tabulars, with the rules of booktabs."""
-        parts = [f"% {one.title}. {one.note}".rstrip() + f"\n{latex_table(one)}" for one in self._titled()]
+        heads = [one_line(f"% {one.title}. {one.note}".rstrip()) for one in self._titled()]
+        parts = map("\n".join, zip(heads, map(latex_table, self._titled()), strict=True))
         return "\n\n".join((r"% \usepackage{booktabs}", *parts)) + "\n"
 
     def table_csv(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pamcli.files.finding import shown
+from pamcli.files.finding import csv_text, one_line, shown
 
 Value = str | int | float | np.integer | np.floating | None
 """What a cell can hold."""
@@ -65,7 +65,7 @@ class Table:
 
     def texts(self, columns: Sequence[Column]) -> list[list[str]]:
         """Write the headings of some columns, and below them every cell."""
-        head = [column.heading for column in columns]
+        head = [one_line(column.heading) for column in columns]
         return [head, *([self.shown(row, column) for column in columns] for row in self.rows)]
 
 
@@ -109,7 +109,10 @@ def _lines(table: Table, columns: Sequence[Column]) -> list[str]:
 def markdown_table(table: Table) -> str:
     """Write a table in Markdown, numbers to the right."""
     texts = table.texts(table.columns)
-    head, *rows = ["| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in texts]
+    head, *rows = [
+        "| " + " | ".join(each.replace("|", "\\|").replace("<", "&lt;") for each in line) + " |"
+        for line in texts
+    ]
     rule = "| " + " | ".join("---" if column.text else "---:" for column in table.columns) + " |"
     return "\n".join((head, rule, *rows))
 
@@ -122,7 +125,10 @@ def latex_table(table: Table) -> str:
     r"""Write a table as a LaTeX tabular with the rules of booktabs (\usepackage{booktabs})."""
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join("".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells) + r" \\"
+        texts = ["".join(_LATEX.get(sign, sign) for sign in cell) for cell in cells]
+        if texts[0][:1] in ("[", "*", "("):  # which the end of the line before would take for its option
+            texts[0] = f"{{{texts[0][0]}}}{texts[0][1:]}"
+        return " & ".join(texts) + r" \\"
 
     head, *rows = map(line, table.texts(table.columns))
     kinds = "".join("l" if column.text else "r" for column in table.columns)
@@ -133,13 +139,16 @@ def latex_table(table: Table) -> str:
 def csv_table(table: Table) -> str:
     """Write a table as CSV (RFC 4180: commas, CR LF, quotes where they must be) below the columns' keys.
 
-    Numbers are written with all the digits that are needed to read the same number back.
+    Numbers are written with all the digits that are needed to read the same number back. Words that a
+    spreadsheet would compute stand behind an apostrophe.
     """
     out = io.StringIO(newline="")
     # The dialect that DictWriter takes by itself, "excel", is RFC 4180's.
     writer = csv.DictWriter(out, [column.key for column in table.columns])
-    writer.writeheader()
-    writer.writerows(json_rows(table))
+    writer.writerow({column.key: csv_text(column.key) for column in table.columns})
+    names = {column.key for column in table.columns if column.text and not column.unit}
+    for row in json_rows(table):
+        writer.writerow({key: csv_text(str(it)) if key in names and it else it for key, it in row.items()})
     return out.getvalue()
 
 

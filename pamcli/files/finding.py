@@ -12,12 +12,27 @@ from pamcli.errors import InputError, PamError, UsageError
 from pamcli.files.suffixes import PICTURE_SUFFIXES, VIDEO_SUFFIXES
 
 STDIN_NAME = "standard input"
+_FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # what they begin with, also in East Asia
 
 
 def shown(path: Path | str) -> str:
     """A file name for a message: as it is, or escaped where it would break the line or the terminal."""
     text = str(path)
     return text if text and text.isprintable() else repr(text)
+
+
+def one_line(text: str) -> str:
+    """Escape what would end the line of a text or command the terminal, as it may stand in a file's name."""
+    return "".join(
+        # The halves of characters that stand for names in no encoding stay: they go out as they came.
+        c if c.isprintable() or "\udc80" <= c <= "\udcff" else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
+def csv_text(text: str) -> str:
+    """Put an apostrophe before a name in a CSV file that a spreadsheet would compute as a formula."""
+    return f"'{text}" if text[:1] in _FORMULAS or text.lstrip()[:1] in _FORMULAS else text
 
 
 def listed(items: Iterable[Path | str], separator: str = ", ", most: int = 5) -> str:

@@ -18,7 +18,7 @@ import pydantic
 
 from pamcli.errors import InputError, UsageError
 from pamcli.files.atomic import write_atomically
-from pamcli.files.finding import shown
+from pamcli.files.finding import csv_text, shown
 from pamcli.files.stored import Number, Text, Whole, read_stored
 from pamcli.files.suffixes import PICTURE_SUFFIXES
 from pamcli.flickr1024.archives import Location, pictures_below
@@ -179,7 +179,8 @@ def _finish(plan: StereogramPlan, outcomes: Sequence[Report]) -> None:
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
     writer.writeheader()
     reports = [outcome.as_json() for outcome in outcomes]
-    writer.writerows(reports)
+    for report in reports:
+        writer.writerow({key: csv_text(it) if isinstance(it, str) else it for key, it in report.items()})
     encoded = table.getvalue().encode("utf-8", "surrogateescape")  # names as they are on disk
     write_atomically(plan.record.with_suffix(".csv"), encoded)
     write_json(plan.record, {"pictures": reports, "job": vars(plan.request)})

@@ -42,7 +42,7 @@ from pydantic import Field
 
 from pamcli.errors import InputError
 from pamcli.files.atomic import write_atomically, writing
-from pamcli.files.finding import shown
+from pamcli.files.finding import csv_text, shown
 from pamcli.files.stored import Text, Whole, read_json, understood
 from pamcli.flickr1024.pairs import Pair
 from pamcli.flickr1024.unfinished import Request
@@ -325,7 +325,8 @@ def encode_manifest(index: Index, checksums: Sequence[Sequence[str]]) -> bytes:
         places = enumerate(picture.boxes(index.scale), start=picture.first)
         for (number, (row, column)), checksum in zip(places, sums, strict=True):
             name = f"{number:06d}"
-            writer.writerow([name, picture.source, picture.name, row, column, HEIGHT, WIDTH, checksum])
+            names = map(csv_text, (picture.source, picture.name))
+            writer.writerow([name, *names, row, column, HEIGHT, WIDTH, checksum])
     return out.getvalue().encode("utf-8", "surrogateescape")  # names need not be UTF-8
 
 

@@ -68,7 +68,9 @@ def check_size(width: int, height: int, name: str, max_pixels: int | None) -> No
         raise InputError(f"{name} has no pixels: its header says {width} x {height}")
     if max_pixels is not None and width * height > max_pixels:
         said = f"{name} has {width} x {height} = {width * height:,} pixels, over the limit of {max_pixels:,}"
-        raise InputError(said, "raise the limit with `max_pixels` N, or lift it with `max_pixels` none")
+        raise InputError(
+            said, "make it smaller, or raise the limit, where it can be set: `max_pixels` N or none"
+        )
 
 
 def exif_orientation(exif: bytes) -> int:

@@ -211,7 +211,8 @@ def _single_page(stream: BinaryIO, name: str, max_pixels: int | None) -> Iterato
         # tifffile fills with zeros what it does not find.
         segments = list(zip(page.dataoffsets, page.databytecounts, strict=True))
         complete = all(offset and count and offset + count <= size for offset, count in segments)
-        too_little = int(page.compression) in _LIMITED and page.nbytes > _SMALLEST * size
+        stored = page.nbytes * page.bitspersample // (8 * page.dtype.itemsize) if page.dtype else 0
+        too_little = int(page.compression) in _LIMITED and stored > _SMALLEST * size
         if len(segments) != math.prod(page.chunked) or not complete or too_little:
             raise EOFError("the file ends too early")
         yield page

@@ -8,6 +8,7 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,11 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pamcli.errors import InputError, UsageError
-from pamcli.files.finding import shown
+from pamcli.errors import InputError, PamError, UsageError
+from pamcli.files.finding import check_regular, shown
 from pamcli.imaging.disparity_files import PNG_UNITS_PER_PIXEL, from_levels
 from pamcli.imaging.images import Picture
-from pamcli.imaging.raster import check_size
+from pamcli.imaging.raster import DEFAULT_MAX_PIXELS, check_size
 
 Read = TypeVar("Read")
 
@@ -28,6 +29,8 @@ DISPARITY_SCALE = "DISPARITY_SCALE"
 DECODED_ON = 100
 """Frames that are decoded on the way to one that is wanted, rather than looked for from a key frame."""
 _CLOCK = re.compile(r"\d+:\d+:\d+(\.\d+)?")
+_FORMATS = "mov,mp4,matroska,webm,avi,mpeg,mpegts,mpegvideo,asf,h264,hevc,ogg,flv,mxf"
+"""What a video may be; FFmpeg's other formats are lists, scripts and addresses of further files, too."""
 _SHORT = 1.0  # seconds by which a video may end before its header says, for sound may go on
 
 
@@ -49,17 +52,28 @@ class Video:
         self._open()
 
     def _open(self) -> None:
-        try:
-            self.container = self.library.open(str(self.path))
+        with _readable(f"{shown(self.path)} cannot be read as a video"):
+            self.container = self._container()
             self.stream = self.container.streams.best("video")
-        except (self.library.FFmpegError, OSError) as error:
-            raise InputError(f"{shown(self.path)} cannot be read as a video: {reason(error)}") from None
-        if self.stream is None:
-            raise InputError(f"{shown(self.path)} holds no pictures, only sound or text")
-        self.stream.thread_type = "AUTO"
+            if self.stream is None:
+                raise InputError(f"{shown(self.path)} holds no pictures, only sound or text")
+            coder = self.stream.codec_context
+            if coder is None:
+                said = f"{shown(self.path)} is damaged, or coded in a way that FFmpeg cannot decode"
+                raise InputError(said)
+            self.size = coder.width, coder.height
+            coder.options = {"max_pixels": str(DEFAULT_MAX_PIXELS)}
+            self.stream.thread_type = "AUTO"
         self._frames: Iterator[Any] = iter(())
         self._at: int | None = None
         self._frame: Any = None
+
+    def _container(self) -> Any:
+        """Open the very file of this name: "concat:", "http:" and others mean nothing, nor do other files."""
+        check_regular(self.path)
+        options = {"protocol_whitelist": "file", "format_whitelist": _FORMATS}
+        name = f"file:{self.path}"
+        return self.library.open(name, container_options=options, metadata_errors="replace")
 
     @cached_property
     def stamps(self) -> NDArray[np.int64]:
@@ -68,14 +82,10 @@ class Video:
         Raises InputError: the file is damaged, or has no time stamps.
         """
         found = []
-        try:
-            with self.library.open(str(self.path)) as container:
-                stream = container.streams[self.stream.index]
-                for packet in container.demux(stream):
-                    if packet.size and not packet.is_discard:
-                        found.append(packet.pts)
-        except (self.library.FFmpegError, OSError) as error:
-            raise InputError(f"{shown(self.path)} cannot be read to its end: {reason(error)}") from None
+        with _readable(f"{shown(self.path)} cannot be read to its end"), self._container() as container:
+            for packet in container.demux(container.streams[self.stream.index]):
+                if packet.size and not packet.is_discard:
+                    found.append(packet.pts)
         if not found:
             raise InputError(f"{shown(self.path)} holds no frame")
         if None in found:
@@ -129,7 +139,7 @@ class Video:
             grey = frame.reformat(**sides, format="gray", interpolation="AREA").to_ndarray()
             return np.ascontiguousarray(np.rot90(grey, round(frame.rotation / 90)))
 
-        return self._decoded(number, None, picture)
+        return self._decoded(number, DEFAULT_MAX_PIXELS, picture)
 
     def check_disparities(self) -> None:
         """Raise InputError where this is no video of disparities that pam wrote."""
@@ -144,14 +154,17 @@ class Video:
 
     def _decoded(self, number: int, max_pixels: int | None, read: Callable[[Any], Read]) -> Read:
         name = f"{shown(self.path)}, frame {number}"
-        width, height = self.stream.codec_context.width, self.stream.codec_context.height
-        check_size(width, height, name, max_pixels)
-        try:
-            with self._decoding:
-                return read(self._find(number))
-        except (self.library.FFmpegError, OSError) as error:
-            self._at = None
-            raise InputError(f"{name} cannot be decoded: {reason(error)}") from None
+        check_size(*self.size, name, max_pixels)
+        with _readable(f"{name} cannot be decoded"), self._decoding:
+            try:
+                frame = self._find(number)
+                check_size(frame.width, frame.height, name, max_pixels)  # frames need not be of one size
+                return read(frame)
+            except InputError:
+                raise
+            except Exception:
+                self._at = None
+                raise
 
     def _find(self, number: int) -> Any:
         wanted = int(self.stamps[number])
@@ -183,6 +196,17 @@ class Video:
         self.container.close()
         self._open()
         self._frames = self.container.decode(self.stream)
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Turn whatever PyAV raises on a damaged file into an InputError that begins with `what`."""
+    try:
+        yield
+    except (PamError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(f"{what}: {reason(error)}") from error
 
 
 def reason(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import io
 import json
 import os
 import struct
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from pam_program import forked, pam, process, refuse
@@ -252,3 +254,31 @@ def test_names_and_numbers_of_extremes_are_refused_in_one_line(command: list[str
         os.link(f"{side}.png", f"both/{side}/a.png")
     refuse(pam(*command), code)
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("command", ["doctor", "disparity", "superres", "rectify"])
+def test_a_giant_claim_of_a_picture_costs_nothing(command: str) -> None:
+    stream = io.BytesIO()
+    Image.new("L", (8, 8)).save(stream, "jpeg")
+    data = bytearray(stream.getvalue())
+    place = data.index(b"\xff\xc0") + 5
+    data[place : place + 4] = struct.pack(">HH", 65500, 65500)
+    for name in ("giant.jpg", "other.jpg"):
+        Path(name).write_bytes(data)
+    options = {"doctor": [], "rectify": ["--uncalibrated", "-o", "out"], "superres": ["-o", "s.png"]}
+    tracemalloc.start()
+    run = pam(command, "giant.jpg", "other.jpg", *options.get(command, ["-o", "d.pfm"]))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    refuse(run, 3, "giant.jpg has 65500 x 65500 = 4,290,250,000 pixels, over the limit")
+    assert most < 64 << 20
+
+
+@pytest.mark.parametrize("form", ["tiff_adobe_deflate", "group4", "png"])
+def test_black_pixels_of_one_bit_are_sound(form: str) -> None:
+    stream = io.BytesIO()
+    options = {} if form == "png" else {"compression": form}
+    Image.new("1", (6000, 6000)).save(stream, "png" if form == "png" else "tiff", **options)
+    pixels = read_picture(stream.getvalue(), name=form).pixels
+    assert pixels.shape == (6000, 6000, 3)
+    assert not pixels.any()

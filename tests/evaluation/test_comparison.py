@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from test_measuring import TRUTH, Held, Network, sample
 
 from pamcli.data.source import Sample
 from pamcli.errors import UsageError
-from pamcli.evaluation.comparison import LEAST_SCENES, mean_interval
+from pamcli.evaluation.comparison import LEAST_SCENES, difference, mean_interval
 from pamcli.evaluation.costs import peak_of
 from pamcli.evaluation.disparity import Disparity
 from pamcli.evaluation.disparity_metrics import DisparityMeter, Estimate
@@ -60,6 +61,24 @@ def test_weights_count() -> None:
     low, high = mean_interval(values, range(6), np.array([1e-9, 1, 1e-9, 1, 1e-9, 1]))
     assert low == pytest.approx(1, abs=1e-6)
     assert high == pytest.approx(1, abs=1e-6)
+
+
+def test_pictures_count_in_a_difference_as_the_protocol_weighs_them() -> None:
+    """Middlebury's table halves some pictures; the mean of +1 and +4, the second one halved, is +2."""
+
+    def summary(*values: float) -> SimpleNamespace:
+        images = [
+            SimpleNamespace(name=f"set/{name}", figures={"all": {"epe": value}})
+            for name, value in zip(("Piano", "PianoL"), values, strict=True)
+        ]
+        return SimpleNamespace(images=images, protocol=SimpleNamespace(weights={"PianoL": 0.5}))
+
+    measured = SimpleNamespace(
+        methods={"one": summary(2, 5), "other": summary(1, 1)}, source=SimpleNamespace(scene=str)
+    )
+    found = difference(measured, "one", "other", "epe")  # type: ignore[arg-type]
+    assert found is not None
+    assert (found.mean, found.pictures, found.scenes) == (2, 2, 2)
 
 
 class Off(Network):

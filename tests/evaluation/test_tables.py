@@ -6,11 +6,23 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pamcli.evaluation.tables import Column, Table, csv_table, json_rows, shown_value, text_table
+from pamcli.evaluation.results import Evaluation
+from pamcli.evaluation.tables import (
+    Column,
+    Table,
+    csv_table,
+    json_rows,
+    latex_table,
+    markdown_table,
+    shown_value,
+    text_table,
+)
+from pamcli.files.finding import csv_text
 
 COLUMNS = (
     Column("name", "Pair", text=True),
@@ -78,3 +90,40 @@ def test_json_has_every_column_and_no_nan() -> None:
         {"name": "000000_10", "pixels": 91234, "d1": 8.125, "psnr": "inf"},
         {"name": 'a "b", c', "pixels": 7, "d1": None, "psnr": None},
     ]
+
+
+NAMED = Table(
+    (Column("name", "Pair\n%", text=True), Column("gain", "Gain", unit="px", text=True), Column("x", "=x")),
+    (
+        {"name": "=1+1", "gain": "+0.50 [+0.40, +0.60]", "x": -1.5},
+        {"name": "\t@SUM(1)", "gain": None, "x": None},
+        {"name": "[2cm]\n\\input{secret}<b>|", "gain": "-1", "x": 0},
+    ),
+)
+
+
+def test_names_are_no_formulas_in_a_spreadsheet() -> None:
+    _, *lines = csv.reader(io.StringIO(csv_table(NAMED), newline=""))
+    assert [line[0][:2] for line in lines] == ["'=", "'\t", "[2"]
+    assert [line[1:] for line in lines] == [["+0.50 [+0.40, +0.60]", "-1.5"], ["", ""], ["-1", "0"]]
+    names = ["+1", "-1", " =1", "\uff1d1", "a=1", "", "0001"]
+    assert [csv_text(name) == name for name in names] == [False] * 4 + [True] * 3
+
+
+def test_names_are_no_commands_in_latex_and_no_lines_or_tags_in_markdown() -> None:
+    table = latex_table(NAMED)
+    assert len(table.splitlines()) == 9
+    assert r"Pair\textbackslash{}n\%" in table
+    rows = [{**row, "name": "[2cm]"} for row in NAMED.rows[:2]]
+    assert "\\input" not in table
+    assert latex_table(Table(NAMED.columns, tuple(rows))).count("\n{[}2cm]") == 2
+    markdown = markdown_table(NAMED)
+    assert len(markdown.splitlines()) == 5
+    assert "<b>" not in markdown
+
+
+def test_what_stands_above_a_table_is_one_line() -> None:
+    named = replace(NAMED, title="a\n\\input{x}", note="b\r\u2028\\input{x}")
+    found = Evaluation("", (), TABLE, TABLE, notes=("n\n# head",), sections=(named,))
+    assert not [line for line in found.latex().splitlines() if line.startswith("\\input")]
+    assert not [line for line in found.markdown().splitlines() if line.startswith(("\\input", "# "))]

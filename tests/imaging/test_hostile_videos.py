@@ -1,0 +1,131 @@
+"""Videos that are damaged, lie, or are no videos: errors of one line, and no other file is opened."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from video_files import write_video
+
+from pamcli.batch.frames import are_videos, pair_frames
+from pamcli.errors import InputError, PamError, UsageError
+from pamcli.imaging.videos import Video
+
+av = pytest.importorskip("av")
+
+
+def jpeg_packets(path: Path, shapes: list[tuple[int, int]], title: str = "") -> None:
+    """A video of JPEGs, each of its own size, whatever the header says."""
+    unit = Fraction(1, 10)
+    with importlib.import_module("av").open(str(path), "w") as container:
+        container.metadata["title"] = title
+        stream = container.add_stream("mjpeg", rate=10)
+        stream.height, stream.width = shapes[0]
+        stream.pix_fmt, stream.codec_context.time_base = "yuvj420p", unit
+        for number, (height, width) in enumerate(shapes):
+            coder = av.CodecContext.create("mjpeg", "w")
+            coder.height, coder.width, coder.pix_fmt, coder.time_base = height, width, "yuvj420p", unit
+            frame = av.VideoFrame.from_ndarray(np.full((height, width, 3), 99, np.uint8), format="rgb24")
+            frame = frame.reformat(format="yuvj420p")
+            frame.pts, frame.time_base = number, unit
+            for packet in [*coder.encode(frame), *coder.encode()]:
+                packet.stream, packet.pts, packet.dts, packet.time_base = stream, number, number, unit
+                container.mux(packet)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["left.avi", "left.mkv", "left.mov"])
+def test_a_title_in_another_encoding_means_nothing(name: str) -> None:
+    jpeg_packets(Path(name), [(32, 48)] * 2, title="CafE")
+    data = Path(name).read_bytes()
+    assert b"CafE" in data
+    Path(name).write_bytes(data.replace(b"CafE", b"Caf\xe9"))
+    video = Video(Path(name))
+    assert (len(video.stamps), video.frame(1).pixels.shape) == (2, (32, 48, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("concat:left.avi", "no video"),
+        ("subfile,,start,0,end,0,,:left.avi", "no video"),
+        ("list.avi", "ffconcat version 1.0\nfile left.avi\n"),
+        ("list.mkv", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nleft.avi\n#EXT-X-ENDLIST\n"),
+        ("list.mov", "v=0\nm=video 5004 RTP/AVP 96\n"),
+    ],
+)
+def test_no_other_file_is_read(name: str, text: str) -> None:
+    jpeg_packets(Path("left.avi"), [(32, 48)])
+    Path(name).write_text(text)
+    with pytest.raises(InputError, match="cannot be read as a video"):
+        Video(Path(name))
+
+
+def test_each_frame_has_the_limit_of_pictures() -> None:
+    jpeg_packets(Path("left.mkv"), [(32, 48), (200, 300), (32, 48)])
+    video = Video(Path("left.mkv"))
+    for number in (0, 2):
+        assert video.frame(number, max_pixels=10_000).pixels.shape == (32, 48, 3)
+    with pytest.raises(InputError, match="frame 1 has 300 x 200 = 60,000 pixels, over the limit"):
+        video.frame(1, max_pixels=10_000)
+    assert video.frame(1).pixels.shape == (200, 300, 3)
+    with pytest.raises(InputError, match="frame 0 has 48 x 32"):
+        video.frame(0, max_pixels=1000)
+
+
+def test_places_far_beyond_a_video() -> None:
+    jpeg_packets(Path("left.avi"), [(32, 48)] * 3)
+    jpeg_packets(Path("right.avi"), [(32, 48)] * 3)
+    huge = 10**30
+    for options in ({"start": huge}, {"start": 3}, {"offset": huge}, {"offset": -huge}):
+        with pytest.raises(UsageError, match="no frame is left"):
+            pair_frames(["left.avi", "right.avi"], **options)  # type: ignore[arg-type]
+    first = pair_frames(["left.avi", "right.avi"], every=huge, count=huge)
+    assert [pair.frames for pair in first.pairs] == [(0, 0)]
+
+
+def test_damaged_videos_raise_nothing_but_errors_of_pam() -> None:
+    frames = [np.random.default_rng(0).integers(0, 255, (32, 48, 3), np.uint8)] * 2
+    write_video(Path("whole.mkv"), frames)
+    jpeg_packets(Path("whole.avi"), [(32, 48)] * 2)
+    refused = 0
+    for name in ("whole.mkv", "whole.avi"):
+        whole = Path(name).read_bytes()
+        for place in range(0, min(len(whole), 900), 9):
+            data = bytearray(whole)
+            data[place : place + 3] = b"\xff\x00\x7f"
+            Path("bad" + name[-4:]).write_bytes(data)
+            try:
+                video = Video(Path("bad" + name[-4:]))
+                for number in range(len(video.stamps)):
+                    video.frame(number)
+            except PamError:
+                refused += 1
+    assert refused > 10
+
+
+def test_a_coding_that_is_not_known_is_named() -> None:
+    jpeg_packets(Path("left.mkv"), [(32, 48)])
+    Path("left.mkv").write_bytes(Path("left.mkv").read_bytes().replace(b"V_MJPEG", b"V_MJXEG"))
+    with pytest.raises(InputError, match=r"left\.mkv is damaged, or coded in a way"):
+        Video(Path("left.mkv"))
+
+
+def test_a_pipe_is_no_video() -> None:
+    os.mkfifo("left.mkv")
+    assert are_videos(["left.mkv"])
+    with pytest.raises(InputError, match="not a regular file: it is a pipe"):
+        Video(Path("left.mkv"))
