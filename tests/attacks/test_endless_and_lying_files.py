@@ -265,7 +265,7 @@ def test_a_giant_claim_of_a_picture_costs_nothing(command: str) -> None:
     data[place : place + 4] = struct.pack(">HH", 65500, 65500)
     for name in ("giant.jpg", "other.jpg"):
         Path(name).write_bytes(data)
-    options = {"doctor": [], "rectify": ["--uncalibrated", "-o", "out"], "superres": ["-o", "s.png"]}
+    options = {"doctor": [], "rectify": ["--uncalibrated", "-o", "out/"], "superres": ["-o", "s.png"]}
     tracemalloc.start()
     run = pam(command, "giant.jpg", "other.jpg", *options.get(command, ["-o", "d.pfm"]))
     most = tracemalloc.get_traced_memory()[1]
