@@ -50,13 +50,26 @@ def convolved(
     return made
 
 
-def add_convolved(total: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
-    """Add to a map what a 1x1 convolution makes of x: in one pass where oneDNN computes it."""
+def add_convolved(
+    total: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    padding: tuple[int, int] = (0, 0),
+    dilation: int = 1,
+    slope: float | None = None,
+) -> Tensor:
+    """Add to a map, in place, what a convolution makes of x, with a leaky rectifier of the slope behind it.
+
+    In one pass where oneDNN computes it: a rectifier of slope 0, too.
+    """
     if not _fused(x):
-        total.add_(convolved(x, weight, bias))
-        return
-    how = (0, 0), (1, 1), (1, 1), 1
-    torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how, "add", None, None, [], "")
+        total.add_(convolved(x, weight, bias, 1, padding, dilation))
+    else:
+        rectifier, slope = ("relu", None) if slope == 0 else (None, slope)
+        how = padding, (1, 1), (dilation, dilation), 1, "add", None, rectifier, [], ""
+        torch.ops.mkldnn._convolution_pointwise_(total, x, weight, bias, *how)
+    return total if slope is None else F.leaky_relu_(total, slope)
 
 
 def times_convolved(factor: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -33,7 +33,9 @@ LARGEST = 9 * 128 * 128  # weights of a layer: they take four times the memory, 
 FEWEST = 0.6  # of the rows and columns of its tiles are a result's own, else tiles do not pay
 
 TO_PRODUCTS = torch.tensor(
-    [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], dtype=torch.float64
+    [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]],
+    dtype=torch.float64,
+    device="cpu",  # wherever networks are made meanwhile
 ) / 24  # fmt: skip
 """Brings three weights in a row to the six that numbers brought from x are multiplied by."""
 

@@ -1,21 +1,53 @@
-"""Building blocks of the matching networks: convolution units of an hourglass.
+"""Building blocks of the matching networks: convolution units of an hourglass, and upsampling.
 
 The attribute names (`body`, and the positions inside it) are those of the authors' checkpoints.
 """
 
+import copy
 from functools import lru_cache
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pamcli.onednn import add_convolved, convolved
+from pamcli.winograd import winograd
+
 SLOPE = 0.1  # negative slope of every LeakyReLU in the paper's networks
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+class Convolutions(nn.Sequential):
+    """Convolutions, each with the batch norm and the LeakyReLU that may follow it.
+
+    In inference a convolution and its LeakyReLU are one operation once the norms are folded
+    (`fold_batch_norms`).
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute (B, C, H, W) to (B, C', H', W')."""
+        if not is_inference():
+            out: Tensor = super().forward(x)
+            return out
+        layers = [layer for layer in self if not isinstance(layer, nn.Identity)]
+        is_fused = False
+        for layer, behind in zip(layers, [*layers[1:], None], strict=True):
+            if isinstance(layer, nn.Conv2d):
+                is_fused = isinstance(behind, nn.LeakyReLU)
+                x = convolve(x, layer, behind.negative_slope if isinstance(behind, nn.LeakyReLU) else None)
+            elif is_fused:
+                is_fused = False
+            else:
+                x = layer(x)
+        return x
 
 
 def conv(
     inputs: int, outputs: int, kernel: int = 3, *, stride: int = 1, dilation: int = 1, bias: bool = False
 ) -> nn.Conv2d:
-    """Convolution that keeps the size (halves it with stride 2)."""
+    """Make a convolution that keeps the size (halves it with stride 2)."""
     return nn.Conv2d(inputs, outputs, kernel, stride, dilation * (kernel // 2), dilation, bias=bias)
 
 
@@ -28,14 +60,55 @@ def conv_unit(
     dilation: int = 1,
     bias: bool = False,
     slope: float = SLOPE,
-) -> nn.Sequential:
-    """Convolution, batch norm, LeakyReLU (with slope 0 a plain ReLU)."""
+) -> Convolutions:
+    """Make a convolution with batch norm and LeakyReLU (slope 0: a plain ReLU)."""
     layer = conv(inputs, outputs, kernel, stride=stride, dilation=dilation, bias=bias)
-    return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.LeakyReLU(slope))
+    return Convolutions(layer, nn.BatchNorm2d(outputs), nn.LeakyReLU(slope))
+
+
+def is_inference() -> bool:
+    """Return True where no gradient is asked for and nothing is compiled or exported."""
+    return not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+def is_folded(unit: nn.Sequential) -> bool:
+    """Return True in inference with a unit whose batch norm has become part of its convolution."""
+    return is_inference() and isinstance(unit[1], nn.Identity)
+
+
+def convolve(
+    x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Tensor | None = None
+) -> Tensor:
+    """Convolve (B, C, H, W) by the fastest way there is on the device, for inference.
+
+    Args:
+        x: What is convolved.
+        layer: The convolution; `prepare_winograd` says which take a quarter of the multiplications.
+        slope: Of a LeakyReLU behind it.
+        add_to: A map to which the convolution is added, in place, before the LeakyReLU.
+    """
+    fast = vars(layer).get("winograd")
+    padding, stride, dilation = layer.padding, layer.stride[0], layer.dilation[0]
+    assert not isinstance(padding, str)
+    sides = padding[0], padding[1]
+    if fast is not None and x.dtype == torch.float32:
+        made: Tensor = fast(x, padding, slope if add_to is None else None)
+        if add_to is None:
+            return made
+        return F.leaky_relu_(made.add_(add_to), 1.0 if slope is None else slope)
+    x = x.to(layer.weight.dtype)  # the first layer of a network in 16 bits is in float32
+    if add_to is None:
+        return convolved(x, layer.weight, layer.bias, stride, sides, dilation, slope)
+    return add_convolved(add_to, x, layer.weight, layer.bias, sides, dilation, slope)
+
+
+def pointwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Convolve (B, C, H, W) by a 1x1 kernel (C', C, 1, 1)."""
+    return F.conv2d(x, weight, bias, dilation=pointwise_dilation(x))
 
 
 def pointwise_dilation(x: Tensor) -> int:
-    """Dilation for a 1x1 convolution of x, which it does not change.
+    """Return a dilation for a 1x1 convolution of x, which it does not change.
 
     With one thread of a CPU, torch computes those without dilation itself, others by oneDNN: twice as fast.
     """
@@ -43,14 +116,14 @@ def pointwise_dilation(x: Tensor) -> int:
 
 
 def upsample(x: Tensor, factor: int = 2) -> Tensor:
-    """Bilinear enlargement (B, C, H, W) -> (B, C, factor H, factor W)."""
+    """Upsample bilinearly: (B, C, H, W) to (B, C, factor H, factor W)."""
     if learns_on_cpu(x):
         return enlarged_by_products(x, factor)
     return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
 
 
 def upsample_cost(cost: Tensor) -> Tensor:
-    """Trilinear enlargement over rows and both views' columns: (B, h, w, v) to (B, 2h, 2w, 2v)."""
+    """Upsample trilinearly over rows and both images' columns: (B, h, w, v) to (B, 2h, 2w, 2v)."""
     if learns_on_cpu(cost):
         wide = enlarged_by_products(cost)
         return first_enlarged(wide.flatten(2), 2).view(len(cost), -1, *wide.shape[2:])
@@ -58,12 +131,12 @@ def upsample_cost(cost: Tensor) -> Tensor:
 
 
 def learns_on_cpu(x: Tensor) -> bool:
-    """Whether a gradient will be asked for on a processor, where other ways are fast than elsewhere."""
+    """Return True where a gradient will be asked for on a CPU, where other ways are fast than elsewhere."""
     return x.requires_grad and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def enlarged_by_products(x: Tensor, factor: int = 2) -> Tensor:
-    """Linear enlargement of the last two axes, by products of matrices, in the precision of `x`.
+    """Upsample the last two axes linearly, by products of matrices, in the precision of `x`.
 
     With its gradient it takes a third of the time of `F.interpolate`, as long as the axes are short.
     """
@@ -73,7 +146,7 @@ def enlarged_by_products(x: Tensor, factor: int = 2) -> Tensor:
 
 
 def first_enlarged(x: Tensor, factor: int) -> Tensor:
-    """Linear enlargement of the first axis behind the batch: (B, n, m) to (B, factor n, m)."""
+    """Upsample the first axis behind the batch linearly: (B, n, m) to (B, factor n, m)."""
     weights = enlarging(x.shape[1], factor, x.dtype).T
     with torch.autocast(x.device.type, enabled=False):
         return torch.bmm(weights.expand(len(x), -1, -1), x)
@@ -81,15 +154,17 @@ def first_enlarged(x: Tensor, factor: int) -> Tensor:
 
 @lru_cache(maxsize=64)
 def enlarging(size: int, factor: int, dtype: torch.dtype) -> Tensor:
-    """What each of `size` values counts in each of `factor` times as many: (size, factor size)."""
+    """Return the weights of linear upsampling (size, factor size)."""
     alone = torch.eye(size, device="cpu")[None]
     return F.interpolate(alone, scale_factor=factor, mode="linear", align_corners=False)[0].to(dtype)
 
 
 class ResidualBlock(nn.Module):
+    """Two convolutions whose result is added to what they read."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(
+        self.body = Convolutions(
             conv(width, width),
             nn.BatchNorm2d(width),
             nn.LeakyReLU(SLOPE),
@@ -98,7 +173,11 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.leaky_relu(x + self.body(x), SLOPE)
+        """Compute (B, C, H, W) to the same shape."""
+        if not is_folded(self.body):
+            return F.leaky_relu(x + self.body(x), SLOPE)
+        x = x.to(self.body[0].weight.dtype)
+        return convolve(convolve(x, self.body[0], SLOPE), self.body[3], SLOPE, add_to=x)
 
 
 class Encoder(nn.Module):
@@ -109,18 +188,94 @@ class Encoder(nn.Module):
         self.body = nn.Sequential(conv_unit(inputs, outputs, stride=2 if down else 1), ResidualBlock(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.body(x)
+        """Compute (B, C, H, W) to (B, C', H, W) or (B, C', H/2, W/2)."""
+        unit, residual = self.body
+        out: Tensor = residual(unit(x))
         return out
 
 
 class Decoder(nn.Module):
-    """1x1 convolution unit over the enlarged deeper features and a skip connection, and a residual block."""
+    """1x1 convolution unit over the upsampled deeper features and a skip connection, and a residual block."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.body = nn.Sequential(conv_unit(inputs, outputs, 1), ResidualBlock(outputs))
 
     def forward(self, deeper: Tensor, skip: Tensor | None = None) -> Tensor:
-        x = upsample(deeper)
-        out: Tensor = self.body(x if skip is None else torch.cat((x, skip), 1))
+        """Compute (B, C, H/2, W/2) and the skip connection (B, C'', H, W) to (B, C', H, W)."""
+        unit, residual = self.body
+        out: Tensor = residual(upsample_and_join(unit, deeper, skip))
         return out
+
+
+def upsample_and_join(
+    unit: nn.Sequential, deeper: Tensor, skip: Tensor | None, *, skip_first: bool = False
+) -> Tensor:
+    """Run a 1x1 convolution unit over the upsampled `deeper` (B, C, H/2, W/2) beside `skip` (B, C', H, W).
+
+    Upsampling and a 1x1 convolution may be exchanged, for the weights of upsampling sum to one, and a
+    convolution of a concatenation is a sum of convolutions: this takes a quarter of the products and no copy.
+    """
+    layer = unit[0]
+    assert isinstance(layer, nn.Conv2d)
+    if skip is None:
+        x = upsample(pointwise(deeper, layer.weight, layer.bias))
+    else:
+        sizes = [deeper.shape[1], skip.shape[1]]
+        deep, beside = layer.weight.split(sizes[::-1] if skip_first else sizes, 1)[:: -1 if skip_first else 1]
+        x = upsample(pointwise(deeper, deep, layer.bias))
+        x = add_convolved(x, skip, beside) if is_inference() else x + pointwise(skip, beside)
+    for behind in list(unit)[1:]:
+        x = behind(x)
+    return x
+
+
+def fold_batch_norms(network: Network) -> Network:
+    """Copy a network for inference; batch norms that follow a convolution become part of it.
+
+    The copy must not be trained: its running statistics are gone. It is computed in float64 on the CPU.
+    """
+    network = copy.deepcopy(network).cpu().eval().requires_grad_(False)
+    for module in network.modules():
+        vars(module).pop("winograd", None)  # of a network that has run: the weights may be others now
+        if isinstance(module, nn.LeakyReLU):
+            module.inplace = True
+        if not isinstance(module, nn.Sequential):
+            continue
+        for place in range(len(module) - 1):
+            layer, norm = module[place], module[place + 1]
+            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                _fold(layer, norm)
+                module[place + 1] = nn.Identity()
+    return network
+
+
+def _fold(layer: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
+    """Make a batch norm part of the convolution before it, in place."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
+    bias = -norm.running_mean.double() if layer.bias is None else layer.bias.double() - norm.running_mean.double()
+    weight = layer.weight.double() * scale[:, None, None, None]
+    layer.weight = nn.Parameter(weight.to(layer.weight.dtype), False)
+    layer.bias = nn.Parameter((bias * scale + norm.bias.double()).to(layer.weight.dtype), False)
+
+
+def convert(network: Network, dtype: torch.dtype) -> Network:
+    """Convert convolutions to channels last and to `dtype`, in place, the first one to channels last alone.
+
+    The rounding of the images is almost half of what 16 bits cost, and the layer that reads them a hundredth
+    of the work.
+    """
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
+    for place, layer in enumerate(layers):
+        kept = dtype if place else torch.float32
+        layer.to(dtype=kept, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
+
+
+def prepare_winograd(network: nn.Module) -> None:
+    """Have 3x3 convolutions of float32 on CPUs computed by `winograd.c`, where it was compiled."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            winograd(layer)

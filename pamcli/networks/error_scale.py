@@ -34,14 +34,14 @@ class ErrorScale(nn.Module):
         self.see = conv(width + 3, width, 1, bias=True)
         self.out = conv(width, 1, 1, bias=True)
 
-    def forward(self, hidden: Tensor, near: Tensor, disparity: Tensor, told: Sequence[Tensor]) -> Tensor:
+    def forward(self, hidden: Tensor, near: Tensor, disparity: Tensor, coarser: Sequence[Tensor]) -> Tensor:
         """Logarithm of the scale in pixels of the pictures, (B, h, w) float32.
 
-        `hidden` (B, C, h, w): the last hidden state; `near` (B, h, w): attention near the disparity; `told`:
+        `hidden` (B, C, h, w): the last hidden state; `near` (B, h, w): attention near the disparity; `coarser`:
         disparities of both coarser scales (B, h, w), in pixels of this one.
         """
         attention = near.clamp(min=SMALLEST_NEAR).log() / 4
-        apart = [signed_log(disparity - other) for other in told]
+        apart = [signed_log(disparity - other) for other in coarser]
         seen = torch.cat((hidden, torch.stack((attention, *apart), 1).to(hidden.dtype)), 1)
         scale: Tensor = self.out(F.relu(self.see(seen.to(self.see.weight.dtype))))
         return scale[:, 0].float().clamp(-LARGEST_LOG_SCALE, LARGEST_LOG_SCALE)

@@ -1,4 +1,4 @@
-"""Disparities around a pixel, and mixtures of them: what PASMnet 2 updates and enlarges disparities by.
+"""Disparities around a pixel and mixtures of them, by which PASMnet 2 updates and upsamples disparities.
 
 Shapes: B batch, h rows and w columns of a scale.
 """
@@ -7,38 +7,60 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pamcli.networks.blocks import is_inference
+
+ROWS = 8  # of a disparity map that are upsampled at a time on CPUs: the weights stay in the cache
+
 
 def edged(values: Tensor, reach: int) -> Tensor:
-    """Edge values repeated `reach` times: (B, h, w) to (B, h + 2 reach, w + 2 reach)."""
+    """Repeat edge values `reach` times: (B, h, w) to (B, h + 2 reach, w + 2 reach)."""
     return F.pad(values[:, None], (reach,) * 4, mode="replicate")[:, 0]
 
 
 def neighbours(padded: Tensor, reach: int, dilation: int) -> Tensor:
-    """The 3 x 3 values around each, row by row: (B, h + 2 reach, w + 2 reach) to (B, 9, h, w)."""
+    """Return the 3 x 3 values around each, row by row: (B, h + 2 reach, w + 2 reach) to (B, 9, h, w)."""
     height, width = (side - 2 * reach for side in padded.shape[-2:])
-    beyond = reach - dilation  # of what is around, these outermost values are not looked at
+    beyond = reach - dilation  # the outermost values that this dilation does not reach
     places = [beyond + step * dilation for step in range(3)]
     rows = [padded.narrow(1, place, height) for place in places]
     return torch.stack([row.narrow(2, place, width) for row in rows for place in places], 1)
 
 
 def signed_log(x: Tensor) -> Tensor:
-    """Logarithm of 1 + |x|, with the sign of x."""
-    return x.sign() * x.abs().log1p()
+    """Return the logarithm of 1 + |x|, with the sign of x."""
+    return x.abs().add_(1).log_().copysign_(x)
 
 
 def mixed(candidates: Tensor, mixing: Tensor) -> Tensor:
-    """Mean of candidates (B, n, h, w), weighted by softmax, plus the last of (B, n + 1, h, w), at least 0."""
-    mixing = mixing.float()
-    return ((mixing[:, :-1].softmax(1) * candidates).sum(1) + mixing[:, -1]).clamp(min=0)
+    """Return the mean of candidates, weighted by softmax, plus a correction, at least 0: (B, h, w).
 
-
-def convex_enlarged(disparity: Tensor, mixture: Tensor) -> Tensor:
-    """Each full-size pixel a convex mixture of the 3 x 3 disparities around it, in full-size pixels.
-
-    (B, h + 2, w + 2), disparities and their edges, and (B, 9 * 16, h, w), weights before the softmax, to
-    (B, 1, 4h, 4w).
+    Args:
+        candidates: (B, n, h, w).
+        mixing: (B, n + 1, h, w), weights before the softmax, and the correction as the last channel.
     """
-    weights = mixture.float().view(len(mixture), 9, 16, *mixture.shape[2:]).softmax(1)  # (B, 9, 16, h, w)
-    around = neighbours(4 * disparity, 1, 1)[:, :, None]
-    return F.pixel_shuffle((weights * around).sum(1), 4)
+    pixels = mixing.permute(0, 2, 3, 1).float()
+    mean = torch.einsum("bhwn,bnhw->bhw", pixels[..., :-1].softmax(-1), candidates)
+    return (mean + pixels[..., -1]).clamp(min=0)
+
+
+def convex_upsample(disparity: Tensor, mixture: Tensor) -> Tensor:
+    """Upsample by 4: each full-size pixel is a convex mixture of the 3 x 3 disparities around it.
+
+    Args:
+        disparity: (B, h + 2, w + 2), with its edges repeated, in pixels of the scale.
+        mixture: (B, 9 * 16, h, w), weights before the softmax.
+
+    Returns:
+        (B, 1, 4h, 4w), in full-size pixels.
+    """
+    count, _, height, width = mixture.shape
+    around = neighbours(4 * disparity, 1, 1).permute(0, 2, 3, 1)[..., None]  # (B, h, w, 9, 1)
+    weights = mixture.permute(0, 2, 3, 1)
+    step = ROWS if is_inference() and not mixture.is_cuda else height
+    parts = []
+    for first in range(0, height, step):
+        rows = slice(first, first + step)
+        shares = weights[:, rows].float().reshape(count, -1, width, 9, 16).softmax(-2)
+        pixels = (shares * around[:, rows]).sum(-2).view(count, -1, width, 4, 4)
+        parts.append(pixels.transpose(2, 3).reshape(count, -1, 4 * width))
+    return torch.cat(parts, 1)[:, None]

@@ -26,6 +26,9 @@ CLOSING_RADIUS = 3
 VISIBLE_THRESHOLD = 1.5
 """Pixels by which the disparities of both views may differ where a point is seen in both."""
 
+IMPOSSIBLE = -1e4
+"""The cost, and the logarithm of the attention, of columns that no pixel can match: attention is exactly 0."""
+
 NEAR = 1.5  # attention counts as near an estimate within this many pixels of its scale
 
 FILL_DECAY = 1 + 1e-4
@@ -44,6 +47,39 @@ class ParallaxMaps:
     """(B, H, W) bool: left pixels that the right view sees too (Equation 4), cleaned up, detached."""
     valid_right: Tensor
     """(B, H, V) bool."""
+
+
+@dataclass(frozen=True)
+class RowAttention:
+    """Attention of one direction as cost less normaliser, log M = cost - normaliser: no second whole map."""
+
+    cost: Tensor
+    """(B, H, W, V), also of columns that cannot match."""
+    normaliser: Tensor
+    """(B, H, W): logarithm of the sum of exp(cost) over the columns that can match."""
+    towards: Towards
+    max_disparity: int | None = None
+
+    @classmethod
+    def of_cost(cls, cost: Tensor, towards: Towards, max_disparity: int | None = None) -> "RowAttention":
+        """Compute the normaliser of a cost (B, H, W, V)."""
+        j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
+        outside = out_of_order(j[:, None], k, towards, max_disparity)
+        return cls(cost, cost.masked_fill(outside, -torch.inf).logsumexp(-1), towards, max_disparity)
+
+    def log_at(self, columns: Tensor) -> Tensor:
+        """Return log M at columns (B, H, W, n) of the other image; `IMPOSSIBLE` where they cannot match."""
+        logs = self.cost.gather(-1, columns) - self.normaliser[..., None]
+        own = torch.arange(self.cost.shape[-2], device=columns.device)
+        return logs.masked_fill(
+            out_of_order(own[:, None], columns, self.towards, self.max_disparity), IMPOSSIBLE
+        )
+
+    def log_map(self) -> Tensor:
+        """Return log M (B, H, W, V); `IMPOSSIBLE` at columns that cannot match."""
+        j, k = (torch.arange(size, device=self.cost.device) for size in self.cost.shape[-2:])
+        outside = out_of_order(j[:, None], k, self.towards, self.max_disparity)
+        return (self.cost - self.normaliser[..., None]).masked_fill(outside, IMPOSSIBLE)
 
 
 def matching_cost(query: Tensor, key: Tensor) -> Tensor:
@@ -68,13 +104,13 @@ def attention(cost: Tensor, towards: Towards | None = None, max_disparity: int |
     """
     if towards is not None:
         j, k = (torch.arange(size, device=cost.device) for size in cost.shape[-2:])
-        cost = cost.masked_fill(out_of_order(j, k, towards, max_disparity), -torch.inf)
+        cost = cost.masked_fill(out_of_order(j[:, None], k, towards, max_disparity), -torch.inf)
     return cost.softmax(-1)
 
 
 def out_of_order(j: Tensor, k: Tensor, towards: Towards, max_disparity: int | None) -> Tensor:
-    """(W, V) bool: columns `k` (V) of the other view that no pixel of column `j` (W) can match."""
-    disparity = j[:, None] - k if towards == "left" else k - j[:, None]
+    """Return True where no pixel of column j can match column k of the other image; shapes broadcast."""
+    disparity = j - k if towards == "left" else k - j
     outside = disparity < 0
     return outside if max_disparity is None else outside | (disparity >= max_disparity)
 
@@ -180,17 +216,29 @@ def columns_near(disparity: Tensor) -> tuple[Tensor, Tensor]:
     return k, (k >= 0) & (k < width) & ((k - target).abs() <= NEAR)
 
 
-def cycle_confidence(disparity: Tensor, maps: ParallaxMaps) -> Tensor:
-    """Cycle attention that passes near a disparity (B, 1, 4 H, 4 W) and returns near: (B, H, W) in [0, 1].
+def cycle_confidence(disparity: Tensor, there: RowAttention, back: RowAttention) -> Tensor:
+    """Return the cycle attention that passes near a disparity and returns near: (B, H, W) in [0, 1].
 
-    `maps` of stage 3. What `pamcli.streaming.pasmnet` adds up without whole maps.
+    The sum over k near j - d of M_right->left(j, k) times the sum over l near j of M_left->right(k, l) (of
+    Equation 3). It is one where both maps are sure and agree with the result.
+
+    Args:
+        disparity: (B, 1, 4 H, 4 W), full-size pixels.
+        there: M_right->left of stage 3.
+        back: M_left->right of stage 3.
     """
-    column = torch.arange(maps.right_to_left.shape[-1], device=disparity.device)
-    target = column - F.avg_pool2d(disparity, 4)[:, 0] / 4  # (B, H, W)
-    near_target = (column - target[..., None]).abs() <= NEAR  # (B, H, W, V)
-    near_home = (column[:, None] - column).abs() <= NEAR  # (W, W)
-    back = torch.matmul(maps.left_to_right, near_home.float()).transpose(2, 3)  # (B, H, W, V)
-    return (maps.right_to_left * near_target * back).sum(-1).clamp(0, 1)
+    k, near_target = columns_near(F.avg_pool2d(disparity, 4)[:, 0] / 4)  # (B, H, W, 4)
+    width = disparity.shape[-1] // 4
+    k = k.clamp(0, width - 1)
+    home = torch.arange(width, device=k.device)[:, None, None]
+    near_home = home + torch.arange(-int(NEAR), int(NEAR) + 1, device=k.device)  # (W, 1, 3)
+    l = near_home.clamp(0, width - 1)
+    allowed = (near_home == l) & ~out_of_order(k[..., None], l, "right", back.max_disparity)
+    places = k[..., None] * width + l  # (B, H, W, 4, 3)
+    cost = back.cost.flatten(2).gather(-1, places.flatten(2)).view(places.shape)
+    normaliser = back.normaliser.gather(-1, k.flatten(2)).view(k.shape)
+    returns = (cost - normaliser[..., None]).masked_fill(~allowed, -torch.inf).exp().sum(-1)
+    return (there.log_at(k).exp() * near_target * returns).sum(-1).clamp(0, 1)
 
 
 def clean_mask(valid: Tensor, pad_closing: bool = False) -> Tensor:

@@ -1,7 +1,7 @@
-"""PASMnet, the stereo matching network (Section 4.1, Figure 7).
+"""PASMnet, the stereo matching network (Section 4.1, Figure 7), in training, inference and export.
 
-Shapes: B batch, C channels, H rows, W columns (of the scale in question). `views` holds both views joined
-in the batch, left first: (2B, C, H, W). In training, batch norm therefore sees both views at once, where
+Shapes: B batch, C channels, H rows, W columns (of the scale in question). `views` holds both images joined
+in the batch, left first: (2B, C, H, W). In training, batch norm therefore sees both images at once, where
 the authors ran one after the other. Attribute names are those of the authors' checkpoints.
 """
 
@@ -13,15 +13,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample, upsample_cost
+from pamcli.networks.blocks import (
+    Convolutions,
+    Decoder,
+    Encoder,
+    conv,
+    conv_unit,
+    convert,
+    fold_batch_norms,
+    is_inference,
+    prepare_winograd,
+    upsample,
+    upsample_and_join,
+    upsample_cost,
+)
 from pamcli.networks.parallax import (
     ParallaxMaps,
+    RowAttention,
+    attention,
     cycle_confidence,
     fill_occlusions,
     matching_cost,
     parallax_maps,
     received_mass,
     regress_disparity,
+    valid_mask,
 )
 
 SIZE_MULTIPLE = 32  # height and width of PASMnet's inputs are multiples of this
@@ -29,38 +45,40 @@ SIZE_MULTIPLE = 32  # height and width of PASMnet's inputs are multiples of this
 STAGE_STRIDES = (16, 8, 4)  # pixels of the input per pixel of the three stages of the cascade
 
 
+BLOCK = 3_000_000
+"""Costs of a few rows that are looked at at a time on CPUs: they stay in the cache."""
+
 Costs = Sequence[tuple[Tensor, Tensor]]
 """Right->left and left->right matching costs (B, H, W, W) of each stage."""
 
 
 @dataclass(frozen=True)
 class Matching:
-    """What a matching network finds out about a batch of pairs."""
+    """What PASMnet computes of a batch of pairs."""
 
     disparity: Tensor
-    """Refined disparity of the left view (B, 1, H, W), pixels, >= 0."""
+    """Refined disparity of the left image (B, 1, H, W), pixels, >= 0."""
     initial: Tensor
-    """Disparity from the attention of stage 3 (B, H/4, W/4), in quarter-size pixels; PASMnet fills its
-    occlusions."""
+    """Disparity from the attention of stage 3 (B, H/4, W/4), in quarter-size pixels, its occlusions filled."""
     maps: tuple[ParallaxMaps, ...]
-    """Attention and masks of the stages 1, 2, 3, or of stage 3 alone."""
-    estimate: Tensor | None = None
-    """What PASMnet's refinement estimates by itself (B, 1, H, W), pixels, before it is blended with
-    `initial`, where what is below 0 is taken as 0."""
-
-    @property
-    def received(self) -> Tensor:
-        """Attention that each left pixel receives (B, H/4, W/4), detached."""
-        return received_mass(self.maps[-1].left_to_right)
+    """Attention and masks of the stages 1, 2, 3; empty where they were not asked for."""
+    estimate: Tensor
+    """What the refinement estimates by itself (B, 1, H, W), pixels, before it is blended with `initial`, where
+    what is below 0 is taken as 0."""
+    received: Tensor
+    """Attention that each left pixel receives (B, H/4, W/4), detached."""
+    directions: tuple[RowAttention, RowAttention] | None = None
+    """M_right->left and M_left->right of stage 3, for the confidence."""
 
     @property
     def confidence(self) -> Tensor:
-        """(B, H/4, W/4) in [0, 1], see `cycle_confidence`."""
-        return cycle_confidence(self.disparity, self.maps[-1])
+        """(B, H/4, W/4) in [0, 1], see `cycle_confidence`. It must have been asked for."""
+        assert self.directions is not None
+        return cycle_confidence(self.disparity, *self.directions)
 
 
 class PASMnet(nn.Module):
-    """Disparity of the left view of a rectified pair, without a maximum."""
+    """Disparity of the left image of a rectified pair, without a maximum."""
 
     def __init__(
         self,
@@ -68,36 +86,84 @@ class PASMnet(nn.Module):
         cas_pam: CascadedParallaxAttention | None = None,
         refine: Refinement | None = None,
     ) -> None:
-        """The published network; parts that are given take the place of its own (see `variants`)."""
+        """Make the published network; parts that are given take the place of its own (see `variants`)."""
         super().__init__()
         self.hourglass = Hourglass() if hourglass is None else hourglass
         self.cas_pam = CascadedParallaxAttention() if cas_pam is None else cas_pam
         self.refine = Refinement() if refine is None else refine
 
-    def forward(
-        self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = False
-    ) -> Matching:
-        """`left`, `right` (B, 3, H, W), RGB less ImageNet's mean, over its deviation; sides multiples of 32.
+    def prepared(self, dtype: torch.dtype) -> PASMnet:
+        """Copy the network for inference, its convolutions in `dtype`; attention and disparity stay float32."""
+        network = fold_batch_norms(self)
+        if dtype == torch.float32:
+            prepare_winograd(network)
+        return convert(network, dtype)
 
-        `max_disparity`, a multiple of 16, in pixels: the attention then considers only disparities below it.
-        `all_stages` returns the maps of all three stages, as the losses need them (Section 4.2.3).
+    def forward(
+        self,
+        left: Tensor,
+        right: Tensor,
+        max_disparity: int | None = None,
+        *,
+        all_stages: bool = False,
+        confidence: bool = True,
+    ) -> Matching:
+        """Match a batch of pairs.
+
+        Args:
+            left: (B, 3, H, W), RGB less ImageNet's mean, over its deviation; sides are multiples of 32.
+            right: The same of the right image.
+            max_disparity: A multiple of 16, pixels: the attention considers only disparities below it.
+            all_stages: Return whole maps of all three stages, which the losses need (Section 4.2.3).
+            confidence: Make the confidence available, too.
         """
         F1, F2, F3, F4, _ = self.hourglass(torch.cat((left, right)))
         costs, _ = self.cas_pam(F1, F2, F3)
-        maps = stage_maps(costs if all_stages else costs[-1:], max_disparity)
-        initial = fill_occlusions(regress_disparity(maps[-1].right_to_left), maps[-1].valid_left)
+        there, back = costs[-1]
+        limit = None if max_disparity is None else max_disparity // STAGE_STRIDES[-1]
+        maps = stage_maps(costs, max_disparity) if all_stages else ()
+        directions = None
+        if maps:
+            regressed, received = regress_disparity(maps[-1].right_to_left), received_mass(maps[-1].left_to_right)
+            valid = maps[-1].valid_left
+        else:
+            regressed, received = _regress_and_receive(there, back, limit)
+            valid = valid_mask(received)
+        if confidence:
+            directions = (
+                RowAttention.of_cost(there, "left", limit),
+                RowAttention.of_cost(back, "right", limit),
+            )
+        initial = fill_occlusions(regressed, valid)
         disparity, estimate = self.refine(initial[:, None], F4[: len(left)])
-        return Matching(disparity, initial, maps, estimate)
+        return Matching(disparity, initial, maps, estimate, received, directions)
 
 
 def stage_maps(costs: Costs, max_disparity: int | None) -> tuple[ParallaxMaps, ...]:
-    """Output modules of the last stages, as many as have costs; `max_disparity` in pixels of the input."""
+    """Return the output modules of the last stages, one per cost; `max_disparity` in pixels of the input."""
     strides = STAGE_STRIDES[-len(costs) :]
     limits = [None if max_disparity is None else max_disparity // stride for stride in strides]
     return tuple(
         parallax_maps(*cost, ordered=True, max_disparity=limit)
         for cost, limit in zip(costs, limits, strict=True)
     )
+
+
+def _regress_and_receive(there: Tensor, back: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
+    """Return the disparity by M_right->left and the attention received by M_left->right, (B, H, W) each.
+
+    From the costs (B, H, W, W) of both directions. On CPUs a few rows at a time: rows do not depend on each
+    other, and whole maps are not needed.
+    """
+    height, width = there.shape[1:3]
+    in_blocks = is_inference() and there.device.type == "cpu"
+    step = max(1, BLOCK // width**2) if in_blocks else height
+    disparity, received = [], []
+    for first in range(0, height, step):
+        rows = slice(first, first + step)
+        disparity.append(regress_disparity(attention(there[:, rows], "left", limit)))
+        received.append(received_mass(attention(back[:, rows], "right", limit)))
+    return torch.cat(disparity, 1), torch.cat(received, 1)
 
 
 class Hourglass(nn.Module):
@@ -133,9 +199,9 @@ class ParallaxAttentionBlock(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.head = nn.Sequential(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
-        self.query = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
-        self.key = nn.Sequential(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+        self.head = Convolutions(*conv_unit(width, width, bias=True), *conv_unit(width, width, bias=True))
+        self.query = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
+        self.key = Convolutions(conv(width, width, 1, bias=True), nn.BatchNorm2d(width))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         f = self.head(x)
@@ -191,9 +257,9 @@ class CascadedParallaxAttention(nn.Module):
     def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
         """Features of both views to the costs of the stages, and stage 3's features (2B, 64, H/4, W/4)."""
         views, *cost1 = self.stage1(f1)
-        views, *cost2 = self.stage2(self.b2(torch.cat((upsample(views), f2), 1)))
+        views, *cost2 = self.stage2(upsample_and_join(self.b2, views, f2))
         cost2 = [fine + upsample_cost(coarse) for fine, coarse in zip(cost2, cost1, strict=True)]
-        views, *cost3 = self.stage3(self.b3(torch.cat((upsample(views), f3), 1)))
+        views, *cost3 = self.stage3(upsample_and_join(self.b3, views, f3))
         cost3 = [fine + upsample_cost(coarse) for fine, coarse in zip(cost3, cost2, strict=True)]
         return [(cost[0], cost[1]) for cost in (cost1, cost2, cost3)], views
 
@@ -213,8 +279,8 @@ class Refinement(nn.Module):
         self.D3 = Decoder(96 + 64, 64)
         self.D4 = Decoder(64, 32)
         self.D5 = Decoder(32, 16)
-        self.confidence = nn.Sequential(*conv_unit(16, 16), conv(16, 1), nn.Sigmoid())
-        self.disp = nn.Sequential(*conv_unit(16, 16), conv(16, 1))
+        self.confidence = Convolutions(*conv_unit(16, 16), conv(16, 1), nn.Sigmoid())
+        self.disp = Convolutions(*conv_unit(16, 16), conv(16, 1))
 
     def forward(self, initial: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
         """Refined disparity and the estimate that was blended into it, (B, 1, H, W) each, in pixels.
@@ -225,7 +291,7 @@ class Refinement(nn.Module):
         nothing about how sure the result is.
         """
         scaled = initial / 32
-        x0 = self.E0(torch.cat((scaled, features), 1))  # H/4
+        x0 = self.E0(torch.cat((scaled.to(features.dtype), features), 1))  # H/4
         x1 = self.E1(x0)
         x2 = self.E2(x1)
         x3 = self.D0(self.E3(x2))  # H/32

@@ -1,117 +1,115 @@
-"""PASMnet 2: parallax attention and disparity from coarse to fine.
+"""PASMnet 2: parallax attention and disparity from coarse to fine, in training, inference and export.
 
-The coarsest scale settles walls and occlusions, where 64 pixels of the pictures are four of its own; finer
-ones take its answer as one more candidate and put the edges right. At each scale one symmetric matrix of
-costs serves both directions of the attention. A first disparity is regressed in a window around its peak, and
-then updated: each pixel looks up how well the disparities near its own match; a hidden state, which that
-changes, gives weights for a mean of its neighbours' disparities and the coarser scale's, and a correction
-that is added (`neighbourhoods.mixed`). A convex mixture enlarges the last one (as in RAFT).
+The coarsest scale decides about walls and occlusions, where 64 pixels of the images are four of its own;
+finer scales take its answer as one more candidate and correct the edges. At each scale one symmetric matching
+cost serves both directions of the attention (`symmetric_attention`). A first disparity is regressed in a
+window around the attention's peak and then updated: each pixel looks up how well the disparities near its own
+match; a hidden state, which that changes, gives weights for a mean of its neighbours' disparities and the
+coarser scale's, and a correction that is added (`neighbourhoods.mixed`). A convex mixture upsamples the last
+disparity (as in RAFT).
 
-Shapes: B batch, C channels, h rows, w columns of a scale, which is 1/16, 1/8 or 1/4 of the pictures' size
-(H, W); `views` holds both views joined in the batch, left first: (2B, C, h, w). Columns of the left view are
-j, those of the right one k. Disparities are in pixels of their scale unless said.
+Shapes: B batch, C channels, h rows, w columns of a scale, which is 1/16, 1/8 or 1/4 of the images' size
+(H, W); `views` holds both images joined in the batch, left first: (2B, C, h, w). Columns of the left image
+are j, those of the right one k. Disparities are in pixels of their scale unless stated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import Decoder, Encoder, conv, conv_unit, upsample, upsample_cost
-from pamcli.networks.error_scale import SURROUNDINGS, ErrorScale, confidence_of, with_surroundings
-from pamcli.networks.neighbourhoods import convex_enlarged, edged, mixed, neighbours, signed_log
-from pamcli.networks.parallax import (
-    ParallaxMaps,
-    columns_near,
-    matching_cost,
-    out_of_order,
-    received_mass,
-    valid_mask,
+from pamcli.networks.blocks import (
+    Convolutions,
+    Decoder,
+    Encoder,
+    conv,
+    conv_unit,
+    convert,
+    convolve,
+    fold_batch_norms,
+    is_folded,
+    is_inference,
+    pointwise,
+    prepare_winograd,
+    upsample,
+    upsample_and_join,
 )
+from pamcli.networks.error_scale import SURROUNDINGS, ErrorScale, confidence_of, with_surroundings
+from pamcli.networks.neighbourhoods import convex_upsample, edged, mixed, neighbours, signed_log
+from pamcli.networks.parallax import ParallaxMaps
 from pamcli.networks.pasmnet import STAGE_STRIDES, ParallaxAttentionBlock
+from pamcli.networks.symmetric_attention import SymmetricAttention, attend
+from pamcli.onednn import add_convolved
 
 WIDTH = 48  # channels of the context and of the hidden state of every scale
 
-UPDATES = 5, 2, 4  # of the disparity at 1/16, 1/8 and 1/4 of the pictures' size
-
-WINDOW = 2  # a scale's own disparity is the mean of the attention within so many columns of its peak
+UPDATES = 5, 2, 4  # of the disparity at 1/16, 1/8 and 1/4 of the images' size
 
 REACH = 4  # an update looks up the attention at so many disparities to either side of its own
 NEAR_COARSER = 1  # and of the coarser scale's
-
-SMALLEST_LOG = -16.0
-LOG_SCALE = 0.25
-"""Logarithms of attention are cut off at the first, and multiplied by the second for the convolutions."""
-
-IMPOSSIBLE = -1e4  # the cost of columns that no pixel can match: an attention of exactly 0
-
-OTHERS = [0, 1, 2, 3, 5, 6, 7, 8]  # of 3 x 3 neighbours, those that are not the pixel itself
 
 LARGEST_RECEIVED = 2.0
 BORDER = 8
 """Received attention is cut off at the first; the left border of the row shows within so many pixels."""
 
 
-class FoundAtScale(NamedTuple):
-    """What is found out at one scale."""
+@dataclass(frozen=True)
+class ScaleResult:
+    """What is computed at one scale."""
 
-    right_to_left: Tensor
-    """log M_right->left (B, h, w, w): rows are left pixels j; about `IMPOSSIBLE` where k > j."""
-    left_to_right: Tensor
-    """log M_left->right (B, h, w, w): rows are right pixels k; about `IMPOSSIBLE` where j < k."""
-    received: Tensor
-    """Attention that each left pixel receives (B, h, w), detached."""
-    initial: Tensor
-    """Disparity from this scale's attention alone (B, h, w)."""
+    attention: SymmetricAttention
     updates: tuple[Tensor, ...]
     """Disparity after each update (B, h, w); the finer scale takes up the last."""
+    hidden: Tensor
+    """The last hidden state (B, 48, h, w)."""
 
-    def maps(self) -> ParallaxMaps:
-        """Attention itself, with its valid masks."""
-        there, back = self.right_to_left.exp(), self.left_to_right.exp()
-        return ParallaxMaps(there, back, valid_mask(self.received), valid_mask(received_mass(there)))
+    @property
+    def disparity(self) -> Tensor:
+        """The last disparity (B, h, w)."""
+        return self.updates[-1]
 
 
 @dataclass(frozen=True)
 class PASMnet2Matching:
-    """What PASMnet 2 finds out about a batch of pairs."""
+    """What PASMnet 2 computes of a batch of pairs."""
 
     disparity: Tensor
-    """Disparity of the left view (B, 1, H, W), pixels of the pictures, >= 0."""
-    scales: tuple[FoundAtScale, ...]
-    """What is found at 1/16, 1/8 and 1/4 of the size."""
-    error_scale: Tensor
-    """Logarithm of how far off the disparity is likely to be (B, H/4, W/4), see `ErrorScale`."""
+    """Disparity of the left image (B, 1, H, W), pixels of the images, >= 0."""
+    scales: tuple[ScaleResult, ...] = field(repr=False)
+    """Results at 1/16, 1/8 and 1/4 of the size."""
+    error_scale: Tensor | None
+    """Logarithm of the expected error (B, H/4, W/4), see `ErrorScale`; None where it was not asked for."""
 
     @property
     def confidence(self) -> Tensor:
-        """(B, H/4, W/4) in [0, 1], see `confidence_of`; detached."""
+        """(B, H/4, W/4) in [0, 1], see `confidence_of`; detached. It must have been asked for."""
+        assert self.error_scale is not None
         return confidence_of(self.error_scale.detach())
 
     @property
     def received(self) -> Tensor:
         """Attention that each left pixel receives at the finest scale (B, H/4, W/4), detached."""
-        return self.scales[-1].received
+        return self.scales[-1].attention.received
 
     @property
     def initial(self) -> Tensor:
         """Disparity from the attention of the finest scale alone (B, H/4, W/4)."""
-        return self.scales[-1].initial
+        return self.scales[-1].attention.initial
 
     @cached_property
     def maps(self) -> tuple[ParallaxMaps, ...]:
         """Attention and masks of each scale, made when they are asked for."""
-        return tuple(scale.maps() for scale in self.scales)
+        return tuple(scale.attention.maps() for scale in self.scales)
 
 
 class PASMnet2(nn.Module):
-    """Disparity of the left view of a rectified pair, without a maximum."""
+    """Disparity of the left image of a rectified pair, without a maximum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,51 +136,77 @@ class PASMnet2(nn.Module):
         for parameter in self.mask[1].parameters():  # training begins with the mean of the nine
             nn.init.zeros_(parameter)
 
-    def forward(
-        self, left: Tensor, right: Tensor, max_disparity: int | None = None, *, all_stages: bool = True
-    ) -> PASMnet2Matching:
-        """`left`, `right` (B, 3, H, W), RGB less ImageNet's mean and over its deviation.
+    def prepared(self, dtype: torch.dtype) -> PASMnet2:
+        """Copy the network for inference, its convolutions in `dtype`; attention and disparity stay float32."""
+        network = fold_batch_norms(self)
+        for stage in (network.st1, network.st2, network.st3):
+            stage.merge_products()
+        if dtype == torch.float32:
+            prepare_winograd(network)
+        return convert(network, dtype)
 
-        Sides are multiples of 32. `max_disparity`, a multiple of 16, in pixels: the attention then considers
-        only disparities below it. `all_stages`, which `PASMnet` needs to be told, is of no effect: every
-        scale is returned.
+    def forward(
+        self,
+        left: Tensor,
+        right: Tensor,
+        max_disparity: int | None = None,
+        *,
+        all_stages: bool = True,
+        confidence: bool = True,
+    ) -> PASMnet2Matching:
+        """Match a batch of pairs.
+
+        Args:
+            left: (B, 3, H, W), RGB less ImageNet's mean and over its deviation; sides are multiples of 32.
+            right: The same of the right image.
+            max_disparity: A multiple of 16, pixels: the attention considers only disparities below it.
+            all_stages: Of no effect, every scale is returned; `PASMnet` needs it.
+            confidence: Compute the expected error, too.
         """
         x0 = self.E0(torch.cat((left, right)))  # (2B, 32, H/2, W/2)
+        if is_inference():
+            x0 = x0.to(self.x2[0].weight.dtype)
         x1 = self.E1(x0)  # 1/4
         x2 = self.E2(x1)  # 1/8
         x3 = self.E3(x2)  # 1/16
         F1 = self.D1(self.D0(self.E4(x3)), x3)
         F2 = self.D2(F1, x2)
-        F3 = self.D3(torch.cat((upsample(F2), x1), 1))
-
-        v1, cost1 = self.st1(F1)
-        v2, cost2 = self.st2(self.b2(torch.cat((upsample(v1), F2), 1)))
-        v3, cost3 = self.st3(self.b3(torch.cat((upsample(v2), F3), 1)))
-        cost2 = cost2 + upsample_cost(cost1)
-        cost3 = cost3 + upsample_cost(cost2)
+        F3 = upsample_and_join(self.D3, F2, x1)
 
         limits = [None if max_disparity is None else max_disparity // stride for stride in STAGE_STRIDES]
-        only = slice(len(left))  # the left view of both
-        coarse, hidden = self.s1(torch.cat((v1, x3), 1)[only], *attention_logs(cost1, limits[0]))
-        first = coarser_of(coarse, hidden)
-        middle, hidden = self.s2(torch.cat((v2, x2), 1)[only], *attention_logs(cost2, limits[1]), first)
-        second = coarser_of(middle, hidden)
-        fine, hidden = self.s3(torch.cat((v3, x1), 1)[only], *attention_logs(cost3, limits[2]), second)
+        v1, features = self.st1(F1)
+        attention1 = attend(*features, None, limits[0])
+        v2, features = self.st2(upsample_and_join(self.b2, v1, F2))
+        attention2 = attend(*features, attention1.cost, limits[1])
+        v3, features = self.st3(upsample_and_join(self.b3, v2, F3))
+        attention3 = attend(*features, attention2.cost, limits[2], finest=True)
 
-        d = fine.updates[-1]
-        mixture = self.mask(torch.cat((hidden, v3[only], self.x2(x0[only])), 1))
-        told = second.disparity, 2 * upsample(first.disparity[:, None])[:, 0]
-        near = attention_near(fine.right_to_left, d)
-        own = self.error_scale(hidden.detach(), near.detach(), d.detach(), [x.detach() for x in told])
-        error_scale = with_surroundings(edged(own, SURROUNDINGS))
-        return PASMnet2Matching(convex_enlarged(edged(d, 1), mixture), (coarse, middle, fine), error_scale)
+        for attention in (attention1, attention2):
+            attention.mask_columns()
+        only = slice(len(left))  # the left image of both
+        coarse = self.s1(torch.cat((v1[only], x3[only]), 1), attention1)
+        middle = self.s2(torch.cat((v2[only], x2[only]), 1), attention2, coarse)
+        fine = self.s3(torch.cat((v3[only], x1[only]), 1), attention3, middle)
+
+        mixture = self.mask(torch.cat((fine.hidden, v3[only], self.x2(x0[only])), 1))
+        disparity = convex_upsample(edged(fine.disparity, 1), mixture)
+        error_scale = self._expected_error(coarse, middle, fine) if confidence else None
+        return PASMnet2Matching(disparity, (coarse, middle, fine), error_scale)
+
+    def _expected_error(self, coarse: ScaleResult, middle: ScaleResult, fine: ScaleResult) -> Tensor:
+        """Return the logarithm of the expected error (B, H/4, W/4), which learns beside all else."""
+        d = fine.disparity.detach()
+        first, second = (scale.disparity.detach()[:, None] for scale in (coarse, middle))
+        coarser = [2 * upsample(second)[:, 0], 4 * upsample(upsample(first))[:, 0]]
+        near = fine.attention.near(d).detach()
+        return with_surroundings(edged(self.error_scale(fine.hidden.detach(), near, d, coarser), SURROUNDINGS))
 
 
 class Stage(nn.Module):
-    """Blocks of one scale, and its matching cost, which is one for both directions.
+    """Blocks of one scale, and the features whose products are its cost, which is one for both directions.
 
     The cost of left column j and right column k is (q_l(j) k_r(k) + k_l(j) q_r(k)) / 2C, summed over the
-    blocks: one product of the queries and keys of both views, side by side.
+    blocks: one product of the queries and keys of both images, side by side.
     """
 
     def __init__(self, width: int, blocks: int) -> None:
@@ -192,34 +216,41 @@ class Stage(nn.Module):
             "Sequence[ParallaxAttentionBlock]",
             nn.ModuleList(ParallaxAttentionBlock(width) for _ in range(blocks)),
         )
+        self.products: nn.ParameterList | None = None
 
-    def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
-        """(2B, C, h, w) to features (2B, C, h, w) and cost (B, h, w of the left view, w of the right)."""
-        queries, keys = [], []
+    def forward(self, views: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Compute (2B, C, h, w) to features (2B, C, h, w), and left and right features of the cost."""
+        lefts, rights = [], []
+        for place, block in enumerate(self.blocks):
+            f = block.head(views)
+            views = views + f
+            if self.products is None:
+                query, key = block.query(f).chunk(2), block.key(f).chunk(2)
+                lefts += [query[0] / (2 * self.width), key[0] / (2 * self.width)]
+                rights += [key[1], query[1]]
+            else:
+                left, right = f.float().chunk(2)
+                lefts.append(pointwise(left, *self.products[2 * place : 2 * place + 2]))
+                rights.append(F.pad(right, (0, 0, 0, 0, 0, 1), value=1.0))
+        return views, (torch.cat(lefts, 1), torch.cat(rights, 1))
+
+    def merge_products(self) -> None:
+        """Replace queries and keys, whose norms are folded, by one convolution L of the left features.
+
+        The cost of left features f and right ones f' is L f . (f', 1): with queries W f + w and keys V f + v
+        it is (W f + w) . (V f' + v) + (V f + v) . (W f' + w), over 2C.
+        """
+        merged = []
         for block in self.blocks:
-            views, query, key = block(views)
-            queries.append(query)
-            keys.append(key)
-        query_left, query_right = torch.cat(queries, 1).chunk(2)
-        key_left, key_right = torch.cat(keys, 1).chunk(2)
-        left = torch.cat((query_left, key_left), 1) / (2 * self.width)
-        return views, matching_cost(left, torch.cat((key_right, query_right), 1))
-
-
-class Coarser(NamedTuple):
-    """What a scale is told by the one before it, which has half of its size."""
-
-    disparity: Tensor
-    """Its last disparity (B, h, w), enlarged, in pixels of this scale."""
-    hidden: Tensor
-    """Its last hidden state (B, 48, h, w), enlarged."""
-    right_to_left: Tensor
-    """Its log M_right->left (B, h/2, w/2, w/2)."""
-
-
-def coarser_of(found: FoundAtScale, hidden: Tensor) -> Coarser:
-    """What the next scale is told of this one."""
-    return Coarser(2 * upsample(found.updates[-1][:, None])[:, 0], upsample(hidden), found.right_to_left)
+            query, key = block.query[0], block.key[0]
+            W, V = (layer.weight[:, :, 0, 0].double() for layer in (query, key))
+            w, v = query.bias.double(), key.bias.double()
+            vector = (W.T @ v + V.T @ w)[None]
+            weight = torch.cat((W.T @ V + V.T @ W, vector))[..., None, None]
+            bias = torch.cat((vector[0], 2 * (w @ v)[None]))
+            merged += [(each / (2 * self.width)).float() for each in (weight, bias)]
+            block.query, block.key = nn.Identity(), nn.Identity()
+        self.products = nn.ParameterList(nn.Parameter(each, False) for each in merged)
 
 
 class Scale(nn.Module):
@@ -238,65 +269,45 @@ class Scale(nn.Module):
         self.upd = Update(seen, neighbours) if coarsest else Update(seen + own + 9 + 3, neighbours + 9)
 
     def forward(
-        self, described: Tensor, right_to_left: Tensor, left_to_right: Tensor, coarser: Coarser | None = None
-    ) -> tuple[FoundAtScale, Tensor]:
-        """What is found out at this scale, and the last hidden state (B, 48, h, w).
-
-        `described` (B, C, h, w): features of the left view; `right_to_left`, `left_to_right`: see
-        `attention_logs`; `coarser`: all but the coarsest have it.
-        """
-        context = self.ctx(described)
-        hidden = self.h0(described if coarser is None else torch.cat((described, coarser.hidden), 1))
-        received = received_mass(left_to_right.detach().exp())
-        initial, mass = windowed_regression(right_to_left)
-        trust = torch.stack((mass.detach(), received.clamp(max=LARGEST_RECEIVED)), 1)
-        theirs = None if coarser is None else edged(coarser.disparity, 1)
-        d, updates = initial, []
+        self, described: Tensor, attention: SymmetricAttention, coarser: ScaleResult | None = None
+    ) -> ScaleResult:
+        """Compute the disparity from features of the left image (B, C, h, w); `coarser` has half of the size."""
+        context = self.upd.context_part(self.ctx(described))
+        trust = torch.stack((attention.mass.detach(), attention.received.clamp(max=LARGEST_RECEIVED)), 1)
+        column = torch.arange(described.shape[-1], device=described.device)
+        if coarser is None:
+            hidden = self.h0(described)
+        else:
+            hidden = upsample_and_join(self.h0, coarser.hidden, described, skip_first=True)
+            upsampled = 2 * upsample(coarser.disparity[:, None])[:, 0]
+            theirs = neighbours(edged(upsampled, 1), 1, 1)  # the coarser scale's (B, 9, h, w)
+            match_of_theirs = attention.lookup(upsampled.detach(), NEAR_COARSER)
+        d, updates = attention.initial, []
         for _ in range(self.updates):
-            here = d.detach()
-            logs = [looked_up(right_to_left, here, REACH)]
+            around = self._around(d)
+            here = d.detach()[:, None]
+            others = [part.detach() for near in around for part in (near[:, :4], near[:, 5:])]
+            seen = [
+                attention.lookup(d.detach(), REACH),
+                signed_log(torch.cat(others, 1) - here),  # the shape of the disparity
+                trust,
+                ((column - here) / BORDER).clamp(-1, 1),  # beyond the left border nothing matches
+            ]
             if coarser is not None:
-                halved = F.avg_pool2d(here[:, None], 2)[:, 0] / 2
-                logs.append(upsample(looked_up(coarser.right_to_left, halved, REACH)))
-                logs.append(looked_up(right_to_left, coarser.disparity.detach(), NEAR_COARSER))
-            hidden, mixing = self.upd(
-                self.seen(edged(here, self.reach), theirs, logs, trust), context, hidden
-            )
-            d = mixed(self.candidates(edged(d, self.reach), theirs), mixing)
+                half = F.avg_pool2d(here, 2)[:, 0] / 2
+                seen.append(upsample(coarser.attention.lookup(half, REACH)))
+                seen += [signed_log(theirs.detach() - here), match_of_theirs]
+                around.append(theirs)
+            hidden, mixing = self.upd(seen, context, hidden)
+            d = mixed(torch.cat(around, 1), mixing)
             updates.append(d)
-        return FoundAtScale(right_to_left, left_to_right, received, initial, tuple(updates)), hidden
+        return ScaleResult(attention, tuple(updates), hidden)
 
-    def seen(self, d: Tensor, theirs: Tensor | None, logs: Sequence[Tensor], trust: Tensor) -> Tensor:
-        """What an update sees at the disparity `d`: (B, 36 or 57, h, w).
-
-        Its shape, and its steps to the coarser scale's; how well both match; and how near the match is to the
-        left border, beyond which there is none. `d`, `theirs`: see `candidates`. `logs`: what `looked_up`
-        finds at `d`, and where there is a coarser scale, there at `d` and here at `theirs`. `trust` (B, 2, h,
-        w): attention in the window, and received.
-        """
-        around = [neighbours(d, self.reach, dilation) for dilation in self.dilations]
-        own = around[0][:, 4:5]
-        border = ((torch.arange(own.shape[-1], device=own.device) - own) / BORDER).clamp(-1, 1)
-        steps = torch.cat([near[:, OTHERS] for near in around], 1) - own
-        parts = [logs[0], signed_log(steps), trust, border]
-        if theirs is not None:
-            to_theirs = signed_log(neighbours(theirs.detach(), 1, 1) - own)
-            parts += [logs[1], to_theirs, logs[2]]
-        return torch.cat(parts, 1)
-
-    def candidates(self, d: Tensor, theirs: Tensor | None) -> Tensor:
-        """Disparities among which an update chooses: (B, 27 or 36, h, w).
-
-        `d` (B, h + 2 `reach`, w + 2 `reach`): disparity, and what is around it; `theirs` (B, h + 2, w + 2):
-        the coarser scale's.
-        """
-        around = [neighbours(d, self.reach, dilation) for dilation in self.dilations]
-        return torch.cat(around if theirs is None else [*around, neighbours(theirs, 1, 1)], 1)
-
-    @property
-    def reach(self) -> int:
-        """How far away the farthest of the neighbours are."""
-        return max(self.dilations)
+    def _around(self, d: Tensor) -> list[Tensor]:
+        """Return the 3 x 3 neighbours of a disparity (B, h, w) at each dilation, (B, 9, h, w) each."""
+        reach = max(self.dilations)
+        padded = edged(d, reach)
+        return [neighbours(padded, reach, dilation) for dilation in self.dilations]
 
 
 class Update(nn.Module):
@@ -308,7 +319,7 @@ class Update(nn.Module):
         self.mix = conv_unit(40 + 2 * WIDTH, WIDTH, 1, slope=0)
         self.a = conv_unit(WIDTH, WIDTH, dilation=2, slope=0)
         norm = nn.BatchNorm2d(WIDTH)
-        self.b = nn.Sequential(conv(WIDTH, WIDTH), norm)
+        self.b = Convolutions(conv(WIDTH, WIDTH), norm)
         self.out = conv(WIDTH, candidates + 1, bias=True)
         # Training begins with an update in which a pixel's own disparity, amid its 3 x 3, counts about half.
         for weight in (norm.weight, *self.out.parameters()):
@@ -316,70 +327,36 @@ class Update(nn.Module):
         assert self.out.bias is not None
         nn.init.constant_(self.out.bias[4:5], 3)
 
-    def forward(self, seen: Tensor, context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, 36 or 57, h, w), (B, 48, h, w) twice to the new hidden state, and the mixing weights with
-        the correction as their last channel."""
-        x = self.mix(torch.cat((self.enc(seen), context, hidden), 1))
-        hidden = F.relu(x + self.b(self.a(x)))
-        return hidden, self.out(hidden)
+    def context_part(self, context: Tensor) -> Tensor:
+        """Return what the context (B, 48, h, w) adds to every update of a scale.
+
+        A convolution of a concatenation is the sum of its parts, of which this one stays the same.
+        """
+        return pointwise(context, self.mix[0].weight[:, -2 * WIDTH : -WIDTH], self.mix[0].bias)
+
+    def forward(self, seen: Sequence[Tensor], context: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the new hidden state (B, 48, h, w) and the mixing weights, their last channel a correction.
+
+        `seen` (B, 36 or 57, h, w), in parts; `context`: of `context_part`.
+        """
+        of_seen, _, of_hidden = self.mix[0].weight.split((40, WIDTH, WIDTH), 1)
+        if not is_folded(self.mix):
+            x = context + pointwise(self.enc(torch.cat(list(seen), 1)), of_seen) + pointwise(hidden, of_hidden)
+            x = self.mix[2](self.mix[1](x))
+            hidden = F.relu(x + self.b(self.a(x)))
+            return hidden, self.out(hidden)
+        x = add_convolved(context.clone(), self.enc(join(seen, self.out.weight.dtype)), of_seen)
+        x = add_convolved(x, hidden, of_hidden, slope=0)
+        hidden = convolve(self.a(x), self.b[0], add_to=x, slope=0)
+        return hidden, convolve(hidden, self.out)
 
 
-def attention_logs(cost: Tensor, limit: int | None) -> tuple[Tensor, Tensor]:
-    """log M_right->left and log M_left->right, (B, h, w, w) each, of one cost (B, h, w, w).
-
-    Of rows j and columns k <= j of the cost; the softmax runs over k, and over j. `limit` keeps only
-    disparities below it.
-    """
-    column = torch.arange(cost.shape[-1], device=cost.device)
-    cost = cost.masked_fill(out_of_order(column, column, "left", limit), IMPOSSIBLE)
-    return cost.log_softmax(-1), cost.log_softmax(-2).transpose(-1, -2)
-
-
-def windowed_regression(logs: Tensor) -> tuple[Tensor, Tensor]:
-    """Expected disparity near the peak of M_right->left (B, h, w, w), and the attention there, (B, h, w)."""
-    k, inside = columns_of_window(logs.argmax(-1), logs.shape[-1])
-    near = logs.gather(-1, k.clamp(0, logs.shape[-1] - 1)).exp() * inside
-    return expected_disparity(near, k)
-
-
-def columns_of_window(peak: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Columns within `WINDOW` of a peak (B, h, w): (B, h, w, 5), and which of them there are."""
-    k = peak[..., None] + torch.arange(-WINDOW, WINDOW + 1, device=peak.device)
-    return k, (k >= 0) & (k < width)
-
-
-def expected_disparity(attention: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Disparity of columns k (B, h, w, n), weighted by their attention, and the sum of that, (B, h, w)."""
-    mass = attention.sum(-1)
-    column = torch.arange(k.shape[-2], device=k.device)
-    return (column - (attention * k).sum(-1) / mass.clamp(min=1e-6)).clamp(min=0), mass
-
-
-def looked_up(logs: Tensor, disparity: Tensor, reach: int) -> Tensor:
-    """log M_right->left (B, h, w, w) at d + `reach` ... d - `reach`: (B, 2 reach + 1, h, w)."""
-    columns, share = columns_around(disparity, reach)
-    return between_columns(logs.gather(-1, columns), share)
-
-
-def columns_around(disparity: Tensor, reach: int) -> tuple[Tensor, Tensor]:
-    """Right columns around the match of d + `reach` ... d - `reach`, and how far each is from the one before.
-
-    (B, h, w, 2 reach + 2) and (B, h, w, 1). Beyond the row its outermost column counts.
-    """
-    width = disparity.shape[-1]
-    position = torch.arange(width, device=disparity.device) - disparity
-    before = position.floor()
-    steps = torch.arange(-reach, reach + 2, device=disparity.device)
-    return (before.long()[..., None] + steps).clamp(0, width - 1), (position - before)[..., None]
-
-
-def between_columns(logs: Tensor, share: Tensor) -> Tensor:
-    """Values between the columns of `columns_around`, of logarithms there: (B, 2 reach + 1, h, w)."""
-    logs = logs.clamp(min=SMALLEST_LOG) * LOG_SCALE
-    return torch.lerp(logs[..., :-1], logs[..., 1:], share).permute(0, 3, 1, 2)
-
-
-def attention_near(logs: Tensor, disparity: Tensor) -> Tensor:
-    """Attention that goes near where a disparity (B, h, w) points, of log M_right->left (B, h, w, w)."""
-    k, counts = columns_near(disparity)
-    return (logs.gather(-1, k.clamp(0, disparity.shape[-1] - 1)).exp() * counts).sum(-1)
+def join(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """Join channels of several (B, C, h, w) in channels last, converted to `dtype`."""
+    count, _, height, width = parts[0].shape
+    joined = parts[0].new_empty((count, height, width, sum(part.shape[1] for part in parts)), dtype=dtype)
+    place = 0
+    for part in parts:
+        joined[..., place : place + part.shape[1]].copy_(part.permute(0, 2, 3, 1))
+        place += part.shape[1]
+    return joined.permute(0, 3, 1, 2)

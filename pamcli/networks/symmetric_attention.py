@@ -1,0 +1,221 @@
+"""Parallax attention whose matching cost serves both directions: PASMnet 2's, at one scale.
+
+The cost c(j, k) of left column j and right column k is one number for both directions, of which
+M_right->left is the softmax over k and M_left->right the softmax over j. Of the maps, the cost and one
+normaliser per pixel are kept; all else follows from these. Shapes: B batch, h rows, w columns of the scale.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pamcli.networks.blocks import is_inference, upsample_cost
+from pamcli.networks.parallax import (
+    ParallaxMaps,
+    RowAttention,
+    columns_near,
+    matching_cost,
+    out_of_order,
+    received_mass,
+    valid_mask,
+)
+from pamcli.onednn import add_product, product
+
+WINDOW = 2  # a scale's own disparity is the mean of the attention within so many columns of its peak
+
+SMALLEST_LOG = -16.0
+LOG_SCALE = 0.25
+"""Logarithms of attention are cut off at the first, and multiplied by the second for the convolutions."""
+
+SMALLEST_TOTAL = 1e-30  # of the attention to a right column, of the most that a left pixel has to give
+
+BEFORE, BEHIND = 12, 6
+"""Columns that are added to the cost in inference, so that what is looked up lies side by side."""
+
+BLOCK = 600_000
+"""Costs of a few rows that are computed at a time on CPUs: they stay in the cache."""
+
+
+@dataclass(frozen=True)
+class SymmetricAttention:
+    """Attention of both directions at one scale, and what it says of each left pixel."""
+
+    cost: Tensor
+    """c(j, k), (B, h, w, w): rows are left pixels j; also where k > j, which a finer scale upsamples."""
+    normaliser: Tensor
+    """(B, h, w): logarithm of the sum of exp(c) over the columns k that pixel j can match."""
+    initial: Tensor
+    """Expected disparity in the window around the attention's peak (B, h, w), pixels of the scale."""
+    mass: Tensor
+    """Attention in that window (B, h, w)."""
+    received: Tensor
+    """Attention that each left pixel receives from the right image (B, h, w), detached (Equation 4)."""
+    max_disparity: int | None = None
+    padded: Tensor | None = None
+    """Inference: the cost with `BEFORE` columns before and `BEHIND` behind it that repeat the outermost."""
+
+    @property
+    def right_to_left(self) -> RowAttention:
+        """M_right->left: rows are left pixels j."""
+        return RowAttention(self.cost, self.normaliser, "left", self.max_disparity)
+
+    @cached_property
+    def left_to_right(self) -> RowAttention:
+        """M_left->right: rows are right pixels k."""
+        normaliser = (self.cost + _mask(self.cost, self.max_disparity)).logsumexp(-2)
+        return RowAttention(self.cost.transpose(-1, -2), normaliser, "right", self.max_disparity)
+
+    def maps(self) -> ParallaxMaps:
+        """Return the whole maps, with their valid masks."""
+        there, back = self.right_to_left.log_map().exp(), self.left_to_right.log_map().exp()
+        return ParallaxMaps(there, back, valid_mask(self.received), valid_mask(received_mass(there)))
+
+    def lookup(self, disparity: Tensor, reach: int) -> Tensor:
+        """Return log M_right->left at d + `reach` ... d - `reach`, scaled: (B, 2 reach + 1, h, w).
+
+        Between columns it is interpolated; beyond the row its outermost column counts.
+        """
+        width = disparity.shape[-1]
+        position = torch.arange(width, device=disparity.device) - disparity
+        before = position.floor()
+        if self.padded is None:
+            steps = torch.arange(-reach, reach + 2, device=disparity.device)
+            columns = (before.long()[..., None] + steps).clamp(0, width - 1)  # (B, h, w, 2 reach + 2)
+            logs = self.right_to_left.log_at(columns)
+        else:
+            logs = _windows(self.padded, before.long() - reach, 2 * reach + 2) - self.normaliser[..., None]
+        logs = logs.clamp(min=SMALLEST_LOG) * LOG_SCALE
+        between = torch.lerp(logs[..., :-1], logs[..., 1:], (position - before)[..., None])
+        return between.permute(0, 3, 1, 2)
+
+    def mask_columns(self) -> None:
+        """Inference: set the cost of columns that cannot match to -inf; no finer scale needs them any more."""
+        if self.padded is not None:
+            self.cost.add_(_mask(self.cost, self.max_disparity))
+            _fill_edges(self.padded)
+
+    def near(self, disparity: Tensor) -> Tensor:
+        """Return the attention that goes near where a disparity (B, h, w) points: (B, h, w)."""
+        k, counts = columns_near(disparity)
+        found = self.right_to_left.log_at(k.clamp(0, disparity.shape[-1] - 1)).exp()
+        return (found * counts).sum(-1)
+
+
+def attend(
+    left: Tensor,
+    right: Tensor,
+    coarse: Tensor | None = None,
+    max_disparity: int | None = None,
+    *,
+    finest: bool = False,
+) -> SymmetricAttention:
+    """Compute the attention of a scale: c = left . right + upsampled `coarse`, in float32.
+
+    Args:
+        left: (B, C, h, w), features whose products with `right` are the cost.
+        right: (B, C, h, w).
+        coarse: The cost of the coarser scale (B, h/2, w/2, w/2).
+        max_disparity: In pixels of this scale; only disparities below it are kept.
+        finest: No finer scale needs the cost: in inference it is -inf where columns cannot match.
+    """
+    with torch.autocast(left.device.type, enabled=False):
+        if not is_inference():
+            cost = matching_cost(left, right)
+            if coarse is not None:
+                cost = cost + upsample_cost(coarse)
+            return SymmetricAttention(cost, *_summarise(cost + _mask(cost, max_disparity)), max_disparity)
+        return _attend_in_blocks(left, right, coarse, max_disparity, finest=finest)
+
+
+def _attend_in_blocks(
+    left: Tensor, right: Tensor, coarse: Tensor | None, max_disparity: int | None, *, finest: bool
+) -> SymmetricAttention:
+    """Compute the same as `attend`, on CPUs a few rows at a time: rows do not depend on each other."""
+    count, _, height, width = left.shape
+    padded = torch.empty(count, height, width, BEFORE + width + BEHIND, device=left.device)
+    cost = padded[..., BEFORE:-BEHIND]
+    found = cost.new_empty(4, count, height, width)
+    mask = _mask(cost, max_disparity)
+    step = max(2, BLOCK // width**2 // 2 * 2) if cost.device.type == "cpu" else height
+    lines_left, lines_right = (part.float().permute(0, 2, 3, 1) for part in (left, right))
+    for image in range(count):
+        around = None
+        if coarse is not None:  # edges repeated: (h/2 + 2, w/2 + 2, w/2 + 2)
+            around = F.pad(coarse[image, None, None], (1,) * 6, mode="replicate")[0, 0]
+        for first in range(0, height, step):
+            last = min(first + step, height)
+            rows = cost[image, first:last]
+            one, other = lines_left[image, first:last], lines_right[image, first:last].mT
+            if around is None:
+                rows.copy_(product(one, other))
+            else:
+                _upsample_into(rows, around[first // 2 : last // 2 + 2])
+                add_product(rows, one, other)
+            allowed = rows.add_(mask) if finest else rows + mask
+            for values, new in zip(found[:, image, first:last], _summarise(allowed), strict=True):
+                values.copy_(new)
+            if finest:
+                _fill_edges(padded[image, first:last])
+    return SymmetricAttention(cost, *found, max_disparity, padded)
+
+
+def _mask(cost: Tensor, max_disparity: int | None) -> Tensor:
+    """Return what is added to a cost: 0, or -inf at columns k that column j cannot match, (w, w)."""
+    column = torch.arange(cost.shape[-1], device=cost.device)
+    outside = out_of_order(column[:, None], column, "left", max_disparity)
+    return torch.zeros(outside.shape, device=cost.device).masked_fill(outside, -torch.inf)
+
+
+def _fill_edges(padded: Tensor) -> None:
+    """Repeat the outermost columns of the cost, which is masked already."""
+    padded[..., :BEFORE] = padded[..., BEFORE : BEFORE + 1]
+    padded[..., -BEHIND:] = padded[..., -BEHIND - 1 : -BEHIND]
+
+
+def _windows(padded: Tensor, first: Tensor, count: int) -> Tensor:
+    """Return `count` values side by side of each pixel's costs, from column `first` (B, h, w) on."""
+    columns = padded.shape[-1]
+    pixel = torch.arange(0, padded.numel(), columns, device=padded.device).view(first.shape)
+    at = (first + BEFORE).clamp_(0, columns - count).add_(pixel)
+    overlapping = padded.as_strided((padded.numel() - count + 1, count), (1, 1))
+    return overlapping.index_select(0, at.flatten()).view(*first.shape, count)
+
+
+def _summarise(cost: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return normaliser, initial disparity, its mass, and received attention (..., w) of costs (..., w, w)."""
+    attention = cost.softmax(-1)
+    largest, peak = attention.max(-1)
+    normaliser = cost.gather(-1, peak[..., None])[..., 0] - largest.log()
+    width = cost.shape[-1]
+    k = peak[..., None] + torch.arange(-WINDOW, WINDOW + 1, device=cost.device)
+    near = attention.gather(-1, k.clamp(0, width - 1)) * ((k >= 0) & (k < width))
+    mass = near.sum(-1)
+    column = torch.arange(width, device=cost.device)
+    initial = (column - (near * k).sum(-1) / mass.clamp(min=1e-6)).clamp(min=0)
+    # A right column k gives M(j, k) exp(n_j) / sum over j of the same to the left pixel j.
+    attention, total = attention.detach(), normaliser.detach()
+    share = (total - total.amax(-1, keepdim=True)).exp()
+    given = 1 / torch.matmul(share[..., None, :], attention).clamp(min=SMALLEST_TOTAL)
+    received = share * torch.matmul(given, attention.mT)[..., 0, :]  # this order is six times as fast
+    return normaliser, initial, mass, received
+
+
+def _upsample_into(cost: Tensor, around: Tensor) -> None:
+    """Upsample costs (n/2 + 2, w/2 + 2, w/2 + 2), of which the outermost are edges, by 2 into (n, w, w)."""
+    rows, width, _ = cost.shape
+    wide = _doubled(around, 2, around.new_empty(*around.shape[:2], width))
+    wide = _doubled(wide, 1, around.new_empty(len(around), width, width))
+    _doubled(wide, 0, cost)
+
+
+def _doubled(x: Tensor, dim: int, into: Tensor) -> Tensor:
+    """Upsample by 2, linearly, along a dimension, all but its ends: from n + 2 to 2n values."""
+    size = x.shape[dim] - 2
+    before, here, after = (x.narrow(dim, start, size) for start in range(3))
+    even, odd = torch.unflatten(into, dim, (size, 2)).unbind(dim + 1)
+    torch.lerp(before, here, 0.75, out=even)
+    torch.lerp(here, after, 0.25, out=odd)
+    return into
