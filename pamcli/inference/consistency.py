@@ -3,10 +3,9 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pamcli.networks.parallax import consistent
-from pamcli.streaming.rolling import strips
+
 
 ROWS_AT_ONCE = 64  # rows of which visibility is computed at a time
 
@@ -27,17 +26,14 @@ def agreement(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[
 
 
 def seen_by_both(
-    left: NDArray[np.float32], right: NDArray[np.float32], valid: Tensor, above: int
+    left: NDArray[np.float32], right: NDArray[np.float32], attended: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_]:
-    """(H, W): the disparities of both views are consistent, and the attention finds the pixel.
+    """Return where the disparities (H, W) of both images agree and the left pixel receives attention.
 
-    `valid` (H/4, W/4) of the padded pair, which has `above` rows more at the top.
+    `attended` (H, W): see `model.Match`; None where the network has no attention.
     """
-    height, width = left.shape
-    visible = np.empty((height, width), bool)
-    column = torch.arange(width) // 4
-    for first, last in strips(height, ROWS_AT_ONCE):
-        rows = slice(first, last)
-        attended = valid[torch.arange(first + above, last + above) // 4][:, column]
-        visible[rows] = consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])) & attended
-    return visible
+    visible = np.empty(left.shape, bool)
+    for first in range(0, len(left), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        visible[rows] = consistent(torch.from_numpy(left[rows]), torch.from_numpy(right[rows])).numpy()
+    return visible if attended is None else visible & attended

@@ -18,7 +18,6 @@ PRECISIONS = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
-    "int8": torch.float32,  # of what is not in 8 bits, unless the processor gains by bf16
 }
 
 
@@ -28,7 +27,7 @@ class Compute:
 
     device: torch.device
     precision: str
-    """"fp32", "bf16", "fp16", or "int8" (see `streaming.eight_bits`)."""
+    """"fp32", "bf16" or "fp16"."""
     runtime: str = ""
     """What computes where that is not torch."""
 
@@ -36,22 +35,19 @@ class Compute:
     def choose(cls, device: str = "auto", precision: str = "auto", *, reduce: bool = False) -> "Compute":
         """Choose by the names of a device and a precision.
 
-        "auto" takes the first GPU, else the CPU, and fp32; with `reduce`, what a CPU is fastest in (on
-        GPUs nobody has measured yet what a lower precision costs). Raises UsageError for a value that does
-        not exist, DeviceError for a device that this machine does not have or that lacks the precision.
+        "auto" takes the first GPU, else the CPU, and fp32; with `reduce`, what the device is fastest in.
+        Raises UsageError for a value that does not exist, DeviceError for a device that this machine does not
+        have or that lacks the precision.
         """
         if precision not in ("auto", *PRECISIONS):
             raise UsageError(f"no precision {precision!r}", f"one of auto, {', '.join(PRECISIONS)}")
         chosen = _device(device)
         if precision == "fp16" and chosen.type == "cpu":
             raise DeviceError("fp16 needs a GPU", "use `precision` fp32 or bf16 on the CPU")
-        if precision == "int8" and (chosen.type != "cpu" or not processor_has_int8()):
-            where = "this processor" if chosen.type == "cpu" else str(chosen)
-            raise DeviceError(f"{where} has no VNNI to compute in int8", "use `precision` fp32 or auto")
         if precision == "bf16" and chosen.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise DeviceError(f"{chosen} cannot compute in bf16", "use `precision` fp16 or fp32")
         if precision == "auto":
-            precision = hardware_precision(chosen) if reduce and chosen.type == "cpu" else "fp32"
+            precision = hardware_precision(chosen) if reduce else "fp32"
         return cls(chosen, precision)
 
     def describe(self) -> dict[str, str]:
@@ -64,9 +60,7 @@ class Compute:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the weights and feature maps, but for those in 8 bits."""
-        if self.precision == "int8" and processor_gains_by_bf16():
-            return torch.bfloat16
+        """Type of the weights and feature maps."""
         return PRECISIONS[self.precision]
 
     def exactly(self) -> AbstractContextManager[object]:
@@ -74,10 +68,6 @@ class Compute:
         if self.device.type == "cuda":
             return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
         return nullcontext()
-
-    def may_reduce(self) -> bool:
-        """Whether a network that can may as well compute in int8 here: nobody has measured it with AMX."""
-        return self.device.type == "cpu" and processor_has_int8() and not _processor_has("amx_tile")
 
     def autocast(self) -> AbstractContextManager[object]:
         """Context in which a network of float32 weights computes in this precision (for training)."""
@@ -103,14 +93,6 @@ def processor_gains_by_bf16() -> bool:
     """
     named = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else platform.processor()
     return processor_has_bf16() and (_processor_has("amx_tile") or "GenuineIntel" not in named)
-
-
-def processor_has_int8() -> bool:
-    """Whether this CPU multiplies 8-bit numbers in hardware, four at a time (AVX512-VNNI, AVX-VNNI, AMX)."""
-    if not hasattr(torch.ops.onednn, "qconv2d_pointwise"):  # another version of torch, or not of x86
-        return False
-    named = CPUINFO.exists() and " avx_vnni " in CPUINFO.read_text(errors="replace")
-    return named or _processor_has("vnni", "avx512_vnni", "amx_tile")
 
 
 def hardware_precision(device: torch.device) -> str:

@@ -1,6 +1,5 @@
-"""Networks that are not pam's own, made to look like pam's: fed and read as their description says."""
+"""Networks of others as stereo models: given images and read as their description says."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +7,16 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import MatchSize
+from pamcli.inference.model import Match
+from pamcli.inference.pictures import Pixels, plain_array, to_network, to_pixels
 from pamcli.inference.runners import Runner, Session, open_runner
-from pamcli.inference.tiling import tiles
+from pamcli.inference.tiles import Progress, Tile, join, tiles
 from pamcli.registry.description import Description, read_description
 from pamcli.registry.families import recognise
-from pamcli.streaming.footprint import Footprint
-from pamcli.streaming.matching import Progress, StreamedMatching
-from pamcli.streaming.passrnet import Write
-from pamcli.streaming.rolling import Rows
 
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue."""
@@ -35,19 +31,14 @@ Maps = dict[str, NDArray[np.float32]]
 """What outputs hold, (C, H, W) each."""
 
 
-@dataclass(frozen=True)
-class ForeignMatching(StreamedMatching):
-    """What a foreign network finds: confidence, if any, has the size of the disparity."""
-
-    right: Tensor | None = None
-    """Disparity of the right view (1, 1, H, W), where the network finds it, too."""
-
-
-class ForeignNetwork:
-    """A network and its description; `match` and `enlarge` are those of the streamed networks."""
+class ForeignModel:
+    """A network of others and its description, as `model.StereoModel`."""
 
     size: tuple[int, int] | None = None
-    """None: pictures of any size are taken, and brought to that of the network here."""
+    """None: images of any size are taken, and brought to that of the network here."""
+    multiple = 1
+    halo = 64
+    """Nothing is known of how far it looks: so many rows around a band."""
     signed = False
     """Whether disparities below 0 are left: as long as nobody knows which sign they have."""
 
@@ -66,7 +57,7 @@ class ForeignNetwork:
             )
 
     @classmethod
-    def load(cls, path: Path, device: str, precision: str, network_from: str | None) -> "ForeignNetwork":
+    def load(cls, path: Path, device: str, precision: str, network_from: str | None) -> "ForeignModel":
         """Load a network by its description, or an ONNX file of a family that is known.
 
         Raises ModelError, DeviceError, UsageError.
@@ -86,8 +77,18 @@ class ForeignNetwork:
         initial = Session.load(Path(described.initial), device) if described.initial else None
         return cls(described, runner, initial)
 
-    def checked(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
-        """The match size itself. Raises UsageError: what is searched is the network's own affair."""
+    @property
+    def has_confidence(self) -> bool:
+        """One of its outputs is a confidence."""
+        return "confidence" in self.spec.outputs.values()
+
+    @property
+    def says(self) -> str:
+        """What computes, for people."""
+        return f"{self.runner.says} ({self.spec.architecture})"
+
+    def check_search(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
+        """Return the match size. Raises UsageError: what is searched is the network's own affair."""
         if max_disparity is not None:
             raise UsageError(
                 f"{self.runner.name} has no maximum disparity to set", "leave `max_disparity` out"
@@ -95,7 +96,7 @@ class ForeignNetwork:
         return size
 
     def fitting(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of pictures reduced, where they are larger, to what the network takes at once."""
+        """Return rows and columns of images, reduced where they are larger than what the network takes."""
         if self.spec.fixed_size is None:
             return height, width
         rows, columns = self.spec.fixed_size
@@ -103,77 +104,67 @@ class ForeignNetwork:
         return max(1, round(times * height)), max(1, round(times * width))
 
     def departure(self, height: int, width: int) -> str | None:
-        """Say in how many tiles pictures of so many rows and columns are worked on; None: in one."""
-        count = len(list(self._tiles(height, width)))
+        """Say in how many tiles images of so many rows and columns are processed; None: in one."""
+        count = len(self._tiles(height, width))
         if count == 1 or self.spec.fixed_size is None:
             return None
         rows, columns = self.spec.fixed_size
-        return f"pictures of {width} x {height} px are worked on in {count} tiles of {columns} x {rows}"
+        return f"images of {width}x{height} are processed in {count} tiles of {columns}x{rows}"
 
-    def footprint(self, width: int, height: int, **asked: bool) -> Footprint:
-        """Nothing is known of the memory that it takes."""
-        return Footprint(lambda strip: 0, rows=(height, height, height))
+    def memory(self, height: int, width: int) -> int:
+        """Return 0: nothing is known of the memory that it takes."""
+        return 0
 
     def match(
         self,
-        rows: Rows,
-        height: int,
-        width: int,
-        max_disparity: int | None = None,
+        left: Pixels,
+        right: Pixels,
         *,
-        strip: int | None = None,
+        max_disparity: int | None = None,
         confidence: bool = False,
+        attended: bool = False,
         progress: Progress | None = None,
-    ) -> ForeignMatching:
-        """Match a pair of rows in [0, 1] of any size, as `StreamedPASMnet.match` does."""
-        maps = self._found(rows(0, height), 1, progress)
+    ) -> Match:
+        """Match a pair, see `model.StereoModel`."""
+        maps = self._compute(left, right, 1, progress)
         if not self.signed:  # below 0 by a hundredth, most likely, for which files have no place
             maps |= {name: np.maximum(each, 0) for name, each in maps.items() if name in DISPARITIES}
-        sure = maps.get("confidence")
-        right = maps.get("right disparity")
-        return ForeignMatching(
-            torch.from_numpy(maps["disparity"])[None],
-            torch.ones(1, -(-height // 4), -(-width // 4)),
-            None if sure is None or not confidence else torch.from_numpy(sure).clamp(0, 1),
-            None if right is None else torch.from_numpy(right)[None],
-        )
+        sure = maps["confidence"].clip(0, 1) if confidence and "confidence" in maps else None
+        return Match(maps["disparity"], sure, None, maps.get("right disparity"))
 
-    def enlarge(
-        self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
-    ) -> None:
-        """Enlarge a pair, as `StreamedPASSRnet.enlarge` does."""
+    def upscale(
+        self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
+    ) -> tuple[Pixels, ...]:
+        """Upscale a pair, see `model.StereoModel`."""
         assert self.spec.scale is not None
-        maps = self._found(rows(0, height), self.spec.scale, None)
-        for view, side in enumerate(("left", "right")[: 2 if both else 1]):
-            write(view, 0, torch.from_numpy(maps[side]))
+        maps = self._compute(left, right, self.spec.scale, progress)
+        made = []
+        for name, image in (("left", left), ("right", right))[: 2 if both else 1]:
+            planes = torch.from_numpy(maps[name]).movedim(-1, 0)
+            made.append(to_pixels(planes, image.dtype).numpy().astype(image.dtype, copy=False))
+        return tuple(made)
 
-    def _found(self, both: Tensor, scale: int, progress: Progress | None) -> Maps:
-        """What is found of a pair (2, 3, H, W) in [0, 1], tile by tile."""
-        pair = both.cpu().numpy()
-        height, width = pair.shape[2:]
-        cut = list(self._tiles(height, width))
-        if len(cut) == 1:
-            return self._of_tile(pair, scale)
-        maps: Maps = {}
-        for count, tile in enumerate(cut, 1):
-            weights = tile.weights.repeat(scale, 0).repeat(scale, 1)
-            rows, columns = (
-                slice(scale * part.start, scale * part.stop) for part in (tile.rows, tile.columns)
-            )
-            found_here = self._of_tile(pair[:, :, tile.rows, tile.columns], scale)
-            found_here.pop("right disparity", None)  # of which each tile sees the other end
-            for name, found in found_here.items():
-                shape = len(found), scale * height, scale * width
-                maps.setdefault(name, np.zeros(shape, np.float32))[:, rows, columns] += weights * found
-            if progress is not None:
-                progress(count / len(cut))
-        return maps
+    def _compute(self, left: Pixels, right: Pixels, scale: int, progress: Progress | None) -> Maps:
+        """Return the outputs for a pair, (scale H, scale W) or with channels behind, tile by tile."""
+        pair = torch.cat([to_network(torch.from_numpy(plain_array(each))) for each in (left, right)]).numpy()
+        parts = self._tiles(*left.shape[:2])
 
-    def _tiles(self, height: int, width: int) -> Any:
+        def compute(rows: slice, columns: slice, progress: Progress) -> Maps:
+            found = self._of_tile(pair[:, :, rows, columns], scale)
+            if len(parts) > 1:
+                found.pop("right disparity", None)  # of which each tile sees the other end
+            return {
+                name: values[0] if len(values) == 1 else np.moveaxis(values, 0, -1)
+                for name, values in found.items()
+            }
+
+        return join(parts, compute, scale=scale, progress=progress)
+
+    def _tiles(self, height: int, width: int) -> list[Tile]:
         size = self.spec.fixed_size or (height, width)
         shared = self.spec.shared if self.spec.fixed_size else (0, 0)
         middle = LEANING if self.spec.task == "disparity" else 0.5
-        return tiles(height, width, size, shared, middle)
+        return list(tiles(height, width, size, shared, middle))
 
     def _of_tile(self, pair: NDArray[np.float32], scale: int) -> Maps:
         """What is found of a pair that is no larger than the network takes."""

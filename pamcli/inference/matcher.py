@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.full_size import along_edges
 from pamcli.imaging.resize import nearest
+from pamcli.inference.budget import MemoryBudget
 from pamcli.inference.consistency import agreement, seen_by_both
-from pamcli.inference.device import Compute
-from pamcli.inference.foreign import ForeignMatching, ForeignNetwork
-from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
+from pamcli.inference.loading import load, portions
 from pamcli.inference.match_size import (
     NARROWEST,
     SMALLEST_SIDE,
@@ -25,13 +22,10 @@ from pamcli.inference.match_size import (
     matched_size,
     resized,
 )
-from pamcli.inference.memory import GivingBack, memory_errors
-from pamcli.inference.onnx_file import OnnxNetwork
-from pamcli.inference.pictures import PairRows, Pixels, moved
-from pamcli.networks.blocks import upsample
-from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
+from pamcli.inference.model import StereoModel
+from pamcli.inference.pictures import Pixels, check_pair, moved
+from pamcli.inference.tiles import Progress
 from pamcli.registry.catalog import DEFAULT_MATCHING
-from pamcli.streaming.matching import Progress, StreamedMatching
 
 CONFIDENT, DOUBTFUL = 0.9, 0.25
 """Pictures are probably no pair where a smaller share than DOUBTFUL of the pixels is CONFIDENT: of 37 real
@@ -100,7 +94,7 @@ class StereoResult:
         return np.where(known, self.disparity, np.float32(np.nan))
 
 
-class StereoMatcher(NetworkOnDevice):
+class StereoMatcher:
     """A matching network on a device, for any number of pairs.
 
     >>> matcher = StereoMatcher.load()
@@ -110,35 +104,28 @@ class StereoMatcher(NetworkOnDevice):
 
     def __init__(
         self,
-        network: AnyNetwork,
-        spec: AnySpec,
-        compute: Compute,
+        model: StereoModel,
         max_disparity: int | None = None,
         *,
         max_memory: int | None = None,
         match_size: MatchSize = 1.0,
         min_disparity: int = 0,
     ) -> None:
-        """The network as it is now: a copy is made for inference. The other arguments are those of `load`.
+        """Use a model for matching. The other arguments are those of `load`.
 
-        Raises UsageError: a maximum disparity that leaves nothing to search, a size that cannot be.
+        Raises UsageError: a maximum disparity that leaves nothing to search, a match size that cannot be.
         """
         if max_disparity is not None and max_disparity < max(1, min_disparity + 1):
-            raise UsageError(f"a maximum disparity of {max_disparity} px leaves nothing to search")
-        super().__init__(network, spec, compute, max_memory)
+            raise UsageError(
+                f"`max_disparity` {max_disparity} px leaves nothing to search from {min_disparity} px on",
+                "use a larger `max_disparity`, or leave it out",
+            )
+        self.model, self.spec, self.compute = model, model.spec, model.compute
         self.min_disparity = min_disparity
         self.max_disparity = None if max_disparity is None else -(-max_disparity // 16) * 16
-        self.match_size = self._asked_size = check_match_size(match_size)
-        mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)
-        self.sure_at_once = True
-        if isinstance(network, ForeignNetwork):
-            self.sure_at_once = "confidence" in network.spec.outputs.values()
-        self.fixed_search = False  # a maximum disparity cannot be set
-        if isinstance(network, OnnxNetwork | ForeignNetwork):
-            self.fixed_search = True
-            self.match_size = network.checked(self.max_disparity, min_disparity, match_size)
-            mean, std = (0.0,) * 3, (1.0,) * 3  # it normalises by itself
-        self._mean, self._std = (torch.tensor(each, device=compute.device) for each in (mean, std))
+        self._asked_size = check_match_size(match_size)
+        self.match_size = model.check_search(self.max_disparity, min_disparity, match_size)
+        self._budget = MemoryBudget(model, max_memory)
 
     @classmethod
     def load(
@@ -157,8 +144,8 @@ class StereoMatcher(NetworkOnDevice):
 
         `weights`: a registered name, a path (of an .onnx file or the description of a network, too), or
         hf:owner/repo/file.safetensors[@revision]; a `Path` is always a path. `device`: auto, cpu, cuda,
-        cuda:N, mps; of .onnx files also tensorrt, openvino, coreml. `precision`: auto, fp32, bf16, fp16,
-        int8. `max_disparity`: a number of pixels, which is rounded up to a multiple of 16 (the attention
+        cuda:N, mps; of .onnx files also tensorrt, openvino, coreml. `precision`: auto, fp32, bf16, fp16.
+        `max_disparity`: a number of pixels, which is rounded up to a multiple of 16 (the attention
         looks a little further where its network needs that to find all below it), None for no limit, or
         "stored" for the prior that the weights were trained with. `max_memory`: bytes that the program may
         take in all, on the device; None: what is comfortable. `match_size`: in which size pictures are
@@ -169,47 +156,38 @@ class StereoMatcher(NetworkOnDevice):
         runs.
         Raises ModelError, DeviceError, UsageError.
         """
-        network, spec, compute = load(weights, device, precision, network_from=network_from)
+        model = load(weights, device, precision, network_from=network_from)
+        spec = model.spec
         if spec.row.task != "disparity":
             what = f"{weights} is a {spec.architecture}, which finds no disparity"
             raise ModelError(what, f"use {DEFAULT_MATCHING}")
         limit = spec.max_disparity if max_disparity == "stored" else max_disparity
         size = spec.row.match_size if match_size is None else match_size
-        return cls(
-            network, spec, compute, limit, max_memory=max_memory, match_size=size, min_disparity=min_disparity
-        )
+        return cls(model, limit, max_memory=max_memory, match_size=size, min_disparity=min_disparity)
 
     def departure(self, height: int, width: int) -> str | None:
-        """Say what is done to pictures of a size (px) that the network itself does not do; None: nothing.
+        """Say what is done to images of a size (px) that the network itself does not do; None: nothing.
 
-        Only an exported network departs from itself: its size or its search is fixed.
+        Only a model of a fixed size or search departs from its network.
         """
         views = height, width + abs(self.min_disparity)
         rows, columns = self._matched_size(*views)
-        if isinstance(self.network, ForeignNetwork):
-            return self.network.departure(rows, columns)
-        wanted = matched_size(self._for_wider(self._asked_size, views[1]), *views)
-        multiple = self.spec.row.multiple
-        full = tuple(-(-side // multiple) * multiple for side in (rows, columns))
-        said = []
-        if (rows, columns) != wanted:
-            taken = "as they are" if (rows, columns) == views else f"at {columns} x {rows}"
-            said.append(f"matched {taken}, by the network itself at {wanted[1]} x {wanted[0]}")
-        if self.size not in (None, full):
-            said.append(self._padded())
-        if not said:
-            return None
-        better = ""
-        if (rows, columns) != wanted and self.size is not None:
-            better = f": export it for {wanted[0]}x{wanted[1]}, rows x columns, or for any size"
-        return f"pictures of {width} x {height} px are {', and '.join(said)}{better}"
+        said = [self.model.departure(rows, columns)]
+        if self.model.fitting(*views) is None:
+            wanted = matched_size(self._for_wider(self._asked_size, views[1]), *views)
+            if (rows, columns) != wanted:
+                better = f"{wanted[1]}x{wanted[0]}"
+                said.insert(0, f"images of {width}x{height} are matched at {columns}x{rows}, not at {better}")
+                if self.model.size is not None:
+                    said.append(f"export the network for {better}, or for any size")
+        return "; ".join(each for each in said if each) or None
 
     def __call__(
         self,
         left: Pixels,
         right: Pixels,
         *,
-        extras: Collection[str] = EXTRAS,
+        extras: Collection[str] = (),
         progress: Progress | None = None,
     ) -> StereoResult:
         """Match a rectified pair of (H, W, 3) RGB arrays: uint8, uint16, or floating-point in [0, 1].
@@ -224,7 +202,7 @@ class StereoMatcher(NetworkOnDevice):
             raise UsageError(
                 f"no result is called {sorted(unknown)[0]!r}", f"known: {', '.join(sorted(EXTRAS))}"
             )
-        PairRows(left, right, smallest=SMALLEST_SIDE)  # of what is given, for its errors
+        check_pair(left, right, SMALLEST_SIDE)
         least, limit = self.min_disparity, self.max_disparity
         if not least:
             return self._found(left, right, extras, limit, progress)
@@ -247,9 +225,10 @@ class StereoMatcher(NetworkOnDevice):
 
     def _matched_size(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns in which pictures are matched; `auto` is what fits, for a foreign network."""
-        if isinstance(self.network, ForeignNetwork) and self.match_size == "auto":
-            return self.network.fitting(height, width)
-        return matched_size(self._for_wider(self.match_size, width), height, width, self.size)
+        fitting = self.model.fitting(height, width) if self.match_size == "auto" else None
+        return fitting or matched_size(
+            self._for_wider(self.match_size, width), height, width, self.model.size
+        )
 
     def _for_wider(self, size: MatchSize, width: int) -> MatchSize:
         """A width to match pictures at, as that of views that `min_disparity` has made wider."""
@@ -279,8 +258,7 @@ class StereoMatcher(NetworkOnDevice):
         back = 1 + ("right_disparity" in extras) if columns < width else 0
         work = [float(rows * columns)] * passes + [BRINGING_BACK * height * width] * back
         told = portions(progress, work)
-        pair = PairRows(*views, multiple=self.spec.row.multiple, size=self.size)
-        found = self._result(pair, extras, max_disparity, (left, right), told[:passes])
+        found = self._result(views, extras, max_disparity, (left, right), told[:passes])
         if views[0] is left:
             return found
         found = replace(found, matched_size=(rows, columns))
@@ -296,75 +274,52 @@ class StereoMatcher(NetworkOnDevice):
 
     def _result(
         self,
-        pair: PairRows,
+        views: tuple[Pixels, Pixels],
         extras: Collection[str],
         max_disparity: int | None,
         given: tuple[Pixels, Pixels],
         told: Sequence[Progress],
     ) -> StereoResult:
-        """`given`: the pictures that those of the pair were made from. `told`: about each pass."""
-        sure, twice = "confidence" in extras, self._twice(extras)
-        height, width = given[0].shape[:2]
-        pixels = pair.height * pair.width + (height * width if given[0] is not pair.views[0] else 0)
-        strip = self._strip(pair, given, 4 * pixels * (1 + 2 * twice + 2 * sure))
-        right_disparity = visible = confidence = None
-        message = f"not enough memory for a pair of {width} x {height} pixels"
-        with torch.inference_mode(), self.compute.exactly(), memory_errors(message):
-            matching = self._match(pair, strip, max_disparity, told[0], confidence=sure)
-            disparity = _array(pair.crop(matching.disparity)[0, 0])
-            valid = matching.valid_left[0].cpu() if "visible" in extras else None
-            if matching.confidence is not None:
-                whole = matching.confidence[None]
-                if not isinstance(matching, ForeignMatching):
-                    whole = upsample(whole, 4)
-                confidence = _array(pair.crop(whole)[0, 0])
-            right = matching.right if isinstance(matching, ForeignMatching) else None
-            del matching
-            if twice:
-                if right is None:
-                    mirrored = self._match(pair.mirrored(), strip, max_disparity, told[1]).disparity
-                    right = pair.crop(mirrored).flip(-1)
-                    del mirrored
-                right_disparity = _array(right[0, 0])
-                del right
-                if valid is not None:
-                    visible = seen_by_both(disparity, right_disparity, valid, pair.above)
-                if sure and confidence is None:
-                    confidence = agreement(disparity, right_disparity)
+        """Match images as they are. `given`: what they were resized from. `told`: about each pass."""
+        sure, twice, seen = "confidence" in extras, self._twice(extras), "visible" in extras
+        pixels = views[0][..., 0].size + (given[0][..., 0].size if given[0] is not views[0] else 0)
+
+        def run(left: Pixels, right: Pixels, progress: Progress, *, first: bool) -> dict[str, NDArray[Any]]:
+            def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, NDArray[Any]]:
+                found = self.model.match(
+                    left,
+                    right,
+                    max_disparity=max_disparity,
+                    confidence=first and sure,
+                    attended=first and seen,
+                    progress=progress,
+                )
+                return {name: value for name, value in vars(found).items() if value is not None}
+
+            results = 4 * pixels * (1 + 2 * twice + 2 * sure)
+            found = self._budget.run(compute, left, right, results=results, given=given, progress=progress)
+            progress(1)
+            return found
+
+        found = run(*views, told[0], first=True)
+        disparity, confidence = found["disparity"], found.get("confidence")
+        right_disparity = visible = None
+        if twice:
+            right_disparity = found.get("right_disparity")
+            if right_disparity is None:
+                mirrored = run(views[1][:, ::-1], views[0][:, ::-1], told[1], first=False)["disparity"]
+                right_disparity = np.ascontiguousarray(mirrored[:, ::-1])
+            if seen:
+                visible = seen_by_both(disparity, right_disparity, found.get("attended"))
+            if sure and confidence is None:
+                confidence = agreement(disparity, right_disparity)
         returned = right_disparity if "right_disparity" in extras else None
         return StereoResult(disparity, returned, visible, confidence)
 
     def _twice(self, extras: Collection[str]) -> bool:
-        """Whether the other view is matched, too: a network that is not sure by itself is asked twice."""
-        asked = {"right_disparity", "visible"} | (set() if self.sure_at_once else {"confidence"})
+        """Return True if the other image is matched, too: a model that is not sure by itself is asked twice."""
+        asked = {"right_disparity", "visible"} | (set() if self.model.has_confidence else {"confidence"})
         return bool(asked & set(extras))
-
-    def _match(
-        self,
-        pair: PairRows,
-        strip: int,
-        max_disparity: int | None,
-        told: Progress,
-        *,
-        confidence: bool = False,
-    ) -> StreamedMatching:
-        """Match the padded pair."""
-
-        mean, std = (of.repeat(pair.width) for of in (self._mean, self._std))
-        if strip < pair.height:
-            told = GivingBack(told, pair.height * pair.width)
-
-        def rows(first: int, last: int) -> Tensor:
-            views = pair(first, last).to(self.compute.device)
-            # The colours of a row as one dimension: ten times as fast as three at a time.
-            views.permute(0, 2, 3, 1).flatten(2).sub_(mean).div_(std)
-            return views
-
-        found: StreamedMatching = self.streamed.match(
-            rows, pair.height, pair.width, max_disparity, strip=strip, confidence=confidence, progress=told
-        )
-        told(1)
-        return found
 
 
 def _brought_back(
@@ -394,7 +349,3 @@ def _brought_back(
         (large["right_disparity"],) = back(1, found.right_disparity)
     return replace(found, disparity=disparity, **large)
 
-
-def _array(values: Tensor) -> NDArray[Any]:
-    """A contiguous array of its own."""
-    return np.array(values.cpu().numpy(), order="C")

@@ -1,6 +1,6 @@
-"""Refuse what cannot fit before it is tried: a system that runs out of memory kills without a word.
+"""Memory: what is free, what this process has taken, and how errors of it are reported.
 
-A network computes as many rows at a time as pay, and no more than fit.
+What cannot fit is refused before it is tried: a system that runs out of memory kills without a word.
 """
 
 import ctypes
@@ -17,8 +17,6 @@ from typing import TypeVar
 import torch
 
 from pamcli.errors import DeviceError
-from pamcli.inference import PAIRS_AT_ONCE
-from pamcli.streaming.footprint import Footprint
 
 Result = TypeVar("Result")
 
@@ -26,13 +24,8 @@ MEMINFO = Path("/proc/meminfo")
 OWN_CGROUP = Path("/proc/self/cgroup")
 OWN_PAGES = Path("/proc/self/statm")
 CGROUP = Path("/sys/fs/cgroup")
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of malloc.h
-KEPT = 2**26, 2**29
-LARGEST_BLOCK = 2**25
-"""Bytes: of freed memory that is kept; and of blocks that may be cut from it, the most that glibc takes."""
-COMFORTABLE = 0.7
-"""Share of the free memory that is taken without being asked for more."""
-HINT = "reduce the pictures, or use a device with more memory"
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of malloc.h
+HINT = "use smaller images, or a device with more memory"
 
 
 @contextmanager
@@ -64,47 +57,6 @@ def free_memory(device: torch.device) -> int | None:
     return max(0, min([free, *_left_in_groups()]))
 
 
-def choose_strip(
-    footprint: Footprint,
-    *,
-    width: int,
-    height: int,
-    pictures: int,
-    device: torch.device,
-    max_memory: int | None = None,
-    taken: int = 0,
-) -> int:
-    """Rows to compute at a time of a pair of `width` x `height` px: all, or as many as pay, or as fit.
-
-    `max_memory`: bytes that the program may take in all, of which it had `taken` some before it was given
-    pictures; those of a pair take `pictures`, and a batch holds several pairs. Raises DeviceError where even
-    the thinnest strip needs more than that, or than is free.
-    """
-    least, most, multiple = footprint.rows
-    free = free_memory(device)
-    allowed = None if max_memory is None else max_memory - taken - PAIRS_AT_ONCE * pictures
-    needed = min(footprint.peak(least), footprint.peak(most))
-    if allowed is not None and needed > allowed:
-        raise DeviceError(
-            f"a pair of {width} x {height} pixels does not fit into {readable(max_memory)} of memory",
-            f"`max_memory` {readable(taken + PAIRS_AT_ONCE * pictures + needed)} is the least that would do",
-        )
-    if free is not None and needed > free:
-        raise DeviceError(
-            f"a pair of {width} x {height} pixels needs at least {readable(needed)} of memory, "
-            f"{readable(free, math.floor)} are free",
-            HINT,
-        )
-    limits = [
-        limit for limit in (allowed, None if free is None else int(COMFORTABLE * free)) if limit is not None
-    ]
-    strip = most
-    while strip > least and any(footprint.peak(strip) > limit for limit in limits):
-        strip = max(least, (strip - 1) // multiple * multiple)
-    # A small picture in strips takes more than as a whole.
-    return strip if footprint.peak(strip) < footprint.peak(most) else most
-
-
 def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> str:
     """Bytes in GB with two decimals, or in MB."""
     assert count is not None
@@ -112,63 +64,22 @@ def readable(count: int | None, rounded: Callable[[float], int] = math.ceil) -> 
     return f"{megabytes}MB" if megabytes < 1000 else f"{rounded(count / 1e7) / 100:.2f}GB"
 
 
-def keep_freed_memory(allowed: int | None = None) -> None:
-    """Have glibc keep freed memory, and use it again: a tenth of what is `allowed`, 64 to 512 MB.
+def keep_freed_memory() -> None:
+    """Have glibc keep all memory that is freed for its next use, as much as the program ever took at a time.
 
-    Else it is given back and demanded anew with every layer, which took a third of the time; with 64 MB alone
-    7 % of a pair of 1248 x 384 px. Elsewhere than on Linux nothing happens.
+    Otherwise the layers of a network demand the same blocks from the system again and again, which takes a
+    tenth to a third of the time. Elsewhere than on Linux nothing happens.
     """
-    least, most = KEPT
-    kept = least if allowed is None else max(least, min(allowed // 10, most))
-    if kept > _told.get(_TRIM_THRESHOLD, 0):  # what was asked for before may be more
-        _tell_malloc({_MMAP_THRESHOLD: LARGEST_BLOCK, _TRIM_THRESHOLD: kept})
-
-
-def keep_all_memory() -> None:
-    """Have glibc keep all memory that is freed, as much as the program ever took at a time, for its next use.
-
-    For training, whose layers ask for the same blocks again and again, larger ones than `keep_freed_memory`
-    has it keep. Elsewhere than on Linux nothing happens.
-    """
-    _tell_malloc({_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**28})
+    with suppress(OSError, AttributeError, TypeError):
+        tell = ctypes.CDLL(None).mallopt
+        for parameter, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26)):
+            tell(parameter, value)
 
 
 def give_back_freed_memory() -> None:
     """Give freed memory back to the system, where glibc has kept it."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-class GivingBack:
-    """Progress of a large pair in strips, on whose way freed memory is given back ever again.
-
-    Else the gaps between rows that are held add up: at 3840 x 2160 px to 60 MB of 1 GB, for 4 % of the time.
-    """
-
-    LARGE, EVERY = 4_000_000, 1_000_000
-    """Pixels of a pair for which it is done, and after which."""
-
-    def __init__(self, told: Callable[[float], None], pixels: int) -> None:
-        self.told, self.pixels, self._done = told, pixels, 0.0
-
-    def __call__(self, share: float) -> None:
-        """Tell what share of the work is done."""
-        self.told(share)
-        due = share == 1 or (share - self._done) * self.pixels >= self.EVERY
-        if self.pixels > self.LARGE and due:
-            give_back_freed_memory()
-            self._done = share
-
-
-_told: dict[int, int] = {}
-
-
-def _tell_malloc(settings: dict[int, int]) -> None:
-    _told.update(settings)
-    with suppress(OSError, AttributeError, TypeError):
-        tell = ctypes.CDLL(None).mallopt
-        for parameter, value in settings.items():
-            tell(parameter, value)
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""Networks as ONNX files: run by ONNX Runtime, and made, held against PyTorch before they are handed out.
-
-They do what the streamed networks do, for the whole picture at once.
-"""
+"""Networks of pam as ONNX files: run by ONNX Runtime, and exported, held against PyTorch before they are kept."""
 
 import hashlib
 import logging
@@ -21,22 +18,24 @@ from pamcli.errors import DeviceError, ModelError, UsageError
 from pamcli.inference.device import Compute
 from pamcli.inference.match_size import MatchSize
 from pamcli.inference.memory import HINT, free_memory, readable
+from pamcli.inference.model import Match, predicted_memory
+from pamcli.inference.pictures import Pixels, padding, plain_array, to_network, to_pixels
 from pamcli.inference.providers import ON_CPU, library, open_session, running
-from pamcli.inference.whole import whole_footprint
+from pamcli.inference.tiles import Progress
+from pamcli.networks.blocks import convert, fold_batch_norms, upsample
+from pamcli.networks.parallax import valid_mask
 from pamcli.networks.pasmnet import SIZE_MULTIPLE
 from pamcli.registry.architectures import IMAGE_MEAN, IMAGE_STD
 from pamcli.registry.load import Network
 from pamcli.registry.spec import ModelSpec
-from pamcli.streaming.footprint import Footprint
-from pamcli.streaming.matching import Progress, StreamedMatching, lowered
-from pamcli.streaming.passrnet import Write
-from pamcli.streaming.rolling import Rows, folded
 
 SUFFIX = ".onnx"
 DYNAMIC = "dynamic"  # the size of a file that takes pictures of any
 
 OPSET = 18
 LARGEST_SIDE = 8160  # pixels of a picture that a file of any size is made for; memory ends long before
+EXPORTED_MEMORY = 3
+"""Times the memory of PyTorch: ONNX Runtime holds whole maps, and more of them."""
 SHIFT = 12  # disparity of the pair that the check is made with, in pixels
 
 MOST = {"fp32": {"px": 1e-3, "grey levels": 0.5}, "fp16": {"px": 0.1, "grey levels": 0.5}}
@@ -69,8 +68,12 @@ def is_exported(path: Path) -> bool:
         return True
 
 
-class OnnxNetwork:
-    """A network of `export`; `match` and `enlarge` are those of the streamed networks."""
+class OnnxModel:
+    """A network of `export`, as `model.StereoModel`."""
+
+    halo = 0  # it takes whole images, of its own size where it has one
+    has_confidence = True
+    says: str | None = None
 
     def __init__(self, model: Path | bytes, device: str = "auto", precision: str = "auto") -> None:
         """`model`: a file, or its bytes. `device`: auto, or one of ONNX Runtime's, see `providers`.
@@ -105,54 +108,82 @@ class OnnxNetwork:
             said = f"{name} computes in {stored}, not in {precision}"
             raise UsageError(said, "`precision` auto takes that of the file")
         self.compute = Compute(torch.device("cpu"), stored, f"onnxruntime {where}")
+        self.multiple = self.spec.row.multiple
 
-    def checked(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
-        """The match size that is possible: what is searched is fixed in the file. Raises UsageError."""
+    def check_search(self, max_disparity: int | None, min_disparity: int, size: MatchSize) -> MatchSize:
+        """Return the match size that is possible: what is searched is fixed in the file. Raises UsageError."""
         limit = self.spec.max_disparity
         if max_disparity != limit or (limit is not None and (min_disparity or size not in (1, "auto"))):
             searched = (
                 "any disparity"
                 if limit is None
-                else f"disparities from 0 to {limit} px, in the pictures' own size,"
+                else f"disparities from 0 to {limit} px, at the images' own size,"
             )
-            raise UsageError(f"the exported network searches {searched} alone", "export it anew")
+            raise UsageError(f"the exported network searches {searched} alone", "export it again")
         return size if limit is None else 1.0
 
-    def footprint(self, width: int, height: int, **asked: bool) -> Footprint:
-        """Memory that a padded pair takes; that of a GPU is ONNX Runtime's affair."""
+    def departure(self, height: int, width: int) -> str | None:
+        """Say that images are padded, see `model.StereoModel`."""
+        if self.size in (None, (height, width)):
+            return None
+        return f"images of {width}x{height} are padded to {self.size[1]}x{self.size[0]}, the exported size"
+
+    def fitting(self, height: int, width: int) -> tuple[int, int] | None:
+        """Return None: images are padded, not reduced."""
+        return None
+
+    def memory(self, height: int, width: int) -> int:
+        """Predict the bytes that images take; that of a GPU is ONNX Runtime's affair."""
         if self.session.get_providers()[0] != ON_CPU:
-            return Footprint(lambda strip: 0, rows=(height, height, height))
-        return whole_footprint(self.spec, width, height)
+            return 0
+        above, beside = padding(height, width, self.multiple, self.size)
+        return EXPORTED_MEMORY * predicted_memory(self.spec, height + above, width + beside)
 
     def match(
         self,
-        rows: Rows,
-        height: int,
-        width: int,
-        max_disparity: int | None = None,
+        left: Pixels,
+        right: Pixels,
         *,
-        strip: int | None = None,
+        max_disparity: int | None = None,
         confidence: bool = False,
+        attended: bool = False,
         progress: Progress | None = None,
-    ) -> StreamedMatching:
-        """Match a pair of rows in [0, 1], as `StreamedPASMnet.match` does."""
-        disparity, received, sure = self._run(rows(0, height))
-        return StreamedMatching(disparity, received, sure if confidence else None)
+    ) -> Match:
+        """Match a pair, see `model.StereoModel`."""
+        above, beside = padding(*left.shape[:2], self.multiple, self.size)
+        disparity, received, sure = self._run(left, right, above, beside)
+        inside = slice(above, None), slice(left.shape[1])
+        valid = None
+        if attended:
+            valid = valid_mask(received)[0].repeat_interleave(4, 0).repeat_interleave(4, 1)[inside].numpy()
+        shown = upsample(sure[None], 4)[0, 0][inside].contiguous().numpy() if confidence else None
+        return Match(disparity[0, 0][inside].contiguous().numpy(), shown, valid)
 
-    def enlarge(
-        self, rows: Rows, height: int, width: int, write: Write, *, both: bool, strip: int | None = None
-    ) -> None:
-        """Enlarge a pair, as `StreamedPASSRnet.enlarge` does."""
-        for view, picture in enumerate(self._run(rows(0, height))[: 2 if both else 1]):
-            write(view, 0, picture[0])
+    def upscale(
+        self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None
+    ) -> tuple[Pixels, ...]:
+        """Upscale a pair, see `model.StereoModel`."""
+        above, beside = padding(*left.shape[:2], self.multiple, self.size)
+        scale = self.spec.scale or 1
+        found = self._run(left, right, above, beside)[: 2 if both else 1]
+        images = zip(found, (left, right), strict=False)
+        inside = (..., slice(scale * above, None), slice(scale * left.shape[1]))
+        return tuple(
+            to_pixels(made[0][inside], image.dtype).numpy().astype(image.dtype, copy=False)
+            for made, image in images
+        )
 
-    def _run(self, both: Tensor) -> list[Tensor]:
-        views = both.cpu().numpy()
-        with running("the network", "export it anew"):
-            found = self.session.run(None, {"left": views[:1], "right": views[1:]})
-        expected = [(self.spec.scale or 1) * side for side in views.shape[2:]]
+    def _run(self, left: Pixels, right: Pixels, above: int, beside: int) -> list[Tensor]:
+        images = [to_network(torch.from_numpy(plain_array(each)), above, beside) for each in (left, right)]
+        return self.run_padded(*images)
+
+    def run_padded(self, left: Tensor, right: Tensor) -> list[Tensor]:
+        """Run the network on padded images (1, 3, H, W) in [0, 1]. Raises ModelError."""
+        with running("the network", "export it again"):
+            found = self.session.run(None, {"left": left.numpy(), "right": right.numpy()})
+        expected = [(self.spec.scale or 1) * side for side in left.shape[2:]]
         if list(found[0].shape[2:]) != expected:
-            raise ModelError("the network gives another size than its file says", "export it anew")
+            raise ModelError("the network gives another size than its file says", "export it again")
         return [torch.from_numpy(each) for each in found]
 
 
@@ -209,14 +240,14 @@ def export(
     least = spec.row.multiple
     shown = size or (3 * SIZE_MULTIPLE, 4 * SIZE_MULTIPLE)
     tried = tuple(-(-side // least) * least for side in shown)
-    needed = whole_footprint(spec, tried[1], tried[0]).peak(tried[0])
+    needed = EXPORTED_MEMORY * predicted_memory(spec, *tried)
     free = free_memory(torch.device("cpu"))
     if free is not None and needed > free:
         side = f"{tried[0]}x{tried[1]}"
         raise DeviceError(f"{side} needs {readable(needed)} of memory, {readable(free)} are free", HINT)
-    exact = folded(network)
+    exact = fold_batch_norms(network)
     plain = _wrapped(exact, spec)
-    module = _wrapped(_halved(folded(network), matching), spec) if half else plain
+    module = _wrapped(_halved(fold_batch_norms(network), matching), spec) if half else plain
     above, beside = (padded - side for padded, side in zip(tried, shown, strict=True))
     left, right = (nn.functional.pad(view, (0, beside, above, 0), mode="replicate") for view in _pair(*shown))
     pair = left, right
@@ -230,8 +261,8 @@ def export(
         "padding": f"edges repeated at the top and the right, to multiples of {least}",
     }
     data = _as_onnx(module, pair, least if size is None else None, names, metadata)
-    runtime = OnnxNetwork(data, "cpu")
-    found, quick = _timed(lambda: runtime._run(torch.cat(pair)))
+    runtime = OnnxModel(data, "cpu")
+    found, quick = _timed(lambda: runtime.run_padded(*pair))
     with torch.inference_mode():
         expected, slow = _timed(lambda: plain(*pair))
     unit, per = ("px", 1.0) if matching else ("grey levels", 255.0)
@@ -253,7 +284,7 @@ def _wrapped(network: Network, spec: ModelSpec) -> nn.Module:
 
 def _halved(network: Any, matching: bool) -> Any:
     """Convolutions in fp16, whatever they are given; attention and results stay float32."""
-    network = lowered(network, torch.float16) if matching else network.half()
+    network = convert(network, torch.float16) if matching else network.half()
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             layer.register_forward_pre_hook(lambda layer, given: (given[0].to(layer.weight.dtype),))

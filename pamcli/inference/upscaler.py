@@ -11,12 +11,12 @@ from torch import Tensor
 
 from pamcli.errors import ModelError, UsageError
 from pamcli.imaging.resize import imresize_to
-from pamcli.inference.device import Compute
-from pamcli.inference.loading import AnyNetwork, AnySpec, NetworkOnDevice, load, portions
-from pamcli.inference.memory import memory_errors
-from pamcli.inference.pictures import PairRows, Pixels, write_rows
+from pamcli.inference.budget import MemoryBudget
+from pamcli.inference.loading import load, portions
+from pamcli.inference.model import StereoModel
+from pamcli.inference.pictures import Pixels, check_pair
+from pamcli.inference.tiles import Progress
 from pamcli.registry.catalog import DEFAULT_UPSCALING
-from pamcli.streaming.matching import Progress
 
 SMALLEST_SIDE = 8
 FLIPS = ((False, False), (True, False), (False, True), (True, True))
@@ -28,7 +28,7 @@ SUMS: dict[np.dtype[Any], np.dtype[Any]] = {
 """What holds the sum of four pictures, and two more."""
 
 
-class StereoUpscaler(NetworkOnDevice):
+class StereoUpscaler:
     """A PASSRnet or PASSRnet 2 on a device, for any number of pairs.
 
     >>> upscaler = StereoUpscaler.load()
@@ -37,22 +37,22 @@ class StereoUpscaler(NetworkOnDevice):
 
     def __init__(
         self,
-        network: AnyNetwork,
-        spec: AnySpec,
-        compute: Compute,
+        model: StereoModel,
         *,
         max_memory: int | None = None,
         ensemble: bool = False,
         scale: float | None = None,
     ) -> None:
-        """The network as it is now: a copy is made for inference. `max_memory` as of `StereoMatcher`.
+        """Use a model for super-resolution. `max_memory` as of `StereoMatcher`.
 
         `ensemble`: the mean over the flips of the pair, for four times the work. `scale`: how many times both
-        sides become larger, if it is not what the network does: its pictures are reduced to that by the
+        sides become larger, if it is not what the network does: its images are reduced to that by the
         bicubic filter that low-resolution pairs of the literature are made with (`imresize`).
         Raises UsageError: a scale that is not above 1, or above the network's.
         """
-        super().__init__(network, spec, compute, max_memory)
+        self.model, self.spec, self.compute = model, model.spec, model.compute
+        self._budget = MemoryBudget(model, max_memory)
+        spec = model.spec
         assert spec.scale is not None
         self.ensemble, self.scale = ensemble, spec.scale if scale is None else scale
         if not 1 < self.scale <= spec.scale:
@@ -79,12 +79,13 @@ class StereoUpscaler(NetworkOnDevice):
         network_from: str | None = None,
     ) -> "StereoUpscaler":
         """Load a network once; arguments and errors as of `StereoMatcher.load`, and of this class."""
-        network, spec, compute = load(weights, device, precision, network_from=network_from)
+        model = load(weights, device, precision, network_from=network_from)
+        spec = model.spec
         if spec.row.task != "superres":
             raise ModelError(
                 f"{weights} is a {spec.architecture}, which enlarges nothing", f"use {DEFAULT_UPSCALING[4]}"
             )
-        return cls(network, spec, compute, max_memory=max_memory, ensemble=ensemble, scale=scale)
+        return cls(model, max_memory=max_memory, ensemble=ensemble, scale=scale)
 
     def __call__(
         self, left: Pixels, right: Pixels, *, progress: Progress | None = None
@@ -137,29 +138,17 @@ class StereoUpscaler(NetworkOnDevice):
     def _enlarge(
         self, left: Pixels, right: Pixels, told: Progress, *, both: bool, kept: int = 0
     ) -> list[Pixels]:
-        pair = PairRows(left, right, smallest=SMALLEST_SIDE, size=self.size)
-        height, width, scale = pair.height, pair.width, self.spec.scale
+        check_pair(left, right, SMALLEST_SIDE)
+        scale = self.spec.scale
         assert scale is not None
         given = (left, right) if both else (left,)
-        times = scale**2 + (self.scale**2 if self.scale < scale else 0)  # of the bytes of a view
-        results = kept + int(sum(times * view.nbytes for view in given))
-        strip = self._strip(pair, (left, right), results, both=both)
-        reading = self.spec.row.reading
-        rows_of_all, written = len(given) * scale * height, [0] * len(given)
+        times = scale**2 + (self.scale**2 if self.scale < scale else 0)  # of the bytes of an image
+        results = kept + int(sum(times * image.nbytes for image in given))
 
-        def rows(first: int, last: int) -> Tensor:
-            if reading and strip < height:  # else they are all read at once
-                told(reading * last / height)
-            return pair(first, last).to(self.compute.device)  # exact: they are enlarged, too
+        def compute(left: Pixels, right: Pixels, progress: Progress) -> dict[str, Pixels]:
+            made = self.model.upscale(left, right, both=both, progress=progress)
+            return dict(zip(("left", "right"), made, strict=False))
 
-        def write(view: int, first: int, picture: Tensor) -> None:
-            write_rows(picture, enlarged[view][first : first + picture.shape[1]])
-            written[view] = first + picture.shape[1]
-            told(reading + (1 - reading) * sum(written) / rows_of_all)
-
-        message = f"not enough memory for a pair of {width} x {height} pixels"
-        with torch.inference_mode(), self.compute.exactly(), memory_errors(message):
-            enlarged = [np.empty((scale * height, scale * width, 3), view.dtype) for view in given]
-            self.streamed.enlarge(rows, height, width, write, both=both, strip=strip)
-        within = slice(scale * pair.above, None), slice(scale * pair.picture_width)
-        return [np.ascontiguousarray(view[within]) for view in enlarged]
+        found = self._budget.run(compute, left, right, scale=scale, results=results, progress=told)
+        told(1)
+        return list(found.values())

@@ -104,6 +104,8 @@ def convolve(
 
 def pointwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Convolve (B, C, H, W) by a 1x1 kernel (C', C, 1, 1)."""
+    if not torch.is_autocast_enabled(x.device.type):
+        x = x.to(weight.dtype)
     return F.conv2d(x, weight, bias, dilation=pointwise_dilation(x))
 
 

@@ -92,6 +92,9 @@ class PASMnet(nn.Module):
         self.cas_pam = CascadedParallaxAttention() if cas_pam is None else cas_pam
         self.refine = Refinement() if refine is None else refine
 
+    HALO = 192
+    """Rows above and below of which the result of a row depends noticeably (scripts/measure_memory.py)."""
+
     def prepared(self, dtype: torch.dtype) -> PASMnet:
         """Copy the network for inference, its convolutions in `dtype`; attention and disparity stay float32."""
         network = fold_batch_norms(self)

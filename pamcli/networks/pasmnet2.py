@@ -136,6 +136,9 @@ class PASMnet2(nn.Module):
         for parameter in self.mask[1].parameters():  # training begins with the mean of the nine
             nn.init.zeros_(parameter)
 
+    HALO = 192
+    """Rows above and below of which the result of a row depends noticeably (scripts/measure_memory.py)."""
+
     def prepared(self, dtype: torch.dtype) -> PASMnet2:
         """Copy the network for inference, its convolutions in `dtype`; attention and disparity stay float32."""
         network = fold_batch_norms(self)

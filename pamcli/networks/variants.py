@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pamcli.networks.blocks import SLOPE, conv, conv_unit, upsample, upsample_cost
+from pamcli.networks.blocks import SLOPE, conv, conv_unit, upsample, upsample_and_join, upsample_cost
 from pamcli.networks.parallax import ParallaxMaps, parallax_maps
 from pamcli.networks.pasmnet import (
     STAGE_STRIDES,
@@ -98,9 +98,9 @@ class CostVolumes(CascadedParallaxAttention):
 
     def forward(self, f1: Tensor, f2: Tensor, f3: Tensor) -> tuple[Costs, Tensor]:
         volume1 = self.stage1(f1)
-        views = self.b2(torch.cat((upsample(f1), f2), 1))
+        views = upsample_and_join(self.b2, f1, f2)
         volume2 = self.stage2(views) + upsample_cost(volume1)
-        views = self.b3(torch.cat((upsample(views), f3), 1))
+        views = upsample_and_join(self.b3, views, f3)
         volume3 = self.stage3(views) + upsample_cost(volume2)
         return [_volume_costs(volume) for volume in (volume1, volume2, volume3)], views
 
@@ -123,7 +123,7 @@ class VolumeStage(Stage):
 
     def forward(self, views: Tensor) -> Tensor:  # type: ignore[override]
         """(2B, C, H, W) to costs (B, D, H, W)."""
-        left, right = self.head(views).chunk(2)
+        left, right = self.head(views).float().chunk(2)
         slices = [torch.cat((left, _shifted(right, d)), 1) for d in range(self.disparities)]
         costs: Tensor = self.body(torch.stack(slices, 2))[:, 0]  # of (B, 2C', D, H, W)
         return costs.float()

@@ -32,14 +32,14 @@ class Architecture:
     name: str
     """Name in weights files, in recipes and for `--network`."""
     task: Task
-    plain: str
-    """Class, or function that makes one, for training and export; called with the scale for super-resolution,
-    and with the fields of a variant where there are such. Called with two views, `max_disparity` and
-    `all_stages`, it gives `disparity`, `initial`, `maps`, `received` and `confidence`; for super-resolution,
-    with two views and `both`, what `passrnet.SuperResolution` has."""
-    streamed: str
-    """Class that runs a plain network row by row, by `match` or `enlarge`, and counts what that takes, by
-    `footprint`; called with it and with the precision to compute in."""
+    network: str
+    """Class, or function that makes one; called with the scale for super-resolution, and with the fields of a
+    variant where there are such. Called with two images, `max_disparity`, `all_stages` and `confidence` it
+    gives `disparity`, `initial`, `maps`, `received` and `confidence`; for super-resolution, with two images
+    and `both`, what `passrnet.SuperResolution` has. Its `prepared` makes it ready for inference, its `halo` is
+    as of `inference.model.StereoModel`."""
+    memory: tuple[float, float]
+    """Bytes at the peak: per pixel of an image, and per pixel and column of it (scripts/measure_memory.py)."""
     parts: tuple[str, ...]
     """What may learn by itself: first words of the keys of its weights, or what `members` makes of them."""
     members: Mapping[str, str] = field(default_factory=dict)
@@ -62,8 +62,6 @@ class Architecture:
     """Sides of the pictures that it takes are multiples of this."""
     variants: type[Variant] | None = None
     """Forms that it has beside the one that is meant where nothing is said."""
-    eight_bits: bool = False
-    """Its streamed form computes in int8, too."""
     sixteen_bits: bool = True
     """`auto` may compute it in bf16, which changes next to nothing."""
     match_size: float | Literal["auto"] = 1.0
@@ -71,8 +69,6 @@ class Architecture:
     searched_beyond: int = 0
     """Matching: pixels by which a search goes on beyond the maximum disparity that a person names, a multiple
     of 16; what is found between columns of coarse attention takes those on both sides of it."""
-    reading: float = 0.0
-    """Super-resolution in strips: share of its time before the first rows are written."""
     shipped: Mapping[str, str] = field(default_factory=dict)
     """Weights that come with pam by name, and what each does."""
     defaults: Mapping[int | None, str] = field(default_factory=dict)
@@ -83,7 +79,7 @@ class Architecture:
     def build(self, scale: int | None, variant: Variant | None) -> Any:
         """Make the plain network, with fresh weights."""
         scales = () if scale is None else (scale,)
-        return loaded(self.plain)(*scales, **({} if variant is None else asdict(variant)))
+        return loaded(self.network)(*scales, **({} if variant is None else asdict(variant)))
 
     def part_of(self, key: str) -> str:
         """Return the part that a weight or module belongs to; a part's own name is such a key, too."""
@@ -101,8 +97,8 @@ _ROWS = (
     Architecture(
         name="pasmnet2",
         task="disparity",
-        plain="pamcli.networks.pasmnet2:PASMnet2",
-        streamed="pamcli.streaming.pasmnet2:StreamedPASMnet2",
+        network="pamcli.networks.pasmnet2:PASMnet2",
+        memory=(110.0, 0.09),
         parts=("features", "stages", "head"),
         members={
             **dict.fromkeys(("E0", "E1", "E2", "E3", "E4", "D0", "D1", "D2", "D3"), "features"),
@@ -115,7 +111,6 @@ _ROWS = (
         changed="before pam 0.3 it was another network: take the weights that come with pam, or train anew",
         normalised=True,
         multiple=32,
-        eight_bits=True,
         match_size="auto",
         searched_beyond=32,
         shipped={"pasmnet2": "disparity of a rectified pair, with sharp edges (the default)"},
@@ -124,8 +119,8 @@ _ROWS = (
     Architecture(
         name="pasmnet",
         task="disparity",
-        plain="pamcli.networks.variants:varied_pasmnet",
-        streamed="pamcli.streaming.pasmnet:StreamedPASMnet",
+        network="pamcli.networks.variants:varied_pasmnet",
+        memory=(110.0, 0.18),
         parts=("hourglass", "cas_pam", "refine"),
         other_terms=("updates", "confidence", *OF_PICTURES),
         recipe="scenes",
@@ -139,8 +134,8 @@ _ROWS = (
     Architecture(
         name="passrnet2",
         task="superres",
-        plain="pamcli.networks.passrnet2:PASSRnet2",
-        streamed="pamcli.streaming.passrnet2:StreamedPASSRnet2",
+        network="pamcli.networks.passrnet2:PASSRnet2",
+        memory=(4000.0, 0.0),
         parts=("first", "blocks", "exchanges", "detail", "last"),
         other_terms=OF_MATCHING,
         recipe="passrnet2",
@@ -157,8 +152,8 @@ _ROWS = (
     Architecture(
         name="passrnet",
         task="superres",
-        plain="pamcli.networks.variants:varied_passrnet",
-        streamed="pamcli.streaming.passrnet:StreamedPASSRnet",
+        network="pamcli.networks.variants:varied_passrnet",
+        memory=(8000.0, 8.0),
         parts=("init_feature", "pam", "upscale"),
         other_terms=OF_MATCHING,
         recipe="superres",
@@ -166,7 +161,6 @@ _ROWS = (
         scale_key="upscale.4.weight",
         variants=PASSRnetVariant,
         sixteen_bits=False,
-        reading=0.5,
         shipped={
             "passrnet-x2": "both views enlarged 2 times, the published network",
             "passrnet-x4": "both views enlarged 4 times, the published network",

@@ -62,12 +62,6 @@ class ModelSpec:
         """What is particular to the network."""
         return ARCHITECTURES[self.architecture]
 
-    @property
-    def streamed(self) -> bool:
-        """The network is computed row by row, in bounded memory; a few variants only on whole pictures."""
-        variant = variant_of(self.architecture, self.variant)
-        return variant is None or variant.streamed
-
     def to_metadata(self) -> dict[str, str]:
         """Strings for a safetensors header; absent values are left out."""
         values = {"pam_format": "1", **asdict(self), "configuration": json.dumps({"variant": self.variant})}

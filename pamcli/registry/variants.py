@@ -22,11 +22,6 @@ class Variant:
         return ",".join(self.changes) or PAPER
 
     @property
-    def streamed(self) -> bool:
-        """It is computed row by row, in bounded memory; else on the whole picture."""
-        return all(change.startswith(("blocks=", "refinement=")) for change in self.changes)
-
-    @property
     def without(self) -> list[str]:
         """Parts of the published network that are not there."""
         absent = {"refinement=none": "refine", "views=left": "pam"}

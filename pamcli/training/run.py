@@ -20,7 +20,7 @@ from pamcli.files.atomic import owned, write_atomically
 from pamcli.files.finding import shown
 from pamcli.inference.device import Compute, processor_has_bf16, reproducible, training_compute
 from pamcli.inference.matcher import StereoMatcher
-from pamcli.inference.memory import keep_all_memory, without_denormals
+from pamcli.inference.memory import keep_freed_memory, without_denormals
 from pamcli.registry.architectures import Task
 from pamcli.registry.catalog import locate, sha256
 from pamcli.registry.load import Network
@@ -158,7 +158,7 @@ def _run(
         )
     checkpoint = _newest(folder, observer) if resumed else None
     compute = training_compute(processes.device(machine.device), recipe.precision)
-    keep_all_memory()
+    keep_freed_memory()
 
     def set_up_and_run() -> RunEnd:
         with ExitStack() as stack:

@@ -22,7 +22,7 @@ import torch
 
 from pamcli.data.open import open_data
 from pamcli.inference.device import training_compute
-from pamcli.inference.memory import keep_all_memory, without_denormals
+from pamcli.inference.memory import keep_freed_memory, without_denormals
 from pamcli.training.distributed import Processes, wrap
 from pamcli.training.examples import Examples, StepBatch, loader
 from pamcli.training.loop import Trainer
@@ -69,7 +69,7 @@ def main() -> None:
         recipe = replace(recipe, crop=(height, width))
     source = open_data(given.data).with_hard_cases(recipe.scenes.hard)
     with tempfile.TemporaryDirectory() as folder, without_denormals():
-        keep_all_memory()
+        keep_freed_memory()
         examples = Examples(
             [(source, 1.0)],
             recipe.task,
