@@ -90,7 +90,9 @@ class MemoryBudget:
                     give_back_freed_memory()
                 return found
             rows = max(self._fewest(height), min(rows, height) // 2)
-            LOG.warning("not enough memory for %dx%d at once: continuing in bands of %d rows", width, height, rows)
+            LOG.warning(
+                "not enough memory for %dx%d at once: continuing in bands of %d rows", width, height, rows
+            )
             if (runtime := getattr(self.model, "runtime", None)) is not None:
                 runtime.forget()
 
@@ -122,7 +124,9 @@ class MemoryBudget:
             limits.append(allowed)
         if free is not None:
             if least > free:
-                raise DeviceError(f"{size} needs {readable(least)} of memory, {readable(free)} are free", HINT)
+                raise DeviceError(
+                    f"{size} needs {readable(least)} of memory, {readable(free)} are free", HINT
+                )
             limits.append(max(least, int(COMFORTABLE * free)))
         if not limits or held + need(height, width) <= min(limits):
             return height + self.model.multiple

@@ -16,9 +16,7 @@ from pamcli.registry.catalog import locate
 from pamcli.registry.load import load_network
 
 
-def load(
-    weights: str | Path, device: str, precision: str, *, network_from: str | None = None
-) -> StereoModel:
+def load(weights: str | Path, device: str, precision: str, *, network_from: str | None = None) -> StereoModel:
     """Load what a `weights` value names.
 
     Args:

@@ -348,4 +348,3 @@ def _brought_back(
     if found.right_disparity is not None:
         (large["right_disparity"],) = back(1, found.right_disparity)
     return replace(found, disparity=disparity, **large)
-

@@ -112,7 +112,9 @@ class TorchModel:
         self.halo: int = network.HALO
         self.runtime = Runtime(compute)
         mean, std = (IMAGE_MEAN, IMAGE_STD) if spec.row.normalised else ((0.0,) * 3, (1.0,) * 3)
-        self._mean, self._std = (torch.tensor(each, device=compute.device).view(3, 1, 1) for each in (mean, std))
+        self._mean, self._std = (
+            torch.tensor(each, device=compute.device).view(3, 1, 1) for each in (mean, std)
+        )
 
     def match(
         self,
@@ -143,9 +145,7 @@ class TorchModel:
         with self._telling(progress):
             key = max_disparity, confidence, attended
             found = self.runtime(program, key, plain_array(left), plain_array(right))
-        return Match(
-            found[0], found[1] if confidence else None, found[-1] if attended else None
-        )
+        return Match(found[0], found[1] if confidence else None, found[-1] if attended else None)
 
     def upscale(
         self, left: Pixels, right: Pixels, *, both: bool = True, progress: Progress | None = None

@@ -6,15 +6,20 @@ is exactly zero. Everything is float32; nothing is copied to the host.
 """
 
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pamcli.losses.unsupervised import Quotient, masked
-from pamcli.networks.parallax import VISIBLE_THRESHOLD, ParallaxMaps, consistent
-from pamcli.networks.pasmnet2 import IMPOSSIBLE, FoundAtScale
+from pamcli.networks.parallax import (
+    IMPOSSIBLE,
+    VISIBLE_THRESHOLD,
+    ParallaxMaps,
+    RowAttention,
+    consistent,
+)
+from pamcli.networks.symmetric_attention import SymmetricAttention
 
 SMALLEST_PROBABILITY = 1e-30
 """Below this, attention is taken as impossible. So small, because the gradient of a logarithm that is cut off
@@ -69,65 +74,59 @@ def truth_at_stage(disparity: Tensor, counts: Tensor, stride: int) -> tuple[Tens
     return disparity.float() / stride, counts & disparity.isfinite()
 
 
-def match_likelihood(
-    attention: Tensor, position: Tensor, mask: Tensor, *, logarithmic: bool = False
-) -> Quotient:
-    """Negative log-likelihood of the true column under the attention (B, H, W, V), or under its logarithm.
+def match_likelihood(attention: Tensor | RowAttention, position: Tensor, mask: Tensor) -> Quotient:
+    """Return the negative log-likelihood of the true column under the attention.
 
-    `position` (B, H, W) is the matching column of the other view, as a fraction of columns: w of the way from
-    k to k + 1 it gives -(1 - w) log M(k) - w log M(k + 1). Counted are the pixels of `mask` (B, H, W) bool
-    whose position lies in the row, and is one that the map allows: not of a negative disparity, and below its
-    maximum disparity.
+    Counted are the pixels of the mask whose position lies in the row, and is one that the map allows: not of
+    a negative disparity, and below its maximum disparity.
+
+    Args:
+        attention: A whole map (B, H, W, V), or cost and normaliser, of which a few columns are looked at.
+        position: (B, H, W), the matching column of the other image, as a fraction of columns: w of the way from
+            k to k + 1 it gives -(1 - w) log M(k) - w log M(k + 1).
+        mask: (B, H, W) bool.
     """
-    width = attention.shape[-1]
+    whole = attention.cost if isinstance(attention, RowAttention) else attention
+    width = whole.shape[-1]
     mask = mask & (position >= 0) & (position <= width - 1)
     position = torch.where(mask, position.float(), 0)
     before = position.floor().clamp(max=max(width - 2, 0))
     share = position - before
     index = torch.stack((before, (before + 1).clamp(max=width - 1)), -1).long()
     shares = torch.stack((1 - share, share), -1)
-    found = attention.float().gather(-1, index)
-    if logarithmic:
-        allowed, logs = found > IMPOSSIBLE / 2, found.clamp(min=math.log(SMALLEST_PROBABILITY))
+    if isinstance(attention, RowAttention):
+        logs = attention.log_at(index)
+        allowed, logs = logs > IMPOSSIBLE / 2, logs.clamp(min=math.log(SMALLEST_PROBABILITY))
     else:
+        found = attention.float().gather(-1, index)
         allowed, logs = found > 0, found.clamp(min=SMALLEST_PROBABILITY).log()
     mask = mask & ((shares == 0) | allowed).all(-1)
     return masked(-(shares * logs).sum(-1), mask)
 
 
 def attention_likelihood(
-    maps: ParallaxMaps | FoundAtScale,
+    maps: ParallaxMaps | SymmetricAttention,
     stride: int,
     left: tuple[Tensor, Tensor] | None,
     right: tuple[Tensor, Tensor] | None,
 ) -> tuple[Quotient, Quotient]:
-    """`match_likelihood` of both maps of a scale, zero of zero pixels for a view without truth.
+    """Return `match_likelihood` of both directions of a scale, zero of zero pixels for an image without truth.
 
     `left`, `right`: disparity in full-size pixels and the pixels that count (known, visible in the other
-    view). Column x of the full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches
+    image). Column x of the full size lies at (x + 1/2) / stride - 1/2 of the scale, so left column j matches
     the right column j - d / stride, and right column k the left column k + d / stride.
     """
-    logarithmic = isinstance(maps, FoundAtScale)
-    return (
-        _towards("left", maps.right_to_left, stride, left, logarithmic),
-        _towards("right", maps.left_to_right, stride, right, logarithmic),
-    )
-
-
-def _towards(
-    view: Literal["left", "right"],
-    attention: Tensor,
-    stride: int,
-    truth: tuple[Tensor, Tensor] | None,
-    logarithmic: bool,
-) -> Quotient:
-    if truth is None:
-        nothing = torch.zeros((), device=attention.device)
-        return Quotient(nothing, nothing)
-    disparity, counts = truth_at_stage(*truth, stride)
-    column = torch.arange(attention.shape[-2], device=attention.device)
-    position = column - disparity if view == "left" else column + disparity
-    return match_likelihood(attention, position, counts, logarithmic=logarithmic)
+    found = []
+    for sign, truth in ((-1, left), (1, right)):
+        if truth is None:
+            nothing = torch.zeros((), device=(left or right or (torch.zeros(()),))[0].device)
+            found.append(Quotient(nothing, nothing))
+            continue
+        disparity, counts = truth_at_stage(*truth, stride)
+        column = torch.arange(disparity.shape[-1], device=disparity.device)
+        attention = maps.right_to_left if sign < 0 else maps.left_to_right
+        found.append(match_likelihood(attention, column + sign * disparity, counts))
+    return found[0], found[1]
 
 
 def visible_left(disparity: Tensor, right_disparity: Tensor | None = None) -> Tensor:

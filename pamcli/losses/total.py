@@ -34,8 +34,9 @@ from pamcli.losses.weights import LossWeights
 from pamcli.networks.parallax import ParallaxMaps, regress_disparity
 from pamcli.networks.pasmnet import STAGE_STRIDES
 from pamcli.networks.pasmnet import Matching as PASMnetMatching
-from pamcli.networks.pasmnet2 import FoundAtScale, PASMnet2Matching
+from pamcli.networks.pasmnet2 import PASMnet2Matching
 from pamcli.networks.passrnet import SuperResolution
+from pamcli.networks.symmetric_attention import SymmetricAttention
 
 Matching = PASMnetMatching | PASMnet2Matching
 
@@ -237,22 +238,22 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
     beyond = weights.logarithmic_beyond
     if weights.refined:
         yield "refined", weights.refined, (smooth_l1(matching.disparity, truth.disparity, counts, beyond),)
-    if weights.updates and isinstance(matching, PASMnet2Matching):
-        for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=True):
+    if weights.updates:
+        for scale, stride, share in zip(matching.scales, STAGE_STRIDES, UPDATE_SHARES, strict=False):
             disparity, _ = truth_at_stage(truth.disparity, truth.known, stride)
             middle = slice(stride // 2, None, stride)
             for before_last, found in enumerate(reversed(scale.updates)):
                 error = smooth_l1(found * stride, disparity * stride, counts[:, middle, middle], beyond)
                 yield "updates", weights.updates * share * UPDATE_DECAY**before_last, (error,)
     stride = STAGE_STRIDES[-1]
-    if weights.confidence and isinstance(matching, PASMnet2Matching):
+    if weights.confidence and matching.error_scale is not None:
         middle = slice(stride // 2, None, stride)
         at = [
             values[:, middle, middle] for values in (matching.disparity[:, 0], truth.disparity, truth.known)
         ]
         yield "confidence", weights.confidence, (error_likelihood(matching.error_scale, *at),)
     if weights.estimate:
-        if isinstance(matching, PASMnet2Matching) or matching.estimate is None:
+        if matching.estimate is None:
             raise ValueError("the network makes no estimate of its own")
         yield "estimate", weights.estimate, (smooth_l1(matching.estimate, truth.disparity, left[1]),)
     if weights.initial:
@@ -261,9 +262,10 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
         estimate = regress_disparity(matching.maps[-1].right_to_left)
         yield "initial", weights.initial, (smooth_l1(estimate * stride, disparity * stride, counted),)
     if weights.likelihood:
-        stages: Iterable[tuple[ParallaxMaps | FoundAtScale, int, float]]
-        if isinstance(matching, PASMnet2Matching):
-            stages = zip(matching.scales, STAGE_STRIDES, weights.likelihood_shares, strict=True)
+        stages: Iterable[tuple[ParallaxMaps | SymmetricAttention, int, float]]
+        if matching.scales:
+            attentions = [scale.attention for scale in matching.scales]
+            stages = zip(attentions, STAGE_STRIDES, weights.likelihood_shares, strict=True)
         else:
             stages = _stages(matching, weights.likelihood_shares)
         for maps, stride, share in stages:
@@ -272,7 +274,7 @@ def _supervised_matching(matching: Matching, weights: LossWeights, truth: Truth)
 
 
 def _likelihood(
-    maps: ParallaxMaps | FoundAtScale,
+    maps: ParallaxMaps | SymmetricAttention,
     stride: int,
     weight: float,
     weights: LossWeights,

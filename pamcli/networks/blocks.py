@@ -76,9 +76,7 @@ def is_folded(unit: nn.Sequential) -> bool:
     return is_inference() and isinstance(unit[1], nn.Identity)
 
 
-def convolve(
-    x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Tensor | None = None
-) -> Tensor:
+def convolve(x: Tensor, layer: nn.Conv2d, slope: float | None = None, add_to: Tensor | None = None) -> Tensor:
     """Convolve (B, C, H, W) by the fastest way there is on the device, for inference.
 
     Args:
@@ -257,7 +255,11 @@ def _fold(layer: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight.double() / (norm.running_var.double() + norm.eps).sqrt()
-    bias = -norm.running_mean.double() if layer.bias is None else layer.bias.double() - norm.running_mean.double()
+    bias = (
+        -norm.running_mean.double()
+        if layer.bias is None
+        else layer.bias.double() - norm.running_mean.double()
+    )
     weight = layer.weight.double() * scale[:, None, None, None]
     layer.weight = nn.Parameter(weight.to(layer.weight.dtype), False)
     layer.bias = nn.Parameter((bias * scale + norm.bias.double()).to(layer.weight.dtype), False)

@@ -62,13 +62,16 @@ class Matching:
     """Disparity from the attention of stage 3 (B, H/4, W/4), in quarter-size pixels, its occlusions filled."""
     maps: tuple[ParallaxMaps, ...]
     """Attention and masks of the stages 1, 2, 3; empty where they were not asked for."""
-    estimate: Tensor
+    estimate: Tensor | None = None
     """What the refinement estimates by itself (B, 1, H, W), pixels, before it is blended with `initial`, where
     what is below 0 is taken as 0."""
-    received: Tensor
+    received: Tensor | None = None
     """Attention that each left pixel receives (B, H/4, W/4), detached."""
     directions: tuple[RowAttention, RowAttention] | None = None
     """M_right->left and M_left->right of stage 3, for the confidence."""
+    scales: tuple[()] = ()
+    error_scale: None = None
+    """PASMnet has no updates and expects no error, as PASMnet 2 does."""
 
     @property
     def confidence(self) -> Tensor:
@@ -127,7 +130,10 @@ class PASMnet(nn.Module):
         maps = stage_maps(costs, max_disparity) if all_stages else ()
         directions = None
         if maps:
-            regressed, received = regress_disparity(maps[-1].right_to_left), received_mass(maps[-1].left_to_right)
+            regressed, received = (
+                regress_disparity(maps[-1].right_to_left),
+                received_mass(maps[-1].left_to_right),
+            )
             valid = maps[-1].valid_left
         else:
             regressed, received = _regress_and_receive(there, back, limit)

@@ -86,6 +86,9 @@ class PASMnet2Matching:
     error_scale: Tensor | None
     """Logarithm of the expected error (B, H/4, W/4), see `ErrorScale`; None where it was not asked for."""
 
+    estimate: None = None
+    """It makes no estimate of its own, as PASMnet's refinement does."""
+
     @property
     def confidence(self) -> Tensor:
         """(B, H/4, W/4) in [0, 1], see `confidence_of`; detached. It must have been asked for."""
@@ -202,7 +205,9 @@ class PASMnet2(nn.Module):
         first, second = (scale.disparity.detach()[:, None] for scale in (coarse, middle))
         coarser = [2 * upsample(second)[:, 0], 4 * upsample(upsample(first))[:, 0]]
         near = fine.attention.near(d).detach()
-        return with_surroundings(edged(self.error_scale(fine.hidden.detach(), near, d, coarser), SURROUNDINGS))
+        return with_surroundings(
+            edged(self.error_scale(fine.hidden.detach(), near, d, coarser), SURROUNDINGS)
+        )
 
 
 class Stage(nn.Module):
@@ -344,7 +349,11 @@ class Update(nn.Module):
         """
         of_seen, _, of_hidden = self.mix[0].weight.split((40, WIDTH, WIDTH), 1)
         if not is_folded(self.mix):
-            x = context + pointwise(self.enc(torch.cat(list(seen), 1)), of_seen) + pointwise(hidden, of_hidden)
+            x = (
+                context
+                + pointwise(self.enc(torch.cat(list(seen), 1)), of_seen)
+                + pointwise(hidden, of_hidden)
+            )
             x = self.mix[2](self.mix[1](x))
             hidden = F.relu(x + self.b(self.a(x)))
             return hidden, self.out(hidden)

@@ -61,7 +61,7 @@ def load_once() -> Callable[[Path], object]:
 @pytest.fixture(scope="session")
 def folded_once() -> Callable[[Any], Any]:
     """Copy a network for inference once, which only a lower precision changes."""
-    from pamcli.streaming.rolling import folded
+    from pamcli.networks.blocks import fold_batch_norms as folded
 
     return functools.cache(folded)
 

@@ -8,7 +8,8 @@ from torch.nn.functional import smooth_l1_loss
 
 from pamcli.losses.total import matching_terms
 from pamcli.losses.weights import LossWeights
-from pamcli.networks.pasmnet2 import FoundAtScale, PASMnet2Matching, attention_logs
+from pamcli.networks.pasmnet2 import PASMnet2Matching, ScaleResult
+from pamcli.networks.symmetric_attention import attend
 
 
 def example_matching() -> PASMnet2Matching:
@@ -17,9 +18,9 @@ def example_matching() -> PASMnet2Matching:
     scales = []
     for stride, updates in ((16, 3), (8, 2), (4, 2)):
         h, w = HEIGHT // stride, WIDTH // stride
-        d = [torch.rand(1, h, w) * 36 / stride for _ in range(1 + updates)]
-        logs = attention_logs(torch.randn(1, h, w, w), None)
-        scales.append(FoundAtScale(*logs, torch.ones(1, h, w), d[0], tuple(d[1:])))
+        d = [torch.rand(1, h, w) * 36 / stride for _ in range(updates)]
+        attention = attend(*(torch.randn(1, 1, h, w) for _ in range(2)))
+        scales.append(ScaleResult(attention, tuple(d), torch.zeros(1, 48, h, w)))
     return PASMnet2Matching(36 * torch.rand(1, 1, HEIGHT, WIDTH), tuple(scales), torch.randn(1, h, w))
 
 

@@ -20,8 +20,7 @@ from pamcli.losses.supervised import (
     visible_left,
     visible_right,
 )
-from pamcli.networks.parallax import ParallaxMaps, attention
-from pamcli.networks.pasmnet2 import attention_logs
+from pamcli.networks.parallax import ParallaxMaps, RowAttention, attention
 
 NAN = torch.nan
 
@@ -273,12 +272,12 @@ def test_unknown_pixels_are_not_visible_and_hide_nothing() -> None:
 
 def test_the_likelihood_of_logarithms_is_that_of_the_attention_itself() -> None:
     torch.manual_seed(1)
-    logs, _ = attention_logs(3 * torch.randn(2, 4, 24, 24), None)
+    logs = RowAttention.of_cost(3 * torch.randn(2, 4, 24, 24), "left")
     position = torch.arange(24) - 8 * torch.rand(2, 4, 24)
     mask = torch.rand(2, 4, 24) < 0.8
-    one = match_likelihood(logs, position, mask, logarithmic=True)
-    other = match_likelihood(logs.exp(), position, mask)
+    one = match_likelihood(logs, position, mask)
+    other = match_likelihood(logs.log_map().exp(), position, mask)
     assert one.count == other.count
     torch.testing.assert_close(one.total, other.total)
-    beyond = match_likelihood(logs, torch.arange(24) + 2.0 + 0 * position, mask, logarithmic=True)
+    beyond = match_likelihood(logs, torch.arange(24) + 2.0 + 0 * position, mask)
     assert beyond.count == 0, "no pixel matches at a negative disparity"

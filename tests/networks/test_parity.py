@@ -81,7 +81,7 @@ def test_disparity(pasmnet: Case, matching: Matching) -> None:
 def test_disparity_with_prior(pasmnet: Case, matching: Matching) -> None:
     g, net, left, right = pasmnet
     with torch.inference_mode():
-        limited = net(left, right, 64)
+        limited = net(left, right, 64, all_stages=True)
     close(limited.disparity, g["disparity_maxdisp64"], 5e-4)
     assert (limited.disparity - matching.disparity).abs().max() > 0.1  # the prior matters in this vector
     m = limited.maps[-1]
@@ -102,7 +102,7 @@ def test_attention_and_masks_of_every_stage(pasmnet: Case, matching: Matching, s
 def test_training_mode_keeps_the_gradient_of_the_filled_disparity(pasmnet: Case) -> None:
     _, net, left, right = pasmnet
     net.zero_grad()
-    result = net(left[:1], right[:1])
+    result = net(left[:1], right[:1], all_stages=True)
     result.initial.sum().backward()
     gradient = net.hourglass.E0.body[0][0].weight.grad  # type: ignore[union-attr, index]
     assert gradient is not None
@@ -157,7 +157,7 @@ def test_masks_and_results_are_per_image(pasmnet: Case) -> None:
     """A pair's result does not depend on its neighbours in the batch (the authors' clean-up joins them)."""
     _, net, left, right = pasmnet
     with torch.inference_mode():
-        together = net(left, right)
-        alone = net(left[1:], right[1:])
-    assert torch.equal(together.maps[0].valid_left[1:], alone.maps[0].valid_left)
+        together = net(left, right, all_stages=True)
+        alone = net(left[1:], right[1:], all_stages=True)
+    assert torch.equal(together.maps[-1].valid_left[1:], alone.maps[-1].valid_left)
     assert (together.disparity[1:] - alone.disparity).abs().max() < 1e-4

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from formulas import formula_images, golden
 from random_networks import normalised, pasmnet2
 from torch import Tensor
 
 from pamcli.networks.error_scale import ErrorScale, confidence_of, with_surroundings
-from pamcli.networks.pasmnet2 import (
-    BORDER,
-    REACH,
-    UPDATES,
-    PASMnet2,
-    PASMnet2Matching,
-    Stage,
-    attention_logs,
-    attention_near,
-    coarser_of,
-    convex_enlarged,
-    edged,
-    looked_up,
-    mixed,
-    neighbours,
-    windowed_regression,
-)
+from pamcli.networks.neighbourhoods import convex_upsample, edged, mixed, neighbours
+from pamcli.networks.parallax import RowAttention
+from pamcli.networks.pasmnet2 import REACH, UPDATES, PASMnet2, Stage, join
+from pamcli.networks.symmetric_attention import SymmetricAttention, attend
 
 STRIDES = (16, 8, 4)
 
@@ -39,9 +27,14 @@ def pictures(*, small: bool = False) -> tuple[Tensor, Tensor]:
     return normalised(left)[cut], normalised(right)[cut]
 
 
-def random_logs(height: int, width: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    cost = 4 * torch.randn(1, height, width, width, generator=torch.Generator().manual_seed(seed))
-    return attention_logs(cost, None)
+def random_attention(
+    height: int, width: int, *, inference: bool, limit: int | None = None
+) -> SymmetricAttention:
+    """Attention of random features, as training or as inference computes it."""
+    random = torch.Generator().manual_seed(0)
+    left, right = (2 * torch.randn(2, 6, height, width, generator=random) for _ in range(2))
+    with torch.set_grad_enabled(not inference):
+        return attend(left, right, None, limit, finest=True)
 
 
 def disturbed() -> PASMnet2:
@@ -62,10 +55,10 @@ def test_every_value_is_the_prototypes() -> None:
     with torch.inference_mode():
         found = network(*pictures())
     for stride, scale in zip(STRIDES, found.scales, strict=True):
-        assert (scale.initial - g[f"initial_{stride}"]).abs().max() < 1e-3
+        assert (scale.attention.initial - g[f"initial_{stride}"]).abs().max() < 1e-3
         for update, expected in zip(scale.updates, g[f"updates_{stride}"], strict=True):
             assert (update - expected).abs().max() < 1e-3
-    assert (found.scales[-1].received - g["received"]).abs().max() < 1e-4
+    assert (found.received - g["received"]).abs().max() < 1e-4
     assert (found.disparity[:, 0] - g["disparity"]).abs().max() < 5e-3
 
 
@@ -74,31 +67,56 @@ def test_each_scale_is_updated_as_often_as_is_said() -> None:
     assert tuple(len(scale.updates) for scale in found.scales) == UPDATES
 
 
-def test_both_directions_are_the_softmax_of_one_matrix() -> None:
-    cost = 3 * torch.randn(2, 3, 10, 10, generator=torch.Generator().manual_seed(1))
-    for limit in (None, 4):
-        there, back = (logs.exp() for logs in attention_logs(cost, limit))
-        column = torch.arange(10)
-        disparity = column[:, None] - column  # of left column j and right column k
-        possible = (disparity >= 0) & (disparity < (limit or 10))
-        expected = cost.masked_fill(~possible, -torch.inf)
-        assert torch.allclose(there, expected.softmax(-1), atol=1e-6)
-        assert torch.allclose(back, expected.softmax(-2).mT, atol=1e-6)
-        assert (there[:, :, ~possible] == 0).all()
+@pytest.mark.parametrize("limit", [None, 4])
+def test_both_directions_are_the_softmax_of_one_cost(limit: int | None) -> None:
+    found = random_attention(3, 10, inference=False, limit=limit)
+    column = torch.arange(10)
+    disparity = column[:, None] - column  # of left column j and right column k
+    possible = (disparity >= 0) & (disparity < (limit or 10))
+    expected = found.cost.masked_fill(~possible, -torch.inf)
+    there, back = (direction.log_map().exp() for direction in (found.right_to_left, found.left_to_right))
+    assert torch.allclose(there, expected.softmax(-1), atol=1e-6)
+    assert torch.allclose(back, expected.softmax(-2).mT, atol=1e-6)
+    assert (there[:, :, ~possible] == 0).all()
+    assert torch.allclose(found.received, back.sum(-2), atol=1e-5)
 
 
-def test_the_cost_takes_the_queries_and_keys_of_both_views() -> None:
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize("columns", [2, 9, 33])
+def test_inference_a_few_rows_at_a_time_is_training(
+    columns: int, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pamcli.networks.symmetric_attention.BLOCK", 3 * columns**2)  # two rows
+    random = torch.Generator().manual_seed(1)
+    features = [torch.randn(2, 5, 6 * s, columns * s, generator=random) for s in (1, 1, 2, 2)]
+    d = torch.rand(2, 12, 2 * columns, generator=random) * 3 * columns  # also left of the row
+    found = []
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            coarse = attend(*features[:2], None, limit)
+            fine = attend(*features[2:], coarse.cost, None if limit is None else 2 * limit, finest=True)
+            coarse.mask_columns()
+        half = d[:, ::2, ::2] / 2
+        found.append(
+            [fine.lookup(d, REACH), coarse.lookup(half, 1), fine.near(d), fine.normaliser, fine.initial]
+            + [fine.mass, fine.received, coarse.received]
+        )
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_the_cost_takes_the_queries_and_keys_of_both_images() -> None:
     torch.manual_seed(0)
     stage = Stage(8, blocks=2).eval()
     views = torch.randn(2, 8, 3, 5)
-    features, cost = stage(views)
+    features, of_cost = stage(views)
     x, expected = views, torch.zeros(1, 3, 5, 5)
     for block in stage.blocks:
         x, q, k = block(x)
         for y, left, right in ((y, left, right) for y in range(3) for left in range(5) for right in range(5)):
             there, back = q[0, :, y, left] @ k[1, :, y, right], k[0, :, y, left] @ q[1, :, y, right]
             expected[0, y, left, right] += (there + back) / 16
-    assert torch.allclose(cost, expected, atol=1e-5)
+    assert torch.allclose(attend(*of_cost).cost, expected, atol=1e-5)
     assert torch.equal(features, x)
 
 
@@ -109,7 +127,7 @@ def test_a_maximum_disparity_limits_the_attention_of_all_scales() -> None:
     for stride, scale, maps in zip(STRIDES, limited.scales, limited.maps, strict=True):
         assert torch.all(maps.right_to_left.tril(-64 // stride) == 0)
         assert torch.all(maps.left_to_right.triu(64 // stride) == 0)
-        assert scale.initial.max() <= 64 / stride - 1
+        assert scale.attention.initial.max() <= 64 / stride - 1
     assert (free.disparity - limited.disparity).abs().max() > 1
 
 
@@ -125,11 +143,13 @@ def test_every_weight_learns_and_the_matching_learns_through_the_updates() -> No
 def test_the_likelihood_of_either_direction_teaches_the_matching() -> None:
     network = disturbed().train()
     for direction in ("right_to_left", "left_to_right"):
-        found: PASMnet2Matching = network(*pictures(small=True))
-        for scale in found.scales:
+        for scale in network(*pictures(small=True)).scales:
             network.zero_grad()
-            logs: Tensor = getattr(scale, direction)
-            logs.diagonal(dim1=-2, dim2=-1).sum().backward(retain_graph=True)
+            attention: RowAttention = getattr(scale.attention, direction)
+            columns = (
+                torch.arange(attention.cost.shape[-1]).view(1, 1, -1, 1).expand(*attention.cost.shape[:3], 1)
+            )
+            attention.log_at(columns).sum().backward(retain_graph=True)
             first = network.E0[0].weight.grad
             assert first is not None
             assert first.abs().sum() > 0
@@ -138,27 +158,45 @@ def test_the_likelihood_of_either_direction_teaches_the_matching() -> None:
 def test_training_begins_with_a_mean_of_neighbours_that_is_mostly_its_own() -> None:
     scale = PASMnet2().s3.eval()
     nothing = torch.zeros(1, 48, 3, 4)
-    _, mixing = scale.upd(torch.randn(1, 57, 3, 4), nothing, nothing)
+    _, mixing = scale.upd([torch.randn(1, 57, 3, 4)], nothing, nothing)
     assert torch.equal(mixing[0, :, 1, 2], torch.tensor([0, 0, 0, 0, 3.0] + 32 * [0]))
-    flat = torch.full((1, 3, 4), 2.5)
-    assert torch.allclose(mixed(scale.candidates(edged(flat, 9), edged(flat, 1)), mixing), flat)
+    flat = torch.full((1, 36, 3, 4), 2.5)
+    assert torch.allclose(mixed(flat, mixing), flat[:, 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_mean_of_candidates_weighted_by_softmax_and_a_correction(dtype: torch.dtype) -> None:
+    mixing, candidates = torch.randn(2, 5, 3, 4).to(dtype), 9 * torch.rand(2, 4, 3, 4)
+    exact = mixing.float()
+    expected = ((exact[:, :4].softmax(1) * candidates).sum(1) + exact[:, 4]).clamp(min=0)
+    assert torch.allclose(mixed(candidates, mixing), expected, atol=1e-5)
+
+
+def test_channels_are_joined_side_by_side() -> None:
+    parts = [torch.randn(2, channels, 3, 4) for channels in (2, 1, 5)]
+    joined = join(parts, torch.float32)
+    assert torch.equal(joined, torch.cat(parts, 1))
+    assert joined.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_window_around_the_peak_takes_no_notice_of_another_mode() -> None:
-    attention = torch.zeros(1, 1, 12, 12)
-    attention[0, 0, 10, [3, 4, 9]] = torch.tensor([0.4, 0.2, 0.3])
-    attention[0, 0, 1, [0, 1]] = 0.5
-    disparity, mass = windowed_regression(attention.log())
-    assert torch.isclose(disparity[0, 0, 10], torch.tensor(10 - (3 * 0.4 + 4 * 0.2) / 0.6))
-    assert torch.isclose(mass[0, 0, 10], torch.tensor(0.6))
-    assert torch.isclose(disparity[0, 0, 1], torch.tensor(0.5))
+    attention = torch.full((1, 1, 12, 12), 1e-20)
+    attention[0, 0, 10, torch.tensor([3, 4, 9])] = torch.tensor([0.4, 0.2, 0.3])
+    attention[0, 0, 1, :2] = 0.5
+    eye = torch.eye(12).view(1, 12, 1, 12)  # the product of these features is the cost
+    found = attend(attention.log()[:, 0].mT[:, :, None], eye)
+    assert torch.isclose(found.initial[0, 0, 10], torch.tensor(10 - (3 * 0.4 + 4 * 0.2) / 0.6))
+    assert torch.isclose(found.mass[0, 0, 10], torch.tensor(0.6 / 0.9))
+    assert torch.isclose(found.initial[0, 0, 1], torch.tensor(0.5))
 
 
-def test_looking_up_is_linear_between_columns_and_repeats_the_outermost() -> None:
-    logs, _ = random_logs(2, 9)
-    d = torch.rand(1, 2, 9, generator=torch.Generator().manual_seed(1)) * 10
-    found = looked_up(logs, d, REACH)
-    assert found.shape == (1, 2 * REACH + 1, 2, 9)
+@pytest.mark.parametrize("inference", [False, True])
+def test_looking_up_is_linear_between_columns_and_repeats_the_outermost(inference: bool) -> None:
+    attention = random_attention(2, 9, inference=inference)
+    logs = random_attention(2, 9, inference=False).right_to_left.log_map()
+    d = torch.rand(2, 2, 9, generator=torch.Generator().manual_seed(1)) * 10
+    found = attention.lookup(d, REACH)
+    assert found.shape == (2, 2 * REACH + 1, 2, 9)
     for y, j, step in ((0, 0, 0), (0, 5, 4), (1, 8, 8), (1, 3, 1)):
         x = float(j - d[0, y, j]) + step - REACH
         low = int(x // 1)
@@ -166,60 +204,59 @@ def test_looking_up_is_linear_between_columns_and_repeats_the_outermost() -> Non
         assert abs(float(found[0, step, y, j]) - (values[0] + (x - low) * (values[1] - values[0]))) < 1e-5
 
 
-def test_neighbours_and_what_is_seen_of_them() -> None:
+def test_neighbours_row_by_row_at_any_dilation() -> None:
     values = torch.arange(12.0).view(1, 3, 4) ** 2
     around = neighbours(edged(values, 1), 1, 1)
     assert around[0, :, 1, 1].tolist() == [0, 1, 4, 16, 25, 36, 64, 81, 100]
     assert around[0, :, 0, 0].tolist() == [0, 0, 1, 0, 0, 1, 16, 16, 25]
     assert torch.equal(neighbours(edged(values, 9), 9, 1), around)
-    scale, nothing = PASMnet2().s2, torch.zeros(1, 9, 3, 4)
-    trust = torch.tensor([0.5, 1.0]).view(1, 2, 1, 1).expand(1, 2, 3, 4)
-    logs = nothing, nothing + 1, nothing[:, :3] + 2
-    seen = scale.seen(edged(values, 4), edged(values + 3, 1), logs, trust)
-    assert seen.shape == (1, 57, 3, 4)
-    assert torch.equal(seen[:, :9], nothing)
-    assert torch.allclose(seen[0, 9, 1, 1], -torch.tensor(26.0).log())
-    assert torch.allclose(seen[0, 13, 1, 1], torch.tensor(12.0).log())
-    assert seen[0, 33:35, 1, 1].tolist() == [0.5, 1]
-    assert torch.allclose(seen[0, 35, 0], (torch.arange(4) - values[0, 0]) / BORDER)
-    assert torch.equal(seen[:, 36:45], nothing + 1)
-    assert torch.allclose(seen[0, 49], torch.tensor(4.0).log())  # 3 px further than its own
-    assert torch.equal(seen[:, 54:], nothing[:, :3] + 2)
 
 
-def test_the_finer_scale_is_told_twice_the_disparity() -> None:
-    with torch.inference_mode():
-        found = pasmnet2()(*pictures(small=True)).scales[0]
-        hidden = torch.randn(1, 48, *found.initial.shape[1:])
-        told = coarser_of(found._replace(updates=(torch.full_like(found.initial, 3.0),)), hidden)
-    assert told.disparity.shape == (1, 8, 12)
-    assert (told.disparity == 6).all()
-    assert told.hidden.shape == (1, 48, 8, 12)
-    assert told.right_to_left is found.right_to_left
-
-
-def test_a_mixture_enlarges_a_plane_and_never_leaves_what_is_around() -> None:
+def test_a_mixture_upsamples_a_plane_and_never_leaves_what_is_around() -> None:
     d = torch.rand(1, 3, 5, generator=torch.Generator().manual_seed(2))
-    enlarged = convex_enlarged(edged(d, 1), torch.randn(1, 144, 3, 5))
-    assert enlarged.shape == (1, 1, 12, 20)
+    upsampled = convex_upsample(edged(d, 1), torch.randn(1, 144, 3, 5))
+    assert upsampled.shape == (1, 1, 12, 20)
     around = neighbours(edged(4 * d, 1), 1, 1)
     low, high = (
         bound.repeat_interleave(4, 1).repeat_interleave(4, 2) for bound in (around.amin(1), around.amax(1))
     )
-    assert ((enlarged[:, 0] >= low - 1e-6) & (enlarged[:, 0] <= high + 1e-6)).all()
+    assert ((upsampled[:, 0] >= low - 1e-6) & (upsampled[:, 0] <= high + 1e-6)).all()
     chosen = torch.full((1, 9, 16, 3, 5), -1e4)
     chosen[:, 5, 6] = 1e4  # the right neighbour, for the pixel of row 1, column 2 of the 4 x 4
     assert torch.allclose(
-        convex_enlarged(edged(d, 1), chosen.view(1, 144, 3, 5))[0, 0, 1::4, 2::4][:, :-1], 4 * d[0, :, 1:]
+        convex_upsample(edged(d, 1), chosen.view(1, 144, 3, 5))[0, 0, 1::4, 2::4][:, :-1], 4 * d[0, :, 1:]
     )
 
 
-def test_attention_near_a_disparity_is_that_of_columns_within_one_and_a_half() -> None:
-    logs, _ = random_logs(2, 12)
-    d = torch.rand(1, 2, 12, generator=torch.Generator().manual_seed(3)) * 12
+@pytest.mark.parametrize("inference", [False, True])
+def test_attention_near_a_disparity_is_that_of_columns_within_one_and_a_half(inference: bool) -> None:
+    attention = random_attention(2, 12, inference=inference)
+    whole = random_attention(2, 12, inference=False).right_to_left.log_map().exp()
+    d = torch.rand(2, 2, 12, generator=torch.Generator().manual_seed(3)) * 12
     column = torch.arange(12)
     near = (column[:, None] - d[..., None] - column).abs() <= 1.5
-    assert torch.allclose(attention_near(logs, d), (logs.exp() * near).sum(-1), atol=1e-6)
+    assert torch.allclose(attention.near(d), (whole * near).sum(-1), atol=1e-6)
+
+
+@pytest.mark.parametrize("limit", [None, 64])
+def test_the_prepared_network_is_the_network(limit: int | None) -> None:
+    with torch.inference_mode():
+        networks = pasmnet2(), pasmnet2().prepared(torch.float32)
+        expected, found = (each(*pictures(small=True), limit) for each in networks)
+    with torch.enable_grad():
+        learning = pasmnet2()(*pictures(small=True), limit)
+    for other in (found, learning):
+        assert (other.disparity - expected.disparity).abs().max() < 1e-3
+        assert (other.received - expected.received).abs().max() < 1e-4
+        assert (other.confidence - expected.confidence).abs().max() < 1e-4
+    keys = pasmnet2().state_dict().keys()
+    assert "st1.blocks.0.query.0.weight" in keys
+    assert keys == PASMnet2().state_dict().keys()
+
+
+def test_the_expected_error_is_computed_where_it_is_asked_for() -> None:
+    with torch.inference_mode():
+        assert pasmnet2()(*pictures(small=True), confidence=False).error_scale is None
 
 
 def test_confidence_is_the_share_of_a_laplace_distribution_within_three_pixels() -> None:

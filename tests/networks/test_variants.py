@@ -75,7 +75,7 @@ def test_a_matcher_of_other_parts_gives_what_the_losses_need(variant: str) -> No
 
 def test_a_cost_volume_finds_nothing_beyond_its_maximum() -> None:
     wide = views(32, 160)
-    limited = network("pasmnet", "volume=64")(*wide).maps[-1]
+    limited = network("pasmnet", "volume=64")(*wide, all_stages=True).maps[-1]
     j, k = torch.meshgrid(torch.arange(40), torch.arange(40), indexing="ij")
     inside = (j - k >= 0) & (j - k < 16)
     assert (limited.right_to_left[..., inside] > 0).all()
